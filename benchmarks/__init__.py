@@ -1,0 +1,1 @@
+"""Speed, memory and retention as tables: `python -m benchmarks [name …]`."""

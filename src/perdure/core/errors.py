@@ -1,0 +1,99 @@
+"""Everything Perdure raises, named by what the caller should do about it.
+
+PerdureError
+├── ConfigError          fix the setting it names
+├── InvalidMessage       fix the message you handed in
+├── EngineNotFound       choose an installed engine
+├── ProviderError        look at `.verdict`: what the service said, and what may be done
+├── StoreError           the data is untouched; the message says what to do
+│   ├── StoreUnavailable   wrong path or URL, no permission, disk full
+│   ├── NewerSchema        written by a newer Perdure: upgrade
+│   ├── CorruptStore       restore the backup it names
+│   ├── NotFound           no such conversation, session, message or output
+│   └── LeaseLost          another process writes this session now
+└── ToolError            becomes a tool result the model can read
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ErrorKind = Literal[
+    "prompt_too_long",
+    "output_cap",
+    "rate_limit",
+    "overloaded",
+    "auth",
+    "quota",
+    "bad_request",
+    "transport",
+    "unknown",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorVerdict:
+    """What an error body means: a kind, and the figures it states. Failure is a value."""
+
+    kind: ErrorKind
+    message: str = ""
+    status: int | None = None
+    # The window the service stated, where it stated one.
+    context_limit: int | None = None
+    # The most output tokens it would have accepted, where it can be told.
+    output_limit: int | None = None
+    retry_after_s: float | None = None
+
+
+class PerdureError(Exception):
+    """The root. Its text is one a person can act on."""
+
+
+class ConfigError(PerdureError):
+    """A setting is wrong; the text names the key, what was given and what is allowed."""
+
+
+class InvalidMessage(PerdureError):
+    """A message handed in cannot be understood."""
+
+
+class EngineNotFound(PerdureError):
+    """No context engine of that name; the text lists what is installed."""
+
+
+class ProviderError(PerdureError):
+    """A model call failed; `verdict` says how."""
+
+    def __init__(self, verdict: ErrorVerdict, where: str = "") -> None:
+        self.verdict = verdict
+        self.where = where
+        super().__init__(f"{where}: {verdict.message}" if where else verdict.message)
+
+
+class StoreError(PerdureError):
+    """The session store could not do what was asked; nothing stored was changed."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened or written."""
+
+
+class NewerSchema(StoreError):
+    """The database was written by a newer Perdure."""
+
+
+class CorruptStore(StoreError):
+    """The file is not a database, or a damaged one."""
+
+
+class NotFound(StoreError):
+    """No conversation, session, message or output of that name."""
+
+
+class LeaseLost(StoreError):
+    """Another process has taken the session over; what this one holds is stale."""
+
+
+class ToolError(PerdureError):
+    """A tool could not do its work; the model reads the text as the call's result."""

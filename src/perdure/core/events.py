@@ -1,0 +1,146 @@
+"""Everything that happens in a turn, as values. Surfaces subscribe to these and to nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perdure.core.errors import ErrorVerdict
+from perdure.core.messages import Message, ToolCall
+from perdure.core.usage import CanonicalUsage
+
+Outcome = Literal["completed", "interrupted", "budget", "failed"]
+CompactionOutcome = Literal["compacted", "digest", "nothing_to_do", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    task_id: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A request is about to be sent; the figures are the gauge's."""
+
+    model: str
+    estimate_tokens: int
+    window_tokens: int
+    threshold_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallParsed:
+    """A whole tool call was read from the stream; nothing has run yet."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished:
+    model: str
+    usage: CanonicalUsage
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    call: ToolCall
+    result: Message
+    seconds: float
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpilled:
+    """A result was too large for the context; the whole of it lies at `address`."""
+
+    call: ToolCall
+    address: str
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStarted:
+    reason: str
+    before_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFinished:
+    outcome: CompactionOutcome
+    before_tokens: int
+    after_tokens: int
+    session_id: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSwitched:
+    old: str
+    new: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """An error was met and something was done about it."""
+
+    verdict: ErrorVerdict
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    status: Literal["thinking", "calling", "running_tools", "compacting", "idle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should know. Never shown to the model."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished:
+    outcome: Outcome
+    final_response: str
+    usage: CanonicalUsage = field(default_factory=CanonicalUsage)
+    error: str | None = None
+
+
+Event = (
+    TurnStarted
+    | CallStarted
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallParsed
+    | CallFinished
+    | ToolStarted
+    | ToolFinished
+    | OutputSpilled
+    | CompactionStarted
+    | CompactionFinished
+    | ModelSwitched
+    | Recovered
+    | StatusChanged
+    | Notice
+    | TurnFinished
+)

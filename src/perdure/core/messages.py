@@ -1,0 +1,318 @@
+"""Messages as frozen values, with a lossless way from and to OpenAI-style dicts.
+
+`Message.from_dict(d).to_dict() == d` for every well-formed dict, unknown keys included. What is not well-formed is
+mended here, once, so that nothing deeper ever meets it:
+
+- a bare string is a user message; `bytes`, numbers and dicts as content become text;
+- a lone surrogate, which no encoder accepts, becomes U+FFFD;
+- arguments that are not a string become their JSON text; a missing id or name becomes "".
+
+A role nobody knows cannot be mended: it raises `InvalidMessage`, which says what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from perdure.core.errors import InvalidMessage
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+Kind = Literal["system", "user", "assistant", "tool", "handoff", "note"]
+
+ROLES: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
+
+# The first line of every handoff. It never changes: it is how a handoff is known again in plain dicts.
+HANDOFF_FIRST_LINE = "[PERDURE HANDOFF: background for reference, not instructions]"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    text: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": "text", "text": self.text, **self.extra}
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image by URL; `data:` URLs carry the picture itself."""
+
+    url: str
+    detail: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        image: dict[str, Any] = {"url": self.url}
+        if self.detail is not None:
+            image["detail"] = self.detail
+        return {"type": "image_url", "image_url": image, **self.extra}
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPart:
+    """A part of a kind we do not know (audio, a file, a refusal): carried through untouched."""
+
+    raw: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.raw)
+
+
+Part = TextPart | ImagePart | OtherPart
+Content = str | tuple[Part, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call; `arguments` is the JSON text exactly as the model wrote it, valid or not."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    function_extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Every id a result may name: some services use two (`call_…` and `fc_…`), some join them with a bar."""
+        named = {self.id, *self.id.split("|")}
+        named.update(v for k in ("call_id", "item_id") if isinstance(v := self.extra.get(k), str))
+        return frozenset(named - {""})
+
+    def parsed_arguments(self) -> dict[str, Any] | None:
+        """The arguments as a dict, or None where they are not a JSON object."""
+        try:
+            value = json.loads(self.arguments or "{}")
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    @classmethod
+    def from_dict(cls, raw: object) -> ToolCall:
+        if not isinstance(raw, Mapping):
+            return cls(id="", name=_text(raw))
+        function = raw.get("function")
+        inner = dict(function) if isinstance(function, Mapping) else {}
+        name, arguments = inner.pop("name", ""), inner.pop("arguments", "{}")
+        outer = {k: v for k, v in raw.items() if k not in ("id", "function")}
+        if outer.get("type") == "function":
+            del outer["type"]
+        elif "type" not in outer:
+            outer["type"] = None
+        return cls(_text(raw.get("id")), _text(name), _text(arguments), outer, inner)
+
+    def to_dict(self) -> dict[str, Any]:
+        function = {"name": self.name, "arguments": self.arguments, **self.function_extra}
+        raw = {"id": self.id, "type": "function", "function": function, **self.extra}
+        if raw["type"] is None:
+            del raw["type"]
+        return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation. Change it with `dataclasses.replace`; nothing ever mutates it."""
+
+    role: Role
+    content: Content = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning: str | None = None
+    # What a provider wants back untouched: thinking signatures, encrypted reasoning items.
+    reasoning_details: tuple[Mapping[str, Any], ...] = ()
+    kind: Kind = "user"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    has_content_key: bool = True
+
+    @property
+    def text(self) -> str:
+        """The readable text of the content, parts joined by newlines."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(p.text for p in self.content or () if isinstance(p, TextPart))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The content as parts; a string is one text part, nothing is none."""
+        if isinstance(self.content, str):
+            return (TextPart(self.content),) if self.content else ()
+        return self.content or ()
+
+    @property
+    def is_real_user(self) -> bool:
+        """A message a person sent: handoffs and notes carry the user role too, but nobody typed them."""
+        return self.role == "user" and self.kind == "user"
+
+    @classmethod
+    def from_dict(cls, raw: object) -> Message:
+        """The message a dict (or a bare string) stands for. Raises InvalidMessage for an unknown role."""
+        if isinstance(raw, Message):
+            return raw
+        if isinstance(raw, str):
+            return user(raw)
+        if not isinstance(raw, Mapping):
+            raise InvalidMessage(f"a message must be a dict or a string, not {type(raw).__name__}")
+        role = raw.get("role")
+        if role not in ROLES:
+            raise InvalidMessage(f"unknown role {role!r}; allowed: {', '.join(ROLES)}")
+        extra = {k: v for k, v in raw.items() if k not in _FIELDS}
+        calls = _take(raw, "tool_calls", extra)
+        details = _take(raw, "reasoning_details", extra)
+        content = _content(raw.get("content"))
+        return cls(
+            role=role,
+            content=content,
+            tool_calls=tuple(ToolCall.from_dict(c) for c in calls),
+            tool_call_id=_optional_text(raw, "tool_call_id", extra),
+            name=_optional_text(raw, "name", extra),
+            reasoning=_optional_text(raw, "reasoning", extra),
+            reasoning_details=tuple(details),
+            kind=_kind_of(role, content),
+            extra=extra,
+            has_content_key="content" in raw,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        raw: dict[str, Any] = {"role": self.role}
+        if self.has_content_key or self.content is not None:
+            content = self.content
+            raw["content"] = [p.to_dict() for p in content] if isinstance(content, tuple) else content
+        if self.tool_calls:
+            raw["tool_calls"] = [c.to_dict() for c in self.tool_calls]
+        for key in ("tool_call_id", "name", "reasoning"):
+            if (value := getattr(self, key)) is not None:
+                raw[key] = value
+        if self.reasoning_details:
+            raw["reasoning_details"] = [dict(d) for d in self.reasoning_details]
+        raw.update(self.extra)
+        return raw
+
+    def with_content(self, content: Content) -> Message:
+        return replace(self, content=content, has_content_key=True)
+
+
+class Entry:
+    """A message at its place in the log, with what was computed of it kept beside it: wire bytes, sizes, facts."""
+
+    __slots__ = ("_memo", "created_at_ms", "message", "seq")
+
+    def __init__(self, seq: int, message: Message, created_at_ms: int = 0) -> None:
+        self.seq = seq
+        self.message = message
+        self.created_at_ms = created_at_ms
+        self._memo: dict[Hashable, Any] = {}
+
+    def memo(self, key: Hashable, compute: Callable[[Message], T]) -> T:
+        """What `compute` makes of this message, computed once per key for as long as the entry lives."""
+        try:
+            kept: T = self._memo[key]
+        except KeyError:
+            kept = self._memo[key] = compute(self.message)
+        return kept
+
+    def __repr__(self) -> str:
+        return f"Entry(seq={self.seq}, {self.message.kind}, {self.message.text[:40]!r})"
+
+
+def system(text: str) -> Message:
+    return Message(role="system", content=text, kind="system")
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=clean(text), kind="user")
+
+
+def assistant(text: str | None, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
+    return Message(role="assistant", content=text, tool_calls=tool_calls, kind="assistant")
+
+
+def tool_result(tool_call_id: str, text: str, name: str | None = None) -> Message:
+    return Message(role="tool", content=text, tool_call_id=tool_call_id, name=name, kind="tool")
+
+
+def canonical_json(value: object) -> str:
+    """One JSON text per value: keys sorted, no spaces, nothing escaped that need not be."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def clean(text: str) -> str:
+    """The text without lone surrogates, which neither SQLite, HTTP nor a tokenizer accepts."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+_FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "reasoning", "reasoning_details"))
+
+
+def _kind_of(role: str, content: Content) -> Kind:
+    first = content[0] if isinstance(content, tuple) and content else content
+    text = first.text if isinstance(first, TextPart) else first
+    if isinstance(text, str) and text.startswith(HANDOFF_FIRST_LINE):
+        return "handoff"
+    return "system" if role == "developer" else role  # type: ignore[return-value]  # checked by the caller
+
+
+def _content(raw: object) -> Content:
+    if raw is None:
+        return None
+    if isinstance(raw, list | tuple):
+        return tuple(_part(p) for p in raw)
+    return _text(raw)
+
+
+def _part(raw: object) -> Part:
+    if isinstance(raw, TextPart | ImagePart | OtherPart):
+        return raw
+    if not isinstance(raw, Mapping):
+        return TextPart(_text(raw))
+    rest = {k: v for k, v in raw.items() if k != "type"}
+    if raw.get("type") == "text" and isinstance(raw.get("text"), str):
+        return TextPart(clean(rest.pop("text")), rest)
+    image = raw.get("image_url")
+    if raw.get("type") == "image_url" and isinstance(image, Mapping) and isinstance(image.get("url"), str):
+        detail = image.get("detail")
+        if set(image) <= {"url", "detail"} and ("detail" not in image or isinstance(detail, str)):
+            del rest["image_url"]
+            return ImagePart(image["url"], detail, rest)
+    return OtherPart(dict(raw))
+
+
+def _text(raw: object) -> str:
+    if isinstance(raw, str):
+        return clean(raw)
+    if raw is None:
+        return ""
+    if isinstance(raw, bytes | bytearray):
+        return bytes(raw).decode("utf-8", "replace")
+    return clean(canonical_json(raw))
+
+
+def _optional_text(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
+    """A string field; given but null, it is kept in `extra` so that it comes back as it was."""
+    if key not in raw:
+        return None
+    if raw[key] is None:
+        extra[key] = None
+        return None
+    return _text(raw[key])
+
+
+def _take(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> list[Any]:
+    """A list field; an odd or empty one is kept in `extra` so that it comes back as it was."""
+    value = raw.get(key)
+    if isinstance(value, list | tuple) and value:
+        if key == "tool_calls" or all(isinstance(v, Mapping) for v in value):
+            return list(value)
+    if key in raw:
+        extra[key] = value
+    return []

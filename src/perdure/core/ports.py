@@ -1,0 +1,183 @@
+"""What a lower layer needs from above, as small Protocols: handed in, never imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from perdure.core.messages import Entry
+from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+
+ApprovalAnswer = Literal["once", "session", "always", "no"]
+
+
+class Clock(Protocol):
+    """Time, so that tests can hold it."""
+
+    def now_ms(self) -> int:
+        """UTC epoch milliseconds."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go backwards."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the auxiliary model wrote, and what it cost."""
+
+    text: str
+    model: str = ""
+    usage: CanonicalUsage = NOT_REPORTED
+    cost_usd: float | None = None
+
+
+class Summarize(Protocol):
+    """One auxiliary call. Raises ProviderError when it cannot be made."""
+
+    def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
+
+
+class KeyValue(Protocol):
+    """Small JSON values that survive a restart: cool-downs, strikes, pauses."""
+
+    def get(self, key: str) -> Any:
+        """The value, or None."""
+        ...
+
+    def set(self, key: str, value: Any) -> None:
+        """Persisted when this returns; None deletes."""
+        ...
+
+
+class LogReader(Protocol):
+    """Read access to a conversation's immutable log."""
+
+    def read(self, lo: int, hi: int) -> Sequence[Entry]:
+        """The messages with lo <= seq <= hi, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One find: where it is, and a snippet in which every hit stands between «…»."""
+
+    conversation_id: str
+    session_id: str
+    tip_session_id: str
+    address: str
+    role: str
+    created_at_ms: int
+    snippet: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A piece of something larger; `next_offset` is None at its end."""
+
+    address: str
+    text: str
+    offset: int
+    total_chars: int
+    next_offset: int | None
+
+
+class Search(Protocol):
+    """Finds words in everything ever said, and opens addresses."""
+
+    def search(self, query: str, *, scope: Mapping[str, Any] | None = None, limit: int = 20) -> Sequence[SearchHit]:
+        """Newest first, ranked among the newest. Never raises for any query text."""
+        ...
+
+    def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
+        """What an address (`m:120-180`, `output:<id>`) stands for, paged. Raises NotFound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutput:
+    """A tool output kept whole outside the context."""
+
+    id: str
+    conversation_id: str
+    tool_call_id: str
+    chars: int
+    sha256: str
+    place: str
+
+    @property
+    def address(self) -> str:
+        return f"output:{self.id}"
+
+
+class OutputSink(Protocol):
+    """An output being written piece by piece, so that a huge one never stands in memory."""
+
+    def write(self, text: str) -> None: ...
+
+    def close(self) -> StoredOutput:
+        """Complete and durable when this returns."""
+        ...
+
+    def abort(self) -> None:
+        """Leaves nothing behind."""
+        ...
+
+
+class Outputs(Protocol):
+    """Where tool outputs too large for the context live, as long as their conversation."""
+
+    def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink: ...
+
+    def read(self, output_id: str, *, offset: int = 0, limit: int = 20_000) -> Page:
+        """Characters from `offset`; raises NotFound."""
+        ...
+
+    def list(self, conversation_id: str) -> Sequence[StoredOutput]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """MEMORY.md and USER.md as they were at one moment."""
+
+    memory: str
+    user: str
+
+
+class Memory(Protocol):
+    """Lasting facts, keyed by user; always authoritative over a handoff."""
+
+    def snapshot(self, user_key: str) -> MemorySnapshot: ...
+
+    def write(self, user_key: str, target: Literal["memory", "user"], text: str) -> None:
+        """Replaces one file atomically; raises ToolError over its limit."""
+        ...
+
+    def flush(self) -> None:
+        """Everything written is on disk when this returns."""
+        ...
+
+
+class Approver(Protocol):
+    """Asks the person whether something dangerous may run."""
+
+    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
+        """Waits for the answer; "no" where nobody is there."""
+        ...
+
+
+class Asker(Protocol):
+    """Asks the person a question for the `clarify` tool."""
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str: ...
+
+
+class Spawner(Protocol):
+    """Runs a delegated child agent with a context and a budget of its own."""
+
+    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+        """The child's report."""
+        ...

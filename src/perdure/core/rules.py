@@ -1,0 +1,328 @@
+"""The history rules (SPEC K1–K3): each a small object that says what breaks, mends it, and says where one may cut.
+
+    SystemFirst   system messages stand at the front only          a later one becomes a note in the user role
+    Pairs         every call one result right after it, and back   late results move up, missing ones get a stub,
+                                                                   doubled and stray ones go; ids are made unique
+    Turns         user, assistant, user, assistant; tools only     equal neighbours become one message of several parts;
+                  after the call; a user first                     a gap is filled with a short placeholder
+
+`repair()` runs them in this order and returns the very list it was given when nothing is wrong, so checking costs one
+pass. Mending happens in the request projection only: the log keeps what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from perdure.core.messages import Message, ToolCall, tool_result
+
+MISSING_RESULT = "[No result: this call was interrupted, or its result is no longer in view. Outcome unknown.]"
+TURN_ENDED = "[The turn ended here without a reply.]"
+CONTINUES = "[The conversation continues.]"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    rule: str
+    index: int
+    what: str
+
+
+class Rule(Protocol):
+    name: str
+
+    def violations(self, messages: Sequence[Message]) -> list[Violation]:
+        """What breaks this rule, in order; empty for a valid history."""
+        ...
+
+    def repair(self, messages: Sequence[Message]) -> list[Message]:
+        """A history that keeps this rule. Idempotent; never mutates its argument."""
+        ...
+
+    def cut_points(self, messages: Sequence[Message]) -> set[int]:
+        """Every i such that messages[:i] and messages[i:] may be parted, 0 and len included."""
+        ...
+
+
+class SystemFirst:
+    """System messages stand at the front only."""
+
+    name = "system_first"
+
+    def violations(self, messages: Sequence[Message]) -> list[Violation]:
+        start = leading_system(messages)
+        return [
+            Violation(self.name, i, f"message {i} is a system message behind the conversation's start")
+            for i in range(start, len(messages))
+            if _is_system(messages[i])
+        ]
+
+    def repair(self, messages: Sequence[Message]) -> list[Message]:
+        start = leading_system(messages)
+        rest = (
+            replace(m, role="user", kind="note", content=f"[System note] {m.text}") if _is_system(m) else m
+            for m in messages[start:]
+        )
+        return [*messages[:start], *rest]
+
+    def cut_points(self, messages: Sequence[Message]) -> set[int]:
+        return {0, *range(leading_system(messages), len(messages) + 1)}
+
+
+class Pairs:
+    """Every tool call has exactly one result, right after it, and every result its call."""
+
+    name = "pairs"
+
+    def violations(self, messages: Sequence[Message]) -> list[Violation]:
+        found: list[Violation] = []
+        open_calls: list[ToolCall] = []
+        asked_at = 0
+        for i, m in enumerate(messages):
+            if m.role == "tool":
+                call = _answered_by(open_calls, m)
+                if call is None:
+                    found.append(Violation(self.name, i, f"result {i} ({m.tool_call_id!r}) answers no open call"))
+                else:
+                    open_calls.remove(call)
+                continue
+            found += _unanswered(self.name, asked_at, open_calls)
+            open_calls = list(m.tool_calls) if m.role == "assistant" else []
+            asked_at = i
+            if len({c.id for c in open_calls} - {""}) < len(open_calls):
+                found.append(Violation(self.name, i, f"message {i} has calls with empty or equal ids"))
+        return found + _unanswered(self.name, asked_at, open_calls)
+
+    def repair(self, messages: Sequence[Message]) -> list[Message]:
+        late = _stray_results(messages)
+        out: list[Message] = []
+        i = 0
+        while i < len(messages):
+            m = messages[i]
+            i += 1
+            if m.role == "tool":
+                continue
+            if not m.tool_calls or m.role != "assistant":
+                out.append(m)
+                continue
+            results = []
+            while i < len(messages) and messages[i].role == "tool":
+                results.append(messages[i])
+                i += 1
+            out += _mended_group(m, results, late, at=len(out))
+        return out
+
+    def cut_points(self, messages: Sequence[Message]) -> set[int]:
+        return {i for i in range(len(messages) + 1) if i == len(messages) or messages[i].role != "tool"}
+
+
+class Turns:
+    """A user first, then assistant and user in turn; only tool results may repeat, and a reply follows them."""
+
+    name = "turns"
+
+    def violations(self, messages: Sequence[Message]) -> list[Violation]:
+        found: list[Violation] = []
+        before = "start"
+        for i in range(leading_system(messages), len(messages)):
+            role = messages[i].role
+            if (before, role) not in _MAY_FOLLOW:
+                found.append(Violation(self.name, i, f"message {i}: {role} after {before}"))
+            before = role
+        return found
+
+    def repair(self, messages: Sequence[Message]) -> list[Message]:
+        start = leading_system(messages)
+        out = list(messages[:start])
+        before = "start"
+        for m in messages[start:]:
+            if m.role == before and m.role != "tool":
+                out[-1] = merge(out[-1], m)
+                continue
+            if (before, m.role) not in _MAY_FOLLOW:
+                out.append(_filler(before))
+            out.append(m)
+            before = m.role
+        return out
+
+    def cut_points(self, messages: Sequence[Message]) -> set[int]:
+        return set(range(len(messages) + 1))
+
+
+RULES: tuple[Rule, ...] = (SystemFirst(), Pairs(), Turns())
+
+
+class HistoryCheck:
+    """The same rules, message by message: O(1) for each one appended. Agrees with `violations`, a test says so."""
+
+    __slots__ = ("_before", "_in_front", "_open")
+
+    def __init__(self) -> None:
+        self._open: list[ToolCall] = []
+        self._before = "start"
+        self._in_front = True
+
+    def push(self, m: Message) -> bool:
+        """Whether the history is still free of violations that this message can settle."""
+        role = m.role
+        if role == "system" or role == "developer":
+            return self._in_front
+        self._in_front = False
+        if role == "tool":
+            call = _answered_by(self._open, m)
+            if call is None:
+                return False
+            self._open.remove(call)
+        elif self._open:
+            return False
+        elif role == "assistant" and m.tool_calls:
+            self._open = list(m.tool_calls)
+            if len(self._open) > 1 and len({c.id for c in self._open}) < len(self._open):
+                return False
+            if any(not c.id for c in self._open):
+                return False
+        allowed = (self._before, role) in _MAY_FOLLOW
+        self._before = role
+        return allowed
+
+    @property
+    def is_settled(self) -> bool:
+        """No call is waiting for its result."""
+        return not self._open
+
+
+def is_valid(messages: Sequence[Message]) -> bool:
+    """Whether every rule holds; one pass, stops at the first thing wrong."""
+    check = HistoryCheck()
+    push = check.push
+    return all(push(m) for m in messages) and check.is_settled
+
+
+def violations(messages: Sequence[Message]) -> list[Violation]:
+    """Everything wrong with a history, by rule."""
+    return [v for rule in RULES for v in rule.violations(messages)]
+
+
+def repair(messages: Sequence[Message]) -> list[Message]:
+    """A history every rule holds for; the list handed in, unchanged, when it already is one."""
+    if is_valid(messages):
+        return messages if isinstance(messages, list) else list(messages)
+    for rule in RULES:
+        messages = rule.repair(messages)
+    return list(messages)
+
+
+def cut_points(messages: Sequence[Message]) -> set[int]:
+    """Where a history may be parted without breaking any rule that held before."""
+    return set.intersection(*(rule.cut_points(messages) for rule in RULES))
+
+
+def leading_system(messages: Sequence[Message]) -> int:
+    """How many system messages stand at the front."""
+    n = 0
+    while n < len(messages) and _is_system(messages[n]):
+        n += 1
+    return n
+
+
+def merge(first: Message, second: Message) -> Message:
+    """Two neighbours of one role as one message, their texts as separate parts, nothing joined or lost."""
+    return replace(
+        first,
+        content=(first.parts + second.parts) or (first.content if first.content is not None else second.content),
+        tool_calls=first.tool_calls + second.tool_calls,
+        reasoning="\n".join(r for r in (first.reasoning, second.reasoning) if r) or None,
+        reasoning_details=first.reasoning_details + second.reasoning_details,
+        kind=first.kind if first.kind == second.kind else "user" if first.role == "user" else first.kind,
+        extra={**second.extra, **first.extra},
+        has_content_key=True,
+    )
+
+
+_MAY_FOLLOW = frozenset(
+    {
+        ("start", "user"),
+        ("user", "assistant"),
+        ("assistant", "user"),
+        ("assistant", "tool"),
+        ("tool", "tool"),
+        ("tool", "assistant"),
+    }
+)
+
+
+def _is_system(m: Message) -> bool:
+    return m.role == "system" or m.role == "developer"
+
+
+def _filler(before: str) -> Message:
+    """What stands in a gap: before an opening reply a word from the user's side, after results one from the model's."""
+    if before == "start":
+        return Message(role="user", content=CONTINUES, kind="note")
+    return Message(role="assistant", content=TURN_ENDED, kind="assistant")
+
+
+def _answered_by(calls: list[ToolCall], result: Message) -> ToolCall | None:
+    wanted = result.tool_call_id
+    for call in calls:
+        if call.id == wanted and wanted:
+            return call
+    if not wanted:
+        return None
+    named = set(wanted.split("|"))
+    return next((c for c in calls if wanted in c.ids or not named.isdisjoint(c.ids)), None)
+
+
+def _unanswered(rule: str, index: int, calls: list[ToolCall]) -> list[Violation]:
+    return [Violation(rule, index, f"call {c.id!r} of message {index} has no result right after it") for c in calls]
+
+
+def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
+    """Results that do not stand right behind a call of theirs, by the id they name."""
+    strays: dict[str, list[Message]] = {}
+    calls: list[ToolCall] = []
+    for m in messages:
+        if m.role != "tool":
+            calls = list(m.tool_calls)
+        elif _answered_by(calls, m) is None and m.tool_call_id:
+            strays.setdefault(m.tool_call_id, []).append(m)
+    return strays
+
+
+def _mended_group(asking: Message, results: list[Message], late: dict[str, list[Message]], *, at: int) -> list[Message]:
+    """The calling message, its ids made unique, and exactly one result for each of its calls, in call order."""
+    waiting = list(results)
+    taken: set[str] = set()
+    calls, answers = [], []
+    for k, call in enumerate(asking.tool_calls):
+        answer = next((r for r in waiting if _answered_by([call], r)), None)
+        if answer is None and not call.id:
+            answer = next((r for r in waiting if not r.tool_call_id), None)
+        if answer is not None:
+            waiting = [r for r in waiting if r is not answer]
+        elif strays := late.get(call.id):
+            answer = strays.pop(0)
+        new_id = call.id if call.id and call.id not in taken else _free_id(call.id or f"call_{at}_{k}", taken)
+        taken.add(new_id)
+        answers.append(_addressed(answer, call, new_id))
+        calls.append(call if new_id == call.id else replace(call, id=new_id))
+    unchanged = all(a is b for a, b in zip(calls, asking.tool_calls, strict=True))
+    return [asking if unchanged else replace(asking, tool_calls=tuple(calls)), *answers]
+
+
+def _free_id(wanted: str, taken: set[str]) -> str:
+    n, candidate = 1, wanted
+    while candidate in taken:
+        n += 1
+        candidate = f"{wanted}-{n}"
+    return candidate
+
+
+def _addressed(answer: Message | None, call: ToolCall, new_id: str) -> Message:
+    if answer is None:
+        return tool_result(new_id, MISSING_RESULT, call.name or None)
+    if new_id == call.id:  # the result may name the call by its other id: leave it as it was
+        return answer
+    return replace(answer, tool_call_id=new_id)

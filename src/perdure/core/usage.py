@@ -1,0 +1,48 @@
+"""What a call cost, in one shape whatever the provider's: the only counts that gauge, gate and bill ever read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalUsage:
+    """Tokens by class. `reported` tells a real zero from a figure nobody gave."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    # Part of output_tokens, shown apart, never added again.
+    reasoning_tokens: int = 0
+    # Part of cache_write_tokens: one-hour writes cost more than five-minute ones.
+    cache_write_1h_tokens: int = 0
+    reported: bool = True
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.output_tokens
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """The share of the prompt read from cache; None where there was no prompt."""
+        return self.cache_read_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+    def __add__(self, other: CanonicalUsage) -> CanonicalUsage:
+        """The sum; reported as long as either side is, so that one silent call does not hide the rest."""
+        return CanonicalUsage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_1h_tokens=self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+            reported=self.reported or other.reported,
+        )
+
+
+NOT_REPORTED = CanonicalUsage(reported=False)

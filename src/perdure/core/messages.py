@@ -310,9 +310,9 @@ def _optional_text(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> s
 def _take(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> list[Any]:
     """A list field; an odd or empty one is kept in `extra` so that it comes back as it was."""
     value = raw.get(key)
-    if isinstance(value, list | tuple) and value:
-        if key == "tool_calls" or all(isinstance(v, Mapping) for v in value):
-            return list(value)
+    is_usable = isinstance(value, list | tuple) and (key == "tool_calls" or all(isinstance(v, Mapping) for v in value))
+    if is_usable and value:
+        return list(value)
     if key in raw:
         extra[key] = value
     return []

@@ -43,3 +43,23 @@ class Reply:
     finish: Finish = "unknown"
     model: str = ""
     response_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SseEvent:
+    """One server-sent event as it came off the wire; `name` is "" where the service names none."""
+
+    name: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a call goes and as whom: one row of a route."""
+
+    provider: str
+    base_url: str
+    api_mode: ApiMode
+    model: str
+    api_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)

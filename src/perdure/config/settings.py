@@ -1,0 +1,307 @@
+"""Every setting with its default, its range and one line that says what it does.
+
+This module is the only list of keys: the loader, `perdure config` and docs/configuration.md all read it from here.
+A key is a dotted path (`compression.threshold`); sections are frozen models, lists are tuples, null means "not set".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+def _no_bool(value: Any) -> Any:
+    # YAML's `true` would quietly become the number 1.
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted, not true or false")
+    return value
+
+
+Int = Annotated[int, BeforeValidator(_no_bool)]
+Number = Annotated[float, BeforeValidator(_no_bool)]
+Positive = Annotated[Int, Field(ge=1)]
+Share = Annotated[Number, Field(gt=0, le=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """A frozen group of keys that refuses what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True)
+
+
+class ModelSettings(Section):
+    """The model that answers."""
+
+    name: Text | None = Field(
+        default=None, description="Model to talk to; null lets Perdure choose from what it finds."
+    )
+    provider: Text | None = Field(
+        default=None, description="Provider by name; null chooses by base_url, then by keys found."
+    )
+    base_url: Text | None = Field(default=None, description="Endpoint to call instead of the provider's own.")
+    context_length: Positive | None = Field(
+        default=None, description="Context window in tokens; overrides every other source."
+    )
+    max_tokens: Positive | None = Field(
+        default=None, description="Most tokens of one reply; null leaves it to the provider."
+    )
+    temperature: Annotated[Number, Field(ge=0, le=2)] | None = Field(
+        default=None, description="Sampling temperature; null leaves it to the provider."
+    )
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="How long a thinking model may think; null leaves it to the provider."
+    )
+
+
+class CompressionSettings(Section):
+    """When a long history is handed over as a summary, and how much of it is kept as it is."""
+
+    enabled: bool = Field(default=True, description="Compact automatically; `/compress` works either way.")
+    threshold: Share = Field(default=0.50, description="Share of the main model's window at which compaction fires.")
+    target_ratio: Annotated[Number, Field(ge=0.10, le=0.80)] = Field(
+        default=0.20, description="Share of the threshold that the kept tail may take."
+    )
+    protect_last_n: Positive = Field(default=20, description="Last messages to keep, where the tail budget allows it.")
+    protect_first_n: Annotated[Int, Field(ge=0)] = Field(
+        default=3, description="First messages of the history to keep."
+    )
+    head_decay: bool = Field(default=True, description="Keep the first messages at the first compaction only.")
+    codex_gpt55_autoraise: bool = Field(
+        default=True, description="Raise the threshold for gpt-5.5 on openai-codex, whose window is smaller there."
+    )
+    codex_gpt55_threshold: Share = Field(
+        default=0.85, description="What codex_gpt55_autoraise raises the threshold to."
+    )
+    tail_overrun: Annotated[Number, Field(ge=1, le=10)] = Field(
+        default=1.5, description="How many tail budgets protect_last_n may take before the budget wins."
+    )
+    head_ratio: Share = Field(default=0.05, description="Share of the window the kept first messages may take.")
+    prune_chars: Annotated[Int, Field(ge=0)] = Field(
+        default=200, description="Tool results in the middle longer than this many characters become one line."
+    )
+    summary_ratio: Share = Field(default=0.20, description="Length of a summary as a share of what it stands for.")
+    summary_min_tokens: Positive = Field(default=2_000, description="Least budget of a summary, in tokens.")
+    summary_max_tokens: Positive = Field(
+        default=12_000, description="Most tokens a summary may take, whatever the window."
+    )
+    summary_window_ratio: Share = Field(default=0.05, description="Share of the window a summary may take.")
+    facts_ratio: Annotated[Number, Field(ge=0, le=1)] = Field(
+        default=0.06, description="Share of the window for the exact facts that code adds to a handoff; 0 adds none."
+    )
+    facts_max_tokens: Annotated[Int, Field(ge=0)] = Field(default=8_000, description="Most tokens of added facts.")
+    focus_ratio: Annotated[Number, Field(ge=0.5, le=0.9)] = Field(
+        default=0.65, description="Share of a summary that the topic of `/compress TOPIC` takes."
+    )
+    small_window: Annotated[Int, Field(ge=0)] = Field(
+        default=16_000, description="Windows below this many tokens get the three rules for small windows."
+    )
+    small_window_threshold: Share = Field(default=0.75, description="Lowest threshold on a small window.")
+    small_window_handoff_ratio: Share = Field(
+        default=0.15, description="Share of a small window that a handoff may take."
+    )
+    max_ineffective: Positive = Field(
+        default=2, description="Compactions in a row that save too little before automatic compaction pauses."
+    )
+    retry_cooldown_s: Annotated[Number, Field(ge=0)] = Field(
+        default=60, description="Seconds without a summary call after a passing failure; grows while it fails."
+    )
+    no_provider_cooldown_s: Annotated[Number, Field(ge=0)] = Field(
+        default=600, description="Seconds without a summary call when no provider could be reached at all."
+    )
+
+
+class ToolOutputSettings(Section):
+    """How much of a tool's output enters the context; the rest is kept whole on disk."""
+
+    default_result_size: Positive = Field(
+        default=100_000, description="Most characters of one result, where its tool says nothing."
+    )
+    turn_budget: Positive = Field(
+        default=200_000, description="Most characters of all results of one assistant message."
+    )
+    preview_size: Annotated[Int, Field(ge=3)] = Field(
+        default=1_500,
+        description="Characters shown of an output kept on disk: two thirds its start, one third its end.",
+    )
+    window_result_ratio: Share = Field(default=0.15, description="Share of a small window that one result may take.")
+    window_turn_ratio: Share = Field(
+        default=0.30, description="Share of a small window that one message's results may take."
+    )
+
+
+class PromptCachingSettings(Section):
+    """Cache marks on routes that take them."""
+
+    cache_ttl: Literal["5m", "1h"] = Field(default="5m", description="How long the provider keeps a cached prefix.")
+
+
+class AgentSettings(Section):
+    """The turn."""
+
+    max_turns: Positive = Field(
+        default=90, description="Model calls one turn may make before the agent stops and sums up."
+    )
+
+
+class DelegationSettings(Section):
+    """Child agents started by `delegate_task`."""
+
+    max_iterations: Positive = Field(default=50, description="Model calls a child agent may make, counted for itself.")
+
+
+class RouteSettings(Section):
+    """One place to send a call; written as a mapping, or in short as `provider` or `provider/model`."""
+
+    provider: Text = Field(description="Provider by name, e.g. openrouter.")
+    model: Text | None = Field(default=None, description="Model there; null uses model.name.")
+    base_url: Text | None = Field(default=None, description="Endpoint to call instead of the provider's own.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short_form(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        provider, _, model = value.partition("/")
+        return {"provider": provider, "model": model or None}
+
+
+class AuxiliaryTaskSettings(Section):
+    """The route of one kind of side job."""
+
+    model: Text | None = Field(default=None, description="Model for this job; null lets Perdure choose.")
+    provider: Text = Field(
+        default="auto", description="auto chooses, main uses the main model's route, or a provider by name."
+    )
+    base_url: Text | None = Field(default=None, description="Endpoint to call instead of the provider's own.")
+    fallback: tuple[RouteSettings, ...] = Field(
+        default=(), description="Routes tried in order when the first one fails."
+    )
+
+
+class AuxiliaryCompressionSettings(AuxiliaryTaskSettings):
+    """Writes summaries."""
+
+    context_length: Positive | None = Field(
+        default=None, description="Window of the summary model in tokens; never changes the threshold."
+    )
+
+
+class AuxiliarySettings(Section):
+    """Side jobs, each with a route of its own."""
+
+    compression: AuxiliaryCompressionSettings = Field(
+        default=AuxiliaryCompressionSettings(), description="The model that writes summaries."
+    )
+    vision: AuxiliaryTaskSettings = Field(
+        default=AuxiliaryTaskSettings(), description="The model that looks at images."
+    )
+    web_extract: AuxiliaryTaskSettings = Field(
+        default=AuxiliaryTaskSettings(), description="The model that pulls the text out of web pages."
+    )
+    session_search: AuxiliaryTaskSettings = Field(
+        default=AuxiliaryTaskSettings(), description="The model that sums up what a search of old sessions found."
+    )
+
+
+class CredentialsSettings(Section):
+    """Where API keys come from besides the providers' environment variables."""
+
+    command: Text | None = Field(
+        default=None, description="Command that prints an API key; run when a key is missing or was refused."
+    )
+
+
+class LimitsSettings(Section):
+    """Cost limits in US dollars: a call that would pass one is not made."""
+
+    max_cost_per_turn: Annotated[Number, Field(gt=0)] | None = Field(
+        default=None, description="Most US dollars one turn may cost."
+    )
+    max_cost_per_session: Annotated[Number, Field(gt=0)] | None = Field(
+        default=None, description="Most US dollars one conversation may cost, all of its compactions included."
+    )
+    max_cost_per_day: Annotated[Number, Field(gt=0)] | None = Field(
+        default=None, description="Most US dollars all conversations may cost in one day (UTC)."
+    )
+
+
+class ContextSettings(Section):
+    """The engine that decides what stays in the context."""
+
+    engine: Text = Field(
+        default="compressor", description="Context engine by name; `perdure plugins list` shows what there is."
+    )
+
+
+class StoreSettings(Section):
+    """Where conversations are kept."""
+
+    path: Text | None = Field(default=None, description="SQLite file; null means perdure.db in the home folder.")
+    url: Annotated[str, Field(pattern=r"^postgres(ql)?://")] | None = Field(
+        default=None, description="PostgreSQL URL (postgresql://…), for several machines; wins over store.path."
+    )
+
+
+class MemorySettings(Section):
+    """The two files of lasting facts that the `memory` tool keeps."""
+
+    memory_max_chars: Positive = Field(default=4_000, description="Most characters of MEMORY.md.")
+    user_max_chars: Positive = Field(default=2_000, description="Most characters of USER.md.")
+
+
+class DisplaySettings(Section):
+    """What the terminal shows."""
+
+    reasoning: bool = Field(default=False, description="Show what a thinking model thinks.")
+    streaming: bool = Field(default=True, description="Show a reply as it is written.")
+    color: Literal["auto", "always", "never"] = Field(
+        default="auto", description="Colours: auto follows the terminal and NO_COLOR."
+    )
+
+
+class ModelOverride(Section):
+    """What you know better than the catalogue about one model."""
+
+    model: Text = Field(description="Model the entry is about.")
+    provider: Text | None = Field(default=None, description="Provider it is about; null means on every provider.")
+    context_length: Positive | None = Field(default=None, description="Its window in tokens.")
+    input_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
+        default=None, description="US dollars for a million fresh prompt tokens."
+    )
+    output_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
+        default=None, description="US dollars for a million output tokens."
+    )
+    cache_read_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
+        default=None, description="US dollars for a million prompt tokens read from the cache."
+    )
+    cache_write_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
+        default=None, description="US dollars for a million prompt tokens written to the cache."
+    )
+
+
+class Settings(Section):
+    """All settings, as one frozen value."""
+
+    model: ModelSettings = Field(default=ModelSettings(), description="The model that answers.")
+    compression: CompressionSettings = Field(default=CompressionSettings(), description="Handing over a long history.")
+    tool_output: ToolOutputSettings = Field(default=ToolOutputSettings(), description="Budgets of tool output.")
+    prompt_caching: PromptCachingSettings = Field(default=PromptCachingSettings(), description="Cache marks.")
+    agent: AgentSettings = Field(default=AgentSettings(), description="The turn.")
+    delegation: DelegationSettings = Field(default=DelegationSettings(), description="Child agents.")
+    auxiliary: AuxiliarySettings = Field(default=AuxiliarySettings(), description="Routes of side jobs.")
+    fallback_providers: tuple[RouteSettings, ...] = Field(
+        default=(), description="Routes tried in order when the main one is rate-limited, down or refuses the key."
+    )
+    credentials: CredentialsSettings = Field(default=CredentialsSettings(), description="Where API keys come from.")
+    limits: LimitsSettings = Field(default=LimitsSettings(), description="Cost limits.")
+    context: ContextSettings = Field(default=ContextSettings(), description="The context engine.")
+    store: StoreSettings = Field(default=StoreSettings(), description="Where conversations are kept.")
+    memory: MemorySettings = Field(default=MemorySettings(), description="Lasting facts.")
+    display: DisplaySettings = Field(default=DisplaySettings(), description="What the terminal shows.")
+    model_overrides: tuple[ModelOverride, ...] = Field(
+        default=(), description="What you know better than the catalogue about a model's window and prices."
+    )

@@ -1,0 +1,15 @@
+"""Property tests run on fixed seeds and without a stopwatch; HYPOTHESIS_PROFILE=soak digs deeper."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, max_examples=60, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile("soak", deadline=None, max_examples=2_000, suppress_health_check=_SLOW_IS_FINE)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))

@@ -1,0 +1,75 @@
+"""Exact facts in a text: paths, URLs, file names, ids, hashes, identifiers, numbers.
+
+A text is split once and its distinct pieces are classified; what a piece is depends on the piece alone, so the answer
+is kept. That is several times faster than searching the text for each kind of fact in turn.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# What never stands inside a path, an identifier or a number ends a piece. Bytes, because translating text that is not
+# all ASCII is six times slower; what is not ASCII is taken apart when a piece is classified.
+_ENDS = b"\"'`<>()[]{},;:=|*#!?&%$^\\"
+_TABLE = bytes.maketrans(_ENDS, b" " * len(_ENDS))
+
+_URL = re.compile(r"https?://[^\s'\"<>)\]},\\`，。、；（）「」】]+")
+_WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[\w.@+ -]+\\)*[\w.@+-]+")
+_RUN = re.compile(r"[\w.@+/~-]+")
+_ASCII_RUN = re.compile(r"[\w.@+/~-]+", re.ASCII)
+_PART = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_EXTENSION = re.compile(r"\w[\w-]*(?:\.[\w-]+)*\.[A-Za-z]\w{0,7}")
+_MIXED_CASE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+
+_SHORTEST, _LONGEST = 4, 200
+_SHORTEST_NAME = 6
+
+
+def scan(text: str) -> frozenset[str]:
+    """Every distinct fact of a text."""
+    found: set[str] = set()
+    if "://" in text:
+        found.update(u.rstrip(".,:;") for u in _URL.findall(text))
+    if ":\\" in text:
+        found.update(_WINDOWS_PATH.findall(text))
+    if not text.isascii():
+        # Line numbers are often set off with an arrow; split there, or every numbered line starts with a piece of its own.
+        text = text.replace("→", " ")
+    pieces = set(text.encode("utf-8", "replace").translate(_TABLE).split())
+    return frozenset(found.union(*map(_facts_in, pieces)))
+
+
+@lru_cache(maxsize=1 << 15)
+def _facts_in(raw: bytes) -> tuple[str, ...]:
+    if len(raw) < _SHORTEST or (raw.isalpha() and (raw[1:].islower() or raw.isupper())):
+        return ()
+    piece = raw.decode("utf-8", "replace")
+    runs = [piece]
+    if not piece.isascii():
+        # A name glued to CJK words counts on its own, and as a path in that script where it has a slash.
+        whole = _RUN.findall(piece)
+        runs = [r for w in whole for r in _ASCII_RUN.findall(w)] + [w for w in whole if "/" in w and not w.isascii()]
+    return tuple({f for r in runs for f in _readings(r.rstrip(".-+@~/")) if _SHORTEST <= len(f) <= _LONGEST})
+
+
+def _readings(piece: str) -> list[str]:
+    """A piece as a whole where it is a path, file name or id, else the names and numbers it is made of."""
+    if "/" in piece:
+        return [piece] if any(map(str.isalnum, piece)) else []
+    if _UUID.fullmatch(piece):
+        return [piece]
+    names = [p for p in _PART.findall(piece) if _is_name(p)]
+    if _EXTENSION.fullmatch(piece) or any(map(str.isdigit, piece)):
+        return [piece, *names] if piece not in names else names
+    return names
+
+
+def _is_name(part: str) -> bool:
+    if part.isdigit():
+        # A bare year says too little about what it dates.
+        return len(part) >= 4 and not (len(part) == 4 and part[:2] in ("19", "20"))
+    if len(part) < _SHORTEST_NAME:
+        return False
+    return "_" in part or any(map(str.isdigit, part)) or _MIXED_CASE.search(part) is not None

@@ -107,10 +107,10 @@ class CompressionSettings(Section):
         default=2, description="Compactions in a row that save too little before automatic compaction pauses."
     )
     retry_cooldown_s: Annotated[Number, Field(ge=0)] = Field(
-        default=60, description="Seconds without a summary call after a passing failure; grows while it fails."
+        default=60.0, description="Seconds without a summary call after a passing failure; grows while it fails."
     )
     no_provider_cooldown_s: Annotated[Number, Field(ge=0)] = Field(
-        default=600, description="Seconds without a summary call when no provider could be reached at all."
+        default=600.0, description="Seconds without a summary call when no provider could be reached at all."
     )
 
 

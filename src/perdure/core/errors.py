@@ -3,7 +3,10 @@
 PerdureError
 ├── ConfigError          fix the setting it names
 ├── InvalidMessage       fix the message you handed in
-├── EngineNotFound       choose an installed engine
+├── PluginError          choose another plug-in, or mend this one
+│   ├── PluginNotFound     nothing installed bears that name; the text lists what does
+│   │   └── EngineNotFound   the same, for context engines
+│   └── PluginBroken       found, but its own code failed
 ├── ProviderError        look at `.verdict`: what the service said, and what may be done
 ├── StoreError           the data is untouched; the message says what to do
 │   ├── StoreUnavailable   wrong path or URL, no permission, disk full
@@ -58,16 +61,29 @@ class InvalidMessage(PerdureError):
     """A message handed in cannot be understood."""
 
 
-class EngineNotFound(PerdureError):
+class PluginError(PerdureError):
+    """A plug-in cannot be used; what is built in still works."""
+
+
+class PluginNotFound(PluginError):
+    """No plug-in of that name; the text lists what is installed."""
+
+
+class EngineNotFound(PluginNotFound):
     """No context engine of that name; the text lists what is installed."""
 
 
-class ProviderError(PerdureError):
-    """A model call failed; `verdict` says how."""
+class PluginBroken(PluginError):
+    """A plug-in was found, but importing or making it failed; the text says where and why."""
 
-    def __init__(self, verdict: ErrorVerdict, where: str = "") -> None:
+
+class ProviderError(PerdureError):
+    """A model call failed; `verdict` says how, `partial_text` what had been said by then."""
+
+    def __init__(self, verdict: ErrorVerdict, where: str = "", *, partial_text: str = "") -> None:
         self.verdict = verdict
         self.where = where
+        self.partial_text = partial_text
         super().__init__(f"{where}: {verdict.message}" if where else verdict.message)
 
 

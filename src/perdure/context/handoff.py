@@ -1,0 +1,199 @@
+"""The handoff: what a compaction leaves in place of the turns it took away.
+
+    [PERDURE HANDOFF: …]      the first line never changes, so a handoff is known again in plain dicts
+    what it is, what it is not, and how to use it
+    Source: …                 how many messages it stands for, where to open them, who wrote it, when, at what cost
+
+    ## Active Task            thirteen sections in a fixed order, headings always in English
+    …
+    [END OF PERDURE HANDOFF: …]
+
+`render` and `parse_handoff` are inverse to each other, so that an update builds on the sections of the one before,
+whoever stored it and wherever it was found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from perdure import prompts
+from perdure.core.messages import HANDOFF_FIRST_LINE, Message, Part, TextPart
+
+SECTIONS: tuple[str, ...] = (
+    "Active Task",
+    "Goal",
+    "Constraints & Preferences",
+    "Completed Actions",
+    "Active State",
+    "In Progress",
+    "Blocked",
+    "Key Decisions",
+    "Resolved Questions",
+    "Pending User Asks",
+    "Relevant Files",
+    "Remaining Work",
+    "Critical Context",
+)
+END_MARKER = "[END OF PERDURE HANDOFF: the conversation goes on below this line]"
+NOTHING = "None"
+BY_CODE = "code alone, from the messages themselves (no summary model)"
+
+Interval = tuple[int, int]
+
+_HEADING = re.compile(r"^## (" + "|".join(re.escape(s) for s in SECTIONS) + r")[ \t]*$", re.MULTILINE)
+_SOURCE = re.compile(
+    r"^Source: (?P<count>\d+) messages?(?: \((?P<address>m:[\d,-]+)[^)]*\))?"
+    r"(?:; written by (?P<model>.+?))?(?: on (?P<when>\d{4}-\d\d-\d\d \d\d:\d\d) UTC)?"
+    r"(?:; cost \$(?P<cost>[\d.]+))?\.$",
+    re.MULTILINE,
+)
+# What a section's own text may not contain, or the handoff could no longer be taken apart.
+_BREAKS = re.compile(r"^#{1,2}(?= )|^(?=\[(?:END OF )?PERDURE HANDOFF)|^(?=Source: \d+ messages?\b)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """The sections, and what they stand for. An empty section is left out of `sections`."""
+
+    sections: Mapping[str, str]
+    # Closed intervals of log positions; empty where the messages have no log to be opened in.
+    covers: tuple[Interval, ...] = ()
+    # How many messages it stands for, those of the handoffs it builds on included.
+    message_count: int = 0
+    # The model that wrote it; "" for the digest, which code writes.
+    model: str = ""
+    created_at_ms: int = 0
+    cost_usd: float | None = None
+    focus_topic: str | None = None
+    # What the check against the sources marked or removed.
+    findings: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        kept = {s: _tidy(self.sections.get(s, "")) for s in SECTIONS}
+        object.__setattr__(self, "sections", MappingProxyType({s: t for s, t in kept.items() if t}))
+        object.__setattr__(self, "covers", merged_intervals(self.covers))
+
+    @property
+    def address(self) -> str:
+        """Where the messages behind it can be opened, e.g. `m:3-154,170-181`; "" where nowhere."""
+        return "m:" + ",".join(f"{lo}-{hi}" for lo, hi in self.covers) if self.covers else ""
+
+    @property
+    def is_digest(self) -> bool:
+        return not self.model
+
+    def section(self, name: str) -> str:
+        return self.sections.get(name, "")
+
+    def with_sections(self, sections: Mapping[str, str]) -> Handoff:
+        return replace(self, sections=sections)
+
+    @property
+    def body(self) -> str:
+        """The sections that have something to say, without banner, source or end marker."""
+        return "\n\n".join(f"## {name}\n{text}" for name, text in self.sections.items())
+
+
+def render(handoff: Handoff, *, banner: str | None = None, is_short: bool = False) -> str:
+    """The handoff as the text a model reads; `is_short` is the form for small windows, without empty sections."""
+    if banner is None:
+        banner = prompts.load("handoff_banner_short" if is_short else "handoff_banner")
+    names = tuple(handoff.sections) if is_short else SECTIONS
+    body = "\n\n".join(f"## {name}\n{handoff.section(name) or NOTHING}" for name in names)
+    return f"{HANDOFF_FIRST_LINE}\n{_tidy(banner)}\n{source_line(handoff)}\n\n{body}\n\n{END_MARKER}"
+
+
+def source_line(handoff: Handoff) -> str:
+    """What the handoff stands for and where it came from, in one line."""
+    count = handoff.message_count
+    where = f" ({handoff.address}, open with session_search)" if handoff.address else ""
+    when = ""
+    if handoff.created_at_ms:
+        when = f" on {datetime.fromtimestamp(handoff.created_at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    cost = f"; cost ${handoff.cost_usd:.4f}" if handoff.cost_usd is not None else ""
+    what = f"{count} message{'' if count == 1 else 's'}{where}"
+    return f"Source: {what}; written by {handoff.model or BY_CODE}{when}{cost}."
+
+
+def parse_handoff(text: str) -> Handoff | None:
+    """The handoff a text begins with, whatever banner it carries; None where it is none."""
+    if not text.startswith(HANDOFF_FIRST_LINE):
+        return None
+    text = text.split(f"\n{END_MARKER}", 1)[0]
+    preface = text[: m.start()] if (m := _HEADING.search(text)) else text
+    source = _SOURCE.search(preface)
+    if source is None:
+        return Handoff(parse_sections(text))
+    model = source["model"] or ""
+    return Handoff(
+        parse_sections(text),
+        covers=parse_address(source["address"] or ""),
+        message_count=int(source["count"]),
+        model="" if model == BY_CODE else model,
+        created_at_ms=_epoch_ms(source["when"]),
+        cost_usd=float(source["cost"]) if source["cost"] else None,
+    )
+
+
+def parse_sections(text: str) -> dict[str, str]:
+    """The text under each of the thirteen headings; a heading met twice has its texts joined."""
+    found: dict[str, str] = {}
+    heads = list(_HEADING.finditer(text))
+    for head, following in zip(heads, [*heads[1:], None], strict=True):
+        body = text[head.end() : following.start() if following else len(text)].strip()
+        if body and body.rstrip(".").lower() != NOTHING.lower():
+            found[head[1]] = f"{found[head[1]]}\n{body}" if head[1] in found else body
+    return found
+
+
+def handoff_of(message: Message) -> Handoff | None:
+    """The handoff a message is (or, merged with a later one, begins with)."""
+    first = message.parts[0] if message.parts else None
+    return parse_handoff(first.text) if isinstance(first, TextPart) else None
+
+
+def split_merged(message: Message) -> tuple[Message, ...]:
+    """A handoff that was merged into the message behind it, as the two it was; any other message alone."""
+    if message.kind != "handoff" or not isinstance(message.content, tuple) or len(message.content) < 2:
+        return (message,)
+    rest: tuple[Part, ...] = message.content[1:]
+    only = rest[0] if len(rest) == 1 else None
+    content = only.text if isinstance(only, TextPart) and not only.extra else rest
+    first = message.content[0]
+    handoff = Message(message.role, first.text if isinstance(first, TextPart) else None, kind="handoff")
+    kind = "user" if message.role == "user" else "assistant"
+    return (handoff, replace(message, content=content, kind=kind))
+
+
+def merged_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """The same positions in as few closed intervals as possible, in order."""
+    out: list[Interval] = []
+    for lo, hi in sorted(intervals):
+        if out and lo <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(out[-1][1], hi))
+        else:
+            out.append((lo, hi))
+    return tuple(out)
+
+
+def parse_address(address: str) -> tuple[Interval, ...]:
+    """The intervals an address such as `m:3-154,170` names."""
+    found = []
+    for piece in address.removeprefix("m:").split(","):
+        lo, _, hi = piece.partition("-")
+        if lo.isdigit() and (not hi or hi.isdigit()):
+            found.append((int(lo), int(hi or lo)))
+    return tuple(found)
+
+
+def _tidy(text: str) -> str:
+    """A section's text, with nothing in it that would read as a heading, a source line or an end of the whole."""
+    return _BREAKS.sub(lambda m: "###" if m[0] else "\\", text.strip())
+
+
+def _epoch_ms(when: str | None) -> int:
+    return int(datetime.strptime(when, "%Y-%m-%d %H:%M").replace(tzinfo=UTC).timestamp() * 1000) if when else 0

@@ -1,0 +1,160 @@
+"""What went wrong with a call, as a verdict and one line a person can act on: what, where, what to try."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
+from perdure.providers.exchange import Endpoint
+
+# A service's own words are quoted, never poured out: an HTML page or a stack trace is cut here.
+QUOTE_CHARS = 300
+
+_TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_MODEL_WORDS = re.compile(r"\bmodel\b|deployment", re.IGNORECASE)
+_KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call went, in the words an error line needs."""
+
+    host: str
+    base_url: str
+    model: str
+    provider: str
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> Place:
+        host = urlsplit(endpoint.base_url).netloc.rpartition("@")[2] or endpoint.base_url or endpoint.provider
+        return cls(host, endpoint.base_url, endpoint.model, endpoint.provider)
+
+
+def failed(place: Place, kind: ErrorKind, line: str, *, status: int | None = None, partial: str = "") -> ProviderError:
+    """A failure we found out ourselves, as the one exception callers look at."""
+    return ProviderError(ErrorVerdict(kind=kind, message=line, status=status), place.host, partial_text=partial)
+
+
+def refused(place: Place, verdict: ErrorVerdict, *, partial: str = "") -> ProviderError:
+    """What the service said, with advice behind its own words."""
+    said = _KEY.sub("[key]", quote(verdict.message)) or "no reason given"
+    code = f" ({verdict.status})" if verdict.status else ""
+    line = f"{_what(place, verdict)}{code}: {said}{_try(place, verdict)}"
+    return ProviderError(replace(verdict, message=line), place.host, partial_text=partial)
+
+
+def broken(place: Place, error: BaseException, *, partial: str = "") -> ProviderError:
+    """A call the network took, as a verdict of kind `transport`."""
+    said = bool(partial)
+    return failed(place, "transport", _network_line(place, error, has_started=said), partial=partial)
+
+
+def not_an_api(place: Place, status: int, body: bytes, *, partial: str = "") -> ProviderError:
+    """An answer that is neither the JSON nor the stream that was asked for."""
+    text = body[:4000].decode("utf-8", "replace")
+    what = "a web page" if is_html(body) else "something that is not a model's reply"
+    heard = quote(text)
+    line = f"answered with {what}" + (f": {heard!r}" if heard else "")
+    line += f". Is {place.base_url} the API's address? It usually ends in /v1."
+    return failed(place, "transport", line, status=status, partial=partial)
+
+
+def is_html(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"<"
+
+
+def quote(text: str) -> str:
+    """One line of what was said, tags and blank space taken out, cut to a length a terminal shows."""
+    plain = " ".join(_TAGS.sub(" ", text).split()) if "<" in text else " ".join(text.split())
+    return plain if len(plain) <= QUOTE_CHARS else plain[: QUOTE_CHARS - 1] + "…"
+
+
+def is_worth_retrying(error: BaseException) -> bool:
+    """Whether the same call may fare better in a moment: a name nobody knows or a bad certificate will not."""
+    causes = _causes(error)
+    if any(isinstance(c, ssl.SSLError) for c in causes):
+        return False
+    resolving = next((c for c in causes if isinstance(c, socket.gaierror)), None)
+    return resolving is None or resolving.errno == socket.EAI_AGAIN
+
+
+def header(headers: Mapping[str, str], name: str) -> str:
+    return next((v for k, v in headers.items() if k.lower() == name), "")
+
+
+def _what(place: Place, verdict: ErrorVerdict) -> str:
+    if verdict.kind == "auth":
+        return "the key was refused" if verdict.status != 403 else "this key may not do that"
+    if verdict.status == 404:
+        return f"no model {place.model!r} here" if _MODEL_WORDS.search(verdict.message) else "nothing at this address"
+    return _WORDS.get(verdict.kind, "the call failed")
+
+
+_WORDS: dict[str, str] = {
+    "prompt_too_long": "the prompt is too long",
+    "output_cap": "max_tokens is too large",
+    "rate_limit": "too many requests",
+    "overloaded": "the service is overloaded",
+    "quota": "no credit left",
+    "bad_request": "the request was rejected",
+    "transport": "the connection failed",
+}
+
+
+def _try(place: Place, verdict: ErrorVerdict) -> str:
+    if verdict.kind == "auth":
+        return f". Check the key for {place.provider!r}: `perdure doctor` shows where it is read from."
+    if verdict.status == 404 and _MODEL_WORDS.search(verdict.message):
+        return f". Check `model.name`; what {place.host} offers is listed at {place.base_url.rstrip('/')}/models."
+    if verdict.status == 404:
+        return f". Check `model.base_url`, now {place.base_url}."
+    if verdict.kind == "quota":
+        return f". Top up the account at {place.provider!r}, or choose another model."
+    return ""
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The exception and everything it was raised from, innermost last."""
+    found: list[BaseException] = []
+    pending: list[BaseException | None] = [error]
+    while pending and len(found) < 20:
+        one = pending.pop()
+        if one is None or one in found:
+            continue
+        found.append(one)
+        pending += [one.__cause__, one.__context__]
+        pending += getattr(one, "exceptions", ())
+    return found
+
+
+def _network_line(place: Place, error: BaseException, *, has_started: bool) -> str:
+    causes = _causes(error)
+    check = f"check `model.base_url` ({place.base_url})"
+    for cause in causes:
+        if isinstance(cause, socket.gaierror):
+            return f"no such host, or no network: {check} and your connection."
+        if isinstance(cause, ssl.SSLError):
+            return f"the secure connection failed ({quote(str(cause))}): {check} and the server's certificate."
+        if isinstance(cause, ConnectionRefusedError) or getattr(cause, "errno", None) == errno.ECONNREFUSED:
+            return f"nothing is listening there: start the server, or {check}."
+        if getattr(cause, "errno", None) in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+            return "no way there from this machine: check your network connection."
+    names = {type(c).__name__ for c in causes}
+    if "ConnectTimeout" in names:
+        return f"no answer to the connection attempt: {check} and your connection."
+    if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
+        return (
+            f"{place.base_url!r} is no address a call can go to ({quote(str(error))}): it looks like https://host/v1."
+        )
+    if "ConnectError" in names and "all connection attempts failed" in str(error).lower():
+        return f"nothing is listening there: start the server, or {check}."
+    if "ConnectError" in names:
+        return f"could not connect ({quote(str(error))}): {check} and your connection."
+    when = "in the middle of the reply" if has_started else "before a reply came"
+    return f"the connection was lost {when} ({quote(str(error)) or type(error).__name__}); nothing was kept, try again."

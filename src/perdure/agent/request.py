@@ -1,0 +1,90 @@
+"""View → request: the one projection from a session's history to what is sent. Never stored; same view, same bytes.
+
+The log keeps what was said; here it is made sendable (`core.rules`): equal neighbours merge into parts, a call without
+a result gets a stub, recalled passages stand beside the message they belong to. Appending costs O(new): a message that
+keeps the rules is added as it is, one that breaks them re-projects the current turn only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from perdure.core import rules
+from perdure.core.messages import Entry, TextPart
+
+
+class Projection:
+    """The request messages of one session, kept in step with its history.
+
+    Entries that need no mending are passed through as the same objects, so that what was computed of them (wire bytes,
+    sizes) is never computed again.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), *, sidecars: Mapping[int, str] | None = None) -> None:
+        self._sidecars = dict(sidecars or {})
+        # The history with sidecars beside their messages, and the same with every rule kept.
+        self._view: list[Entry] = []
+        self._sent: list[Entry] = []
+        # Where the last user message stands in each: everything before it is settled for good.
+        self._turn_view = 0
+        self._turn_sent = 0
+        self._check = rules.HistoryCheck()
+        self._is_clean = True
+        self.extend(entries)
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.append(entry)
+
+    def append(self, entry: Entry) -> None:
+        """Adds a message at the end of the history."""
+        shown = self._with_sidecar(entry)
+        starts_turn = shown.message.role == "user" and self._is_clean and self._check.is_settled
+        if self._is_clean and self._check.push(shown.message):
+            if starts_turn:
+                self._turn_view, self._turn_sent = len(self._view), len(self._sent)
+            self._sent.append(shown)
+        else:
+            self._is_clean = False
+        self._view.append(shown)
+
+    def entries(self) -> Sequence[Entry]:
+        """What is sent, every history rule kept. Call it only between a turn's steps, when all results are in."""
+        if not self._is_clean or not self._check.is_settled:
+            self._mend_turn()
+        return self._sent
+
+    def _mend_turn(self) -> None:
+        """Re-projects what came since the last settled user message; what was sent before it stays as it was."""
+        del self._sent[self._turn_sent :]
+        self._sent += _repaired(self._view[self._turn_view :])
+        self._check = rules.HistoryCheck()
+        for entry in self._sent[self._turn_sent :]:
+            self._check.push(entry.message)
+        self._is_clean = True
+
+    def _with_sidecar(self, entry: Entry) -> Entry:
+        recalled = self._sidecars.get(entry.seq)
+        if recalled is None:
+            return entry
+        message = entry.message
+        return Entry(entry.seq, message.with_content((*message.parts, TextPart(recalled))), entry.created_at_ms)
+
+
+def project(entries: Sequence[Entry], *, sidecars: Mapping[int, str] | None = None) -> list[Entry]:
+    """The request messages of a whole view, in one go."""
+    return list(Projection(entries, sidecars=sidecars).entries())
+
+
+def _repaired(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with every rule kept; untouched messages keep their entry, made ones take their neighbour's place."""
+    messages = [e.message for e in entries]
+    mended = rules.repair(messages)
+    by_identity = {id(e.message): e for e in entries}
+    out: list[Entry] = []
+    seq = entries[0].seq if entries else 0
+    for message in mended:
+        kept = by_identity.get(id(message))
+        seq = kept.seq if kept is not None else seq
+        out.append(kept if kept is not None else Entry(seq, message))
+    return out

@@ -1,0 +1,129 @@
+"""The system prompt: assembled once per session from parts that do not change while it lives, then only repeated.
+
+Identity, memory, skills, context files, platform notes, in this order. The same sources give the same bytes. What a
+compaction adds (a short note) is a block of its own behind the cached part, never a change to it.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perdure.core.ports import MemorySnapshot
+from perdure.screening import screen
+
+# Read in this order; the first two say the same thing to different tools, so only one of them is taken.
+CONTEXT_FILES = (("AGENTS.md", "CLAUDE.md"), (".cursorrules",))
+CONTEXT_FILE_CHARS = 20_000
+SKILL_LINE_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFile:
+    """A file of the working folder that speaks to the agent; `left_out` says why its text is not here."""
+
+    name: str
+    text: str = ""
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """Something the agent can read up on when it needs it: only its name, place and one line are in the prompt."""
+
+    name: str
+    path: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSources:
+    """Everything a system prompt is made of, read once."""
+
+    identity: str
+    memory: MemorySnapshot = field(default_factory=lambda: MemorySnapshot("", ""))
+    skills: Sequence[Skill] = ()
+    context_files: Sequence[ContextFile] = ()
+    platform_notes: str = ""
+
+
+def assemble(sources: PromptSources) -> str:
+    """The whole system prompt; empty parts leave no trace."""
+    parts = [
+        sources.identity.strip(),
+        _titled("What you know about the user (USER.md)", _screened("USER.md", sources.memory.user)),
+        _titled("What you noted to remember (MEMORY.md)", _screened("MEMORY.md", sources.memory.memory)),
+        _titled("Skills: read the file before you use one", "\n".join(_skill_line(s) for s in sources.skills)),
+        *(_titled(f"From {f.name} in the working folder", _shown(f)) for f in sources.context_files),
+        _titled("Where you run", sources.platform_notes.strip()),
+    ]
+    return "\n\n".join(p for p in parts if p)
+
+
+def read_context_files(folder: Path, max_chars: int = CONTEXT_FILE_CHARS) -> list[ContextFile]:
+    """The context files of a folder, each capped in size and screened; one that cannot be read is said to be so."""
+    found = []
+    for names in CONTEXT_FILES:
+        path = next((p for n in names if (p := folder / n).is_file()), None)
+        if path is not None:
+            found.append(_read(path, max_chars))
+    return found
+
+
+def read_skills(folder: Path) -> list[Skill]:
+    """Every `<name>/SKILL.md` below a folder, by name, with the first line that says what it is about."""
+    skills = []
+    for path in sorted(folder.glob("*/SKILL.md")):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        about = _first_line(text)
+        if screen(about) is None:
+            skills.append(Skill(path.parent.name, str(path), about[:SKILL_LINE_CHARS]))
+    return skills
+
+
+def platform_notes(cwd: Path, surface: str) -> str:
+    """What the model must know of the machine; nothing that changes within a session, such as the time."""
+    return f"System: {platform.system()}. Working folder: {cwd}. The user talks to you through: {surface}."
+
+
+def _read(path: Path, max_chars: int) -> ContextFile:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return ContextFile(path.name, left_out=f"it could not be read: {error.strerror}")
+    if finding := screen(text):
+        return ContextFile(path.name, left_out=f'it {finding.why} ("{finding.excerpt}")')
+    if len(text) > max_chars:
+        kept = text[:max_chars].rsplit("\n", 1)[0]
+        text = f"{kept}\n[{len(text) - len(kept):,} more characters: read {path.name} for the rest]"
+    return ContextFile(path.name, text)
+
+
+def _shown(file: ContextFile) -> str:
+    return file.text.strip() if not file.left_out else f"[{file.name} was left out: {file.left_out}]"
+
+
+def _screened(name: str, text: str) -> str:
+    finding = screen(text)
+    return text.strip() if finding is None else f'[{name} was left out: it {finding.why} ("{finding.excerpt}")]'
+
+
+def _titled(title: str, text: str) -> str:
+    return f"# {title}\n\n{text}" if text else ""
+
+
+def _skill_line(skill: Skill) -> str:
+    return f"- {skill.name}: {skill.about} ({skill.path})"
+
+
+def _first_line(text: str) -> str:
+    """The description of a front matter, else the first line that is neither empty nor a heading."""
+    lines = [line.strip() for line in text.splitlines()]
+    described = next((x.partition(":")[2] for x in lines if x.lower().startswith("description:")), "")
+    plain = next((x for x in lines if x and not x.startswith(("#", "---")) and ":" not in x.split(" ")[0]), "")
+    return described.strip().strip("\"'") or plain

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-def _no_bool(value: Any) -> Any:
-    # YAML's `true` would quietly become the number 1.
-    if isinstance(value, bool):
-        raise ValueError("a number is wanted, not true or false")
-    return value
-
-
-Int = Annotated[int, BeforeValidator(_no_bool)]
-Number = Annotated[float, BeforeValidator(_no_bool)]
-Positive = Annotated[Int, Field(ge=1)]
-Share = Annotated[Number, Field(gt=0, le=1)]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Dollars = Annotated[float, Field(gt=0)]
+Price = Annotated[float, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -31,6 +24,14 @@ class Section(BaseModel):
     """A frozen group of keys that refuses what it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _keep_bool_apart(cls, value: Any, info: ValidationInfo) -> Any:
+        # A stray `true` would quietly become the number 1.
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
+            raise ValueError("true and false are no numbers")
+        return value
 
 
 class ModelSettings(Section):
@@ -49,7 +50,7 @@ class ModelSettings(Section):
     max_tokens: Positive | None = Field(
         default=None, description="Most tokens of one reply; null leaves it to the provider."
     )
-    temperature: Annotated[Number, Field(ge=0, le=2)] | None = Field(
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Sampling temperature; null leaves it to the provider."
     )
     reasoning_effort: ReasoningEffort | None = Field(
@@ -62,11 +63,11 @@ class CompressionSettings(Section):
 
     enabled: bool = Field(default=True, description="Compact automatically; `/compress` works either way.")
     threshold: Share = Field(default=0.50, description="Share of the main model's window at which compaction fires.")
-    target_ratio: Annotated[Number, Field(ge=0.10, le=0.80)] = Field(
+    target_ratio: Annotated[float, Field(ge=0.10, le=0.80)] = Field(
         default=0.20, description="Share of the threshold that the kept tail may take."
     )
     protect_last_n: Positive = Field(default=20, description="Last messages to keep, where the tail budget allows it.")
-    protect_first_n: Annotated[Int, Field(ge=0)] = Field(
+    protect_first_n: Annotated[int, Field(ge=0)] = Field(
         default=3, description="First messages of the history to keep."
     )
     head_decay: bool = Field(default=True, description="Keep the first messages at the first compaction only.")
@@ -76,11 +77,11 @@ class CompressionSettings(Section):
     codex_gpt55_threshold: Share = Field(
         default=0.85, description="What codex_gpt55_autoraise raises the threshold to."
     )
-    tail_overrun: Annotated[Number, Field(ge=1, le=10)] = Field(
+    tail_overrun: Annotated[float, Field(ge=1, le=10)] = Field(
         default=1.5, description="How many tail budgets protect_last_n may take before the budget wins."
     )
     head_ratio: Share = Field(default=0.05, description="Share of the window the kept first messages may take.")
-    prune_chars: Annotated[Int, Field(ge=0)] = Field(
+    prune_chars: Annotated[int, Field(ge=0)] = Field(
         default=200, description="Tool results in the middle longer than this many characters become one line."
     )
     summary_ratio: Share = Field(default=0.20, description="Length of a summary as a share of what it stands for.")
@@ -89,14 +90,14 @@ class CompressionSettings(Section):
         default=12_000, description="Most tokens a summary may take, whatever the window."
     )
     summary_window_ratio: Share = Field(default=0.05, description="Share of the window a summary may take.")
-    facts_ratio: Annotated[Number, Field(ge=0, le=1)] = Field(
+    facts_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.06, description="Share of the window for the exact facts that code adds to a handoff; 0 adds none."
     )
-    facts_max_tokens: Annotated[Int, Field(ge=0)] = Field(default=8_000, description="Most tokens of added facts.")
-    focus_ratio: Annotated[Number, Field(ge=0.5, le=0.9)] = Field(
+    facts_max_tokens: Annotated[int, Field(ge=0)] = Field(default=8_000, description="Most tokens of added facts.")
+    focus_ratio: Annotated[float, Field(ge=0.5, le=0.9)] = Field(
         default=0.65, description="Share of a summary that the topic of `/compress TOPIC` takes."
     )
-    small_window: Annotated[Int, Field(ge=0)] = Field(
+    small_window: Annotated[int, Field(ge=0)] = Field(
         default=16_000, description="Windows below this many tokens get the three rules for small windows."
     )
     small_window_threshold: Share = Field(default=0.75, description="Lowest threshold on a small window.")
@@ -106,10 +107,10 @@ class CompressionSettings(Section):
     max_ineffective: Positive = Field(
         default=2, description="Compactions in a row that save too little before automatic compaction pauses."
     )
-    retry_cooldown_s: Annotated[Number, Field(ge=0)] = Field(
+    retry_cooldown_s: Annotated[float, Field(ge=0)] = Field(
         default=60.0, description="Seconds without a summary call after a passing failure; grows while it fails."
     )
-    no_provider_cooldown_s: Annotated[Number, Field(ge=0)] = Field(
+    no_provider_cooldown_s: Annotated[float, Field(ge=0)] = Field(
         default=600.0, description="Seconds without a summary call when no provider could be reached at all."
     )
 
@@ -123,7 +124,7 @@ class ToolOutputSettings(Section):
     turn_budget: Positive = Field(
         default=200_000, description="Most characters of all results of one assistant message."
     )
-    preview_size: Annotated[Int, Field(ge=3)] = Field(
+    preview_size: Annotated[int, Field(ge=3)] = Field(
         default=1_500,
         description="Characters shown of an output kept on disk: two thirds its start, one third its end.",
     )
@@ -155,6 +156,10 @@ class DelegationSettings(Section):
 
 class RouteSettings(Section):
     """One place to send a call; written as a mapping, or in short as `provider` or `provider/model`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"allowed": "provider, provider/model, or a mapping with provider, model and base_url"}
+    )
 
     provider: Text = Field(description="Provider by name, e.g. openrouter.")
     model: Text | None = Field(default=None, description="Model there; null uses model.name.")
@@ -218,13 +223,11 @@ class CredentialsSettings(Section):
 class LimitsSettings(Section):
     """Cost limits in US dollars: a call that would pass one is not made."""
 
-    max_cost_per_turn: Annotated[Number, Field(gt=0)] | None = Field(
-        default=None, description="Most US dollars one turn may cost."
-    )
-    max_cost_per_session: Annotated[Number, Field(gt=0)] | None = Field(
+    max_cost_per_turn: Dollars | None = Field(default=None, description="Most US dollars one turn may cost.")
+    max_cost_per_session: Dollars | None = Field(
         default=None, description="Most US dollars one conversation may cost, all of its compactions included."
     )
-    max_cost_per_day: Annotated[Number, Field(gt=0)] | None = Field(
+    max_cost_per_day: Dollars | None = Field(
         default=None, description="Most US dollars all conversations may cost in one day (UTC)."
     )
 
@@ -242,7 +245,9 @@ class StoreSettings(Section):
 
     path: Text | None = Field(default=None, description="SQLite file; null means perdure.db in the home folder.")
     url: Annotated[str, Field(pattern=r"^postgres(ql)?://")] | None = Field(
-        default=None, description="PostgreSQL URL (postgresql://…), for several machines; wins over store.path."
+        default=None,
+        description="PostgreSQL database, for several machines; wins over store.path.",
+        json_schema_extra={"allowed": "a URL like postgresql://user@host/database, or null"},
     )
 
 
@@ -266,19 +271,19 @@ class DisplaySettings(Section):
 class ModelOverride(Section):
     """What you know better than the catalogue about one model."""
 
+    model_config = ConfigDict(json_schema_extra={"allowed": "a mapping with model, and what is known of it"})
+
     model: Text = Field(description="Model the entry is about.")
     provider: Text | None = Field(default=None, description="Provider it is about; null means on every provider.")
     context_length: Positive | None = Field(default=None, description="Its window in tokens.")
-    input_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
+    input_price_per_mtok: Price | None = Field(
         default=None, description="US dollars for a million fresh prompt tokens."
     )
-    output_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
-        default=None, description="US dollars for a million output tokens."
-    )
-    cache_read_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
+    output_price_per_mtok: Price | None = Field(default=None, description="US dollars for a million output tokens.")
+    cache_read_price_per_mtok: Price | None = Field(
         default=None, description="US dollars for a million prompt tokens read from the cache."
     )
-    cache_write_price_per_mtok: Annotated[Number, Field(ge=0)] | None = Field(
+    cache_write_price_per_mtok: Price | None = Field(
         default=None, description="US dollars for a million prompt tokens written to the cache."
     )
 

@@ -1,0 +1,44 @@
+"""Where Perdure keeps a user's files, and the little it asks of the environment besides settings and API keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from perdure.core.errors import ConfigError
+
+CONFIG_FILE = "config.yaml"
+PROMPTS_FOLDER = "prompts"
+PLUGINS_FOLDER = "plugins"
+
+
+def home_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """`$PERDURE_HOME`, else `~/.perdure`; absolute, and not made by asking."""
+    environ = os.environ if environ is None else environ
+    given = environ.get("PERDURE_HOME", "").strip()
+    # HOME from the mapping handed in, so that a test or a service never meets the real one.
+    user = environ.get("HOME") or environ.get("USERPROFILE")
+    if not given and user:
+        return Path(user).absolute() / ".perdure"
+    try:
+        return Path(given or "~/.perdure").expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError("no home folder can be found; set PERDURE_HOME to a folder Perdure may use") from None
+
+
+def make_home(home: Path) -> Path:
+    """The folder, made for its owner alone if it is not there yet."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {home}: {error.strerror}; set PERDURE_HOME to a folder Perdure may write to"
+        ) from None
+    return home
+
+
+def editor(environ: Mapping[str, str] | None = None) -> str | None:
+    """The user's editor as a command line, or None where none is named."""
+    environ = os.environ if environ is None else environ
+    return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or None

@@ -1,0 +1,178 @@
+"""Every key as people meet it: dotted name, default, what is allowed, what it does. Read from the settings model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from perdure.config.settings import Settings
+from perdure.core.errors import ConfigError
+
+PREFIX = "PERDURE_"
+_PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting."""
+
+    name: str
+    default: Any
+    allowed: str
+    description: str
+    is_list: bool
+    is_nullable: bool
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(self.name.split("."))
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return PREFIX + self.name.replace(".", "__").upper()
+
+
+@cache
+def schema() -> Mapping[str, Any]:
+    return Settings.model_json_schema()
+
+
+@cache
+def keys() -> Mapping[str, Key]:
+    """All keys by dotted name, in the order of the model."""
+    return {key.name: key for key in _walk(schema(), "")}
+
+
+@cache
+def sections() -> tuple[str, ...]:
+    """Dotted names that hold keys but are none themselves."""
+    return tuple({name[:i]: None for name in keys() for i, char in enumerate(name) if char == "."})
+
+
+def find(name: str) -> Key:
+    """The key called `name`; an unknown one is refused with the nearest there is."""
+    if key := keys().get(name):
+        return key
+    if name in sections():
+        inside = ", ".join(k for k in keys() if k.startswith(f"{name}."))
+        raise ConfigError(f"{name} is a section, not a setting; it holds: {inside}")
+    raise ConfigError(f"unknown setting {name!r}{did_you_mean(name)}; `perdure config list` shows all")
+
+
+def did_you_mean(name: str) -> str:
+    """` (did you mean …?)` for a mistyped name, or nothing where none is near."""
+    known = [*keys(), *sections()]
+    leaf = name.rpartition(".")[2]
+    same_leaf = [k for k in known if k.rpartition(".")[2] == leaf]
+    close = get_close_matches(name, known, n=1, cutoff=0.75)
+    near_leaf = get_close_matches(leaf, [k.rpartition(".")[2] for k in known], n=1, cutoff=0.8)
+    found = close or same_leaf[:1] or [k for k in known if near_leaf and k.rpartition(".")[2] == near_leaf[0]][:1]
+    return f" (did you mean {found[0]!r}?)" if found and found[0] != name else ""
+
+
+def value_of(settings: BaseModel, name: str) -> Any:
+    """What `settings` hold under a dotted name."""
+    value: Any = settings
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A setting as YAML or JSON would hold it; routes in their short form where they have one."""
+    if isinstance(value, BaseModel):
+        filled = value.model_dump(mode="json", exclude_none=True)
+        if set(filled) <= {"provider", "model"} and "provider" in filled and "/" not in filled["provider"]:
+            return "/".join(filled.values())
+        return filled
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value on one line, as it would be typed; passwords in URLs are masked."""
+    value = plain(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return mask(text)
+
+
+def mask(text: str) -> str:
+    """`text` without the passwords of the URLs in it."""
+    return _PASSWORD.sub(r"\1***@", text)
+
+
+def allowed_at(location: tuple[str | int, ...]) -> str:
+    """What is allowed at a place in the settings, list items included (`fallback_providers`, 0, `provider`)."""
+    node: Mapping[str, Any] = schema()
+    for part in location:
+        node = _resolved(node)
+        properties = node.get("properties", {})
+        if isinstance(part, int) and "items" in node:
+            node = node["items"]
+        elif part in properties:
+            node = properties[part]
+        else:
+            break
+    return allowed(node)
+
+
+def allowed(node: Mapping[str, Any]) -> str:
+    """What a place in the schema takes, in words."""
+    node = _resolved(node)
+    if "allowed" in node:
+        return str(node["allowed"])
+    if "anyOf" in node:
+        return ", or ".join("null" if n.get("type") == "null" else allowed(n) for n in node["anyOf"])
+    if "enum" in node:
+        return "one of " + ", ".join(map(str, node["enum"]))
+    kind = node.get("type")
+    if kind in ("integer", "number"):
+        return _range("a whole number" if kind == "integer" else "a number", node)
+    if kind == "object":
+        return "a section of settings"
+    if kind == "array":
+        return "a list; each item: " + allowed(node["items"])
+    return {"boolean": "true or false", "string": "text, not empty"}.get(str(kind), "any value")
+
+
+def _range(noun: str, node: Mapping[str, Any]) -> str:
+    low, above, high = node.get("minimum"), node.get("exclusiveMinimum"), node.get("maximum")
+    if low is not None and high is not None:
+        return f"{noun} from {low:g} to {high:g}"
+    text = noun if above is None else f"{noun} above {above:g}"
+    text += "" if low is None else f", at least {low:g}"
+    return text if high is None else f"{text}, at most {high:g}"
+
+
+def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The node a reference points to, with what stands beside the reference on top."""
+    if "$ref" not in node:
+        return node
+    target = schema()["$defs"][node["$ref"].rpartition("/")[2]]
+    return {**target, **{k: v for k, v in node.items() if k != "$ref"}}
+
+
+def _walk(node: Mapping[str, Any], prefix: str) -> Iterator[Key]:
+    for name, child in node["properties"].items():
+        child = _resolved(child)
+        dotted = f"{prefix}{name}"
+        if "properties" in child:
+            yield from _walk(child, f"{dotted}.")
+            continue
+        yield Key(
+            name=dotted,
+            default=child["default"],
+            allowed=allowed(child),
+            description=child["description"],
+            is_list=child.get("type") == "array",
+            is_nullable=any(n.get("type") == "null" for n in child.get("anyOf", ())),
+        )

@@ -1,0 +1,124 @@
+"""Gathers settings from their four sources, the later over the earlier: defaults, file, environment, flags.
+
+A key's variable is `PERDURE_` and its name in capitals with two underscores for each dot:
+`PERDURE_COMPRESSION__THRESHOLD` sets `compression.threshold`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.config import document, keys
+from perdure.config.home import CONFIG_FILE, home_dir
+from perdure.config.problems import Origins, Problem, as_error, problems
+from perdure.config.settings import Settings
+from perdure.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, the home they belong to, and where each value that is no default came from."""
+
+    settings: Settings
+    home: Path
+    origins: Origins
+
+    @property
+    def path(self) -> Path:
+        """The user's file, which need not exist."""
+        return self.home / CONFIG_FILE
+
+
+def load(
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    home: Path | None = None,
+) -> Loaded:
+    """All sources merged and validated. Raises ConfigError that names every wrong value and where it stands."""
+    environ = os.environ if environ is None else environ
+    home = home or home_dir(environ)
+    file = document.read(home / CONFIG_FILE)
+    data: dict[str, Any] = file.data
+    origins = file.origins()
+    for key, variable, value in _from_environment(environ):
+        put(data, key.path, value)
+        origins[key.name] = f"the variable {variable}"
+    for name, value in (flags or {}).items():
+        key = keys.find(name)
+        put(data, key.path, from_text(key, value) if isinstance(value, str) else value)
+        origins[name] = f"the flag for {name}"
+    settings, found = check(data, origins)
+    if settings is None:
+        raise as_error(found)
+    return Loaded(settings, home, origins)
+
+
+def load_settings(
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    home: Path | None = None,
+) -> Settings:
+    """Only the settings of `load`."""
+    return load(environ=environ, flags=flags, home=home).settings
+
+
+def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, tuple[Problem, ...]]:
+    """The settings that nested `data` gives, or None and what is wrong."""
+    try:
+        return Settings.model_validate(data), ()
+    except ValidationError as error:
+        return None, problems(error, origins)
+
+
+def from_text(key: keys.Key, text: str) -> Any:
+    """A value typed on a command line or in a variable, as the file would hold it."""
+    if key.is_nullable and text.strip() in ("null", "~"):
+        return None
+    if not key.is_list:
+        return text
+    if not text.strip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        parsed: Any = document.parse(f"{key.path[-1]}: {text}", Path(key.name)).data
+    except ConfigError:
+        return text  # which the settings refuse, with what they allow
+    return parsed[key.path[-1]]
+
+
+def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Sets a nested value, making the sections on its way."""
+    for part in path[:-1]:
+        inner = data.get(part)
+        if not isinstance(inner, dict):
+            inner = {}
+            data[part] = inner
+        data = inner
+    data[path[-1]] = value
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[keys.Key, str, Any]]:
+    """Each setting found there. An empty variable counts as unset; a mistyped one is refused, not passed over."""
+    by_variable = {key.variable: key for key in keys.keys().values()}
+    by_letters = {variable.replace("_", ""): variable for variable in by_variable}
+    found = []
+    for variable, text in environ.items():
+        if not variable.startswith(keys.PREFIX) or not text.strip():
+            continue
+        if key := by_variable.get(variable):
+            found.append((key, variable, from_text(key, text)))
+        elif meant := by_letters.get(variable.replace("_", "")):
+            raise ConfigError(f"the variable {variable} sets nothing; did you mean {meant}?")
+        elif "__" in variable:
+            name = variable.removeprefix(keys.PREFIX).replace("__", ".").lower()
+            raise ConfigError(
+                f"the variable {variable} sets nothing: unknown setting {name!r}{keys.did_you_mean(name)}"
+            )
+    return found

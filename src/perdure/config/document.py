@@ -1,8 +1,7 @@
-"""The user's `config.yaml` as a document: its text, its data with line numbers, and what is wrong with its YAML."""
+"""The user's `config.yaml` as a document: its text, its data, the line of each key, and what is wrong with its YAML."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,28 +17,23 @@ from perdure.core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file; `tree` keeps comments and places, and is empty where the file is empty or not there."""
+    """A parsed file; `origins` says on which line each key stands."""
 
     path: Path
+    # With plain line feeds; `has_crlf` remembers what the file really has.
     text: str
-    tree: CommentedMap
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """Plain values; a section left empty (`compression:`) counts as not there."""
-        return {str(key): _plain(value) for key, value in self.tree.items() if value is not None}
-
-    def origins(self) -> dict[str, str]:
-        """Where each key stands: `config.yaml, line 3`."""
-        return {dotted(location): f"{self.path}, line {line}" for location, line in _lines(self.tree, ())}
+    data: dict[str, Any]
+    origins: dict[str, str]
+    has_crlf: bool = False
 
 
 def read(path: Path) -> Document:
     """The file, or an empty document where there is none. Raises ConfigError with file, line and what to do."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        # Bytes, so that line ends stay what they are.
+        text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        return Document(path, "", CommentedMap())
+        return Document(path, "", {}, {})
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
@@ -49,54 +43,20 @@ def read(path: Path) -> Document:
 
 def parse(text: str, path: Path) -> Document:
     """`text` as the document at `path`."""
+    has_crlf = "\r\n" in text
+    text = text.replace("\r\n", "\n")
     try:
-        tree = yaml().load(text)
+        tree = YAML(typ="rt").load(text)
+        if tree is None:
+            tree = CommentedMap()
+        if not isinstance(tree, CommentedMap):
+            raise ConfigError(f"{path} should hold settings like `model: {{name: …}}`, not {_noun(tree)}")
+        origins = {dotted(location): f"{path}, line {line}" for location, line in _lines(tree, ())}
+        return Document(path, text, _plain(tree), origins, has_crlf)
     except YAMLError as error:
         raise ConfigError(_broken(error, text, path)) from None
-    except (ValueError, RecursionError) as error:  # e.g. a date that no calendar has
+    except (ValueError, RecursionError) as error:  # a date that no calendar has; a list that holds itself
         raise ConfigError(f"{path} cannot be read: {error}; mend it with `perdure config edit`") from None
-    if tree is None:
-        tree = CommentedMap()
-    if not isinstance(tree, CommentedMap):
-        raise ConfigError(f"{path} should hold settings like `model: {{name: …}}`, not {_noun(tree)}")
-    return Document(path, text, tree)
-
-
-def dump(tree: Mapping[str, Any], style_of: str = "") -> str:
-    """YAML text of `tree`, indented as `style_of` is."""
-    writer = yaml()
-    if style_of.strip():
-        writer.map_indent, writer.sequence_indent, writer.sequence_dash_offset = _indents(style_of)
-    stream = io.StringIO()
-    writer.dump(tree, stream)
-    return stream.getvalue()
-
-
-def yaml() -> YAML:
-    reader = YAML(typ="rt")
-    reader.preserve_quotes = True
-    # A long description of the user's is never folded.
-    reader.width = 1_000_000
-    return reader
-
-
-def _indents(text: str) -> tuple[int, int, int]:
-    """How the user indents: mappings, sequences, and the dash within a sequence."""
-    mapping, sequence, dash = 2, 4, 2
-    previous = ""
-    for line in text.splitlines():
-        body = line.lstrip(" ")
-        if not body or body.startswith("#"):
-            continue
-        depth = len(line) - len(body)
-        if previous.rstrip().endswith(":") and depth >= len(previous) - len(previous.lstrip(" ")):
-            step = depth - (len(previous) - len(previous.lstrip(" ")))
-            if body.startswith("- "):
-                sequence, dash = step + len(body) - len(body[1:].lstrip(" ")), step
-            elif step > 0:
-                mapping = step
-        previous = line
-    return mapping, sequence, dash
 
 
 def _plain(value: Any) -> Any:
@@ -115,7 +75,8 @@ def _lines(node: Any, location: tuple[str | int, ...]) -> Iterator[tuple[tuple[s
     if isinstance(node, CommentedMap):
         for key, value in node.items():
             place = (*location, str(key))
-            yield place, (node.lc.key(key)[0] if key in (node.lc.data or {}) else 0) + 1
+            if key in (node.lc.data or {}):  # what a merge key brought in has no line here
+                yield place, node.lc.key(key)[0] + 1
             yield from _lines(value, place)
     elif isinstance(node, CommentedSeq):
         for index, value in enumerate(node):

@@ -46,7 +46,7 @@ def schema() -> Mapping[str, Any]:
 
 
 @cache
-def keys() -> Mapping[str, Key]:
+def all_keys() -> Mapping[str, Key]:
     """All keys by dotted name, in the order of the model."""
     return {key.name: key for key in _walk(schema(), "")}
 
@@ -54,22 +54,22 @@ def keys() -> Mapping[str, Key]:
 @cache
 def sections() -> tuple[str, ...]:
     """Dotted names that hold keys but are none themselves."""
-    return tuple({name[:i]: None for name in keys() for i, char in enumerate(name) if char == "."})
+    return tuple({name[:i]: None for name in all_keys() for i, char in enumerate(name) if char == "."})
 
 
 def find(name: str) -> Key:
     """The key called `name`; an unknown one is refused with the nearest there is."""
-    if key := keys().get(name):
+    if key := all_keys().get(name):
         return key
     if name in sections():
-        inside = ", ".join(k for k in keys() if k.startswith(f"{name}."))
+        inside = ", ".join(k for k in all_keys() if k.startswith(f"{name}."))
         raise ConfigError(f"{name} is a section, not a setting; it holds: {inside}")
     raise ConfigError(f"unknown setting {name!r}{did_you_mean(name)}; `perdure config list` shows all")
 
 
 def did_you_mean(name: str) -> str:
     """` (did you mean …?)` for a mistyped name, or nothing where none is near."""
-    known = [*keys(), *sections()]
+    known = [*all_keys(), *sections()]
     leaf = name.rpartition(".")[2]
     same_leaf = [k for k in known if k.rpartition(".")[2] == leaf]
     close = get_close_matches(name, known, n=1, cutoff=0.75)

@@ -45,8 +45,7 @@ def load(
     environ = os.environ if environ is None else environ
     home = home or home_dir(environ)
     file = document.read(home / CONFIG_FILE)
-    data: dict[str, Any] = file.data
-    origins = file.origins()
+    data, origins = file.data, file.origins
     for key, variable, value in _from_environment(environ):
         put(data, key.path, value)
         origins[key.name] = f"the variable {variable}"
@@ -73,7 +72,7 @@ def load_settings(
 def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, tuple[Problem, ...]]:
     """The settings that nested `data` gives, or None and what is wrong."""
     try:
-        return Settings.model_validate(data), ()
+        return Settings.model_validate(filled(data)), ()
     except ValidationError as error:
         return None, problems(error, origins)
 
@@ -94,19 +93,36 @@ def from_text(key: keys.Key, text: str) -> Any:
 
 
 def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Sets a nested value, making the sections on its way."""
+    """Sets a nested value, making the sections on its way; where none can be, what stands there is left to `check`."""
     for part in path[:-1]:
-        inner = data.get(part)
-        if not isinstance(inner, dict):
-            inner = {}
-            data[part] = inner
-        data = inner
+        if data.get(part) is None:
+            data[part] = {}
+        data = data[part]
+        if not isinstance(data, dict):
+            return
     data[path[-1]] = value
+
+
+def filled(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Without the sections and lists that were left empty, as when all their lines are commented out."""
+    kept = {}
+    for name, value in data.items():
+        dotted = f"{prefix}{name}"
+        if dotted in keys.sections() and isinstance(value, Mapping):
+            value = filled(value, f"{dotted}.") or None
+        if value is not None or not (dotted in keys.sections() or _is_list(dotted)):
+            kept[name] = value
+    return kept
+
+
+def _is_list(name: str) -> bool:
+    key = keys.all_keys().get(name)
+    return key is not None and key.is_list
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[keys.Key, str, Any]]:
     """Each setting found there. An empty variable counts as unset; a mistyped one is refused, not passed over."""
-    by_variable = {key.variable: key for key in keys.keys().values()}
+    by_variable = {key.variable: key for key in keys.all_keys().values()}
     by_letters = {variable.replace("_", ""): variable for variable in by_variable}
     found = []
     for variable, text in environ.items():

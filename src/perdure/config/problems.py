@@ -61,7 +61,7 @@ def _problem(detail: Mapping[str, Any], origins: Origins) -> Problem:
 
 def _hint(location: tuple[str | int, ...]) -> str:
     name = str(location[-1])
-    if name in keys.keys():
+    if name in keys.all_keys():
         section, _, leaf = name.rpartition(".")
         return f"; write `{leaf}:` inside `{section.replace('.', ': ')}:` instead"
     return keys.did_you_mean(dotted(location))

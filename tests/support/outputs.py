@@ -1,0 +1,56 @@
+"""Outputs kept in memory, and a disk that fails, for tests that need the port and not a store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from perdure.core.errors import NotFound
+from perdure.core.ports import OutputSink, Page, StoredOutput
+
+
+class MemoryOutputs:
+    """The Outputs port over a dict."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[StoredOutput, str]] = {}
+
+    def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink:
+        return _Sink(self, conversation_id, tool_call_id)
+
+    def read(self, output_id: str, *, offset: int = 0, limit: int = 20_000) -> Page:
+        if output_id not in self.kept:
+            raise NotFound(f"no output {output_id!r}")
+        stored, text = self.kept[output_id]
+        end = offset + limit
+        return Page(stored.address, text[offset:end], offset, len(text), end if end < len(text) else None)
+
+    def list(self, conversation_id: str) -> Sequence[StoredOutput]:
+        return [stored for stored, _ in self.kept.values() if stored.conversation_id == conversation_id]
+
+
+class _Sink:
+    def __init__(self, outputs: MemoryOutputs, conversation_id: str, tool_call_id: str) -> None:
+        self._outputs, self._conversation_id, self._tool_call_id = outputs, conversation_id, tool_call_id
+        self._pieces: list[str] = []
+
+    def write(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def close(self) -> StoredOutput:
+        text = "".join(self._pieces)
+        name = f"o{len(self._outputs.kept) + 1}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        stored = StoredOutput(name, self._conversation_id, self._tool_call_id, len(text), digest, "memory")
+        self._outputs.kept[name] = (stored, text)
+        return stored
+
+    def abort(self) -> None:
+        self._pieces.clear()
+
+
+class FullDisk(MemoryOutputs):
+    """Every write fails the way a full disk does."""
+
+    def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink:
+        raise OSError(28, "No space left on device")

@@ -1,0 +1,228 @@
+"""Calls run side by side, results come in call order, and nothing a tool does ends the turn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from perdure.core.clock import SystemClock
+from perdure.core.errors import ToolError
+from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
+from perdure.core.messages import ToolCall, canonical_json
+from perdure.tools.hooks import Hooks
+from perdure.tools.registry import Registry
+from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
+from perdure.tools.tool import Tool, ToolContext, ToolReply, tool, tool_from_function
+from support.outputs import MemoryOutputs
+
+SCOPE = ToolScope(task_id="t_1", conversation_id="c_1", user_key="u")
+
+
+def _call(name: str, call_id: str = "call_1", **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, name, canonical_json(arguments))
+
+
+def _runtime(*tools: Any, **options: Any) -> ToolRuntime:
+    return ToolRuntime(Registry(tools), clock=SystemClock(), **options)
+
+
+def _run(runtime: ToolRuntime, *calls: ToolCall, events: list[Event] | None = None) -> list[str]:
+    batch = runtime.batch(calls, SCOPE, events.append if events is not None else lambda _: None)
+    return [m.text for m in asyncio.run(batch.run())]
+
+
+def echo(text: str) -> str:
+    """Says it again."""
+    return text
+
+
+@pytest.mark.spec("J5")
+def test_a_hundred_calls_keep_their_order_whatever_finishes_first() -> None:
+    def slow(n: int) -> str:
+        """Slower the earlier it was asked for."""
+        time.sleep((100 - n) / 2_000)
+        if n % 10 == 3:
+            raise RuntimeError(f"broken {n}")
+        return str(n)
+
+    texts = _run(_runtime(slow), *(_call("slow", f"call_{n}", n=n) for n in range(100)))
+    assert len(texts) == 100
+    for n, text in enumerate(texts):
+        assert text == (f"Error: slow failed: RuntimeError: broken {n}" if n % 10 == 3 else str(n))
+
+
+@pytest.mark.spec("J5")
+def test_several_calls_run_at_the_same_time_sync_and_async() -> None:
+    together = threading.Barrier(2, timeout=5)
+
+    def meet() -> str:
+        """Waits for the other."""
+        together.wait()
+        return "met"
+
+    async def later() -> str:
+        """Gives way."""
+        await asyncio.sleep(0)
+        return "async"
+
+    assert _run(_runtime(meet, later), _call("meet", "a"), _call("later", "b"), _call("meet", "c")) == [
+        "met",
+        "async",
+        "met",
+    ]
+
+
+@pytest.mark.spec("J5")
+def test_an_interactive_tool_forces_one_at_a_time() -> None:
+    running: list[str] = []
+
+    def ask(q: str) -> str:
+        """Asks."""
+        running.append(q)
+        assert len(running) == 1
+        time.sleep(0.01)
+        running.remove(q)
+        return q
+
+    made = tool_from_function(ask, is_interactive=True)
+    assert _run(_runtime(made), *(_call("ask", c, q=c) for c in "abc")) == ["a", "b", "c"]
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (ToolCall("c", "ecko", "{}"), "there is no tool 'ecko'; did you mean 'echo'?"),
+        (ToolCall("c", "echo", '{"text": "a'), "not valid JSON"),
+        (ToolCall("c", "echo", "[1]"), "must be a JSON object, not list"),
+        (ToolCall("c", "echo", "{}"), "`text` is missing"),
+    ],
+)
+def test_what_cannot_run_is_a_result_the_model_can_read(call: ToolCall, says: str) -> None:
+    events: list[Event] = []
+    (text,) = _run(_runtime(echo), call, events=events)
+    assert text.startswith("Error: ")
+    assert says in text
+    assert [type(e) for e in events] == [ToolStarted, ToolFinished]
+    assert isinstance(events[-1], ToolFinished)
+    assert events[-1].is_error
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(b"caf\xc3\xa9\xff", "café�"), (None, "(done, no output)"), ({"a": [1]}, '{"a": [1]}'), ("\ud800x", "�x")],
+)
+def test_whatever_a_tool_returns_becomes_text(value: object, text: str) -> None:
+    made = Tool("t", "", {"type": "object"}, handler=lambda: value)
+    assert _run(_runtime(made), _call("t")) == [text]
+
+
+def test_a_call_that_hangs_is_stopped_and_disturbs_no_other() -> None:
+    stopped = threading.Event()
+
+    @tool(timeout_s=0.1)
+    def hang(context: ToolContext) -> str:
+        """Never comes back by itself."""
+        context.cancel.on_cancel(stopped.set)
+        context.cancel.wait(30)
+        return "late"
+
+    started = time.monotonic()
+    texts = _run(_runtime(hang, echo), _call("hang", "a"), _call("echo", "b", text="fine"))
+    assert texts == ["Error: hang was stopped: it took longer than 0.1 s", "fine"]
+    assert time.monotonic() - started < 5
+    assert stopped.wait(1)
+
+
+@pytest.mark.spec("J4")
+def test_cancelling_stops_what_runs_and_says_the_outcome_is_unknown() -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    @tool()
+    def hang(context: ToolContext) -> str:
+        """Waits for its end."""
+        context.cancel.on_cancel(stopped.set)
+        begun.set()
+        context.cancel.wait(30)
+        return "late"
+
+    async def story() -> list[str]:
+        batch = _runtime(hang, echo).batch([_call("echo", "a", text="done"), _call("hang", "b")], SCOPE)
+        task = asyncio.create_task(batch.run())
+        await asyncio.to_thread(begun.wait, 5)
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return [m.text for m in batch.results()]
+
+    assert asyncio.run(story()) == ["done", INTERRUPTED]
+    assert stopped.wait(1)
+
+
+@pytest.mark.spec("J6")
+def test_hooks_see_every_call_and_may_stop_it_or_change_its_result() -> None:
+    seen: list[str] = []
+
+    def before(call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
+        seen.append(f"before {call.name} {arguments['text']}")
+        return "not today" if arguments["text"] == "secret" else None
+
+    def broken(call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
+        raise RuntimeError("hook bug")
+
+    def after(call: ToolCall, reply: ToolReply) -> ToolReply | None:
+        return ToolReply(reply.text.upper()) if not reply.is_error else None
+
+    runtime = _runtime(echo, hooks=Hooks([broken, before], [after]))
+    assert _run(runtime, _call("echo", text="hi")) == ["HI"]
+    assert _run(runtime, _call("echo", text="secret")) == ["Error: echo was stopped by a hook: not today"]
+    assert seen == ["before echo hi", "before echo secret"]
+
+
+class _Refuses:
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
+        raise ToolError(f"the user said no to {tool.name} (task {scope.task_id})")
+
+
+@pytest.mark.spec("J6")
+def test_a_refused_call_does_not_run() -> None:
+    ran: list[str] = []
+
+    def touch() -> None:
+        """Leaves a trace."""
+        ran.append("ran")
+
+    assert _run(_runtime(touch, guard=_Refuses()), _call("touch")) == ["Error: the user said no to touch (task t_1)"]
+    assert ran == []
+
+
+@pytest.mark.spec("H1")
+def test_a_result_over_its_limit_is_persisted_and_announced() -> None:
+    outputs = MemoryOutputs()
+    events: list[Event] = []
+    (text,) = _run(_runtime(echo, outputs=outputs), _call("echo", text="x" * 150_000 + "THE END"), events=events)
+    assert text.startswith("<persisted-output>")
+    assert text.rstrip().endswith("THE END\n</persisted-output>")
+    assert [(e.address, e.chars) for e in events if isinstance(e, OutputSpilled)] == [("output:o1", 150_007)]
+
+
+def test_a_handler_is_handed_the_calls_surroundings_and_a_sink() -> None:
+    outputs = MemoryOutputs()
+
+    @tool()
+    def big(context: ToolContext) -> ToolReply:
+        """Stores its own output."""
+        assert context.open_sink is not None
+        sink = context.open_sink()
+        for _ in range(3):
+            sink.write("piece ")
+        return ToolReply(f"kept for {context.conversation_id} {context.task_id} {context.call_id}", stored=sink.close())
+
+    assert _run(_runtime(big, outputs=outputs), _call("big", "call_9")) == ["kept for c_1 t_1 call_9"]
+    assert outputs.read("o1").text == "piece piece piece "

@@ -14,6 +14,40 @@ Finish = Literal["stop", "tool_calls", "length", "refusal", "context_overflow", 
 CacheTtl = Literal["5m", "1h"]
 
 
+ReasoningField = Literal["reasoning_content", "reasoning", "think_tags"]
+EffortStyle = Literal["reasoning_effort", "reasoning", "thinking", "none"]
+CallIds = Literal["openai", "responses", "anthropic", "mistral"]
+ToolImages = Literal["follow", "inline", "omit"]
+AuthStyle = Literal["bearer", "x-api-key", "api-key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """How a service departs from its protocol, as data: one row per service in `services.py`."""
+
+    # Where a thinking model wants its own reasoning back on chat_completions; None: nowhere.
+    reasoning_field: ReasoningField | None = None
+    # How a reasoning effort is asked for on chat_completions.
+    effort: EffortStyle = "reasoning_effort"
+    max_tokens_key: str | None = "max_tokens"
+    takes_temperature: bool = True
+    # `stream_options.include_usage`: without it many services report nothing.
+    takes_stream_options: bool = True
+    takes_cache_marks: bool = False
+    # Encrypted reasoning items may be asked for (codex_responses).
+    takes_encrypted_reasoning: bool = True
+    call_ids: CallIds = "openai"
+    # Images inside tool results on chat_completions: in a user message behind them, in place, or left out.
+    tool_images: ToolImages = "follow"
+    auth: AuthStyle | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    # Wire keys every request to this service carries.
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+NO_QUIRKS = Quirks()
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One call. `entries` is a projected history: every rule of `core.rules` holds for it, no system message in it."""
@@ -32,6 +66,8 @@ class ModelRequest:
     cache_ttl: CacheTtl | None = None
     # Wire keys a user or a route adds, as they are.
     extra: Mapping[str, Any] = field(default_factory=dict)
+    # How the service this goes to departs from its protocol; `routes.aimed` fills it in.
+    quirks: Quirks = NO_QUIRKS
 
 
 @dataclass(frozen=True, slots=True)

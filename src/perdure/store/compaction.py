@@ -1,0 +1,142 @@
+"""Compaction and its undo: each one transaction, a handful of rows, nothing copied and nothing deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.core.errors import StoreError
+from perdure.core.messages import clean
+from perdure.store.backing import Backing
+from perdure.store.codec import handoff_key
+from perdure.store.conversations import insert_session
+from perdure.store.database import Transaction
+from perdure.store.leases import admit
+from perdure.store.log import Draft, insert_message, scoped
+from perdure.store.records import BeganBy, Conversation, Handoff, Lease, NewHandoff, Plan, Route, Session, Span
+from perdure.store.resolve import conversation_id_of
+from perdure.store.rows import add_handoff, get_session, lineage_of, read_handoffs, view_of
+from perdure.store.text_index import IndexedText
+from perdure.store.views import View, checked, covers_of, joined, seqs, undone, up_to, without
+
+
+@dataclass(frozen=True, slots=True)
+class _Tip:
+    """A conversation about to be continued, held by this transaction."""
+
+    conversation: Conversation
+    session: Session
+    view: View
+    handoffs: dict[int, Handoff]
+
+
+class Compactions:
+    """Ends the tip and goes on in a child whose view is a plan over the same log."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def compact(
+        self,
+        any_id: str,
+        plan: Plan,
+        *,
+        system_prompt: str | None = None,
+        route: Route | None = None,
+        up_to_seq: int | None = None,
+        lease: Lease | None = None,
+    ) -> Session:
+        """The child session. `system_prompt` None keeps the parent's, byte for byte.
+
+        `up_to_seq` says how far the plan looked: what was said later is kept behind it, so that a plan may be prepared
+        while the conversation goes on.
+        """
+        drafts = [Draft.of(p.message) for p in plan if isinstance(p, NewHandoff)]
+        child_id = self._backing.ids.new("s_")
+
+        def work(tx: Transaction) -> Session:
+            tip = self._open(tx, any_id, lease)
+            planned = tip.view if up_to_seq is None else up_to(tip.view, up_to_seq)
+            checked(plan, planned)
+            written = self._write_handoffs(tx, tip, plan, drafts, planned, child_id)
+            view = joined([*written, *without(tip.view, planned)])
+            child = self._child(tip, child_id, "compression", len(drafts), system_prompt, route)
+            return self._continue(tx, tip, child, view)
+
+        return self._backing.database.write(work)
+
+    def undo(self, any_id: str, *, lease: Lease | None = None) -> Session:
+        """A new view in which the newest handoff is again what it stands for; everything said since is kept.
+
+        Raises StoreError when the tip's view holds no handoff.
+        """
+        child_id = self._backing.ids.new("s_")
+
+        def work(tx: Transaction) -> Session:
+            tip = self._open(tx, any_id, lease)
+            view = undone(tip.view, tip.handoffs)
+            return self._continue(tx, tip, self._child(tip, child_id, "undo", 0, None, None), view)
+
+        return self._backing.database.write(work)
+
+    def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> _Tip:
+        conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+        admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+        session = get_session(tx, conversation.tip_session_id)
+        view = view_of(tx, session, conversation.last_seq)
+        return _Tip(conversation, session, view, read_handoffs(tx, lineage_of(tx, conversation)))
+
+    def _write_handoffs(
+        self, tx: Transaction, tip: _Tip, plan: Plan, drafts: list[Draft], planned: View, child_id: str
+    ) -> list[Span]:
+        """The plan as spans, once every new handoff has its place at the end of the log."""
+        now, conversation = self._backing.clock.now_ms(), tip.conversation
+        covers = covers_of(plan, planned)
+        spans: list[Span] = []
+        texts: list[tuple[int, IndexedText]] = []
+        for item in plan:
+            if isinstance(item, Span):
+                spans.append(item)
+                continue
+            ordinal = len(texts)
+            draft, seq, covered = drafts[ordinal], conversation.last_seq + 1 + ordinal, covers[ordinal]
+            if unknown := without(covered, planned):
+                raise StoreError(f"a handoff cannot stand for {unknown[0].address}: it is not in the session's view")
+            number = insert_message(
+                tx, conversation, draft, seq=seq, session=child_id, key=handoff_key(child_id, ordinal), now=now,
+                is_said=False,
+            )  # fmt: skip
+            texts.append((number, scoped(draft, conversation)))
+            previous = max((s for s in seqs(covered) if s in tip.handoffs), default=None)
+            add_handoff(
+                tx,
+                Handoff(
+                    conversation.id, seq, child_id, covered, item.model, item.focus, previous, item.cost_usd,
+                    item.usage, item.check, now,
+                ),
+            )  # fmt: skip
+            spans.append(Span(seq, seq))
+        self._backing.index.add(tx, "message", texts)
+        return spans
+
+    def _child(
+        self, tip: _Tip, child_id: str, began_by: BeganBy, new_rows: int, prompt: str | None, route: Route | None
+    ) -> Session:
+        parent = tip.session
+        return Session(
+            child_id, tip.conversation.id, parent.id, began_by, route or parent.route,
+            parent.system_prompt if prompt is None else clean(prompt), tip.conversation.last_seq + new_rows + 1, None,
+            self._backing.clock.now_ms(),
+        )  # fmt: skip
+
+    def _continue(self, tx: Transaction, tip: _Tip, child: Session, view: View) -> Session:
+        """Ends the parent and moves the tip, in the transaction that made the child."""
+        tx.run(
+            "UPDATE session SET ended_at = ?, end_reason = ?, last_seq = ? WHERE id = ?",
+            (child.started_at_ms, child.began_by, tip.conversation.last_seq, tip.session.id),
+        )
+        insert_session(tx, child, view)
+        tx.run(
+            "UPDATE conversation SET tip = ?, last_seq = ?, updated_at = ? WHERE id = ?",
+            (child.id, child.first_seq - 1, child.started_at_ms, tip.conversation.id),
+        )
+        return child

@@ -1,0 +1,276 @@
+"""Conversations and their sessions: made, found again by any id, branched, titled, listed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perdure.core.errors import NotFound, StoreError
+from perdure.core.messages import clean
+from perdure.store.backing import Backing
+from perdure.store.codec import FIRST_KEY, pack
+from perdure.store.database import Transaction, Value, insert
+from perdure.store.leases import admit
+from perdure.store.records import BeganBy, Conversation, ConversationKind, Lease, Listed, Route, Session
+from perdure.store.resolve import conversation_id_of
+from perdure.store.rows import (
+    CONVERSATION,
+    SESSION,
+    add_spans,
+    conversation_of_row,
+    get_conversation,
+    get_session,
+    key_at,
+    lineage_of,
+    session_of_row,
+    view_of,
+)
+from perdure.store.views import View, up_to
+
+# Whatever ended a session so that its conversation goes on in a child (SPEC I3).
+CONTINUED = ("compression", "undo")
+
+
+class Conversations:
+    """What a person sees: one conversation, whatever its ids."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def create(
+        self,
+        *,
+        system_prompt: str = "",
+        route: Route | None = None,
+        source: str = "",
+        user_key: str = "",
+        chat_key: str = "",
+        title: str = "",
+    ) -> Session:
+        """A new conversation's first session."""
+        new = Conversation(
+            self._backing.ids.new("c_"), "main", self._backing.ids.new("s_"), source=text(source),
+            user_key=text(user_key), chat_key=text(chat_key), title=text(title),
+        )  # fmt: skip
+        return self._backing.database.write(
+            lambda tx: self._begin(tx, new, began_by="start", prompt=system_prompt, route=route or Route())
+        )
+
+    def delegate(self, parent_id: str, *, system_prompt: str = "", route: Route | None = None) -> Session:
+        """A child with a log of its own, for a delegated task; it continues nothing."""
+
+        def work(tx: Transaction) -> Session:
+            parent = get_conversation(tx, conversation_id_of(tx, parent_id))
+            new = self._child(parent, kind="delegate", fork_seq=0)
+            came_from = parent.tip_session_id
+            return self._begin(
+                tx, new, began_by="delegate", prompt=system_prompt, route=route or Route(), parent=came_from
+            )
+
+        return self._backing.database.write(work)
+
+    def branch(self, any_id: str, *, at_seq: int | None = None, title: str = "") -> Session:
+        """A conversation of its own that shares the log up to `at_seq` (its end, if not said) and goes its own way."""
+
+        def work(tx: Transaction) -> Session:
+            # Held, so that nothing is appended between looking and branching.
+            parent, last_key = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            fork = parent.last_seq if at_seq is None else at_seq
+            origin = self._session_at(tx, parent, fork)
+            view = up_to(view_of(tx, origin, parent.last_seq), fork)
+            new = self._child(parent, kind="branch", fork_seq=fork, title=text(title) or parent.title)
+            key = last_key if fork == parent.last_seq else key_at(tx, lineage_of(tx, parent), fork)
+            return self._begin(
+                tx, new, began_by="branch", prompt=origin.system_prompt, route=origin.route, parent=origin.id,
+                view=view, key=key,
+            )  # fmt: skip
+
+        return self._backing.database.write(work)
+
+    def get(self, any_id: str) -> Conversation:
+        """The conversation of any session id, conversation id or unique beginning. Raises NotFound."""
+        return self._backing.database.read(lambda tx: get_conversation(tx, conversation_id_of(tx, any_id)))
+
+    def session(self, session_id: str) -> Session:
+        return self._backing.database.read(lambda tx: get_session(tx, session_id))
+
+    def sessions(self, any_id: str) -> list[Session]:
+        """The chain of a conversation, oldest first."""
+
+        def load(tx: Transaction) -> list[Session]:
+            sql = f"SELECT {SESSION} FROM session WHERE conversation = ? ORDER BY first_seq, started_at, id"
+            return [session_of_row(r) for r in tx.rows(sql, (conversation_id_of(tx, any_id),))]
+
+        return self._backing.database.read(load)
+
+    def get_compression_tip(self, any_id: str) -> str:
+        """The newest continuation: where every resume lands."""
+        return self.get(any_id).tip_session_id
+
+    def list(
+        self,
+        *,
+        user_key: str | None = None,
+        source: str | None = None,
+        chat_key: str | None = None,
+        parent_id: str | None = None,
+        kind: ConversationKind | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Listed:
+        """A page of conversations, last used first. Delegated runs are listed only when asked for."""
+        where, values = _filters(
+            user_key=user_key, source=source, chat_key=chat_key, parent=parent_id, kind=kind, cursor=cursor
+        )
+        if kind is None and parent_id is None:
+            where.append("kind <> 'delegate'")
+        sql = (
+            f"SELECT {CONVERSATION} FROM conversation {'WHERE ' + ' AND '.join(where) if where else ''}"
+            " ORDER BY updated_at DESC, id DESC LIMIT ?"
+        )
+        rows = self._backing.database.read(lambda tx: tx.rows(sql, [*values, limit + 1]))
+        page = tuple(conversation_of_row(r) for r in rows[:limit])
+        more = len(rows) > limit
+        return Listed(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
+
+    def set_title(self, any_id: str, title: str) -> None:
+        self._set(any_id, "title", title)
+
+    def set_todo(self, any_id: str, todo: str) -> None:
+        """The conversation's to-do list, as its tool writes it."""
+        self._set(any_id, "todo", todo)
+
+    def set_system_prompt(self, session_id: str, system_prompt: str, *, lease: Lease | None = None) -> None:
+        """The prompt of a session that was begun before its prompt was built."""
+
+        def work(tx: Transaction) -> None:
+            session = get_session(tx, session_id)
+            admit(tx, session.conversation_id, lease, now_ms=self._backing.clock.now_ms())
+            stored, encoding = pack(clean(system_prompt).encode())
+            tx.run(
+                "UPDATE session SET system_prompt = ?, prompt_encoding = ? WHERE id = ?", (stored, encoding, session_id)
+            )
+
+        self._backing.database.write(work)
+
+    def end(self, any_id: str, reason: str, *, lease: Lease | None = None) -> None:
+        """Closes the tip, for example because the person left; the next append opens it again."""
+        if reason in CONTINUED:
+            raise StoreError(f"a session ends by {reason!r} only when a child takes over")
+
+        def work(tx: Transaction) -> None:
+            conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            now = self._backing.clock.now_ms()
+            admit(tx, conversation.id, lease, now_ms=now)
+            tx.run(
+                "UPDATE session SET ended_at = ?, end_reason = ? WHERE id = ?",
+                (now, reason, conversation.tip_session_id),
+            )
+
+        self._backing.database.write(work)
+
+    def _set(self, any_id: str, column: str, value: str) -> None:
+        self._backing.database.write(
+            lambda tx: tx.run(
+                f"UPDATE conversation SET {column} = ? WHERE id = ?", (text(value), conversation_id_of(tx, any_id))
+            )
+        )
+
+    def _child(self, parent: Conversation, *, kind: ConversationKind, fork_seq: int, title: str = "") -> Conversation:
+        # Who it belongs to goes along: a child without its user or chat could not be found from there again.
+        return Conversation(
+            self._backing.ids.new("c_"), kind, self._backing.ids.new("s_"), parent.id, parent.source, parent.user_key,
+            parent.chat_key, title, fork_seq=fork_seq, last_seq=fork_seq,
+        )  # fmt: skip
+
+    def _begin(
+        self,
+        tx: Transaction,
+        new: Conversation,
+        *,
+        began_by: BeganBy,
+        prompt: str,
+        route: Route,
+        parent: str | None = None,
+        view: View = (),
+        key: bytes = FIRST_KEY,
+    ) -> Session:
+        now = self._backing.clock.now_ms()
+        insert_conversation(tx, replace(new, created_at_ms=now, updated_at_ms=now), key=key)
+        first = new.last_seq + 1
+        session = Session(new.tip_session_id, new.id, parent, began_by, route, clean(prompt), first, None, now)
+        insert_session(tx, session, view)
+        return session
+
+    def _session_at(self, tx: Transaction, conversation: Conversation, seq: int) -> Session:
+        """The session in which message `seq` was said; the tip for the log's end."""
+        if seq == conversation.last_seq:
+            return get_session(tx, conversation.tip_session_id)
+        for conversation_id, lo, hi in lineage_of(tx, conversation):
+            if lo <= seq <= hi:
+                row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", (conversation_id, seq))
+                if row is not None:
+                    return get_session(tx, row[0])
+        raise NotFound(f"no message m:{seq} in {conversation.id} to branch from")
+
+
+def insert_conversation(tx: Transaction, new: Conversation, *, key: bytes) -> None:
+    values: dict[str, Value] = {
+        "id": new.id,
+        "parent": new.parent_id,
+        "kind": new.kind,
+        "source": new.source,
+        "user_key": new.user_key,
+        "chat_key": new.chat_key,
+        "title": new.title,
+        "todo": new.todo,
+        "tip": new.tip_session_id,
+        "fork_seq": new.fork_seq,
+        "last_seq": new.last_seq,
+        "last_key": key,
+        "created_at": new.created_at_ms,
+        "updated_at": new.updated_at_ms,
+    }
+    insert(tx, "conversation", values)
+
+
+def insert_session(tx: Transaction, session: Session, view: View) -> None:
+    prompt, encoding = pack(session.system_prompt.encode())
+    values: dict[str, Value] = {
+        "id": session.id,
+        "conversation": session.conversation_id,
+        "parent": session.parent_id,
+        "began_by": session.began_by,
+        "provider": session.route.provider,
+        "model": session.route.model,
+        "api_mode": session.route.api_mode,
+        "system_prompt": prompt,
+        "prompt_encoding": encoding,
+        "first_seq": session.first_seq,
+        "last_seq": session.last_seq,
+        "started_at": session.started_at_ms,
+        "ended_at": session.ended_at_ms,
+        "end_reason": session.end_reason,
+    }
+    insert(tx, "session", values)
+    add_spans(tx, session.id, view)
+
+
+def text(value: str) -> str:
+    """What both databases take as text: no lone surrogates, no NUL."""
+    return clean(value).replace("\0", "")
+
+
+def _filters(*, cursor: str | None, **columns: str | None) -> tuple[list[str], list[Value]]:
+    where: list[str] = []
+    values: list[Value] = []
+    for column, value in columns.items():
+        if value is not None:
+            where.append(f"{column} = ?")
+            values.append(text(value))
+    if cursor is not None:
+        updated_at, _, ident = cursor.partition(":")
+        if not updated_at.isdigit():
+            raise StoreError(f"{cursor!r} is no cursor that a list gave")
+        where.append("(updated_at, id) < (?, ?)")
+        values += [int(updated_at), ident]
+    return where, values

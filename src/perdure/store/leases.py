@@ -1,0 +1,125 @@
+"""Leases: one writer for a conversation at a time, across processes and machines.
+
+A lease expires, so that a crash frees what it held. Each new one has a higher token; a write that shows an older one is
+refused within its own transaction, so that a process that slept through its expiry cannot write behind its successor.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from perdure.core.errors import LeaseLost, StoreError
+from perdure.store.backing import Backing
+from perdure.store.database import Transaction
+from perdure.store.records import Lease
+from perdure.store.resolve import conversation_id_of
+
+DEFAULT_TTL_MS = 30_000
+
+
+class Leases:
+    """Taken, renewed by heartbeat, released; the loser reads who holds it."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def acquire(self, any_id: str, holder: str, *, ttl_ms: int = DEFAULT_TTL_MS) -> Lease:
+        """Raises LeaseLost, naming the holder, while another's lease runs."""
+
+        def take(tx: Transaction) -> Lease:
+            conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            row = tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (conversation.id,))
+            now = self._backing.clock.now_ms()
+            if row is not None and row[2] > now:
+                raise _held(conversation.id, row[0], row[2])
+            lease = Lease(conversation.id, holder, (row[1] if row else 0) + 1, now + ttl_ms)
+            tx.run(
+                "INSERT INTO lease (conversation, holder, token, expires_at) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (conversation) DO UPDATE SET holder = excluded.holder, token = excluded.token,"
+                " expires_at = excluded.expires_at",
+                (lease.conversation_id, lease.holder, lease.token, lease.expires_at_ms),
+            )
+            return lease
+
+        return self._backing.database.write(take)
+
+    def renew(self, lease: Lease, *, ttl_ms: int = DEFAULT_TTL_MS) -> Lease:
+        """The same lease, running longer. Raises LeaseLost when another has taken over."""
+
+        def extend(tx: Transaction) -> Lease:
+            self._backing.hold(tx, lease.conversation_id)
+            _refuse_stale(tx, lease)
+            until = self._backing.clock.now_ms() + ttl_ms
+            tx.run("UPDATE lease SET expires_at = ? WHERE conversation = ?", (until, lease.conversation_id))
+            return replace(lease, expires_at_ms=until)
+
+        return self._backing.database.write(extend)
+
+    def release(self, lease: Lease) -> None:
+        """Free for the next one; nothing happens when it was lost already."""
+        self._backing.database.write(
+            lambda tx: tx.run(
+                "UPDATE lease SET expires_at = 0 WHERE conversation = ? AND token = ?",
+                (lease.conversation_id, lease.token),
+            )
+        )
+
+    def holder_of(self, any_id: str) -> Lease | None:
+        """The lease that runs now, or None."""
+
+        def look(tx: Transaction) -> Lease | None:
+            row = tx.row(
+                "SELECT conversation, holder, token, expires_at FROM lease WHERE conversation = ? AND expires_at > ?",
+                (conversation_id_of(tx, any_id), self._backing.clock.now_ms()),
+            )
+            return Lease(*row) if row else None
+
+        return self._backing.database.read(look)
+
+    @contextmanager
+    def held(self, any_id: str, holder: str, *, ttl_ms: int = DEFAULT_TTL_MS) -> Iterator[Lease]:
+        """A lease for a block of work, renewed by a heartbeat at a third of its life, released at the end."""
+        lease = self.acquire(any_id, holder, ttl_ms=ttl_ms)
+        done = threading.Event()
+
+        def beat() -> None:
+            # A failed beat is no one's to report: the next write shows the stale token and is refused.
+            with suppress(StoreError):
+                while not done.wait(ttl_ms / 3000):
+                    self.renew(lease, ttl_ms=ttl_ms)
+
+        heartbeat = threading.Thread(target=beat, name=f"lease {lease.conversation_id}", daemon=True)
+        heartbeat.start()
+        try:
+            yield lease
+        finally:
+            done.set()
+            heartbeat.join()
+            self.release(lease)
+
+
+def admit(tx: Transaction, conversation_id: str, lease: Lease | None, *, now_ms: int) -> None:
+    """Lets a write pass: with the newest lease, or with none while no one else's runs. Raises LeaseLost."""
+    if lease is not None:
+        if lease.conversation_id != conversation_id:
+            raise StoreError(f"the lease is for {lease.conversation_id}, not for {conversation_id}")
+        _refuse_stale(tx, lease)
+        return
+    row = tx.row("SELECT holder, expires_at FROM lease WHERE conversation = ?", (conversation_id,))
+    if row is not None and row[1] > now_ms:
+        raise _held(conversation_id, *row)
+
+
+def _refuse_stale(tx: Transaction, lease: Lease) -> None:
+    row = tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (lease.conversation_id,))
+    if row is None or row[1] != lease.token:
+        raise _held(lease.conversation_id, row[0] if row else "nobody", row[2] if row else 0)
+
+
+def _held(conversation_id: str, holder: str, expires_at_ms: int) -> LeaseLost:
+    until = datetime.fromtimestamp(expires_at_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+    return LeaseLost(f"{conversation_id} is being written by {holder} (until {until}); wait for it, or open another")

@@ -1,0 +1,181 @@
+"""The ledger: what every call cost and what else happened, kept at once and summed on demand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date
+
+from perdure.core.usage import CanonicalUsage
+from perdure.store.backing import Backing
+from perdure.store.database import Row, Transaction, Value, insert
+from perdure.store.records import Call, Grouping, Route, StoredEvent, Totals, UsageRow
+from perdure.store.resolve import conversation_id_of
+
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "cache_write_1h_tokens",
+)
+_CALL = (
+    f"session, turn, task, provider, model, api_mode, {', '.join(_COUNTS)}, reported, cost_usd, estimate_tokens,"
+    " window_tokens, threshold_tokens, composition, verdict, started_at, ended_at"
+)
+_SUMS = (
+    f"COUNT(*), {', '.join(f'SUM(k.{c})' for c in _COUNTS)}, SUM(k.reported), SUM(k.cost_usd),"
+    " SUM(CASE WHEN k.cost_usd IS NULL THEN 1 ELSE 0 END), SUM(1 - k.reported),"
+    " SUM(CASE WHEN k.reported = 0 THEN COALESCE(k.estimate_tokens, 0) ELSE 0 END)"
+)
+_DAY_MS = 86_400_000
+# How each grouping reads a call `k` of a conversation `c`; a day is its number since 1970, in UTC.
+_GROUPS: dict[Grouping, str] = {
+    "day": f"k.started_at / {_DAY_MS}",
+    "model": "k.model",
+    "source": "c.source",
+    "task": "k.task",
+}
+
+
+class Ledger:
+    """Calls and events by session; totals by conversation, day, model, source and task."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def record_call(self, call: Call) -> None:
+        """On disk when this returns, so that nothing that fails later can hide what was spent."""
+        now = self._backing.clock.now_ms()
+        values: dict[str, Value] = {
+            "session": call.session_id,
+            "turn": call.turn_id,
+            "task": call.task,
+            "provider": call.route.provider,
+            "model": call.route.model,
+            "api_mode": call.route.api_mode,
+            **{name: getattr(call.usage, name) for name in _COUNTS},
+            "reported": int(call.usage.reported),
+            "cost_usd": call.cost_usd,
+            "estimate_tokens": call.estimate_tokens,
+            "window_tokens": call.window_tokens,
+            "threshold_tokens": call.threshold_tokens,
+            "composition": json.dumps(dict(call.composition)),
+            "verdict": call.verdict,
+            "started_at": call.started_at_ms or now,
+            "ended_at": call.ended_at_ms or now,
+        }
+        self._backing.database.write(
+            lambda tx: insert(tx, "call", {"conversation": conversation_id_of(tx, call.session_id), **values})
+        )
+
+    def record_event(self, event: StoredEvent) -> None:
+        values: dict[str, Value] = {
+            "session": event.session_id,
+            "kind": event.kind,
+            # ASCII only: JSON's own escapes carry every character a database would refuse.
+            "payload": json.dumps(dict(event.payload), ensure_ascii=True, default=str),
+            "created_at": event.created_at_ms or self._backing.clock.now_ms(),
+        }
+        self._backing.database.write(
+            lambda tx: insert(tx, "event", {"conversation": conversation_id_of(tx, event.session_id), **values})
+        )
+
+    def calls(self, any_id: str, *, limit: int | None = None) -> list[Call]:
+        """A conversation's calls, oldest first; with `limit` the newest of them."""
+
+        def load(tx: Transaction) -> list[Row]:
+            sql = f"SELECT {_CALL} FROM call WHERE conversation = ? ORDER BY id DESC"
+            values: list[Value] = [conversation_id_of(tx, any_id)]
+            return tx.rows(sql + " LIMIT ?", [*values, limit]) if limit is not None else tx.rows(sql, values)
+
+        return [_call(r) for r in reversed(self._backing.database.read(load))]
+
+    def events(
+        self, any_id: str, *, kind: str | None = None, after_id: int = 0, limit: int = 1000
+    ) -> list[StoredEvent]:
+        """A conversation's events after a known one, oldest first."""
+
+        def load(tx: Transaction) -> list[Row]:
+            values: list[Value] = [conversation_id_of(tx, any_id), after_id]
+            narrowed = " AND kind = ?" if kind is not None else ""
+            return tx.rows(
+                "SELECT session, kind, payload, created_at, id FROM event WHERE conversation = ? AND id > ?"
+                f"{narrowed} ORDER BY id LIMIT ?",
+                [*values, *([kind] if kind is not None else []), limit],
+            )
+
+        return [StoredEvent(s, k, json.loads(p), at, i) for s, k, p, at, i in self._backing.database.read(load)]
+
+    def totals(self, any_id: str) -> Totals:
+        """A whole conversation, all its sessions together."""
+
+        def load(tx: Transaction) -> Totals:
+            owner = conversation_id_of(tx, any_id)
+            sums = tx.rows(f"SELECT {_SUMS} FROM call k WHERE k.conversation = ?", (owner,))[0]
+            rotations = tx.rows(
+                "SELECT COUNT(*) FROM session WHERE conversation = ? AND began_by = 'compression'", (owner,)
+            )
+            return _totals(sums, compactions=rotations[0][0])
+
+        return self._backing.database.read(load)
+
+    def session_totals(self, session_id: str) -> Totals:
+        """One session alone."""
+        sums = self._backing.database.read(
+            lambda tx: tx.rows(
+                f"SELECT {_SUMS} FROM call k WHERE k.conversation = ? AND k.session = ?",
+                (conversation_id_of(tx, session_id), session_id),
+            )
+        )
+        return _totals(sums[0])
+
+    def usage(
+        self, by: Grouping, *, since_ms: int = 0, until_ms: int | None = None, user_key: str | None = None
+    ) -> list[UsageRow]:
+        """Totals over all conversations, one row a group: days in order, everything else by name."""
+        where, values = ["k.started_at >= ?"], [since_ms]
+        more: Sequence[Value] = ()
+        if until_ms is not None:
+            where.append("k.started_at < ?")
+            values.append(until_ms)
+        if user_key is not None:
+            where.append("c.user_key = ?")
+            more = (user_key,)
+        sql = (
+            f"SELECT {_GROUPS[by]}, {_SUMS} FROM call k JOIN conversation c ON c.id = k.conversation"
+            f" WHERE {' AND '.join(where)} GROUP BY 1 ORDER BY 1"
+        )
+        rows = self._backing.database.read(lambda tx: tx.rows(sql, [*values, *more]))
+        return [UsageRow(_group_name(by, group), _totals(sums)) for group, *sums in rows]
+
+
+def _group_name(by: Grouping, group: object) -> str:
+    if by != "day":
+        return str(group)
+    return date.fromordinal(date(1970, 1, 1).toordinal() + int(str(group))).isoformat()
+
+
+def _call(row: Row) -> Call:
+    session, turn, task, provider, model, api_mode, *rest = row
+    counts, (reported, cost, estimate, window, threshold, composition, verdict, started, ended) = rest[:6], rest[6:]
+    usage = CanonicalUsage(**dict(zip(_COUNTS, counts, strict=True)), reported=bool(reported))
+    return Call(
+        session, task, turn, Route(provider, model, api_mode), usage, cost, estimate, window, threshold,
+        json.loads(composition), verdict, started, ended,
+    )  # fmt: skip
+
+
+def _totals(sums: Sequence[object], *, compactions: int = 0) -> Totals:
+    calls, *counts = sums[:7]
+    reported, cost, unpriced, unreported, estimate = sums[7:]
+    whole = [_whole(c) for c in counts]
+    usage = CanonicalUsage(**dict(zip(_COUNTS, whole, strict=True)), reported=bool(_whole(reported)))
+    known = None if cost is None else float(str(cost))
+    return Totals(_whole(calls), usage, known, _whole(unpriced), _whole(unreported), _whole(estimate), compactions)
+
+
+def _whole(value: object) -> int:
+    """A sum over nothing is NULL, and PostgreSQL sums into decimals."""
+    return 0 if value is None else int(str(value))

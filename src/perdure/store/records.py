@@ -1,0 +1,222 @@
+"""What the store hands out and takes in, as frozen values.
+
+Conversation   what a person sees: a chain of sessions over one log
+Session        one stretch of it, from one compaction to the next
+Span           a closed interval of `seq`; a session begins with a few of them
+Handoff        a summary message and what it stands for
+Call, Event    what a model call cost, and what else happened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perdure.core.messages import Entry, Message
+from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+
+ConversationKind = Literal["main", "branch", "delegate"]
+BeganBy = Literal["start", "compression", "undo", "branch", "delegate", "import"]
+Grouping = Literal["day", "model", "source", "task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The messages with lo <= seq <= hi."""
+
+    lo: int
+    hi: int
+
+    def __len__(self) -> int:
+        return max(0, self.hi - self.lo + 1)
+
+    def __contains__(self, seq: object) -> bool:
+        return isinstance(seq, int) and self.lo <= seq <= self.hi
+
+    @property
+    def address(self) -> str:
+        return f"m:{self.lo}" if self.lo == self.hi else f"m:{self.lo}-{self.hi}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which model a session speaks to, and how."""
+
+    provider: str = ""
+    model: str = ""
+    api_mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    id: str
+    kind: ConversationKind
+    tip_session_id: str
+    parent_id: str | None = None
+    source: str = ""
+    user_key: str = ""
+    chat_key: str = ""
+    title: str = ""
+    todo: str = ""
+    # A branch shares its parent's messages up to this one; 0 shares nothing.
+    fork_seq: int = 0
+    last_seq: int = 0
+    created_at_ms: int = 0
+    updated_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    conversation_id: str
+    parent_id: str | None
+    began_by: BeganBy
+    route: Route
+    system_prompt: str
+    # Its own messages have first_seq <= seq <= last_seq; None while it is the tip.
+    first_seq: int
+    last_seq: int | None
+    started_at_ms: int
+    ended_at_ms: int | None = None
+    end_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where messages came to stand; `added` is 0 when a replay brought nothing new."""
+
+    conversation_id: str
+    session_id: str
+    entries: tuple[Entry, ...]
+    added: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A session as it is sent: its cached system prompt, and its messages in order."""
+
+    session: Session
+    entries: tuple[Entry, ...]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(e.message for e in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class NewHandoff:
+    """A handoff to be written by a compaction; `covers` None means all that the plan does not keep."""
+
+    message: Message
+    covers: tuple[Span, ...] | None = None
+    model: str = ""
+    focus: str = ""
+    cost_usd: float | None = None
+    usage: CanonicalUsage = NOT_REPORTED
+    check: Mapping[str, Any] = field(default_factory=dict)
+
+
+# A compaction in order: spans of the old view that stay, and handoffs that stand for the rest.
+Plan = tuple[Span | NewHandoff, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """A stored handoff: message `seq` stands for `covers`; `previous` is the handoff it carries on from."""
+
+    conversation_id: str
+    seq: int
+    session_id: str
+    covers: tuple[Span, ...]
+    model: str
+    focus: str
+    previous: int | None
+    cost_usd: float | None
+    usage: CanonicalUsage
+    check: Mapping[str, Any]
+    created_at_ms: int
+
+    @property
+    def address(self) -> str:
+        return f"h:{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model call, main or auxiliary, whether it was reported or not."""
+
+    session_id: str
+    task: str = "main"
+    turn_id: str = ""
+    route: Route = Route()
+    usage: CanonicalUsage = NOT_REPORTED
+    cost_usd: float | None = None
+    # Shown apart from real usage; all there is when a call ended unreported.
+    estimate_tokens: int | None = None
+    window_tokens: int | None = None
+    threshold_tokens: int | None = None
+    # Tokens of the prompt by part: system, tools, memory, head, handoff, tail, outputs.
+    composition: Mapping[str, int] = field(default_factory=dict)
+    verdict: str = ""
+    started_at_ms: int = 0
+    ended_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """Something that happened and is worth showing: compaction, spill, model switch, recovery, notice."""
+
+    session_id: str
+    kind: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    created_at_ms: int = 0
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over calls. Cost is what is known of it; `unpriced_calls` says how many had no price."""
+
+    calls: int = 0
+    usage: CanonicalUsage = NOT_REPORTED
+    cost_usd: float | None = None
+    unpriced_calls: int = 0
+    unreported_calls: int = 0
+    unreported_estimate_tokens: int = 0
+    compactions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """Totals of one day, model, source or task."""
+
+    group: str
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write one conversation until it expires; a higher token makes every lower one void."""
+
+    conversation_id: str
+    holder: str
+    token: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One page of conversations, newest first; `next_cursor` opens the next one."""
+
+    conversations: tuple[Conversation, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What an explicit delete took away."""
+
+    conversation_ids: tuple[str, ...]
+    messages: int
+    outputs: int

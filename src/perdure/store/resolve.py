@@ -1,0 +1,49 @@
+"""From any id a person may type to the conversation it belongs to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from perdure.core.errors import NotFound
+from perdure.store.database import Transaction
+
+_PREFIXES = ("c_", "s_")
+# Sorts behind every character an id is made of.
+_AFTER = "~"
+_MOST_NAMED = 5
+
+
+def conversation_id_of(tx: Transaction, any_id: str) -> str:
+    """The conversation of a session id, a conversation id, or a beginning that fits one conversation only."""
+    row = tx.row("SELECT conversation FROM session WHERE id = ?", (any_id,))
+    if row is None:
+        row = tx.row("SELECT id FROM conversation WHERE id = ?", (any_id,))
+    if row is not None:
+        return str(row[0])
+    gone = tx.row("SELECT deleted_at FROM tombstone WHERE id = ?", (any_id,))
+    if gone is not None:
+        day = datetime.fromtimestamp(gone[0] / 1000, UTC).date()
+        raise NotFound(f"{any_id} was deleted on {day}")
+    return _by_beginning(tx, any_id)
+
+
+def _by_beginning(tx: Transaction, beginning: str) -> str:
+    # NUL is the one character PostgreSQL takes in no text; no id holds it.
+    start = beginning.strip().lower().replace("\0", "")
+    starts = [start] if start.startswith(_PREFIXES) else [p + start for p in _PREFIXES] if start else []
+    found: set[str] = set()
+    for s in starts:
+        for column, table in (("id", "conversation"), ("conversation", "session")):
+            found |= {
+                str(r[0])
+                for r in tx.rows(
+                    f"SELECT DISTINCT {column} FROM {table} WHERE id >= ? AND id < ? LIMIT ?",
+                    (s, s + _AFTER, _MOST_NAMED + 1),
+                )
+            }
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        named = ", ".join(sorted(found)[:_MOST_NAMED])
+        raise NotFound(f"{beginning!r} fits several conversations ({named}…); type more of it")
+    raise NotFound(f"no conversation or session {beginning!r}")

@@ -1,0 +1,151 @@
+"""How rows become values, and the reads that every role begins with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from perdure.core.errors import NotFound
+from perdure.core.messages import Entry
+from perdure.core.usage import CanonicalUsage
+from perdure.store.codec import FIRST_KEY, decode, unpack
+from perdure.store.database import Row, Transaction, Value, insert
+from perdure.store.records import Conversation, Handoff, Route, Session, Span
+from perdure.store.views import View, joined
+
+CONVERSATION = (
+    "id, kind, tip, parent, source, user_key, chat_key, title, todo, fork_seq, last_seq, created_at, updated_at"
+)
+SESSION = (
+    "id, conversation, parent, began_by, provider, model, api_mode, system_prompt, prompt_encoding, first_seq,"
+    " last_seq, started_at, ended_at, end_reason"
+)
+_HANDOFF = "conversation, seq, session, covers, model, focus, previous, cost_usd, usage, verified, created_at"
+_ENTRY = "seq, body, encoding, kind, created_at"
+
+# A conversation and how far its log counts: its own first, then what it shares with those it branched off.
+Lineage = tuple[tuple[str, int, int], ...]
+
+
+def conversation_of_row(row: Row) -> Conversation:
+    return Conversation(*row)
+
+
+def session_of_row(row: Row) -> Session:
+    ident, conversation, parent, began_by, provider, model, mode, prompt, encoding, *rest = row
+    return Session(
+        ident, conversation, parent, began_by, Route(provider, model, mode), unpack(prompt, encoding).decode(), *rest
+    )
+
+
+def get_conversation(tx: Transaction, conversation_id: str) -> Conversation:
+    row = tx.row(f"SELECT {CONVERSATION} FROM conversation WHERE id = ?", (conversation_id,))
+    if row is None:
+        raise NotFound(f"no conversation {conversation_id!r}")
+    return conversation_of_row(row)
+
+
+def get_session(tx: Transaction, session_id: str) -> Session:
+    row = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (session_id,))
+    if row is None:
+        raise NotFound(f"no session {session_id!r}")
+    return session_of_row(row)
+
+
+def spans_of(tx: Transaction, session_id: str) -> View:
+    return tuple(Span(*r) for r in tx.rows("SELECT lo, hi FROM span WHERE session = ? ORDER BY ordinal", (session_id,)))
+
+
+def view_of(tx: Transaction, session: Session, last_seq: int) -> View:
+    """A session's spans, then its own messages; `last_seq` is the log's end, where the session has none yet."""
+    own = Span(session.first_seq, session.last_seq if session.last_seq is not None else last_seq)
+    return joined([*spans_of(tx, session.id), own])
+
+
+def lineage_of(tx: Transaction, conversation: Conversation) -> Lineage:
+    """Where each part of a conversation's log lies, newest part first: (conversation, lo, hi)."""
+    pieces, hi = [], conversation.last_seq
+    while True:
+        pieces.append((conversation.id, conversation.fork_seq + 1, hi))
+        if not conversation.fork_seq or conversation.parent_id is None:
+            return tuple(pieces)
+        hi = min(hi, conversation.fork_seq)
+        conversation = get_conversation(tx, conversation.parent_id)
+
+
+def places(lineage: Lineage, span: Span) -> Iterable[tuple[str, int, int]]:
+    """The rows a span lies in, oldest first."""
+    for conversation_id, lo, hi in reversed(lineage):
+        low, high = max(lo, span.lo), min(hi, span.hi)
+        if low <= high:
+            yield conversation_id, low, high
+
+
+def read_entries(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> list[Entry]:
+    """The messages of a view, in its order."""
+    return [
+        Entry(seq, decode(body, encoding, kind), created_at)
+        for span in view
+        for place in places(lineage, span)
+        for seq, body, encoding, kind, created_at in tx.rows(
+            f"SELECT {_ENTRY} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq", place
+        )
+    ]
+
+
+def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, Handoff]:
+    """Every handoff of a conversation's log, by seq."""
+    return {
+        row[1]: handoff_of_row(row)
+        for place in reversed(lineage)
+        for row in tx.rows(f"SELECT {_HANDOFF} FROM handoff WHERE conversation = ? AND seq BETWEEN ? AND ?", place)
+    }
+
+
+def handoff_of_row(row: Row) -> Handoff:
+    conversation, seq, session, covers, model, focus, previous, cost, usage, verified, created_at = row
+    spans = tuple(Span(lo, hi) for lo, hi in json.loads(covers))
+    counts = CanonicalUsage(**json.loads(usage))
+    return Handoff(
+        conversation, seq, session, spans, model, focus, previous, cost, counts, json.loads(verified), created_at
+    )
+
+
+def add_handoff(tx: Transaction, handoff: Handoff) -> None:
+    values: dict[str, Value] = {
+        "conversation": handoff.conversation_id,
+        "seq": handoff.seq,
+        "session": handoff.session_id,
+        "covers": json.dumps([(s.lo, s.hi) for s in handoff.covers]),
+        "model": handoff.model,
+        "focus": handoff.focus,
+        "previous": handoff.previous,
+        "cost_usd": handoff.cost_usd,
+        "usage": json.dumps(asdict(handoff.usage)),
+        "verified": json.dumps(dict(handoff.check), default=str),
+        "created_at": handoff.created_at_ms,
+    }
+    insert(tx, "handoff", values)
+
+
+def add_spans(tx: Transaction, session_id: str, view: Sequence[Span]) -> None:
+    tx.run_many(
+        "INSERT INTO span (session, ordinal, lo, hi) VALUES (?, ?, ?, ?)",
+        [(session_id, i, s.lo, s.hi) for i, s in enumerate(view)],
+    )
+
+
+def key_at(tx: Transaction, lineage: Lineage, seq: int) -> bytes:
+    """The chain's key as it stood after message `seq`."""
+    if seq and not any(lo <= seq <= hi for _, lo, hi in lineage):
+        raise NotFound(f"no message m:{seq} to append after")
+    for conversation_id, lo, hi in lineage:
+        row = tx.row(
+            "SELECT key FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? AND chained = 1"
+            " ORDER BY seq DESC LIMIT 1",
+            (conversation_id, lo, min(hi, seq)),
+        )
+        if row is not None:
+            return bytes(row[0])
+    return FIRST_KEY

@@ -1,0 +1,76 @@
+"""Numbered migrations: `NNNN_tables.sql` for both databases, then `NNNN_<dialect>.sql`. Recorded, never edited.
+
+A database is brought up to date when it is opened. One that a newer Perdure wrote is refused untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from perdure.core.errors import NewerSchema
+from perdure.store.database import Dialect, Transaction
+
+_RECORD = """CREATE TABLE IF NOT EXISTS migration (
+  version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at {int} NOT NULL)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered step, as the statements it runs in each database."""
+
+    version: int
+    name: str
+    statements: tuple[str, ...]
+
+
+def released(dialect: Dialect) -> tuple[Migration, ...]:
+    """Every migration shipped, in order, spelt for one database."""
+    folder = files(__package__)
+    numbers = sorted({f.name.split("_")[0] for f in folder.iterdir() if f.name.endswith(".sql")})
+    steps = []
+    for number in numbers:
+        names = (f"{number}_tables.sql", f"{number}_{dialect.name}.sql")
+        texts = [(folder / name).read_text("utf-8") for name in names if (folder / name).is_file()]
+        steps.append(Migration(int(number), f"{number}_tables", tuple(s for t in texts for s in _statements(t))))
+    return tuple(steps)
+
+
+def version_of(tx: Transaction, *, has_record: bool) -> int:
+    """The newest migration applied; 0 for a database that has none."""
+    row = tx.row("SELECT MAX(version) FROM migration") if has_record else None
+    return (row[0] or 0) if row else 0
+
+
+def refuse_newer(version: int, migrations: Sequence[Migration], *, where: str) -> None:
+    newest = migrations[-1].version
+    if version > newest:
+        raise NewerSchema(
+            f"{where} was written by a newer Perdure (schema {version}; this one knows {newest}); upgrade Perdure"
+        )
+
+
+def apply(tx: Transaction, migrations: Sequence[Migration], dialect: Dialect, *, now_ms: int) -> None:
+    """Runs what is missing and records it; within one transaction, so that a crash leaves the old schema whole."""
+    tx.run(_RECORD.format_map(dialect.types))
+    have = version_of(tx, has_record=True)
+    for step in migrations:
+        if step.version > have:
+            for statement in step.statements:
+                tx.run(_spelt(statement, dialect))
+            tx.run("INSERT INTO migration VALUES (?, ?, ?)", (step.version, step.name, now_ms))
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Paragraphs, without their comments."""
+    for paragraph in text.split("\n\n"):
+        lines = [line for line in paragraph.splitlines() if not line.startswith("--")]
+        if any(line.strip() for line in lines):
+            yield "\n".join(lines)
+
+
+def _spelt(statement: str, dialect: Dialect) -> str:
+    for mark, spelling in dialect.types.items():
+        statement = statement.replace("{" + mark + "}", spelling)
+    return statement

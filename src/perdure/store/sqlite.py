@@ -1,0 +1,201 @@
+"""SQLite behind the Database port: one writer thread, a pool of readers, WAL, every commit on disk when it returns.
+
+Nothing here ever opens the file by other means than SQLite: closing a plain file descriptor would drop the locks that
+this process holds on it, and with them the protection of the data.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.store.database import Dialect, Row, Transaction, Value
+from perdure.store.sqlite_errors import is_busy, translated
+
+T = TypeVar("T")
+
+DIALECT = Dialect(
+    name="sqlite",
+    types={"int": "INTEGER", "real": "REAL", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"},
+)
+# How long a write waits for writers of other processes before a person is told.
+PATIENCE_S = 60.0
+_RETRY_PAUSE_S = 0.005
+_IDLE_READERS = 8
+
+Job = Callable[[Transaction], Any]
+
+
+class SqliteTransaction:
+    """The Transaction port over one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
+        found: Row | None = self._connection.execute(sql, values).fetchone()
+        return found
+
+    def run(self, sql: str, values: Sequence[Value] = ()) -> int:
+        return self._connection.execute(sql, values).rowcount
+
+    def run_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        self._connection.executemany(sql, rows)
+
+
+class SqliteDatabase:
+    """One file. Thread-safe; several processes may share it."""
+
+    dialect = DIALECT
+
+    def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
+        self.path = path
+        self._patience_s = patience_s
+        self._pid = os.getpid()
+        self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
+        self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
+        self._is_closed = False
+        self._closing = threading.Lock()
+        self._writer = self._connect()
+        self._thread = threading.Thread(target=self._work, name=f"store-writer {path.name}", daemon=True)
+        self._thread.start()
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        self._refuse_if_unusable()
+        with self._reader() as connection, translated(self.path):
+            connection.execute("BEGIN")
+            try:
+                return work(SqliteTransaction(connection))
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        future: Future[T] = Future()
+        with self._closing:
+            self._refuse_if_unusable()
+            self._jobs.put((work, future))
+        return future.result()
+
+    def use_wal(self) -> None:
+        """Readers and a writer side by side, from now on and for every process."""
+        deadline = time.monotonic() + self._patience_s
+        with translated(self.path):
+            # Changing the mode does not wait by itself when several processes open a new file at once.
+            while True:
+                try:
+                    self._writer.execute("PRAGMA journal_mode = WAL")
+                    return
+                except sqlite3.OperationalError as error:
+                    if not is_busy(error) or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_RETRY_PAUSE_S)
+
+    def backup(self, path: Path) -> None:
+        """Page by page into a new file, which appears under its name only when it is whole."""
+        if path.exists():
+            raise StoreUnavailable(f"{path} already exists; name a new file for the backup")
+        part = path.with_name(path.name + ".part")
+        with self._reader() as source, translated(part):
+            target = sqlite3.connect(part)
+            try:
+                source.backup(target)
+            finally:
+                target.close()
+        part.chmod(0o600)
+        part.replace(path)
+
+    def close(self) -> None:
+        """Waits for what is being written; safe to call twice."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._jobs.put(None)
+        self._thread.join()
+        self._writer.close()
+        with suppress(queue.Empty):
+            while True:
+                self._readers.get_nowait().close()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            work, future = job
+            try:
+                future.set_result(self._transact(work))
+            except BaseException as error:  # the writer's edge: whatever a job raised belongs to who asked for it
+                future.set_exception(error)
+            # Neither the job nor its result may live on while the thread waits for the next one.
+            del job, work, future
+
+    def _transact(self, work: Callable[[Transaction], T]) -> T:
+        deadline = time.monotonic() + self._patience_s
+        connection = self._writer
+        with translated(self.path):
+            while True:
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    result = work(SqliteTransaction(connection))
+                    connection.execute("COMMIT")
+                    return result
+                except sqlite3.OperationalError as error:
+                    if not is_busy(error) or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_RETRY_PAUSE_S)
+                finally:
+                    if connection.in_transaction:
+                        with suppress(sqlite3.Error):
+                            connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._readers.get_nowait()
+        except queue.Empty:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+        try:
+            yield connection
+        finally:
+            if self._is_closed or self._readers.qsize() >= _IDLE_READERS:
+                connection.close()
+            else:
+                self._readers.put(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        with translated(self.path):
+            connection = sqlite3.connect(
+                self.path,
+                timeout=self._patience_s,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            try:
+                connection.execute("PRAGMA foreign_keys = ON")
+                # FULL: a commit is on the disk when it returns, so that a power cut takes nothing acknowledged.
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA cache_size = -16000")
+                connection.execute("PRAGMA journal_size_limit = 67108864")
+            except sqlite3.Error:
+                connection.close()
+                raise
+            return connection
+
+    def _refuse_if_unusable(self) -> None:
+        if self._is_closed:
+            raise StoreError(f"{self.path} has been closed")
+        if os.getpid() != self._pid:
+            raise StoreError(f"{self.path} was opened before this process forked; open it again here")

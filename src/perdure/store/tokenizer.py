@@ -1,0 +1,114 @@
+"""The one tokenizer of both databases: what is indexed, and what a query looks for, go through it alike.
+
+parts    in order, so that neighbours stay neighbours: words, the parts of identifiers and paths, single CJK characters
+wholes   each once: identifiers and paths as they are written, pairs of CJK characters
+
+"src/turnGate.py 模型能"  →  parts  src turn gate py 模 型 能     wholes  src/turngate.py turngate.py turngate 模型 型能
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from perdure.core.messages import Message, clean
+
+# A change to what this module makes of a text needs a migration that builds the index anew.
+_LONGEST_PART = 64
+_LONGEST_WHOLE = 120
+
+JOINERS = "_./:@#+-"
+_CJK = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_CJK_RUN = re.compile(f"[{_CJK}]+")
+_ASCII_CHUNK = re.compile(r"[A-Za-z0-9]+(?:[_./:@#+-]+[A-Za-z0-9]+)*")
+_CHUNK = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[_./:@#+-]+[^\W_{_CJK}]+)*")
+_JOINT = re.compile(r"[_./:@#+-]+")
+_NAME_JOINT = re.compile(r"[./:@#+-]+")
+_HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+|[^A-Za-z0-9]+")
+_MARKS = re.compile("[\u0300-\u036f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    parts: tuple[str, ...]
+    wholes: tuple[str, ...]
+
+
+def tokenize(text: str) -> Tokens:
+    """Never raises, whatever the text."""
+    plain = unaccented(text)
+    pattern = _ASCII_CHUNK if plain.isascii() else _CHUNK
+    parts: list[str] = []
+    wholes: dict[str, None] = {}
+    for chunk in pattern.findall(plain):
+        if is_cjk(chunk[0]):
+            parts += chunk
+            wholes.update((chunk[i : i + 2], None) for i in range(len(chunk) - 1))
+        elif chunk.islower() and chunk.isalnum():
+            parts.append(chunk[:_LONGEST_PART])
+        else:
+            _split(chunk, parts, wholes)
+    return Tokens(tuple(parts), tuple(wholes))
+
+
+def unaccented(text: str) -> str:
+    """The text in one spelling: no accents, no full-width forms, one kind of slash. Case is kept."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", clean(text))
+        # Only Latin, Greek and Cyrillic accents: what marks a kana or a Hangul syllable makes another letter of it.
+        text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
+    return text.replace("\\", "/")
+
+
+def folded(text: str) -> str:
+    """The text as it is compared: one spelling, one case, single spaces."""
+    return " ".join(unaccented(text).casefold().split())
+
+
+def is_cjk(char: str) -> bool:
+    return _CJK_RUN.match(char) is not None
+
+
+def searchable(message: Message) -> str:
+    """What can be found of a message: its text, and what its tool calls were called and given."""
+    if not message.tool_calls:
+        return message.text
+    pieces = [message.text]
+    for call in message.tool_calls:
+        given = call.parsed_arguments()
+        pieces += [call.name, *(_strings(given) if given is not None else [call.arguments])]
+    return "\n".join(p for p in pieces if p)
+
+
+def _split(chunk: str, parts: list[str], wholes: dict[str, None]) -> None:
+    pieces = _JOINT.split(chunk) if not chunk.isalnum() else [chunk]
+    humps = [h for p in pieces for h in (_HUMPS.findall(p) if not p.islower() else [p])]
+    parts += [h.casefold()[:_LONGEST_PART] for h in humps]
+    if len(humps) < 2:
+        return
+    _keep(chunk, wholes)
+    if len(pieces) > 1:
+        for name in chunk.split("/"):
+            _keep(name.strip(JOINERS), wholes)
+            for inner in _NAME_JOINT.split(name):
+                if "_" in inner or (inner != inner.casefold() and len(_HUMPS.findall(inner)) > 1):
+                    _keep(inner.strip("_"), wholes)
+
+
+def _keep(name: str, wholes: dict[str, None]) -> None:
+    if 1 < len(name) <= _LONGEST_WHOLE:
+        wholes[name.casefold()] = None
+
+
+def _strings(value: object) -> list[str]:
+    """Every text within a JSON value."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [s for k, v in value.items() for s in (str(k), *_strings(v))]
+    if isinstance(value, list):
+        return [s for v in value for s in _strings(v)]
+    return [] if value is None else [str(value)]

@@ -1,0 +1,115 @@
+"""Views as lists of spans: pure arithmetic on intervals, the heart of compaction and undo.
+
+A view is an ordered tuple of disjoint spans. Ordinary messages stand in it by ascending `seq`; a handoff, written later
+than what it stands for, stands where that began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from perdure.core.errors import StoreError
+from perdure.store.records import Handoff, NewHandoff, Plan, Span
+
+View = tuple[Span, ...]
+
+
+def joined(spans: Iterable[Span]) -> View:
+    """The same messages in the same order, in as few spans as possible."""
+    out: list[Span] = []
+    for span in spans:
+        if not len(span):
+            continue
+        if out and out[-1].hi + 1 == span.lo:
+            out[-1] = Span(out[-1].lo, span.hi)
+        else:
+            out.append(span)
+    return tuple(out)
+
+
+def without(view: Sequence[Span], taken: Iterable[Span]) -> View:
+    """What is left of a view, in its order."""
+    left = list(view)
+    for cut in taken:
+        left = [piece for span in left for piece in _minus(span, cut)]
+    return joined(left)
+
+
+def up_to(view: Sequence[Span], seq: int) -> View:
+    """A view as far as one message: everything written later is left out."""
+    return joined(Span(s.lo, min(s.hi, seq)) for s in view if s.lo <= seq)
+
+
+def seqs(view: Iterable[Span]) -> Iterator[int]:
+    for span in view:
+        yield from range(span.lo, span.hi + 1)
+
+
+def checked(plan: Plan, view: View) -> None:
+    """Raises StoreError unless the plan keeps parts of this view, each at most once and in its order."""
+    rest = list(seqs(view))
+    place = {seq: i for i, seq in enumerate(rest)}
+    last = -1
+    for span in (p for p in plan if isinstance(p, Span)):
+        for seq in range(span.lo, span.hi + 1):
+            at = place.get(seq)
+            if at is None:
+                raise StoreError(f"the plan keeps message {seq}, which is not in the session's view")
+            if at <= last:
+                raise StoreError(f"the plan keeps message {seq} twice or out of order")
+            last = at
+
+
+def covers_of(plan: Plan, view: View) -> list[View]:
+    """What each new handoff stands for: what it says, or (the first that says nothing) all that nothing else does."""
+    new = [p for p in plan if isinstance(p, NewHandoff)]
+    said = [span for h in new for span in h.covers or ()]
+    dropped = without(view, [*(p for p in plan if isinstance(p, Span)), *said])
+    out: list[View] = []
+    for handoff in new:
+        out.append(joined(handoff.covers) if handoff.covers is not None else dropped)
+        if handoff.covers is None:
+            dropped = ()
+    return out
+
+
+def undone(view: View, handoffs: Mapping[int, Handoff]) -> View:
+    """The view before its newest compaction, with everything said since. Raises StoreError where there was none.
+
+    `handoffs` are those that stand in the view, and those they cover.
+    """
+    standing = [handoffs[seq] for seq in seqs(view) if seq in handoffs]
+    if not standing:
+        raise StoreError("nothing to undo: this session's view holds no handoff")
+    newest = max(standing, key=lambda h: h.seq)
+    lifted = [h for h in standing if h.session_id == newest.session_id]
+    kept = without(view, (Span(h.seq, h.seq) for h in lifted))
+    spans = [*kept, *(s for h in lifted for s in h.covers)]
+    return joined(sorted(_parted(spans, handoffs), key=lambda s: _began_at(s.lo, handoffs)))
+
+
+def _parted(spans: Iterable[Span], handoffs: Mapping[int, Handoff]) -> Iterator[Span]:
+    """The same spans with every handoff on its own, for it sorts elsewhere than its neighbours in the log."""
+    for span in spans:
+        lo = span.lo
+        for seq in sorted(seq for seq in handoffs if seq in span):
+            yield Span(lo, seq - 1)
+            yield Span(seq, seq)
+            lo = seq + 1
+        yield Span(lo, span.hi)
+
+
+def _began_at(seq: int, handoffs: Mapping[int, Handoff]) -> tuple[int, int]:
+    """Where in the conversation a message stands: a handoff where the first thing it covers did, before that thing."""
+    at = seq
+    while (handoff := handoffs.get(at)) is not None and handoff.covers:
+        at = handoff.covers[0].lo
+    return (at, 0 if at != seq else 1)
+
+
+def _minus(span: Span, cut: Span) -> Iterator[Span]:
+    if cut.hi < span.lo or span.hi < cut.lo:
+        yield span
+        return
+    yield Span(span.lo, cut.lo - 1)
+    yield Span(cut.hi + 1, span.hi)

@@ -1,0 +1,125 @@
+"""Just enough HTTP/1.1 for a model service on loopback: keep-alive, JSON bodies, chunked streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+MAX_HEAD_BYTES = 1 << 16
+# How soon a client that hung up is noticed while nothing is being written.
+_WATCH_S = 0.01
+
+
+class ClientGone(Exception):
+    """The client closed the connection before the answer was whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    method: str
+    path: str
+    # Names in lower case.
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
+    """The next request of a connection; None when the client is done. Raises ValueError for what is no HTTP."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    method, target, _version = first.split(" ", 2)
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if "chunked" in headers.get("transfer-encoding", ""):
+        body = await _read_chunked(reader)
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return HttpRequest(method, target.partition("?")[0], headers, body)
+
+
+async def _read_chunked(reader: asyncio.StreamReader) -> bytes:
+    pieces = []
+    while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+        pieces.append(await reader.readexactly(size))
+        await reader.readexactly(2)
+    while (await reader.readuntil(b"\r\n")) != b"\r\n":
+        pass
+    return b"".join(pieces)
+
+
+class Connection:
+    """Where an answer goes. Every method raises ClientGone once the client has hung up."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @property
+    def is_gone(self) -> bool:
+        return self._reader.at_eof() or self._writer.is_closing()
+
+    async def pause(self, seconds: float) -> None:
+        """Waits, but not for a client that is no longer there."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > 0:
+            self._check()
+            await asyncio.sleep(min(left, _WATCH_S))
+        self._check()
+
+    async def answer(
+        self,
+        status: int,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """A whole answer."""
+        lengths = {"content-length": str(len(body))} if body or status != 204 else {}
+        await self._write(_head(status, {"content-type": content_type, **lengths, **(headers or {})}) + body)
+
+    async def answer_json(self, status: int, value: Any, *, headers: Mapping[str, str] | None = None) -> None:
+        await self.answer(status, json.dumps(value, ensure_ascii=False).encode(), headers=headers)
+
+    async def begin_stream(self, headers: Mapping[str, str]) -> None:
+        fixed = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+        await self._write(_head(200, {**fixed, "transfer-encoding": "chunked", **headers}))
+
+    async def send(self, piece: bytes) -> None:
+        """A piece of a stream, on its way before this returns."""
+        await self._write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+
+    async def end_stream(self) -> None:
+        await self._write(b"0\r\n\r\n")
+
+    def drop(self) -> None:
+        """Cuts the line without a word."""
+        self._writer.transport.abort()
+
+    async def _write(self, data: bytes) -> None:
+        self._check()
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    def _check(self) -> None:
+        if self.is_gone:
+            raise ClientGone
+
+
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Overloaded" if status == 529 else "Unknown"
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
+    return "\r\n".join(lines).encode("latin-1", "replace")

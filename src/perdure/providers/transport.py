@@ -1,0 +1,267 @@
+"""Sends a request and reads the reply, streaming or not; every failure comes back as one `ProviderError`.
+
+`send` builds the body with the endpoint's wire mode, posts it, feeds what arrives to the mode's `Stream` (or hands the
+whole body to its `parse`) and returns a `Reply`. It tries again only while no byte of a reply has arrived; what to do
+about any other failure is the caller's decision, taken from the verdict. Cancelling the task closes the call at once.
+
+What a service answers is told by its first bytes, not by its headers: some stream when asked not to, some answer a
+stream request with one JSON body, and some send a web page with status 200.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+
+from perdure.core.errors import ErrorVerdict, ProviderError
+from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.providers.classify import classify_error
+from perdure.providers.exchange import Endpoint, ModelRequest, Reply, SseEvent
+from perdure.providers.failures import Place, broken, failed, is_html, is_worth_retrying, not_an_api, refused
+from perdure.providers.modes import mode_module
+from perdure.providers.streaming import SseReader
+from perdure.providers.wire import HttpxWire, Wire, WireResponse
+
+Delta = TextDelta | ReasoningDelta | ToolCallParsed
+OnEvent = Callable[[Delta], None]
+
+# No reply is longer; what is, is no reply.
+MAX_BODY_BYTES = 64 << 20
+# After its last event a service closes the body; one that forgets to is not waited for.
+_LINGER_S = 0.25
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_RETRIED_KINDS = frozenset({"rate_limit", "overloaded", "transport"})
+_RETRIED_STATUS = frozenset({408, 425, 500, 502, 503, 504, 529})
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long to wait, in seconds, and for what."""
+
+    connect_s: float = 10.0
+    # Until the first event of a stream; keep-alive comments do not count.
+    first_token_s: float = 300.0
+    # Between two pieces of a stream; anything that arrives counts.
+    idle_s: float = 120.0
+    # For the whole of a reply that is not streamed.
+    reply_s: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a call that got no reply is tried again, and after what wait."""
+
+    attempts: int = 3
+    base_s: float = 0.5
+    cap_s: float = 8.0
+    # A service that asks for more patience than this is left to the caller, who may know another route.
+    max_retry_after_s: float = 30.0
+
+    def wait_s(self, attempt: int, *, retry_after_s: float | None, random: float) -> float | None:
+        """How long to wait before attempt `attempt` + 1; None when there is to be none."""
+        if attempt >= self.attempts:
+            return None
+        if retry_after_s is not None:
+            # Spread out, but never earlier than was asked for.
+            return None if retry_after_s > self.max_retry_after_s else retry_after_s * (1 + 0.1 * random)
+        return min(self.cap_s, self.base_s * 2.0 ** (attempt - 1)) * (0.5 + 0.5 * random)
+
+
+class Transport:
+    """The way to every service. Construction touches nothing; the first `send` opens a connection."""
+
+    def __init__(
+        self,
+        *,
+        wire: Wire | None = None,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        self._wire = wire or HttpxWire()
+        self._timeouts = timeouts or Timeouts()
+        self._retries = retries or Retries()
+        self._sleep = sleep
+        self._random = random
+
+    async def send(self, endpoint: Endpoint, request: ModelRequest, *, on_event: OnEvent | None = None) -> Reply:
+        """The model's reply. Raises ProviderError; its `partial_text` is what had been said by then."""
+        mode = mode_module(endpoint.api_mode)
+        body: bytes = mode.build(request)
+        attempt = 0
+        while True:
+            attempt += 1
+            call = _Call(endpoint, mode, body=body, is_streaming=request.is_streaming, on_event=on_event)
+            try:
+                return await call.run(self._wire, self._timeouts)
+            except ProviderError as error:
+                wait_s = self._wait_s(call, error.verdict, attempt)
+                if wait_s is None:
+                    raise
+            await self._sleep(wait_s)
+
+    async def aclose(self) -> None:
+        await self._wire.aclose()
+
+    def _wait_s(self, call: _Call, verdict: ErrorVerdict, attempt: int) -> float | None:
+        if call.has_begun or not call.may_retry:
+            return None
+        is_passing = verdict.kind in _RETRIED_KINDS or (verdict.kind == "unknown" and verdict.status in _RETRIED_STATUS)
+        if not is_passing:
+            return None
+        return self._retries.wait_s(attempt, retry_after_s=verdict.retry_after_s, random=self._random())
+
+
+class _Call:
+    """One attempt: what was sent, and how far the answer has come."""
+
+    def __init__(
+        self, endpoint: Endpoint, mode: ModuleType, *, body: bytes, is_streaming: bool, on_event: OnEvent | None
+    ) -> None:
+        self.endpoint = endpoint
+        self.mode = mode
+        self.body = body
+        self.is_streaming = is_streaming
+        self.on_event = on_event
+        self.place = Place.of(endpoint)
+        # A byte of a reply has arrived: from here on, nothing is tried again.
+        self.has_begun = False
+        self.may_retry = True
+        self._has_token = False
+        self._said: list[str] = []
+        self._losses: tuple[type[BaseException], ...] = ()
+
+    @property
+    def partial_text(self) -> str:
+        return "".join(self._said)
+
+    async def run(self, wire: Wire, timeouts: Timeouts) -> Reply:
+        first_s = timeouts.first_token_s if self.is_streaming else timeouts.reply_s
+        self._losses = wire.failures()
+        headers = {"content-type": "application/json", **self.mode.headers(self.endpoint)}
+        try:
+            async with asyncio.timeout(first_s) as timer:
+                async with wire.post(
+                    self.endpoint, self.mode.PATH, headers=headers, body=self.body, connect_s=timeouts.connect_s
+                ) as response:
+                    return await self._read(response, timer, timeouts)
+        except TimeoutError as late:
+            if not timer.expired():
+                raise broken(self.place, late, partial=self.partial_text) from late
+            raise self._too_late(first_s, timeouts) from late
+        except self._losses as lost:
+            self.may_retry = is_worth_retrying(lost)
+            raise broken(self.place, lost, partial=self.partial_text) from lost
+        except ProviderError as said:
+            if said.where:
+                raise
+            raise refused(self.place, said.verdict, partial=self.partial_text) from said
+
+    def _too_late(self, first_s: float, timeouts: Timeouts) -> ProviderError:
+        self.may_retry = False
+        if self._has_token:
+            line = f"the reply stopped: nothing came for {timeouts.idle_s:g} s. Try again; nothing was kept of it."
+        else:
+            line = f"no reply within {first_s:g} s: the service is slow or stuck. Try again, or choose another model."
+        return failed(self.place, "transport", line, partial=self.partial_text)
+
+    async def _read(self, response: WireResponse, timer: asyncio.Timeout, timeouts: Timeouts) -> Reply:
+        status = response.status_code
+        if status >= 400:
+            raise self._error(status, await _joined(b"", response.aiter_bytes()), response)
+        if 300 <= status < 400:
+            self.may_retry = False
+            goal = response.headers.get("location", "elsewhere")
+            line = f"moved to {goal} ({status}): set `model.base_url` to the new address."
+            raise failed(self.place, "transport", line, status=status)
+        return await self._reply(response, timer, timeouts)
+
+    def _error(self, status: int, body: bytes, response: WireResponse) -> ProviderError:
+        text = body.decode("utf-8", "replace")
+        verdict = classify_error(status, text, headers=dict(response.headers), request_tokens=len(self.body) // 4)
+        if verdict.kind == "unknown" and is_html(body):
+            return not_an_api(self.place, status, body)
+        return refused(self.place, verdict)
+
+    async def _reply(self, response: WireResponse, timer: asyncio.Timeout, timeouts: Timeouts) -> Reply:
+        pieces = response.aiter_bytes()
+        head = b""
+        async for head in pieces:
+            # Some services send blank lines while they think: those say nothing about what is coming.
+            if head := head.lstrip(_BLANK):
+                break
+        self.has_begun = bool(head)
+        if head[:1] in (b"{", b"["):
+            return self._whole_reply(await _joined(head, pieces))
+        if not head or is_html(head):
+            raise not_an_api(self.place, response.status_code, await _joined(head, pieces))
+        return await self._streamed_reply(head, pieces, timer, timeouts)
+
+    def _whole_reply(self, body: bytes) -> Reply:
+        reply: Reply = self.mode.parse(body)
+        message = reply.message
+        self._tell([ReasoningDelta(message.reasoning)] if message.reasoning else [])
+        self._tell([TextDelta(message.text)] if message.text else [])
+        self._tell([ToolCallParsed(call) for call in message.tool_calls])
+        return reply
+
+    async def _streamed_reply(
+        self, head: bytes, pieces: AsyncIterator[bytes], timer: asyncio.Timeout, timeouts: Timeouts
+    ) -> Reply:
+        loop = asyncio.get_running_loop()
+        reader, stream = SseReader(), self.mode.Stream()
+        piece: bytes | None = head
+        while piece is not None:
+            events = reader.feed(piece)
+            for event in events:
+                self._tell(stream.feed(event))
+            if events and _is_last(events[-1]):
+                timer.reschedule(None)
+                await _drain(pieces, (TimeoutError, *self._losses))
+                break
+            self._has_token = self._has_token or any(e.name != "ping" for e in events)
+            if self._has_token:
+                timer.reschedule(loop.time() + timeouts.idle_s)
+            piece = await anext(pieces, None)
+        else:
+            for event in reader.finish():
+                self._tell(stream.feed(event))
+        reply: Reply = stream.finish()
+        return reply
+
+    def _tell(self, deltas: Iterable[Delta]) -> None:
+        for delta in deltas:
+            if type(delta) is TextDelta:
+                self._said.append(delta.text)
+            if self.on_event is not None:
+                self.on_event(delta)
+
+
+def _is_last(event: SseEvent) -> bool:
+    return event.name in _LAST_EVENTS or event.data == "[DONE]"
+
+
+async def _drain(pieces: AsyncIterator[bytes], losses: tuple[type[BaseException], ...]) -> None:
+    """Reads to the body's end, so that the connection can be used again; the reply is whole already."""
+    try:
+        async with asyncio.timeout(_LINGER_S):
+            async for _ in pieces:
+                pass
+    except losses:
+        return
+
+
+async def _joined(head: bytes, pieces: AsyncIterator[bytes]) -> bytes:
+    """The whole body, or as much of it as any reply could have."""
+    body, size = [head], len(head)
+    async for piece in pieces:
+        body.append(piece)
+        size += len(piece)
+        if size > MAX_BODY_BYTES:
+            break
+    return b"".join(body)

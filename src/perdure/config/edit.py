@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,30 @@ from perdure.config.problems import Problem, as_error
 from perdure.core.errors import ConfigError
 
 
-def set_value(home: Path, name: str, text: str) -> tuple[Problem, ...]:
-    """Writes one setting. What else was wrong in the file before is returned, not held against it."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The value that now stands in the file, and what else is wrong in it, as it was before."""
+
+    value: Any
+    others: tuple[Problem, ...]
+
+
+def set_value(home: Path, name: str, text: str) -> Written:
+    """Writes one setting, checked first. Wrong values elsewhere in the file are not held against it."""
     key = keys.find(name)
     with _locked(make_home(home)):
         file = document.read(home / CONFIG_FILE)
         data = deepcopy(file.data)
         put(data, key.path, from_text(key, text))
-        origins = {k: v for k, v in file.origins.items() if not k.startswith(name)}
+        origins = {k: v for k, v in file.origins.items() if not _is_within(k, name)} | {name: "the command line"}
         settings, found = check(data, origins)
-        if own := [p for p in found if p.name == name or p.name.startswith((f"{name}.", f"{name}["))]:
-            raise as_error(own)
-        if blocking := [p for p in found if f"{name}.".startswith(f"{p.name}.")]:
-            raise as_error(blocking)
+        # A wrong value of its own, or something on its way that is no section.
+        if in_the_way := [p for p in found if _is_within(p.name, name) or _is_within(name, p.name)]:
+            raise as_error(in_the_way)
         value = keys.plain(keys.value_of(settings, name) if settings else _alone(key, text))
         put(data, key.path, value)
         _write(file, splice.with_value(file.text, key.path, value), data)
-        return found
+        return Written(value, found)
 
 
 def unset_value(home: Path, name: str) -> bool:
@@ -89,6 +97,10 @@ def write_private(path: Path, text: str) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}; nothing was changed") from None
 
 
+def _is_within(name: str, whole: str) -> bool:
+    return name == whole or name.startswith((f"{whole}.", f"{whole}["))
+
+
 def _alone(key: keys.Key, text: str) -> Any:
     """The value as the settings take it, where the rest of the file is wrong and cannot be read along with it."""
     data: dict[str, Any] = {}
@@ -118,7 +130,10 @@ def _locked(home: Path) -> Iterator[None]:
     except ImportError:  # Windows has none; there the last writer wins
         yield
         return
-    handle = os.open(home, os.O_RDONLY)
+    try:
+        handle = os.open(home, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"cannot open the folder {home}: {error.strerror}; check its permissions") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -28,6 +28,7 @@ class Key:
     allowed: str
     description: str
     is_list: bool
+    is_number: bool
     is_nullable: bool
 
     @property
@@ -112,17 +113,22 @@ def mask(text: str) -> str:
 
 def allowed_at(location: tuple[str | int, ...]) -> str:
     """What is allowed at a place in the settings, list items included (`fallback_providers`, 0, `provider`)."""
+    return allowed(_node_at(location))
+
+
+def names_at(location: tuple[str | int, ...]) -> tuple[str, ...]:
+    """The names that a section, or an item of a list, knows."""
+    return tuple(_node_at(location).get("properties", ()))
+
+
+def _node_at(location: tuple[str | int, ...]) -> Mapping[str, Any]:
     node: Mapping[str, Any] = schema()
     for part in location:
-        node = _resolved(node)
-        properties = node.get("properties", {})
-        if isinstance(part, int) and "items" in node:
-            node = node["items"]
-        elif part in properties:
-            node = properties[part]
-        else:
+        inner = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
+        if inner is None:
             break
-    return allowed(node)
+        node = _resolved(inner)
+    return node
 
 
 def allowed(node: Mapping[str, Any]) -> str:
@@ -168,11 +174,13 @@ def _walk(node: Mapping[str, Any], prefix: str) -> Iterator[Key]:
         if "properties" in child:
             yield from _walk(child, f"{dotted}.")
             continue
+        kinds = {node.get("type") for node in child.get("anyOf", (child,))}
         yield Key(
             name=dotted,
             default=child["default"],
             allowed=allowed(child),
             description=child["description"],
             is_list=child.get("type") == "array",
-            is_nullable=any(n.get("type") == "null" for n in child.get("anyOf", ())),
+            is_number=bool(kinds & {"integer", "number"}),
+            is_nullable="null" in kinds,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def load(
     for name, value in (flags or {}).items():
         key = keys.find(name)
         put(data, key.path, from_text(key, value) if isinstance(value, str) else value)
-        origins[name] = f"the flag for {name}"
+        origins[name] = "the command line"
     settings, found = check(data, origins)
     if settings is None:
         raise as_error(found)
@@ -69,6 +70,19 @@ def load_settings(
     return load(environ=environ, flags=flags, home=home).settings
 
 
+def check_file(path: Path) -> None:
+    """Raises ConfigError with everything that is wrong in one file, whatever the environment says."""
+    file = document.read(path)
+    if found := check(file.data, file.origins)[1]:
+        raise as_error(found)
+
+
+def overriding_variable(key: keys.Key, environ: Mapping[str, str] | None = None) -> str | None:
+    """The variable that wins over the file for this key, where it is set."""
+    environ = os.environ if environ is None else environ
+    return key.variable if environ.get(key.variable, "").strip() else None
+
+
 def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, tuple[Problem, ...]]:
     """The settings that nested `data` gives, or None and what is wrong."""
     try:
@@ -81,6 +95,8 @@ def from_text(key: keys.Key, text: str) -> Any:
     """A value typed on a command line or in a variable, as the file would hold it."""
     if key.is_nullable and text.strip() in ("null", "~"):
         return None
+    if key.is_number:
+        return _number(text)
     if not key.is_list:
         return text
     if not text.strip().startswith("["):
@@ -90,6 +106,14 @@ def from_text(key: keys.Key, text: str) -> Any:
     except ConfigError:
         return text  # which the settings refuse, with what they allow
     return parsed[key.path[-1]]
+
+
+def _number(text: str) -> int | float | str:
+    """The number that `text` spells, or `text` itself, which the settings refuse with what they allow."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

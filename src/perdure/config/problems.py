@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from perdure.config import keys
@@ -64,6 +65,8 @@ def _hint(location: tuple[str | int, ...]) -> str:
     if name in keys.all_keys():
         section, _, leaf = name.rpartition(".")
         return f"; write `{leaf}:` inside `{section.replace('.', ': ')}:` instead"
+    if close := get_close_matches(name, keys.names_at(location[:-1]), n=1):
+        return f" (did you mean {dotted((*location[:-1], close[0]))!r}?)"
     return keys.did_you_mean(dotted(location))
 
 

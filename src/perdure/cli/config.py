@@ -1,0 +1,174 @@
+"""`perdure config`: what is set, where it comes from, and how to change it."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.cli.lazy import PlainGroup
+
+# What these commands need takes 0.2 s to import, so each imports it when it runs: `config --help` stays quick.
+
+
+@click.group(cls=PlainGroup)
+def config() -> None:
+    """Show and change settings.
+
+    A setting comes from, in order: its default, config.yaml, the environment (PERDURE_COMPRESSION__THRESHOLD sets
+    compression.threshold), and --set on the command line. The last one given holds.
+
+    \b
+    Examples:
+      perdure config list compression
+      perdure config get compression.threshold
+      perdure config set compression.threshold 0.6
+      perdure config set fallback_providers openrouter/z-ai/glm-4.6,groq
+      perdure config unset compression.threshold
+    """
+
+
+@config.command("list")
+@click.argument("section", required=False)
+@click.option("--changed", is_flag=True, help="Only what differs from its default.")
+@click.pass_obj
+def list_(flags: dict[str, str], section: str | None, changed: bool) -> None:
+    """Show settings, their values and where they come from.
+
+    \b
+    Examples:
+      perdure config list
+      perdure config list --changed
+      perdure config list auxiliary.compression
+    """
+    from perdure.config import keys
+    from perdure.config.load import load
+
+    loaded = load(flags=flags)
+    if section is not None and section not in keys.sections():
+        keys.find(section)
+    rows = []
+    for name, key in keys.all_keys().items():
+        origin = loaded.origins.get(name, "")
+        inside = section is None or name == section or name.startswith(f"{section}.")
+        if inside and (origin or not changed):
+            rows.append((name, keys.shown(keys.value_of(loaded.settings, name)), origin, key.description))
+    width = max((len(name) for name, *_ in rows), default=0)
+    for name, value, origin, description in rows:
+        click.echo(f"{name:<{width}}  {value:<12}  {f'from {origin}' if origin else description}")
+    if not rows:
+        click.echo("everything is at its default")
+
+
+@config.command()
+@click.argument("key")
+@click.pass_obj
+def get(flags: dict[str, str], key: str) -> None:
+    """Print the value of KEY that holds now.
+
+    For a section, print all of its keys.
+
+    \b
+    Examples:
+      perdure config get model.name
+      perdure config get compression
+    """
+    from perdure.config import keys
+    from perdure.config.load import load
+
+    settings = load(flags=flags).settings
+    if key in keys.sections():
+        for name in keys.all_keys():
+            if name.startswith(f"{key}."):
+                click.echo(f"{name} = {keys.shown(keys.value_of(settings, name))}")
+        return
+    value = keys.plain(keys.value_of(settings, keys.find(key).name))
+    # Asked for by name, a value is printed as it is, so that scripts can use it.
+    click.echo(value if isinstance(value, str) else keys.shown(value))
+
+
+# A negative number is a value here, not an option.
+@config.command("set", context_settings={"ignore_unknown_options": True})
+@click.argument("key")
+@click.argument("value")
+def set_(key: str, value: str) -> None:
+    """Write VALUE for KEY to config.yaml.
+
+    It is checked first, and the file keeps its comments. Lists are written with commas, or as YAML in brackets. The
+    word null clears a setting that may be empty.
+
+    \b
+    Examples:
+      perdure config set model.name claude-sonnet-4-5
+      perdure config set compression.codex_gpt55_autoraise false
+      perdure config set auxiliary.compression.fallback 'openai/gpt-5-mini, groq'
+    """
+    write_setting(key, value)
+
+
+def write_setting(key: str, value: str) -> None:
+    """Writes one setting and says what holds now, and what still stands in its way."""
+    from perdure.config import edit, keys
+    from perdure.config.home import home_dir
+    from perdure.config.load import overriding_variable
+
+    written = edit.set_value(home_dir(), key, value)
+    click.echo(f"{key} = {keys.shown(written.value)}")
+    for problem in written.others:
+        click.echo(f"perdure: still wrong: {problem.text}", err=True)
+    if variable := overriding_variable(keys.find(key)):
+        click.echo(f"perdure: the variable {variable} is set and wins over the file", err=True)
+
+
+@config.command()
+@click.argument("key")
+def unset(key: str) -> None:
+    """Take KEY out of config.yaml; its default holds again.
+
+    \b
+    Examples:
+      perdure config unset compression.threshold
+    """
+    from perdure.config import edit, keys
+    from perdure.config.home import home_dir
+
+    was_set = edit.unset_value(home_dir(), key)
+    default = keys.shown(keys.find(key).default)
+    click.echo(
+        f"{key} = {default}, the default" if was_set else f"{key} was not in config.yaml; its default is {default}"
+    )
+
+
+@config.command()
+def path() -> None:
+    """Print where config.yaml is, or would be.
+
+    \b
+    Examples:
+      cat "$(perdure config path)"
+    """
+    from perdure.config.home import CONFIG_FILE, home_dir
+
+    click.echo(str(home_dir() / CONFIG_FILE))
+
+
+@config.command("edit")
+def edit_() -> None:
+    """Open config.yaml in your editor, then check it.
+
+    The editor is $VISUAL or $EDITOR. A new file starts with every setting in it, commented out.
+
+    \b
+    Examples:
+      EDITOR=nano perdure config edit
+    """
+    from perdure.cli.editor import edit_file
+    from perdure.config import edit
+    from perdure.config.home import CONFIG_FILE, home_dir, make_home
+    from perdure.config.load import check_file
+
+    place = make_home(home_dir()) / CONFIG_FILE
+    if not place.exists():
+        edit.write_private(place, edit.template())
+    edit_file(place)
+    place.chmod(0o600)  # an editor may have written a new file in its place
+    check_file(place)
+    click.echo(f"{place} is fine")

@@ -1,0 +1,84 @@
+"""A command group that knows its commands by name and one line of help, and imports one only when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+from perdure.core.errors import PerdureError
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """Where a command lives (`module:name`), and its line in the list of commands."""
+
+    target: str
+    summary: str
+
+    def load(self) -> click.Command:
+        module, _, name = self.target.partition(":")
+        command = getattr(import_module(module), name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.target} is no command")
+        return command
+
+
+class Failure(click.ClickException):
+    """An error a person can act on: a plain line for each thing wrong, exit code 1, no traceback."""
+
+    def show(self, file: Any = None) -> None:
+        for line in self.message.splitlines():
+            click.echo(f"perdure: {line}", file=file, err=file is None)
+
+
+class Interrupted(Failure):
+    """Ctrl-C, with the status a shell gives it."""
+
+    exit_code = 130
+
+
+class PlainGroup(click.Group):
+    """A group that offers the nearest name for a mistyped one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        known = self.list_commands(ctx)
+        if name and not name.startswith("-") and name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(PlainGroup):
+    """The root: commands from a table, and every error of Perdure's own shown as a plain line."""
+
+    def __init__(self, *args: Any, commands_table: Mapping[str, Lazy], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = commands_table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        lazy = self._table.get(cmd_name)
+        return lazy.load() if lazy else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.summary) for name, lazy in self._table.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PerdureError as error:
+            raise Failure(str(error)) from error
+        except (KeyboardInterrupt, click.Abort):
+            raise Interrupted("interrupted") from None

@@ -1,0 +1,61 @@
+"""The `perdure` command: its table of commands, and what holds for all of them."""
+
+from __future__ import annotations
+
+import click
+
+from perdure import __version__
+from perdure.cli.lazy import Lazy, LazyGroup
+
+COMMANDS = {
+    "config": Lazy("perdure.cli.config:config", "Show and change settings."),
+    "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
+}
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+EPILOG = """\b
+Examples:
+  perdure config list                           what is set, and where
+  perdure config set compression.threshold 0.6  change a setting
+  perdure plugins list                          which context engines there are
+
+\b
+Files:
+  $PERDURE_HOME (default ~/.perdure) holds config.yaml, prompts/ and plugins/.
+
+\b
+Exit status:
+  0 done   1 could not be done   2 called wrongly   130 interrupted
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_table=COMMANDS,
+    context_settings=CONTEXT,
+    epilog=EPILOG,
+    invoke_without_command=True,
+)
+@click.version_option(__version__, "-V", "--version", prog_name="perdure", message="%(prog)s %(version)s")
+@click.option(
+    "--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting for this run only; may be repeated."
+)
+@click.pass_context
+def cli(ctx: click.Context, flags: tuple[str, ...]) -> None:
+    """Perdure keeps an LLM agent's conversation going past its context window."""
+    ctx.obj = dict(map(_flag, flags))
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _flag(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} should look like compression.threshold=0.6", param_hint="--set")
+    return key.strip(), value
+
+
+def main() -> None:
+    """The console script."""
+    cli(prog_name="perdure")

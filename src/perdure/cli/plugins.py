@@ -1,0 +1,113 @@
+"""`perdure plugins`: which context engines there are, where each comes from, and which one is used."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.lazy import PlainGroup
+
+if TYPE_CHECKING:
+    from perdure.plugins import Registry
+
+
+@click.group(cls=PlainGroup, invoke_without_command=True)
+@click.pass_context
+def plugins(ctx: click.Context) -> None:
+    """List context engines and choose one.
+
+    The context engine decides what stays in the model's context. Called bare in a terminal, this asks which one to
+    use; elsewhere it lists them.
+
+    \b
+    Examples:
+      perdure plugins
+      perdure plugins list
+      perdure plugins use compressor
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    ctx.invoke(list_)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        _pick(ctx)
+
+
+@plugins.command("list")
+@click.pass_obj
+def list_(flags: dict[str, str]) -> None:
+    """Show every context engine; the active one is marked *.
+
+    \b
+    Examples:
+      perdure plugins list
+    """
+    from perdure.config.load import load
+
+    loaded = load(flags=flags)
+    engines, active = _engines(loaded.home), loaded.settings.context.engine
+    found = engines.found()
+    width = max(len(f.name) for f in found)
+    for f in found:
+        mark = "*" if f.name == active and not f.ignored else " "
+        click.echo(
+            f"{mark} {f.name:<{width}}  {f.origin:<8}  {f.place}{f'  (ignored: {f.ignored})' if f.ignored else ''}"
+        )
+    if active not in engines.names():
+        click.echo(
+            f"perdure: context.engine is {active!r}, which is not installed; the built-in compressor is used instead",
+            err=True,
+        )
+
+
+@plugins.command()
+@click.argument("name")
+def use(name: str) -> None:
+    """Make NAME the context engine.
+
+    It is written to config.yaml; a name that is unknown or whose code is broken is refused.
+
+    \b
+    Examples:
+      perdure plugins use compressor
+    """
+    _use(name)
+
+
+def _use(name: str) -> None:
+    from perdure.cli.config import write_setting
+    from perdure.config.home import home_dir
+
+    _engines(home_dir()).load(name)  # its code runs once here, so that what cannot work is never written down
+    write_setting("context.engine", name)
+
+
+def _pick(ctx: click.Context) -> None:
+    from perdure.config.load import load
+
+    loaded = load(flags=ctx.obj)
+    names = _engines(loaded.home).names()
+    active = loaded.settings.context.engine
+    chosen = click.prompt(
+        "Use which engine",
+        type=click.Choice(names),
+        default=active if active in names else "compressor",
+    )
+    if chosen != active:
+        _use(chosen)
+
+
+def _engines(home: Path) -> Registry:
+    from perdure.config.home import PLUGINS_FOLDER
+    from perdure.core.errors import EngineNotFound
+    from perdure.plugins import Registry
+
+    return Registry(
+        "context engine",
+        home / PLUGINS_FOLDER / "context_engine",
+        "perdure.context_engines",
+        builtins={"compressor": "perdure.context.compressor:ContextCompressor"},
+        not_found=EngineNotFound,
+    )

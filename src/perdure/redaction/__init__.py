@@ -1,0 +1,57 @@
+"""Secrets out, everything else untouched.
+
+A text is looked through three times, each time first by fast searches for a few telling bytes and only then, around what
+they find, by exact patterns: keys that carry their service's mark (`keys.py`, rows in `formats.py`), values given to a
+telling name (`named.py`, `names.py`), and places that hold a secret whatever it looks like (`places.py`). `shapes.py`
+decides whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from perdure.redaction.keys import prefixed_keys
+from perdure.redaction.named import named_values
+from perdure.redaction.page import Page, Secret
+from perdure.redaction.places import placed_secrets
+from perdure.redaction.shapes import MARK
+
+__all__ = ["Secret", "find_secrets", "redact"]
+
+
+def find_secrets(text: str) -> list[Secret]:
+    """Every secret in the text, in order and apart from each other; never raises."""
+    page = Page.of(text)
+    found = sorted(chain(prefixed_keys(page), named_values(page), placed_secrets(page)), key=lambda s: (s.start, -s.end, not s.kept))
+    apart: list[Secret] = []
+    for secret in found:
+        if _is_redacted(text, secret):
+            continue
+        if apart and secret.start < apart[-1].end:
+            last = apart[-1]
+            if secret.end > last.end:
+                apart[-1] = Secret(last.kind, last.start, secret.end, last.kept)
+            elif secret.start == last.start and secret.end == last.end and secret.kept and not last.kept:
+                apart[-1] = secret
+            continue
+        apart.append(secret)
+    return apart
+
+
+def redact(text: str) -> str:
+    """The text with every secret replaced by its recognisable start and [REDACTED]; doing it twice changes nothing more."""
+    # Taking one secret out can bring another to light beside it, so look again until there is none. Every round
+    # takes at least one character that no later round can bring back, so this ends; mostly after the first look.
+    while secrets := find_secrets(text):
+        pieces, at = [], 0
+        for secret in secrets:
+            pieces += [text[at : secret.start], f"{secret.kept}…{MARK}" if secret.kept else MARK]
+            at = secret.end
+        text = "".join(pieces) + text[at:]
+    return text
+
+
+def _is_redacted(text: str, secret: Secret) -> bool:
+    if secret.kind == "private-key":
+        return text[secret.start : secret.end] == MARK
+    return MARK in text[secret.start : secret.end + len(MARK) + 1]

@@ -1,0 +1,63 @@
+"""Which names promise a secret: `AWS_SECRET_ACCESS_KEY` does, `max_tokens`, `public_key` and `password_hash` do not."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import lru_cache
+
+
+class Promise(Enum):
+    """What a name says about its value, the surest first."""
+
+    PASSWORD = "password"
+    SECRET = "secret"
+    TOKEN = "token"
+    KEY = "key"
+
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+# Said after the name proper: DB_PASSWORD_PROD, API_KEY_2, SECRET_KEY_BASE.
+_TRAILERS = frozenset("prod production dev development stage staging live test local base value plain raw old new b".split())
+_PASSWORDS = ("password", "passwd", "passphrase", "passwort", "passcode", "passw", "pwd")
+_WHOLE = {
+    **dict.fromkeys(("pass", "pw"), Promise.PASSWORD),
+    **dict.fromkeys(("credential", "credentials", "creds", "mnemonic"), Promise.SECRET),
+    **dict.fromkeys(("auth", "sid", "sessionid", "phpsessid", "jsessionid", "bearer", "jwt", "sas", "sig"), Promise.TOKEN),
+}
+_KEYED = (
+    "api access secret private priv auth encryption encrypt signing sign signature master account storage subscription"
+    " role service license licence app application deploy shared session client security admin root crypto cipher aes"
+    " hmac jwt webhook function functions consumer write ingest ingestion recovery wallet ssh gpg data openai anthropic"
+    " gemini google groq mistral cohere stripe twilio sendgrid azure aws gcp github gitlab slack discord maps"
+).split()
+_RUN_TOGETHER = tuple(f"{word}key" for word in _KEYED if len(word) > 2)
+# A token that is a place in a list, a unit of text or a switch opens nothing.
+_OTHER_TOKENS = frozenset(
+    "page next prev previous continuation continue cursor sync start end eos bos pad unk stop cls sep mask special image"
+    " cancellation cancel max min num total prompt input output completion count first last current per by last first lookahead"
+    " design theme color syntax lexer parser identifier string keyword operator punctuation resume delta change marker"
+    " idempotency request no ident is has use needs new the a an this that each any invalid bad missing expected".split()
+)
+
+
+@lru_cache(maxsize=4096)
+def promise_of(name: str) -> Promise | None:
+    """What the name promises, or None for a name that says nothing."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    while len(words) > 1 and (words[-1] in _TRAILERS or words[-1].isdigit()):
+        words.pop()
+    if not words or name == "PWD" or name == "OLDPWD":
+        return None
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if last.endswith(_PASSWORDS):
+        return Promise.PASSWORD
+    if last in _WHOLE:
+        return _WHOLE[last] if before or last not in ("pass", "pw") or name.startswith("--") or name == "PASS" else None
+    if last.endswith("secret") or last.endswith(_RUN_TOGETHER) or (last == "key" and before in _KEYED):
+        return Promise.SECRET
+    if last.endswith("token"):
+        return None if before in _OTHER_TOKENS or last.removesuffix("token") in _OTHER_TOKENS else Promise.TOKEN
+    if last == "key" and before and name.isupper():
+        return Promise.KEY
+    return None

@@ -9,10 +9,23 @@ __version__ = "0.1.0"
 
 # Where each public name lives. Imported on first use, so that `import perdure` costs nothing.
 _HOMES = {
+    "CompactionReport": "perdure.context.plain",
+    "ContextCompressor": "perdure.context.compressor",
+    "ContextEngine": "perdure.context.engine",
+    "compress": "perdure.context.plain",
     "estimate_tokens": "perdure.models.tokens",
+    "register_context_engine": "perdure.context.registry",
 }
 
-__all__ = ["estimate_tokens"]  # served by __getattr__
+# Served by __getattr__.
+__all__ = [
+    "CompactionReport",
+    "ContextCompressor",
+    "ContextEngine",
+    "compress",
+    "estimate_tokens",
+    "register_context_engine",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from perdure import prompts
-from perdure.core.messages import HANDOFF_FIRST_LINE, Message, Part, TextPart
+from perdure.core.messages import HANDOFF_FIRST_LINE, Kind, Message, Part, TextPart
 
 SECTIONS: tuple[str, ...] = (
     "Active Task",
@@ -165,7 +165,7 @@ def split_merged(message: Message) -> tuple[Message, ...]:
     content = only.text if isinstance(only, TextPart) and not only.extra else rest
     first = message.content[0]
     handoff = Message(message.role, first.text if isinstance(first, TextPart) else None, kind="handoff")
-    kind = "user" if message.role == "user" else "assistant"
+    kind: Kind = "user" if message.role == "user" else "assistant"
     return (handoff, replace(message, content=content, kind=kind))
 
 

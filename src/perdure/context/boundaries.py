@@ -1,0 +1,164 @@
+"""Where a history is parted: head, middle, tail (D2–D4, D9). Pure, on roles and token counts alone.
+
+    lead   leading system messages          always kept, never counted
+    head   the first messages               kept at the first compaction of a chain
+    middle everything else                  what the handoff will stand for
+    kept   the newest request, where it lies far behind the tail, and the last visible reply where it fits
+    tail   the last messages within the tail budget
+
+Precedence: a call and its results stay together > the newest user message > the tail budget > `protect_last_n`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from perdure.core.messages import Message
+from perdure.core.rules import leading_system
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The figures that decide, all in tokens but for the two counts."""
+
+    tail_tokens: int
+    head_tokens: int
+    # What the tail may come to at the very most, so that the result stays below the threshold.
+    room_tokens: int
+    protect_last_n: int = 20
+    protect_first_n: int = 3
+    tail_overrun: float = 1.5
+    head_decays: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Indexes into the history; `lead <= head_end <= … <= tail_start <= size`."""
+
+    size: int
+    lead: int
+    head_end: int
+    # Single messages kept between handoff and tail, in order.
+    kept: tuple[int, ...]
+    tail_start: int
+    # The newest handoff in the history.
+    previous: int | None
+
+    @property
+    def middle(self) -> tuple[int, ...]:
+        """What the handoff will stand for, older handoffs included."""
+        kept = set(self.kept)
+        return tuple(i for i in range(self.head_end, self.tail_start) if i not in kept)
+
+    @property
+    def has_content(self) -> bool:
+        """Something but a handoff (and a head that may decay) lies between head and tail."""
+        first = self.head_end if self.previous is None else max(self.head_end, self.previous + 1)
+        return self.tail_start - first > sum(1 for i in self.kept if i >= first)
+
+
+def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: Limits) -> Boundaries:
+    """The boundaries of a history whose messages come to `tokens` each."""
+    size, lead = len(messages), leading_system(messages)
+    previous = next((i for i in range(size - 1, lead - 1, -1) if messages[i].kind == "handoff"), None)
+    newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_real_user), None)
+    head_end = _head_end(messages, lead, newest, previous, limits=limits)
+    floor = head_end if previous is None else max(head_end, previous + 1)
+    room = limits.room_tokens - (tokens[newest] if newest is not None else 0)
+    tail_start = _tail_start(messages, tokens, floor, room=room, limits=limits)
+    found = _with_kept(messages, tokens, Boundaries(size, lead, head_end, (), tail_start, previous), newest, limits)
+    if not found.has_content and sum(tokens[lead:head_end]) > limits.head_tokens:
+        # Few but huge: the only thing that can give way is a head larger than its share.
+        shorter = _fitting_head(messages, tokens, lead, head_end, limits)
+        found = Boundaries(size, lead, shorter, found.kept, found.tail_start, previous)
+    return found
+
+
+def _head_end(
+    messages: Sequence[Message], lead: int, newest: int | None, previous: int | None, *, limits: Limits
+) -> int:
+    if limits.head_tokens <= 0 or (previous is not None and limits.head_decays):
+        return lead
+    end = min(lead + limits.protect_first_n, len(messages))
+    while end < len(messages) and end > lead and messages[end].role == "tool":
+        end += 1
+    # The newest request stands behind the handoff, wherever it was said.
+    for stop in (newest, previous):
+        if stop is not None:
+            end = min(end, stop)
+    while end > lead and messages[end - 1].role == "assistant" and messages[end - 1].tool_calls:
+        end -= 1  # its results are not in the head, so it cannot be either
+    return end
+
+
+def _fitting_head(messages: Sequence[Message], tokens: Sequence[int], lead: int, end: int, limits: Limits) -> int:
+    """The longest run of whole turns at the front that is within the head's share."""
+    fit, spent = lead, 0
+    for i in range(lead, end):
+        spent += tokens[i]
+        if spent > limits.head_tokens:
+            break
+        if i + 1 == end or messages[i + 1].role != "tool":
+            fit = i + 1
+    while fit > lead and messages[fit - 1].tool_calls:
+        fit -= 1
+    return fit
+
+
+def _tail_start(messages: Sequence[Message], tokens: Sequence[int], floor: int, *, room: int, limits: Limits) -> int:
+    size = len(messages)
+    # A request that fills the window by itself still leaves a little of what was done about it.
+    budget = min(limits.tail_tokens, max(room, limits.tail_tokens // 4))
+    start, spent = size, 0
+    while start > floor and spent + tokens[start - 1] <= budget:
+        start -= 1
+        spent += tokens[start]
+    wanted = max(floor, size - limits.protect_last_n)
+    if start > wanted and (total := spent + sum(tokens[wanted:start])) <= limits.tail_overrun * budget:
+        start, spent = wanted, total
+    if start == size > floor:
+        start, spent = size - 1, tokens[size - 1]  # the newest step has not been read yet: it goes only if it must
+    return _on_a_cut(messages, tokens, start, spent, floor=floor, room=max(room, budget))
+
+
+def _on_a_cut(
+    messages: Sequence[Message], tokens: Sequence[int], start: int, spent: int, *, floor: int, room: int
+) -> int:
+    """`start` moved to where no call is parted from its results: back to the call, or past the group if too large."""
+    size = len(messages)
+    back = start
+    while floor < back < size and messages[back].role == "tool":
+        back -= 1
+        spent += tokens[back]
+    if back < size and messages[back].role == "tool":
+        back = size  # results with no call in reach: only forward is left
+    if spent <= room and back < size:
+        return back
+    while start < size and messages[start].role == "tool":
+        start += 1
+    if start == back and start < size:  # a single message, or a call whose results follow, beyond any room
+        start += 1
+        while start < size and messages[start].role == "tool":
+            start += 1
+    return start
+
+
+def _with_kept(
+    messages: Sequence[Message], tokens: Sequence[int], found: Boundaries, newest: int | None, limits: Limits
+) -> Boundaries:
+    """The newest request, and the last visible reply where it fits, kept though they lie before the tail."""
+    kept = []
+    spent = sum(tokens[found.tail_start :])
+    if newest is not None and found.head_end <= newest < found.tail_start:
+        kept.append(newest)
+        spent += min(tokens[newest], limits.tail_tokens // 2)
+    lowest = found.head_end if found.previous is None else max(found.head_end, found.previous + 1)
+    for i in chain(range(found.size - 1, lowest - 1, -1)):
+        m = messages[i]
+        if m.role == "assistant" and m.kind == "assistant" and not m.tool_calls and m.text.strip():
+            if i < found.tail_start and spent + tokens[i] <= limits.tail_tokens:
+                kept.append(i)
+            break
+    return Boundaries(found.size, found.lead, found.head_end, tuple(sorted(kept)), found.tail_start, found.previous)

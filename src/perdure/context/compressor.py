@@ -1,0 +1,254 @@
+"""The built-in engine: prune, find the boundaries, summarise, assemble.
+
+Read `compress` first: each phase is a module of pure functions (`pruning`/`transcript`, `boundaries`, `summarise`,
+`assemble`); this class holds what lasts between compactions: the model's budgets, the counter, cool-downs, the pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perdure.config.settings import CompressionSettings
+from perdure.context import transcript
+from perdure.context.boundaries import Boundaries, Limits, find_boundaries
+from perdure.context.cooldown import Chain, CoolDown, MemoryState, Pause
+from perdure.context.engine import (
+    Compaction,
+    ContextEngine,
+    EngineServices,
+    Reason,
+    StartReason,
+    unchanged,
+)
+from perdure.context.facts import facts_of
+from perdure.context.history import History, Item, tokens_of
+from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
+from perdure.context.writing import Writer, Written
+from perdure.core.clock import SystemClock
+from perdure.core.messages import Entry
+from perdure.core.ports import Clock, Summarize
+from perdure.core.usage import CanonicalUsage
+from perdure.models.budgets import WindowBudgets, raised_threshold, window_budgets
+
+DEFAULT_WINDOW = 128_000
+
+
+class ContextCompressor(ContextEngine):
+    """Hands a long history over as a structured summary; takes log entries, `Message` values and plain dicts alike."""
+
+    name = "compressor"
+
+    def __init__(
+        self,
+        *,
+        context_length: int = DEFAULT_WINDOW,
+        summarize: Summarize | None = None,
+        settings: CompressionSettings | None = None,
+        model: str = "",
+        provider: str = "",
+        max_tokens: int | None = None,
+        clock: Clock | None = None,
+        handoff_max_chars: int | None = None,
+    ) -> None:
+        self._services = EngineServices(
+            summarize=summarize,
+            state=MemoryState(),
+            settings=settings or CompressionSettings(),
+            clock=clock or SystemClock(),
+        )
+        self._handoff_max_chars = handoff_max_chars
+        self._session_id: str | None = None
+        self._last_prompt_tokens: int | None = None
+        self._waits_for_response = False
+        self._notices: list[str] = []
+        self._adopt(self._services)
+        self.update_model(context_length=context_length, model=model, provider=provider, max_tokens=max_tokens)
+
+    # -- what it is told ---------------------------------------------------------------------------------------------
+
+    def on_session_start(
+        self,
+        session_id: str,
+        *,
+        reason: StartReason = "new",
+        previous: str | None = None,
+        services: EngineServices | None = None,
+    ) -> None:
+        self._session_id = session_id
+        if services is not None:
+            self._adopt(services)
+            self._set_budgets()
+        if reason == "compression":
+            self._chain.compacted()
+            self._waits_for_response = True
+        else:
+            self._last_prompt_tokens = None
+            self._waits_for_response = False
+
+    def on_session_end(self, session_id: str) -> None:
+        self._session_id = None
+        self._last_prompt_tokens = None
+
+    def update_model(
+        self, *, context_length: int, model: str = "", provider: str = "", max_tokens: int | None = None
+    ) -> None:
+        if (model, provider) != getattr(self, "_route", (model, provider)):
+            self._last_prompt_tokens = None  # another model counts differently
+        self._route = (model, provider)
+        self._window = context_length
+        self._max_tokens = max_tokens
+        self._set_budgets()
+
+    def update_from_response(self, usage: CanonicalUsage) -> None:
+        self._waits_for_response = False
+        if not usage.reported:
+            return
+        self._last_prompt_tokens = usage.prompt_tokens
+        if usage.prompt_tokens < self.budgets.threshold_tokens:
+            self._pause.lift()
+
+    def observe(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            tokens_of(entry)
+            entry.memo("facts", facts_of)
+            transcript.prepare(entry)
+
+    # -- what it says ------------------------------------------------------------------------------------------------
+
+    @property
+    def budgets(self) -> WindowBudgets:
+        """Every figure that follows from the present window and settings."""
+        return self._budgets
+
+    @property
+    def is_paused(self) -> bool:
+        return self._pause.is_on
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        if not self._settings.enabled or self._waits_for_response or self._pause.is_on:
+            return False
+        tokens = self._last_prompt_tokens if prompt_tokens is None else prompt_tokens
+        return tokens is not None and tokens >= self.budgets.threshold_tokens
+
+    def has_content_to_compress(self, messages: Sequence[Item]) -> bool:
+        history = History.read(messages)
+        return self._boundaries(history).has_content
+
+    def take_notices(self) -> tuple[str, ...]:
+        told = tuple(self._notices)
+        self._notices.clear()
+        return told
+
+    # -- what it does ------------------------------------------------------------------------------------------------
+
+    def compress(
+        self, messages: Sequence[Item], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Compaction:
+        if reason == "user":
+            self._pause.lift()
+        history = History.read(messages)
+        found = self._boundaries(history)
+        before = sum(history.tokens)
+        if not found.has_content:
+            why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."
+            return self._scored(replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason)
+        written = self._writer(reason).write(history, found, focus_topic=focus_topic)
+        kept = (*found.kept, *range(found.tail_start, found.size))
+        plan = history.plan(range(found.head_end), written.message, kept)
+        after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
+        after += min(sum(history.tokens[found.lead : found.head_end]), self.budgets.head_tokens)
+        if after >= before:
+            why = "Nothing was compacted: the handoff would not be shorter than the messages it stands for."
+            noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
+            return self._scored(noop, reason)
+        done = Compaction(
+            "digest" if written.handoff.is_digest else "compacted",
+            plan,
+            handoff=written.handoff,
+            before_tokens=before,
+            after_tokens=after,
+            message=self._told(written, before, after, len(found.middle)),
+            calls=written.calls,
+            source=messages,
+            head_tokens=self.budgets.head_tokens,
+        )
+        return self._scored(done, reason)
+
+    def _scored(self, done: Compaction, reason: Reason) -> Compaction:
+        """Takes note of how the pass went, and tells the person what it means."""
+        notices = []
+        if not done.is_noop:
+            if told := compacted_often(self._chain.count + 1):
+                notices.append(told)
+            if self._session_id is None:  # nobody will announce a rotation: this is it
+                self._chain.compacted()
+            self._waits_for_response = reason != "background"
+        if reason not in ("user", "background") and self._pause.scored(done.before_tokens, done.after_tokens):
+            notices.append(paused(self._settings.max_ineffective))
+        return replace(done, notices=tuple(notices))
+
+    def _told(self, written: Written, before: int, after: int, count: int) -> str:
+        how = "by code alone" if written.handoff.is_digest else f"by {written.handoff.model}"
+        text = f"Compacted {count:,} messages into a handoff written {how}: about {before:,} → {after:,} tokens."
+        if written.trouble:
+            text += f" The summary could not be used ({written.trouble})."
+        if after > self.budgets.threshold_tokens:
+            text += (
+                f" That is still above the threshold of {self.budgets.threshold_tokens:,}: what must be kept word for"
+                " word fills it. A new conversation (/new) or a larger window is needed."
+            )
+        return text
+
+    # -- figures and parts -------------------------------------------------------------------------------------------
+
+    def _boundaries(self, history: History) -> Boundaries:
+        b, s = self.budgets, self._settings
+        handoff = b.handoff_cap_tokens or (b.summary_cap_tokens + b.facts_tokens + 600)
+        limits = Limits(
+            tail_tokens=b.tail_tokens,
+            head_tokens=b.head_tokens,
+            room_tokens=b.threshold_tokens - b.head_tokens - handoff,
+            protect_last_n=s.protect_last_n,
+            protect_first_n=s.protect_first_n,
+            tail_overrun=s.tail_overrun,
+            head_decays=s.head_decay,
+        )
+        return find_boundaries(history.messages, history.tokens, limits)
+
+    def _writer(self, reason: Reason) -> Writer:
+        return Writer(
+            services=self._services,
+            budgets=self.budgets,
+            cooldown=self._cooldown,
+            is_asked_for=reason == "user",
+            handoff_max_chars=self._handoff_max_chars,
+        )
+
+    def _adopt(self, services: EngineServices) -> None:
+        state = services.state or self._services.state or MemoryState()
+        clock = services.clock or self._services.clock or SystemClock()
+        self._services = replace(services, state=state, clock=clock)
+        self._settings = services.settings
+        self._pause = Pause(state, most_strikes=self._settings.max_ineffective)
+        self._chain = Chain(state)
+        self._cooldown = CoolDown(
+            state, clock, retry_s=self._settings.retry_cooldown_s, no_provider_s=self._settings.no_provider_cooldown_s
+        )
+
+    def _set_budgets(self) -> None:
+        s = self._settings
+        model, provider = self._route
+        threshold = raised_threshold(s.threshold, provider=provider, model=model, is_enabled=s.codex_gpt55_autoraise)
+        self._budgets: WindowBudgets = window_budgets(
+            self._window,
+            threshold=threshold,
+            target_ratio=s.target_ratio,
+            facts_ratio=s.facts_ratio,
+            max_tokens=self._max_tokens,
+        )
+        if threshold > s.threshold and self._chain.tell_once("codex_gpt55"):
+            self._notices.append(codex_raised(threshold, self._budgets.threshold_tokens))
+        window = self._services.summary_window_tokens
+        if window is not None and window < self._window and self._chain.tell_once("small_summary_window"):
+            self._notices.append(small_summary_window(window, self._window))

@@ -1,0 +1,223 @@
+"""The contract between a conversation and whatever keeps it within its window.
+
+An engine is told what each response really cost, says when it is time, and answers with a *plan*: which stretches of
+the history stay (`Keep`) and what stands in place of the rest (`Insert`). It copies and deletes nothing; the log
+stays whole and the plan becomes the next session's view.
+
+Life cycle: `on_session_start` when a conversation begins or is resumed · `update_from_response` after every response ·
+`should_compress` at the gate · `compress` when it says so · `on_session_start(new, reason="compression",
+previous=old)` when the plan was carried out · `on_session_end` only when the conversation really ends.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from perdure.config.settings import CompressionSettings
+from perdure.context.handoff import Handoff
+from perdure.context.projection import project
+from perdure.core.errors import ToolError
+from perdure.core.events import CompactionOutcome
+from perdure.core.messages import Entry, Message
+from perdure.core.ports import Clock, KeyValue, LogReader, Summarize
+from perdure.core.usage import CanonicalUsage
+
+Reason = Literal["threshold", "preflight", "overflow", "hygiene", "background", "user"]
+StartReason = Literal["new", "resume", "compression", "undo", "branch"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The messages lo <= i < hi of the input, exactly as they are."""
+
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A message that was not in the input."""
+
+    message: Message
+
+
+Step = Keep | Insert
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What came of a compaction: the plan, the figures before and after, and what to tell the person."""
+
+    outcome: CompactionOutcome
+    plan: tuple[Step, ...]
+    handoff: Handoff | None = None
+    before_tokens: int = 0
+    after_tokens: int = 0
+    # One or two plain sentences: what was done, or why nothing was.
+    message: str = ""
+    # For the person, never for the model.
+    notices: tuple[str, ...] = ()
+    # Auxiliary calls made, successful or not.
+    calls: int = 0
+    # The history it was made for, and the share of its head that is shown.
+    source: Sequence[Any] = field(default=(), repr=False, compare=False)
+    head_tokens: int = 0
+
+    @property
+    def is_noop(self) -> bool:
+        """Nothing changed, so nothing must be rotated."""
+        return not any(isinstance(step, Insert) for step in self.plan)
+
+    @property
+    def messages(self) -> list[Any]:
+        """The new history, every rule kept, ready to be sent: dicts where dicts were handed in, else `Message`s."""
+        if self.is_noop:
+            return list(self.source)
+        applied = self.apply(self.source)
+        made = [_message(item) for item in applied]
+        addresses = [f"m:{item.seq}" if isinstance(item, Entry) else "" for item in applied]
+        shown = project(made, head_tokens=self.head_tokens, addresses=addresses)
+        if not all(isinstance(item, Mapping | str) for item in self.source):
+            return shown
+        given = {id(m): item for m, item in zip(made, applied, strict=True) if isinstance(item, Mapping)}
+        return [given.get(id(m)) or m.to_dict() for m in shown]
+
+    def apply(self, items: Sequence[T]) -> list[T | Message]:
+        """The new history: kept items as they were handed in, inserted messages between them."""
+        out: list[T | Message] = []
+        for step in self.plan:
+            if isinstance(step, Keep):
+                out.extend(items[step.lo : step.hi])
+            else:
+                out.append(step.message)
+        return out
+
+    def followed_by(self, lo: int, hi: int) -> tuple[Step, ...]:
+        """The plan for a history that has grown since: what came later is kept behind it."""
+        return (*self.plan, Keep(lo, hi)) if hi > lo else self.plan
+
+
+@dataclass(frozen=True, slots=True)
+class EngineServices:
+    """What an engine is handed when a session starts; everything may be missing."""
+
+    # One call of the auxiliary route, its own chain included; None: no provider at all.
+    summarize: Summarize | None = None
+    # The main model, tried once where the auxiliary route cannot do it.
+    summarize_main: Summarize | None = None
+    # Window of the model behind `summarize`, where it is known and differs.
+    summary_window_tokens: int | None = None
+    state: KeyValue | None = None
+    log: LogReader | None = None
+    settings: CompressionSettings = field(default_factory=CompressionSettings)
+    clock: Clock | None = None
+    # The user's own versions of the prompts.
+    prompts_folder: Path | None = None
+
+
+class ContextEngine(ABC):
+    """Decides what stays in the context. All synchronous: `compress` is run in a worker thread."""
+
+    name: str = ""
+
+    @abstractmethod
+    def update_from_response(self, usage: CanonicalUsage) -> None:
+        """Takes what the provider really counted; `usage.reported` is False where it said nothing."""
+
+    @abstractmethod
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        """Whether to compact now; `prompt_tokens` is the last real prompt plus an estimate of what was added since."""
+
+    @abstractmethod
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Compaction | Sequence[Message]:
+        """A plan over `messages`, or simply the new list. Never raises for any history; mutates nothing."""
+
+    def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
+        """Whether `compress` would change anything. Cheap; no model call."""
+        return bool(messages)
+
+    def observe(self, entries: Sequence[Entry]) -> None:
+        """Does per-message work as messages come, so that `compress` need not; results belong in `Entry.memo`."""
+        return
+
+    def on_session_start(
+        self,
+        session_id: str,
+        *,
+        reason: StartReason = "new",
+        previous: str | None = None,
+        services: EngineServices | None = None,
+    ) -> None:
+        """A conversation begins, is resumed, or goes on in a new session after a compaction."""
+        return
+
+    def on_session_end(self, session_id: str) -> None:
+        """The conversation really ends; never called at a rotation."""
+        return
+
+    def update_model(
+        self, *, context_length: int, model: str = "", provider: str = "", max_tokens: int | None = None
+    ) -> None:
+        """The main model or its window changed; every figure that follows from it must be made anew."""
+        return
+
+    def take_notices(self) -> Sequence[str]:
+        """What the person should know since this was last asked; never shown to the model."""
+        return ()
+
+    def get_tool_schemas(self) -> Sequence[Mapping[str, Any]]:
+        """Tools of the engine's own, in the Chat Completions form; they join the request's tools."""
+        return ()
+
+    def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Answers one of the engine's own tools. Raises ToolError, which the model reads."""
+        raise ToolError(f"context engine {self.name!r} has no tool {name!r}")
+
+
+def unchanged(messages: Sequence[Any], message: str, *, outcome: CompactionOutcome = "nothing_to_do") -> Compaction:
+    """The input as it was, and why."""
+    plan = (Keep(0, len(messages)),) if messages else ()
+    return Compaction(outcome, plan, message=message, source=messages)
+
+
+def as_compaction(result: Compaction | Sequence[Message], messages: Sequence[Entry]) -> Compaction:
+    """An engine's answer as a plan: in a plain list, what equals an input message, in order, is kept."""
+    if isinstance(result, Compaction):
+        return result
+    steps: list[Step] = []
+    cursor = 0
+    for m in result:
+        at = _next_equal(messages, m, cursor)
+        if at is None:
+            steps.append(Insert(m))
+            continue
+        last = steps[-1] if steps else None
+        if isinstance(last, Keep) and last.hi == at:
+            steps[-1] = Keep(last.lo, at + 1)
+        else:
+            steps.append(Keep(at, at + 1))
+        cursor = at + 1
+    plan = tuple(steps)
+    is_same = plan == (Keep(0, len(messages)),) or not (plan or messages)
+    return Compaction("nothing_to_do" if is_same else "compacted", plan, source=messages)
+
+
+def _message(item: object) -> Message:
+    return item.message if isinstance(item, Entry) else Message.from_dict(item)
+
+
+def _next_equal(messages: Sequence[Entry], wanted: Message, start: int) -> int | None:
+    """The first place at or behind `start` that holds this message, the very object before a mere equal."""
+    for same in (lambda m: m is wanted, lambda m: m == wanted):
+        for i in range(start, len(messages)):
+            if same(messages[i].message):
+                return i
+    return None

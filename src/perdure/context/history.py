@@ -1,0 +1,76 @@
+"""A history as a compaction reads it: entries, messages and sizes side by side, and the way back to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.context.engine import Insert, Keep, Step
+from perdure.context.handoff import split_merged
+from perdure.core.messages import Entry, Message
+from perdure.models.tokens import estimate_message
+
+Item = Entry | Message | Mapping[str, Any] | str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Parallel lists; `origins[i]` is the input index of entry i, or None where it is only a piece of that input."""
+
+    entries: Sequence[Entry]
+    messages: list[Message]
+    tokens: list[int]
+    # None where every entry is the input of the same index.
+    origins: list[int | None] | None
+    # Whether the entries lie in a log, so that their positions can be opened.
+    is_logged: bool
+
+    @classmethod
+    def read(cls, items: Sequence[Item]) -> History:
+        """Raises InvalidMessage for a dict whose role nobody knows."""
+        is_logged = bool(items) and all(isinstance(item, Entry) for item in items)
+        entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
+        origins: list[int | None] | None = None
+        if any(e.message.kind == "handoff" and isinstance(e.message.content, tuple) for e in entries):
+            entries, origins = _split(entries)
+        return cls(entries, [e.message for e in entries], [tokens_of(e) for e in entries], origins, is_logged)
+
+    def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
+        """Head, handoff, and what follows it, as steps over the input."""
+        steps: list[Step] = []
+        self._keep(steps, range(head.start, head.stop))
+        steps.append(Insert(handoff))
+        self._keep(steps, after)
+        return tuple(steps)
+
+    def _keep(self, steps: list[Step], indexes: Iterable[int]) -> None:
+        for i in indexes:
+            at = i if self.origins is None else self.origins[i]
+            last = steps[-1] if steps else None
+            if at is None:
+                steps.append(Insert(self.messages[i]))
+            elif isinstance(last, Keep) and last.hi == at:
+                steps[-1] = Keep(last.lo, at + 1)
+            else:
+                steps.append(Keep(at, at + 1))
+
+
+def tokens_of(entry: Entry) -> int:
+    """The estimated size of a message, worked out once."""
+    return entry.memo("tokens", estimate_message)
+
+
+def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
+    """Handoffs that were merged with the message behind them, taken apart again."""
+    out: list[Entry] = []
+    origins: list[int | None] = []
+    for i, e in enumerate(entries):
+        pieces = split_merged(e.message)
+        if len(pieces) == 1:
+            out.append(e)
+            origins.append(i)
+        else:
+            out += [Entry(e.seq, piece, e.created_at_ms) for piece in pieces]
+            origins += [None] * len(pieces)
+    return out, origins

@@ -1,0 +1,108 @@
+"""Compaction for anyone's own loop: OpenAI-style dicts in, dicts out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.config.settings import CompressionSettings, Settings
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import Compaction, Insert
+from perdure.context.handoff import Handoff
+from perdure.core.errors import ConfigError
+from perdure.core.events import CompactionOutcome
+from perdure.core.ports import Summarize, Summary
+
+AnySummarize = Callable[[str], str] | Summarize
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What came of a compaction, ready to be sent on and to be shown."""
+
+    messages: list[dict[str, Any]]
+    outcome: CompactionOutcome
+    # The handoff's text; "" where there is none.
+    handoff: str
+    before_tokens: int
+    after_tokens: int
+    message: str
+    notices: tuple[str, ...] = ()
+    record: Handoff | None = None
+
+
+def compress(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    context_length: int,
+    summarize: AnySummarize | None = None,
+    focus_topic: str | None = None,
+    settings: CompressionSettings | Settings | Mapping[str, Any] | None = None,
+    handoff_max_chars: int | None = None,
+) -> CompactionReport:
+    """Compacts a message list if there is anything to compact; without `summarize`, by code alone.
+
+    Raises InvalidMessage for a message no one could understand, and ConfigError for settings out of range.
+    """
+    engine = ContextCompressor(
+        context_length=context_length,
+        summarize=as_summarize(summarize),
+        settings=compression_settings(settings),
+        handoff_max_chars=handoff_max_chars,
+    )
+    done = engine.compress(messages, focus_topic=focus_topic, reason="user")
+    return CompactionReport(
+        messages=done.messages,
+        outcome=done.outcome,
+        handoff=_handoff_text(done),
+        before_tokens=done.before_tokens,
+        after_tokens=done.after_tokens,
+        message=done.message,
+        notices=done.notices,
+        record=done.handoff,
+    )
+
+
+def as_summarize(ask: AnySummarize | None) -> Summarize | None:
+    """Anyone's callable as the port: a plain function takes the prompt alone and returns the text."""
+    if ask is None:
+        return None
+    call: Callable[..., Any] = ask
+    has_limit = _takes_max_tokens(call)
+
+    def summarize(prompt: str, *, max_tokens: int) -> Summary:
+        answer = call(prompt, max_tokens=max_tokens) if has_limit else call(prompt)
+        return answer if isinstance(answer, Summary) else Summary(answer if isinstance(answer, str) else "")
+
+    return summarize
+
+
+def compression_settings(given: CompressionSettings | Settings | Mapping[str, Any] | None) -> CompressionSettings:
+    """The compression settings, whichever way they were handed in. Raises ConfigError, which names the key."""
+    if isinstance(given, CompressionSettings):
+        return given
+    if isinstance(given, Settings):
+        return given.compression
+    try:
+        return CompressionSettings(**dict(given or {}))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        key = ".".join(map(str, wrong["loc"]))
+        raise ConfigError(f"compression.{key}: {wrong['msg']}; given: {wrong.get('input')!r}") from None
+
+
+def _handoff_text(done: Compaction) -> str:
+    inserted = (s.message for s in done.plan if isinstance(s, Insert) and s.message.kind == "handoff")
+    return next((m.text for m in inserted), "")
+
+
+def _takes_max_tokens(ask: Callable[..., Any]) -> bool:
+    try:
+        wanted = signature(ask).parameters
+    except (TypeError, ValueError):
+        return False
+    return "max_tokens" in wanted

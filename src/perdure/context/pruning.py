@@ -1,0 +1,207 @@
+"""The first phase: tool output outside head and tail becomes one informative line each (D1). No model call.
+
+    [terminal] ran `pytest tests/` → exit 1, 3,000 lines, last: "3 failed"
+    [read_file] src/app.py → 214 lines
+
+What can be said of one message is worked out once and kept beside it (`Entry.memo`); what takes two, a result and the
+call it answers, is put together here from those pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.core.messages import ImagePart, Message, TextPart, ToolCall
+
+PRUNE_CHARS = 200
+ARGUMENT_CHARS = 300
+CLEARED = "[old tool output cleared]"
+SAME_AGAIN = "the same output as a later call"
+IMAGE_GONE = "[an earlier image was here]"
+
+_EXIT = re.compile(
+    r"(?:\bexit(?:ed)?(?: with)?(?:[ _-]?(?:code|status))?|\breturn ?code|\bstatus code)"
+    r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
+    re.IGNORECASE,
+)
+_TROUBLE = re.compile(
+    r"error|exception|fail|fatal|denied|not found|no such|cannot|panic|错误|失败|エラー|失敗|오류|실패", re.IGNORECASE
+)
+# Which argument says what a call was about, and the verb for it.
+_SUBJECTS = (
+    ("command", "ran `{}`"),
+    ("cmd", "ran `{}`"),
+    ("script", "ran `{}`"),
+    ("code", "ran `{}`"),
+    ("file_path", "{}"),
+    ("path", "{}"),
+    ("filename", "{}"),
+    ("file", "{}"),
+    ("notebook_path", "{}"),
+    ("url", "{}"),
+    ("pattern", "searched `{}`"),
+    ("query", "searched `{}`"),
+    ("prompt", "asked `{}`"),
+    ("description", "{}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallNote:
+    """What a call was about, in a few words, and every id a result may name it by."""
+
+    ids: frozenset[str]
+    name: str
+    about: str
+
+
+def call_notes(message: Message) -> tuple[CallNote, ...]:
+    """One note for each call of a message. Pure, so that it can be kept beside the message."""
+    return tuple(CallNote(c.ids, c.name or "tool", _about(c)) for c in message.tool_calls)
+
+
+def outcome(message: Message) -> str:
+    """What came of a call, from its result alone: exit code, size, and the line that tells most."""
+    text = message.text
+    if not text.strip():
+        return "no output"
+    said = []
+    edge = text if len(text) <= 1200 else f"{text[:400]}\n{text[-800:]}"
+    if found := _EXIT.search(edge):
+        said.append(f"exit {found[1]}")
+    lines = text.count("\n") + (not text.endswith("\n"))
+    said.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
+    if telling := _telling_line(edge):
+        said.append(telling)
+    return ", ".join(said)
+
+
+def result_line(note: CallNote | None, came_of_it: str) -> str:
+    """The one line that stands for a result whose call is known; where it is not, that there was one."""
+    if note is None:
+        return CLEARED
+    return f"[{note.name}] {note.about} → {came_of_it}" if note.about else f"[{note.name}] → {came_of_it}"
+
+
+def prune(messages: Sequence[Message], *, prune_chars: int = PRUNE_CHARS) -> list[Message]:
+    """The messages with long results as one line, identical ones once, long arguments short, old images gone."""
+    newest_image = max((i for i, m in enumerate(messages) if _has_image(m)), default=-1)
+    last_seen = {m.text: i for i, m in enumerate(messages) if m.role == "tool" and len(m.text) > prune_chars}
+    out = []
+    notes: tuple[CallNote, ...] = ()
+    for i, m in enumerate(messages):
+        if m.role == "tool":
+            if len(m.text) > prune_chars:
+                came = outcome(m) if last_seen[m.text] == i else SAME_AGAIN
+                m = m.with_content(result_line(answered(notes, m), came))
+        else:
+            notes = call_notes(m) if m.tool_calls else ()
+            m = short_arguments(m)
+        out.append(m if i == newest_image else without_images(m))
+    return out
+
+
+def answered(notes: Sequence[CallNote], result: Message) -> CallNote | None:
+    """The call among `notes` that a result answers."""
+    wanted = result.tool_call_id
+    if not wanted:
+        return None
+    for note in notes:
+        if wanted in note.ids:
+            return note
+    named = set(wanted.split("|"))
+    return next((n for n in notes if not named.isdisjoint(n.ids)), None)
+
+
+def short_arguments(message: Message, *, most_chars: int = ARGUMENT_CHARS) -> Message:
+    """The message with long strings in its calls' arguments cut inside the JSON, which stays valid JSON."""
+    if not any(len(c.arguments) > most_chars for c in message.tool_calls):
+        return message
+    calls = tuple(
+        replace(c, arguments=shorten_json(c.arguments, most_chars=most_chars)) if len(c.arguments) > most_chars else c
+        for c in message.tool_calls
+    )
+    return replace(message, tool_calls=calls)
+
+
+def shorten_json(arguments: str, *, most_chars: int = ARGUMENT_CHARS) -> str:
+    """Arguments with every long string and list shortened; numbers, booleans, keys and nesting stay as they were."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        # Not JSON to begin with: kept readable, as one string of a valid object.
+        return json.dumps({"unparsed": _clipped(arguments, most_chars)}, ensure_ascii=False)
+    for most in (most_chars, most_chars // 2, most_chars // 4, 24):
+        text = json.dumps(_shortened(value, most), ensure_ascii=False)
+        if len(text) <= 4 * most_chars:
+            break
+    return text
+
+
+def without_images(message: Message) -> Message:
+    """The message with a short word in place of each image."""
+    if not _has_image(message) or not isinstance(message.content, tuple):
+        return message
+    parts = tuple(TextPart(IMAGE_GONE) if isinstance(p, ImagePart) else p for p in message.content)
+    return message.with_content(parts)
+
+
+def _about(call: ToolCall) -> str:
+    arguments = call.parsed_arguments()
+    if arguments is None:
+        return _one_line(call.arguments, 80)
+    for key, wording in _SUBJECTS:
+        if isinstance(value := arguments.get(key), str) and value.strip():
+            return wording.format(_one_line(value, 120)) + _span(arguments)
+    return _one_line(", ".join(f"{k}={_leaf(v)}" for k, v in arguments.items()), 120)
+
+
+def _span(arguments: Mapping[str, Any]) -> str:
+    told = [f"{k} {arguments[k]}" for k in ("offset", "limit") if isinstance(arguments.get(k), int)]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _leaf(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _telling_line(text: str) -> str:
+    """The last line that speaks of trouble, else the last one with anything on it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    if trouble := next((line for line in reversed(lines) if _TROUBLE.search(line)), ""):
+        return f'says: "{_one_line(trouble, 140)}"'
+    return f'last: "{_one_line(lines[-1], 80)}"' if len(lines) > 1 else ""
+
+
+def _one_line(text: str, most: int) -> str:
+    flat = " ".join(text[: most * 4].split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def _clipped(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[: most * 2 // 3]}… [{len(text) - most:,} characters left out] …{text[-(most // 3) :]}"
+
+
+def _shortened(value: Any, most: int, depth: int = 0) -> Any:
+    if isinstance(value, str):
+        return _clipped(value, most)
+    if depth > 20:
+        return "…"
+    if isinstance(value, dict):
+        return {k: _shortened(v, most, depth + 1) for k, v in value.items()}
+    if isinstance(value, list):
+        kept = [_shortened(v, most, depth + 1) for v in value[:20]]
+        return [*kept, f"… {len(value) - 20} more"] if len(value) > 20 else kept
+    return value
+
+
+def _has_image(message: Message) -> bool:
+    return isinstance(message.content, tuple) and any(isinstance(p, ImagePart) for p in message.content)

@@ -1,0 +1,196 @@
+"""The summary: what the auxiliary model is asked, in how many pieces, and what becomes of its answer (D5, E4–E6, F4).
+
+A middle that fits the summary model's window is one call. A longer one is read in parts, whose notes a last call
+merges: never more than `MOST_PARTS` + 1 calls, whatever the history and whatever comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure import prompts
+from perdure.context.handoff import Handoff
+from perdure.context.summary_check import problem_with
+from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
+from perdure.core.ports import Summarize, Summary
+from perdure.core.usage import CanonicalUsage
+from perdure.redaction import redact
+
+MOST_PARTS = 6
+# One token is about three bytes of UTF-8 at the worst that matters here: code, JSON and CJK alike.
+_BYTES_PER_TOKEN = 3
+_LEAST_PART_TOKENS = 400
+_PROMPT_TOKENS = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What is to be summarised, and how long the result may be."""
+
+    blocks: Sequence[str]
+    target_tokens: int
+    # The size of what the summary stands for: one that is longer is no summary.
+    source_tokens: int
+    window_tokens: int
+    previous: Handoff | None = None
+    focus_topic: str | None = None
+    focus_ratio: float = 0.65
+    prompts_folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no summary: an error of the call, or an answer that is none."""
+
+    why: str
+    verdict: ErrorVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A summary or a failure, and the calls it took either way."""
+
+    summary: Summary | None
+    failure: Failure | None
+    calls: int
+
+
+def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> Outcome:
+    """The summary of a middle, in the time that is left. Never raises; every answer is redacted and checked."""
+    parts = into_parts(brief)
+    answers: list[Summary] = []
+    for number, part in enumerate(parts, 1):
+        prompt = _part_prompt(brief, part, number, len(parts))
+        answer = _ask(ask, prompt, brief.target_tokens, left_s())
+        if isinstance(answer, Summary):
+            why = problem_with(answer.text, "\n".join(part), source_tokens=brief.source_tokens)
+            answer = Failure(why) if why else answer
+        if isinstance(answer, Failure):
+            return Outcome(None, answer, number)
+        answers.append(answer)
+    if len(answers) == 1:
+        return Outcome(answers[0], None, 1)
+    return _merged(brief, answers, ask, left_s())
+
+
+def into_parts(brief: Brief) -> list[list[str]]:
+    """The blocks in as few runs as fit the summary model's window, at most `MOST_PARTS`."""
+    reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
+    reserve += len(brief.previous.body.encode()) // _BYTES_PER_TOKEN if brief.previous else 0
+    room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
+    blocks = _bounded(brief.blocks, room)
+    parts: list[list[str]] = [[]]
+    spent = 0
+    for block in blocks:
+        size = len(block.encode("utf-8", "replace")) + 2
+        if parts[-1] and spent + size > room:
+            parts.append([])
+            spent = 0
+        parts[-1].append(block)
+        spent += size
+    return parts if len(parts) <= MOST_PARTS else _folded(parts)
+
+
+def _part_prompt(brief: Brief, part: Sequence[str], number: int, count: int) -> str:
+    if count > 1:
+        task = _text(brief, "summary_part", number=str(number), count=str(count))
+    else:
+        task = _text(brief, "summary_update" if brief.previous else "summary_first")
+    previous = brief.previous if count == 1 else None
+    return _prompt(brief, task, "\n\n".join(part), previous)
+
+
+def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> Outcome:
+    """One more call joins the parts; the previous handoff comes in here, so that it is never lost between them."""
+    notes = "\n\n".join(f"PART {i} OF {len(answers)}\n{a.text.strip()}" for i, a in enumerate(answers, 1))
+    task = _text(brief, "summary_merge")
+    if brief.previous:
+        task += "\n" + _text(brief, "summary_update")
+    room = max(brief.window_tokens - brief.target_tokens * 2, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
+    notes = notes.encode("utf-8", "replace")[:room].decode("utf-8", "ignore")
+    answer = _ask(ask, _prompt(brief, task, notes, brief.previous), brief.target_tokens, timeout_s)
+    calls = len(answers) + 1
+    if isinstance(answer, Failure):
+        return Outcome(None, answer, calls)
+    if why := problem_with(answer.text, "", source_tokens=brief.source_tokens):
+        return Outcome(None, Failure(why), calls)
+    usage = sum((a.usage for a in answers), answer.usage)
+    return Outcome(Summary(answer.text, answer.model, usage, _sum_cost([*answers, answer])), None, calls)
+
+
+def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) -> str:
+    focus = ""
+    if brief.focus_topic:
+        topic = redact(" ".join(brief.focus_topic.split())[:300])
+        focus = _text(brief, "summary_focus", topic=topic, share=f"{brief.focus_ratio:.0%}") + "\n"
+    notes = f"<notes-so-far>\n{redact(previous.body)}\n</notes-so-far>\n\n" if previous else ""
+    # A transcript may hold the very tag that ends it.
+    transcript = transcript.replace("</transcript>", "<\\/transcript>")
+    return _text(
+        brief,
+        "summary",
+        task=task,
+        focus=focus,
+        previous=notes,
+        transcript=transcript,
+        target_tokens=str(brief.target_tokens),
+    )
+
+
+def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summary | Failure:
+    """One call, given up after its time; a callable of anyone's may do anything, so everything it does is caught."""
+    answers: list[Summary | Failure] = []
+
+    def run() -> None:
+        try:
+            answers.append(_as_summary(ask(prompt, max_tokens=max_tokens)))
+        except ProviderError as error:
+            answers.append(Failure(str(error) or type(error).__name__, error.verdict))
+        except Exception as error:  # the edge to somebody else's code
+            answers.append(Failure(f"{type(error).__name__}: {error}"))
+
+    worker = threading.Thread(target=run, name="perdure-summary", daemon=True)
+    worker.start()
+    worker.join(max(0.0, timeout_s))
+    return answers[0] if answers else Failure("no answer in time")
+
+
+def _as_summary(answer: object) -> Summary:
+    if not isinstance(answer, Summary):
+        answer = Summary(answer if isinstance(answer, str) else "")
+    usage = answer.usage if isinstance(answer.usage, CanonicalUsage) else CanonicalUsage(reported=False)
+    return Summary(redact(answer.text), answer.model, usage, answer.cost_usd)
+
+
+def _bounded(blocks: Sequence[str], room: int) -> Sequence[str]:
+    """Blocks short enough that they can be put into parts at all, and into few enough."""
+    total = sum(map(len, blocks))
+    most = room // 2
+    if total > room * MOST_PARTS:
+        most = min(most, max(80, room * MOST_PARTS // max(1, len(blocks)) // 2))
+    return [b if len(b) <= most else f"{b[: most * 2 // 3]} … {b[-(most // 3) :]}" for b in blocks]
+
+
+def _folded(parts: list[list[str]]) -> list[list[str]]:
+    """Only `MOST_PARTS` of them: evenly spaced blocks of the oldest stand for the rest, which the facts cover."""
+    keep = parts[-(MOST_PARTS - 1) :]
+    old = [b for part in parts[: -(MOST_PARTS - 1)] for b in part]
+    step = max(1, -(-len(old) // max(1, len(parts[0]))))
+    return [[f"[every {step}th message of a long beginning]", *old[::step]], *keep]
+
+
+def _text(brief: Brief, name: str, **values: str) -> str:
+    """A prompt filled in: the user's own version, or the shipped one where theirs cannot be used."""
+    try:
+        return prompts.render(name, values, brief.prompts_folder).strip()
+    except ConfigError:
+        # A slip in an override must not stop a compaction; `perdure doctor` tells of it.
+        return prompts.render(name, values).strip()
+
+
+def _sum_cost(answers: Sequence[Summary]) -> float | None:
+    known = [a.cost_usd for a in answers if a.cost_usd is not None]
+    return sum(known) if known else None

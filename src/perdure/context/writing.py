@@ -1,0 +1,200 @@
+"""Who writes the handoff: the auxiliary model, the main one in its stead, or code alone (F1–F4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perdure import prompts
+from perdure.context import transcript
+from perdure.context.active_task import active_task, requests_of
+from perdure.context.assemble import Shares, compose, handoff_message, share_out
+from perdure.context.boundaries import Boundaries
+from perdure.context.cooldown import CoolDown
+from perdure.context.digest import build_digest
+from perdure.context.engine import EngineServices
+from perdure.context.facts import Ledger, facts_of
+from perdure.context.grounding import check_summary
+from perdure.context.handoff import Handoff, handoff_of, render
+from perdure.context.history import History
+from perdure.context.instructions import standing_instructions
+from perdure.context.projection import shorten_head
+from perdure.context.sections import read_sections
+from perdure.context.summarise import Brief, Outcome, summarise
+from perdure.core.clock import SystemClock
+from perdure.core.errors import ConfigError
+from perdure.core.messages import Entry, Message
+from perdure.core.ports import Summary
+from perdure.models.budgets import WindowBudgets
+from perdure.models.tokens import estimate_message
+
+# A person waits for this: what is not there by then is written by code.
+TIMEOUT_S = 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A handoff as a message, and how it came about."""
+
+    handoff: Handoff
+    message: Message
+    tokens: int
+    calls: int
+    # Why there is no summary though one was asked for; "" otherwise.
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One history parted: what goes, what the handoff before it said, what stays in sight."""
+
+    history: History
+    found: Boundaries
+    middle: list[Entry]
+    # The middle without the handoffs in it.
+    fresh: list[Entry]
+    previous: Handoff | None
+    tokens: int
+
+    @classmethod
+    def of(cls, history: History, found: Boundaries) -> _Job:
+        at = found.middle
+        middle = [history.entries[i] for i in at]
+        fresh = [e for e in middle if e.message.kind != "handoff"]
+        previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
+        return cls(history, found, middle, fresh, previous, sum(history.tokens[i] for i in at))
+
+    @property
+    def after(self) -> list[Message]:
+        """What stands behind the handoff."""
+        found, messages = self.found, self.history.messages
+        return [*(messages[i] for i in found.kept), *messages[found.tail_start :]]
+
+    @property
+    def since_previous(self) -> Sequence[Message]:
+        """Everything the previous handoff does not speak of."""
+        start = self.found.lead if self.found.previous is None else self.found.previous + 1
+        return self.history.messages[start:]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes one handoff, with what the session handed in."""
+
+    services: EngineServices
+    budgets: WindowBudgets
+    cooldown: CoolDown
+    # The user asked: a cool-down does not hold them off.
+    is_asked_for: bool
+    handoff_max_chars: int | None = None
+
+    def write(self, history: History, found: Boundaries, *, focus_topic: str | None) -> Written:
+        """The handoff for a history's middle. Never fails: what no model can do, code does."""
+        job = _Job.of(history, found)
+        shares = self._shares(job.tokens)
+        outcome = self._summary(job, shares, focus_topic)
+        told, findings = self._told(job, outcome.summary, shares)
+        head = shorten_head(history.messages[: found.head_end], head_tokens=self.budgets.head_tokens)
+        handoff = compose(
+            told,
+            Ledger.collect([e.memo("facts", facts_of) for e in job.middle]),
+            active_task=active_task(requests_of(job.since_previous, _section(job.previous, "Active Task"))),
+            instructions=standing_instructions(e.message for e in job.fresh),
+            shares=shares,
+            shown="\n".join(_readable([*head, *job.after])),
+            frame=self._frame(job, outcome.summary, focus_topic, findings),
+        )
+        text = render(handoff, banner=self._banner(shares), is_short=shares.is_short)
+        before = history.messages[found.head_end - 1] if found.head_end > found.lead else None
+        message = handoff_message(text, before, job.after[0] if job.after else None)
+        trouble = outcome.failure.why if outcome.failure else ""
+        return Written(handoff, message, estimate_message(message), outcome.calls, trouble)
+
+    def _summary(self, job: _Job, shares: Shares, focus_topic: str | None) -> Outcome:
+        """What a model wrote: the auxiliary route's, else once the main one's; none while cooling down."""
+        s = self.services
+        asks = [a for a in (s.summarize, s.summarize_main) if a is not None]
+        if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
+            return Outcome(None, None, 0)
+        brief = Brief(
+            blocks=transcript.blocks(job.fresh),
+            target_tokens=shares.told_tokens,
+            source_tokens=job.tokens,
+            window_tokens=s.summary_window_tokens or self.budgets.window,
+            previous=job.previous,
+            focus_topic=focus_topic,
+            focus_ratio=s.settings.focus_ratio,
+            prompts_folder=s.prompts_folder,
+        )
+        clock = s.clock or SystemClock()
+        give_up_at = clock.monotonic_s() + TIMEOUT_S
+        outcome, calls = Outcome(None, None, 0), 0
+        for ask in asks:
+            outcome = summarise(brief, ask, left_s=lambda: give_up_at - clock.monotonic_s())
+            calls += outcome.calls
+            if outcome.summary is not None:
+                self.cooldown.succeeded()
+                return Outcome(outcome.summary, None, calls)
+        self.cooldown.failed(outcome.failure.verdict if outcome.failure else None)
+        return Outcome(None, outcome.failure, calls)
+
+    def _told(self, job: _Job, summary: Summary | None, shares: Shares) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The sections, and what the check against the sources found; without a summary, those of the digest."""
+        if summary is None:
+            sections = build_digest(
+                [e.message for e in job.fresh],
+                previous=job.previous.sections if job.previous else None,
+                budget_chars=shares.told_chars,
+            )
+            return dict(sections), ()
+        sources = list(_readable(e.message for e in job.middle))
+        checked = check_summary(read_sections(summary.text), sources)
+        return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
+
+    def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:
+        """Everything about the handoff but its sections (E11)."""
+        before = job.previous
+        covers = tuple((e.seq, e.seq) for e in job.fresh) if job.history.is_logged else ()
+        clock = self.services.clock or SystemClock()
+        return Handoff(
+            {},
+            covers=covers + (before.covers if before else ()),
+            message_count=len(job.fresh) + (before.message_count if before else 0),
+            model=(summary.model or "the summary model") if summary else "",
+            created_at_ms=clock.now_ms() // 60_000 * 60_000,
+            cost_usd=summary.cost_usd if summary else None,
+            focus_topic=focus_topic,
+            findings=findings,
+        )
+
+    def _shares(self, middle_tokens: int) -> Shares:
+        b, s = self.budgets, self.services.settings
+        return share_out(
+            middle_tokens=middle_tokens,
+            summary_cap_tokens=b.summary_cap_tokens,
+            facts_tokens=b.facts_tokens,
+            summary_ratio=s.summary_ratio,
+            summary_min_tokens=s.summary_min_tokens,
+            whole_tokens=b.handoff_cap_tokens,
+            whole_chars=self.handoff_max_chars,
+            is_short=b.is_small,
+        )
+
+    def _banner(self, shares: Shares) -> str | None:
+        try:
+            name = "handoff_banner_short" if shares.is_short else "handoff_banner"
+            return prompts.render(name, {}, self.services.prompts_folder)
+        except ConfigError:
+            return None  # a slip in an override must not stop a compaction
+
+
+def _section(handoff: Handoff | None, name: str) -> str:
+    return handoff.section(name) if handoff else ""
+
+
+def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:
+    """Everything of a message that a model reads."""
+    for m in messages:
+        yield m.text
+        for call in m.tool_calls:
+            yield call.arguments

@@ -77,6 +77,7 @@ class Registry:
         entry_point_group: str,
         *,
         builtins: Mapping[str, Factory | str] | None = None,
+        expects: type | None = None,
         not_found: type[PluginNotFound] = PluginNotFound,
         installed: Callable[[str], Iterable[EntryPoint]] = _installed,
     ) -> None:
@@ -84,6 +85,8 @@ class Registry:
         self.folder = folder
         self.entry_point_group = entry_point_group
         self._builtins = dict(builtins or {})
+        # What a plug-in has to be; a class that is something else is refused when it is loaded.
+        self._expects = expects
         self._not_found = not_found
         self._installed = installed
         self._registered: dict[str, Factory | str] = {}
@@ -96,6 +99,7 @@ class Registry:
             folder,
             self.entry_point_group,
             builtins=self._builtins,
+            expects=self._expects,
             not_found=self._not_found,
             installed=self._installed,
         )
@@ -188,13 +192,16 @@ class Registry:
         try:
             factory = self._import(found)
         except (Exception, SystemExit) as error:  # importing runs a stranger's code, which may raise anything
-            raise PluginBroken(f"{self.kind} {found.name!r} at {found.place} is broken: {_said(error)}") from error
+            raise self._broken(found, _said(error)) from error
         if not callable(factory):
-            raise PluginBroken(
-                f"{self.kind} {found.name!r} at {found.place} is broken: a class or function is wanted, not {factory!r}"
-            )
+            raise self._broken(found, f"a class or function is wanted, not {factory!r}")
+        if self._expects and isinstance(factory, type) and not issubclass(factory, self._expects):
+            raise self._broken(found, f"{factory.__name__} is no {self._expects.__name__}")
         checked: Factory = factory
         return checked
+
+    def _broken(self, found: Found, why: str) -> PluginBroken:
+        return PluginBroken(f"{self.kind} {found.name!r} at {found.place} is broken: {why}")
 
     def _import(self, found: Found) -> Any:
         if found.origin == "folder":

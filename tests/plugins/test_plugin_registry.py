@@ -153,6 +153,17 @@ def test_start_says_nothing_when_all_is_well() -> None:
     assert (started.name, type(started.value), started.warning) == ("mine", Other, "")
 
 
+@pytest.mark.spec("M2")
+def test_a_class_of_the_wrong_type_is_broken() -> None:
+    engines = Registry("context engine", None, "none", builtins={"compressor": BuiltIn}, expects=BuiltIn)
+    engines.register("wrong", Other)
+    engines.register("maker", lambda: BuiltIn())
+    with pytest.raises(PluginBroken, match="'wrong' at .* is broken: Other is no BuiltIn"):
+        engines.load("wrong")
+    assert isinstance(engines.load("maker")(), BuiltIn)
+    assert "Other is no BuiltIn" in engines.start("wrong", default="compressor", build=lambda make: make()).warning
+
+
 def test_errors_of_the_default_itself_are_raised() -> None:
     engines = registry()
     with pytest.raises(TypeError):

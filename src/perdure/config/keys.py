@@ -147,7 +147,7 @@ def allowed(node: Mapping[str, Any]) -> str:
         return "a section of settings"
     if kind == "array":
         return "a list; each item: " + allowed(node["items"])
-    return {"boolean": "true or false", "string": "text, not empty"}.get(str(kind), "any value")
+    return {"boolean": "true or false", "string": "some text"}.get(str(kind), "any value")
 
 
 def _range(noun: str, node: Mapping[str, Any]) -> str:

@@ -158,7 +158,7 @@ def test_a_class_of_the_wrong_type_is_broken() -> None:
     engines = Registry("context engine", None, "none", builtins={"compressor": BuiltIn}, expects=BuiltIn)
     engines.register("wrong", Other)
     engines.register("maker", lambda: BuiltIn())
-    with pytest.raises(PluginBroken, match="'wrong' at .* is broken: Other is no BuiltIn"):
+    with pytest.raises(PluginBroken, match=r"'wrong' at .* is broken: Other is no BuiltIn"):
         engines.load("wrong")
     assert isinstance(engines.load("maker")(), BuiltIn)
     assert "Other is no BuiltIn" in engines.start("wrong", default="compressor", build=lambda make: make()).warning

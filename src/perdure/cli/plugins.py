@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from perdure.cli.lazy import PlainGroup
-
-if TYPE_CHECKING:
-    from perdure.plugins import Registry
 
 
 @click.group(cls=PlainGroup, invoke_without_command=True)
@@ -45,21 +40,19 @@ def list_(flags: dict[str, str]) -> None:
       perdure plugins list
     """
     from perdure.config.load import load
+    from perdure.context.registry import BUILT_IN, engines
 
     loaded = load(flags=flags)
-    engines, active = _engines(loaded.home), loaded.settings.context.engine
-    found = engines.found()
+    registry, active = engines(loaded.home), loaded.settings.context.engine
+    found = registry.found()
     width = max(len(f.name) for f in found)
     for f in found:
         mark = "*" if f.name == active and not f.ignored else " "
         click.echo(
             f"{mark} {f.name:<{width}}  {f.origin:<8}  {f.place}{f'  (ignored: {f.ignored})' if f.ignored else ''}"
         )
-    if active not in engines.names():
-        click.echo(
-            f"perdure: context.engine is {active!r}, which is not installed; the built-in compressor is used instead",
-            err=True,
-        )
+    if active not in registry.names():
+        click.echo(f"perdure: context.engine is {active!r}, which is not there; {BUILT_IN!r} is used instead", err=True)
 
 
 @plugins.command()
@@ -79,35 +72,23 @@ def use(name: str) -> None:
 def _use(name: str) -> None:
     from perdure.cli.config import write_setting
     from perdure.config.home import home_dir
+    from perdure.context.registry import engines
 
-    _engines(home_dir()).load(name)  # its code runs once here, so that what cannot work is never written down
+    engines(home_dir()).load(name)  # its code runs once here, so that what cannot work is never written down
     write_setting("context.engine", name)
 
 
 def _pick(ctx: click.Context) -> None:
     from perdure.config.load import load
+    from perdure.context.registry import BUILT_IN, engines
 
     loaded = load(flags=ctx.obj)
-    names = _engines(loaded.home).names()
+    names = engines(loaded.home).names()
     active = loaded.settings.context.engine
     chosen = click.prompt(
         "Use which engine",
         type=click.Choice(names),
-        default=active if active in names else "compressor",
+        default=active if active in names else BUILT_IN,
     )
     if chosen != active:
         _use(chosen)
-
-
-def _engines(home: Path) -> Registry:
-    from perdure.config.home import PLUGINS_FOLDER
-    from perdure.core.errors import EngineNotFound
-    from perdure.plugins import Registry
-
-    return Registry(
-        "context engine",
-        home / PLUGINS_FOLDER / "context_engine",
-        "perdure.context_engines",
-        builtins={"compressor": "perdure.context.compressor:ContextCompressor"},
-        not_found=EngineNotFound,
-    )

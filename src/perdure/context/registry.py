@@ -22,6 +22,7 @@ _ENGINES = Registry(
     None,
     ENTRY_POINTS,
     builtins={BUILT_IN: "perdure.context.compressor:ContextCompressor"},
+    expects=ContextEngine,
     not_found=EngineNotFound,
 )
 

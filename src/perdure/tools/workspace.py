@@ -1,0 +1,53 @@
+"""The folder an agent works in: paths the model names are read from here, and what lies outside is known as such."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.core.errors import ToolError
+
+MAX_PATH_CHARS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    root: Path
+
+    def resolve(self, path: str) -> Path:
+        """The absolute path meant, links followed. Raises ToolError for what can be no path."""
+        if not path.strip():
+            raise ToolError("the path is empty")
+        if "\0" in path or len(path) > MAX_PATH_CHARS:
+            raise ToolError(f"not a path: {path[:60]!r} has a NUL or more than {MAX_PATH_CHARS:,} characters")
+        try:
+            return (self.root / Path(path).expanduser()).resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ToolError(f"not a path: {path[:200]!r} ({error})") from None
+
+    def contains(self, path: Path) -> bool:
+        """Whether a resolved path lies in the workspace."""
+        return path.is_relative_to(self.root.resolve())
+
+    def shown(self, path: Path) -> str:
+        """The path as the model knows it: relative where it lies inside."""
+        return str(path.relative_to(self.root.resolve())) if self.contains(path) else str(path)
+
+    def existing(self, path: str) -> Path:
+        """The path of something that is there. Raises ToolError with what was probably meant."""
+        found = self.resolve(path)
+        try:
+            if found.exists():
+                return found
+        except OSError as error:
+            raise ToolError(f"{path[:200]}: {error.strerror}") from None
+        raise ToolError(f"{path} does not exist{self._near(found)}")
+
+    def _near(self, missing: Path) -> str:
+        try:
+            names = [p.name for p in missing.parent.iterdir()]
+        except OSError:
+            return f" (neither does the folder {missing.parent})"
+        near = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.6)
+        return f"; did you mean {' or '.join(self.shown(missing.parent / n) for n in near)}?" if near else ""

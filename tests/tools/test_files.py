@@ -1,0 +1,201 @@
+"""Reading, writing, patching and searching files of a workspace."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import ToolError
+from perdure.tools.builtin.editing import FileEditor
+from perdure.tools.builtin.reading import FileReader
+from perdure.tools.builtin.search import FileSearch
+from perdure.tools.tool import ToolContext
+from perdure.tools.workspace import Workspace
+from support.outputs import MemoryOutputs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").write_text("def main():\n    print('hello')\n\n\ndef other():\n    print('hello')\n")
+    return tmp_path
+
+
+@pytest.fixture
+def reader(folder: Path) -> FileReader:
+    return FileReader(Workspace(folder), outputs=MemoryOutputs(), page_chars=2_000)
+
+
+@pytest.fixture
+def editor(folder: Path) -> FileEditor:
+    return FileEditor(Workspace(folder))
+
+
+def test_a_file_is_shown_with_line_numbers_and_its_end_is_named(reader: FileReader) -> None:
+    text = reader.read_file("src/app.py", limit=2).text
+    assert text.splitlines()[:2] == ["     1|def main():", "     2|    print('hello')"]
+    assert text.endswith("[more: read on with offset=3]")
+    assert reader.read_file("src/app.py", offset=5).text.endswith("[end of src/app.py]")
+
+
+@pytest.mark.spec("H2")
+def test_paging_by_what_each_page_says_reads_everything(reader: FileReader, folder: Path) -> None:
+    lines = [f"line {i} " + "x" * (i % 700) for i in range(1, 400)]
+    lines[200] = "long " * 3_000
+    (folder / "big.txt").write_text("\n".join(lines))
+    shown: dict[int, str] = {}
+    at: dict[str, int] | None = {"offset": 1}
+    while at is not None:
+        *page, last = reader.read_file("big.txt", **at).text.splitlines()
+        for row in page:
+            number, _, text = row.partition("|")
+            shown[int(number)] = shown.get(int(number), "") + text
+        said = last.removeprefix("[more: read on with ").removesuffix("]")
+        at = {k: int(v) for k, v in (x.split("=") for x in said.split(", "))} if last.startswith("[more") else None
+    assert [shown[i] for i in sorted(shown)] == lines
+
+
+@pytest.mark.spec("H4")
+def test_a_stored_output_of_one_huge_line_can_be_paged(folder: Path) -> None:
+    outputs = MemoryOutputs()
+    sink = outputs.begin("c_1", "call")
+    sink.write("a" * 5_000 + "NEEDLE" + "b" * 5_000)
+    address = sink.close().address
+    reader = FileReader(Workspace(folder), outputs=outputs, page_chars=2_000)
+    assert "NEEDLE" in reader.read_file(address, column=4_900).text
+    with pytest.raises(ToolError, match="no output 'gone'"):
+        reader.read_file("output:gone")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("", "the path is empty"),
+        ("a\0b", "not a path"),
+        ("x" * 5_000, "not a path"),
+        ("src/ap.py", "src/ap.py does not exist; did you mean src/app.py?"),
+        ("nowhere/a.py", "neither does the folder"),
+        ("blob.bin", "is a binary file"),
+    ],
+)
+def test_what_cannot_be_read_says_why(reader: FileReader, folder: Path, path: str, says: str) -> None:
+    (folder / "blob.bin").write_bytes(b"\0\1\2")
+    with pytest.raises(ToolError) as error:
+        reader.read_file(path)
+    assert says in str(error.value)
+
+
+def test_a_page_behind_the_end_says_how_long_the_file_is(reader: FileReader) -> None:
+    with pytest.raises(ToolError, match="has 6 lines; offset 99 is behind its end"):
+        reader.read_file("src/app.py", offset=99)
+
+
+def test_empty_files_folders_and_other_encodings_are_read(reader: FileReader, folder: Path) -> None:
+    (folder / "empty").touch()
+    (folder / "wide.txt").write_bytes("größe".encode("utf-16"))
+    (folder / "broken.txt").write_bytes(b"ok \xff end")
+    assert reader.read_file("empty").text == "empty is empty"
+    assert "größe" in reader.read_file("wide.txt").text
+    assert "ok � end" in reader.read_file("broken.txt").text
+    assert "app.py (" in reader.read_file("src").text
+
+
+def test_writing_makes_folders_and_keeps_the_mode(editor: FileEditor, folder: Path) -> None:
+    assert editor.write_file("new/deep/a.txt", "one\ntwo") == "Created new/deep/a.txt: 2 lines"
+    script = folder / "run.sh"
+    script.write_text("old")
+    script.chmod(0o755)
+    assert editor.write_file("run.sh", "new\n").startswith("Replaced")
+    assert script.stat().st_mode & 0o777 == 0o755
+    assert [p.name for p in folder.iterdir() if p.name.startswith(".")] == []
+
+
+def test_writing_where_it_cannot_be_leaves_things_as_they_were(editor: FileEditor) -> None:
+    with pytest.raises(ToolError, match="is a folder"):
+        editor.write_file("src", "x")
+    with pytest.raises(ToolError, match="cannot be written"):
+        editor.write_file("src/app.py/below", "x")
+
+
+def test_a_patch_that_fits_once_is_applied_and_shown(editor: FileEditor, folder: Path) -> None:
+    said = editor.patch("src/app.py", "def main():\n    print('hello')", "def main():\n    print('bye')")
+    assert "+    print('bye')" in said
+    assert (folder / "src" / "app.py").read_text().count("hello") == 1
+
+
+def test_a_patch_that_fits_twice_names_the_lines(editor: FileEditor, folder: Path) -> None:
+    with pytest.raises(ToolError, match=r"stands 2 times in src/app.py \(lines 2, 6\)"):
+        editor.patch("src/app.py", "print('hello')", "pass")
+    editor.patch("src/app.py", "print('hello')", "pass", replace_all=True)
+    assert "hello" not in (folder / "src" / "app.py").read_text()
+
+
+def test_white_space_and_quotes_are_forgiven_and_the_indent_is_the_files(editor: FileEditor, folder: Path) -> None:
+    (folder / "a.py").write_text("class A:\n    def f(self):\n        return 'x'  \n")
+    said = editor.patch("a.py", "def f(self):\n    return ‘x’", "def f(self):\n    return 'y'")
+    assert "matched despite differences" in said
+    assert (folder / "a.py").read_text() == "class A:\n    def f(self):\n        return 'y'\n"
+
+
+def test_a_patch_that_does_not_fit_shows_what_is_there_instead(editor: FileEditor) -> None:
+    with pytest.raises(ToolError) as error:
+        editor.patch("src/app.py", "def main():\n    print('hullo there')", "x")
+    assert "The nearest is at line 1" in str(error.value)
+    assert "+     print('hello')" in str(error.value)
+    with pytest.raises(ToolError, match="nor anything like it"):
+        editor.patch("src/app.py", "zzzzzzzzzz", "x")
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [("", "x", "is empty"), ("a", "a", "are the same")])
+def test_a_patch_that_would_change_nothing_says_so(editor: FileEditor, old: str, new: str, says: str) -> None:
+    with pytest.raises(ToolError, match=says):
+        editor.patch("src/app.py", old, new)
+
+
+def test_line_ends_and_odd_bytes_survive_a_patch(editor: FileEditor, folder: Path) -> None:
+    (folder / "dos.txt").write_bytes(b"one\r\ntwo\xff\r\nthree\r\n")
+    editor.patch("dos.txt", "one\n", "1\n")
+    assert (folder / "dos.txt").read_bytes() == b"1\r\ntwo\xff\r\nthree\r\n"
+
+
+RIPGREP = shutil.which("rg")
+
+
+@pytest.fixture(params=["python", "ripgrep"])
+def search(request: pytest.FixtureRequest, folder: Path) -> FileSearch:
+    if request.param == "ripgrep" and RIPGREP is None:
+        pytest.skip("ripgrep is not installed")
+    return FileSearch(Workspace(folder), ripgrep=RIPGREP if request.param == "ripgrep" else None)
+
+
+def test_content_is_found_with_file_and_line(search: FileSearch) -> None:
+    assert search.search_files(ToolContext("c"), r"def \w+\(").splitlines() == [
+        "src/app.py:1:def main():",
+        "src/app.py:5:def other():",
+    ]
+    assert search.search_files(ToolContext("c"), "absent") == "No matches."
+
+
+def test_more_than_the_limit_is_counted(search: FileSearch, folder: Path) -> None:
+    (folder / "many.txt").write_text("hit\n" * 300)
+    said = search.search_files(ToolContext("c"), "hit", glob="*.txt", limit=3)
+    assert said.endswith("[3 of 300 matches shown; narrow the pattern or the path]")
+
+
+def test_names_are_found_by_part_or_glob(search: FileSearch) -> None:
+    for pattern in ("app", "*.py"):
+        assert search.search_files(ToolContext("c"), pattern, kind="names") == "src/app.py"
+
+
+def test_a_bad_pattern_is_explained(search: FileSearch) -> None:
+    with pytest.raises(ToolError, match=r"not a regular expression|search failed"):
+        search.search_files(ToolContext("c"), "(")
+
+
+def test_what_no_one_wants_to_see_is_passed_over(search: FileSearch, folder: Path) -> None:
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules" / "x.py").write_text("def main(): ...")
+    (folder / "blob.bin").write_bytes(b"def main\0")
+    assert search.search_files(ToolContext("c"), "def main").count("\n") == 0

@@ -1,0 +1,147 @@
+"""The shell tool: state kept, output of any size, and nothing left running."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import ToolError
+from perdure.core.ports import StoredOutput
+from perdure.tools.builtin.terminal import Terminal
+from perdure.tools.cancel import CancelToken
+from perdure.tools.tool import ToolContext
+
+HERE = ToolContext("call_1", task_id="t_1")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+    yield made
+    made.close()
+
+
+def _running(mark: str) -> list[str]:
+    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout.split()
+    return [pid for pid in found if pid != str(os.getpid())]
+
+
+def test_output_and_exit_code_come_back(terminal: Terminal) -> None:
+    good = terminal.terminal(HERE, "echo out; echo err >&2")
+    assert good.text == "[exit 0]\nout\nerr"
+    bad = terminal.terminal(HERE, "exit 3")
+    assert bad.text == "[exit 3]"
+    assert bad.is_error
+    assert terminal.terminal(HERE, "kill -9 $$").text == "[ended by signal 9]"
+
+
+def test_folder_and_environment_are_kept_between_calls_of_one_task(terminal: Terminal) -> None:
+    terminal.terminal(HERE, "mkdir -p 'a b' && cd 'a b' && export COLOUR='two\nlines' && unset HOME")
+    assert terminal.terminal(HERE, 'basename "$PWD"; echo "$COLOUR"; echo "${HOME-gone}"').text == (
+        "[exit 0]\na b\ntwo\nlines\ngone"
+    )
+    other = ToolContext("call_2", task_id="t_2")
+    assert terminal.terminal(other, 'echo "${COLOUR-none}"').text == "[exit 0]\nnone"
+
+
+def test_state_is_kept_even_when_the_command_exits_or_fails(terminal: Terminal) -> None:
+    terminal.terminal(HERE, "mkdir x; cd x; false")
+    terminal.terminal(HERE, "export A=1; exit 5")
+    assert terminal.terminal(HERE, 'echo "$(basename $PWD) $A"').text == "[exit 0]\nx 1"
+
+
+def test_a_folder_that_is_gone_does_not_end_the_shell(terminal: Terminal) -> None:
+    terminal.terminal(HERE, "mkdir y && cd y")
+    terminal.terminal(HERE, "rm -r ../y")
+    assert terminal.terminal(HERE, "echo alive").text == "[exit 0]\nalive"
+
+
+def test_a_command_of_a_megabyte_runs(terminal: Terminal) -> None:
+    text = "x" * 1_000_000
+    assert terminal.terminal(HERE, f"cat > f <<'EOT'\n{text}\nEOT\nwc -c < f").text == "[exit 0]\n1000001"
+
+
+def test_a_timeout_stops_the_command_and_its_children(terminal: Terminal) -> None:
+    started = time.monotonic()
+    reply = terminal.terminal(HERE, "echo first; (sleep 97531 & sleep 97531)", timeout_s=0.3)
+    assert reply.text.startswith("[stopped: still running after 0.3 s")
+    assert "first" in reply.text
+    assert time.monotonic() - started < 5
+    assert _running("sleep 97531") == []
+
+
+@pytest.mark.spec("J4")
+def test_cancelling_leaves_no_child_process(terminal: Terminal) -> None:
+    token = CancelToken()
+    threading.Timer(0.2, token.cancel).start()
+    reply = terminal.terminal(ToolContext("c", cancel=token), "sleep 97532 | sleep 97532")
+    assert reply.text == "[stopped: interrupted]"
+    assert _running("sleep 97532") == []
+
+
+def test_what_is_left_behind_with_an_ampersand_does_not_hang_the_call(terminal: Terminal) -> None:
+    started = time.monotonic()
+    assert terminal.terminal(HERE, "sleep 97533 & echo done").text == "[exit 0]\ndone"
+    assert time.monotonic() - started < 3
+    assert _running("sleep 97533") == []
+
+
+def test_a_background_process_can_be_polled_waited_for_and_killed(terminal: Terminal) -> None:
+    said = terminal.terminal(HERE, "echo one; sleep 0.2; echo two; exit 4", background=True).text
+    assert "as p1" in said
+    assert "ended, exit 4" in terminal.process(HERE, "wait", "p1", timeout_s=10)
+    assert terminal.process(HERE, "poll", "p1").endswith("(no new output)")
+    terminal.terminal(HERE, "sleep 97534", background=True)
+    assert "p2: running: sleep 97534" in terminal.process(HERE, "list")
+    assert "ended" in terminal.process(HERE, "kill", "p2")
+    with pytest.raises(ToolError, match="no background process 'p9'; there are: p1, p2"):
+        terminal.process(HERE, "poll", "p9")
+
+
+def test_closing_stops_what_runs_in_the_background(terminal: Terminal) -> None:
+    terminal.terminal(HERE, "sleep 97535", background=True)
+    terminal.close()
+    assert _running("sleep 97535") == []
+
+
+@pytest.mark.parametrize(("command", "says"), [("  ", "is empty"), ("a\0b", "NUL")])
+def test_what_is_no_command_is_refused(terminal: Terminal, command: str, says: str) -> None:
+    with pytest.raises(ToolError, match=says):
+        terminal.terminal(HERE, command)
+
+
+class _CountingSink:
+    """Counts what is written instead of keeping it, so that the tool's own memory can be measured."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+
+    def write(self, text: str) -> None:
+        self.chars += len(text)
+
+    def close(self) -> StoredOutput:
+        return StoredOutput("big", "c_1", "call_1", self.chars, "", "counted")
+
+    def abort(self) -> None:
+        self.chars = 0
+
+
+@pytest.mark.spec("H1")
+def test_two_hundred_megabytes_take_little_memory_and_two_thousand_characters(terminal: Terminal) -> None:
+    context = ToolContext("call_1", open_sink=_CountingSink)
+    terminal.terminal(context, "echo warm")
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    reply = terminal.terminal(context, "head -c 200000000 /dev/zero | tr '\\0' 'x'; echo THE END")
+    grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb) / 1024
+    assert grown_mb < 32
+    assert len(reply.text) <= 2_000
+    assert reply.text.rstrip().endswith("THE END\n\n</persisted-output>")
+    assert reply.stored is not None
+    assert reply.stored.chars == 200_000_008

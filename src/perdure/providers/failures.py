@@ -43,6 +43,9 @@ def failed(place: Place, kind: ErrorKind, line: str, *, status: int | None = Non
 
 def refused(place: Place, verdict: ErrorVerdict, *, partial: str = "") -> ProviderError:
     """What the service said, with advice behind its own words."""
+    if verdict.kind == "transport" and verdict.status is None:
+        # Found out while reading the reply: the line is our own already.
+        return ProviderError(verdict, place.host, partial_text=partial)
     said = _KEY.sub("[key]", quote(verdict.message)) or "no reason given"
     code = f" ({verdict.status})" if verdict.status else ""
     line = f"{_what(place, verdict)}{code}: {said}{_try(place, verdict)}"

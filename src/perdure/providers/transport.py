@@ -11,6 +11,7 @@ stream request with one JSON body, and some send a web page with status 200.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ class _Call:
         except ProviderError as said:
             if said.where:
                 raise
-            raise refused(self.place, said.verdict, partial=self.partial_text) from said
+            raise refused(self.place, said.verdict, partial=self.partial_text or said.partial_text) from said
 
     def _too_late(self, first_s: float, timeouts: Timeouts) -> ProviderError:
         self.may_retry = False
@@ -203,7 +204,12 @@ class _Call:
         return await self._streamed_reply(head, pieces, timer, timeouts)
 
     def _whole_reply(self, body: bytes) -> Reply:
-        reply: Reply = self.mode.parse(body)
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            line = "the reply broke off in the middle, or is no JSON; nothing was kept of it, try again."
+            raise failed(self.place, "transport", line) from error
+        reply: Reply = self.mode.parse(value if isinstance(value, dict) else {})
         message = reply.message
         self._tell([ReasoningDelta(message.reasoning)] if message.reasoning else [])
         self._tell([TextDelta(message.text)] if message.text else [])

@@ -112,6 +112,7 @@ def usage(turn: Turn, *, output_tokens: int | None = None) -> dict[str, Any]:
             "ephemeral_1h_input_tokens": used.cache_write_1h_tokens,
         },
         "output_tokens": used.output_tokens if output_tokens is None else output_tokens,
+        "output_tokens_details": {"thinking_tokens": used.reasoning_tokens},
         "service_tier": "standard",
     }
 

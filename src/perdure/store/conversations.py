@@ -8,7 +8,7 @@ from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.store.backing import Backing
 from perdure.store.codec import FIRST_KEY, pack
-from perdure.store.database import Transaction, Value, insert
+from perdure.store.database import Transaction, Value, insert, text
 from perdure.store.leases import admit
 from perdure.store.records import BeganBy, Conversation, ConversationKind, Lease, Listed, Route, Session
 from perdure.store.resolve import conversation_id_of
@@ -21,10 +21,11 @@ from perdure.store.rows import (
     get_session,
     key_at,
     lineage_of,
+    read_handoffs,
     session_of_row,
     view_of,
 )
-from perdure.store.views import View, up_to
+from perdure.store.views import View, expanded, up_to
 
 # Whatever ended a session so that its conversation goes on in a child (SPEC I3).
 CONTINUED = ("compression", "undo")
@@ -75,8 +76,7 @@ class Conversations:
             # Held, so that nothing is appended between looking and branching.
             parent, last_key = self._backing.hold(tx, conversation_id_of(tx, any_id))
             fork = parent.last_seq if at_seq is None else at_seq
-            origin = self._session_at(tx, parent, fork)
-            view = up_to(view_of(tx, origin, parent.last_seq), fork)
+            origin, view = self._view_at(tx, parent, fork)
             new = self._child(parent, kind="branch", fork_seq=fork, title=text(title) or parent.title)
             key = last_key if fork == parent.last_seq else key_at(tx, lineage_of(tx, parent), fork)
             return self._begin(
@@ -201,16 +201,23 @@ class Conversations:
         insert_session(tx, session, view)
         return session
 
-    def _session_at(self, tx: Transaction, conversation: Conversation, seq: int) -> Session:
-        """The session in which message `seq` was said; the tip for the log's end."""
+    def _view_at(self, tx: Transaction, conversation: Conversation, seq: int) -> tuple[Session, View]:
+        """The session in which message `seq` was said, and its view as far as that; the tip for the log's end."""
+        tip = get_session(tx, conversation.tip_session_id)
+        whole = view_of(tx, tip, conversation.last_seq)
         if seq == conversation.last_seq:
-            return get_session(tx, conversation.tip_session_id)
-        for conversation_id, lo, hi in lineage_of(tx, conversation):
-            if lo <= seq <= hi:
-                row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", (conversation_id, seq))
-                if row is not None:
-                    return get_session(tx, row[0])
-        raise NotFound(f"no message m:{seq} in {conversation.id} to branch from")
+            return tip, whole
+        lineage = lineage_of(tx, conversation)
+        place = next(((owner, seq) for owner, lo, hi in lineage if lo <= seq <= hi), None)
+        row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", place) if place else None
+        if row is None:
+            raise NotFound(f"no message m:{seq} in {conversation.id} to branch from")
+        known = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (row[0],))
+        if known is not None:
+            session = session_of_row(known)
+            return session, up_to(view_of(tx, session, conversation.last_seq), seq)
+        # Its session went with the conversation this one was branched off: what was said stands in full instead.
+        return tip, up_to(expanded(whole, read_handoffs(tx, lineage)), seq)
 
 
 def insert_conversation(tx: Transaction, new: Conversation, *, key: bytes) -> None:
@@ -253,11 +260,6 @@ def insert_session(tx: Transaction, session: Session, view: View) -> None:
     }
     insert(tx, "session", values)
     add_spans(tx, session.id, view)
-
-
-def text(value: str) -> str:
-    """What both databases take as text: no lone surrogates, no NUL."""
-    return clean(value).replace("\0", "")
 
 
 def _filters(*, cursor: str | None, **columns: str | None) -> tuple[list[str], list[Value]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from perdure.core.errors import StoreError
+from perdure.core.messages import clean
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]
@@ -65,6 +66,11 @@ class Database(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def text(value: str) -> str:
+    """What both databases take as text: no lone surrogates, no NUL."""
+    return clean(value).replace("\0", "")
 
 
 def insert(tx: Transaction, table: str, values: Mapping[str, Value]) -> None:

@@ -24,6 +24,10 @@ class FtsIndex:
             [(number, t.parts, t.wholes, t.scope) for number, t in texts],
         )
 
+    def settle(self, tx: Transaction, index: IndexName) -> None:
+        # Until segments are merged, a removed text's words still stand in the older ones.
+        tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('optimize')")
+
     def newest(
         self,
         tx: Transaction,

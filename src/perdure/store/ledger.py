@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 from perdure.core.usage import CanonicalUsage
 from perdure.store.backing import Backing
-from perdure.store.database import Row, Transaction, Value, insert
+from perdure.store.database import Row, Transaction, Value, insert, text
 from perdure.store.records import Call, Grouping, Route, StoredEvent, Totals, UsageRow
 from perdure.store.resolve import conversation_id_of
 
@@ -48,39 +49,12 @@ class Ledger:
     def record_call(self, call: Call) -> None:
         """On disk when this returns, so that nothing that fails later can hide what was spent."""
         now = self._backing.clock.now_ms()
-        values: dict[str, Value] = {
-            "session": call.session_id,
-            "turn": call.turn_id,
-            "task": call.task,
-            "provider": call.route.provider,
-            "model": call.route.model,
-            "api_mode": call.route.api_mode,
-            **{name: getattr(call.usage, name) for name in _COUNTS},
-            "reported": int(call.usage.reported),
-            "cost_usd": call.cost_usd,
-            "estimate_tokens": call.estimate_tokens,
-            "window_tokens": call.window_tokens,
-            "threshold_tokens": call.threshold_tokens,
-            "composition": json.dumps(dict(call.composition)),
-            "verdict": call.verdict,
-            "started_at": call.started_at_ms or now,
-            "ended_at": call.ended_at_ms or now,
-        }
-        self._backing.database.write(
-            lambda tx: insert(tx, "call", {"conversation": conversation_id_of(tx, call.session_id), **values})
-        )
+        stamped = replace(call, started_at_ms=call.started_at_ms or now, ended_at_ms=call.ended_at_ms or now)
+        self._backing.database.write(lambda tx: insert_call(tx, conversation_id_of(tx, call.session_id), stamped))
 
     def record_event(self, event: StoredEvent) -> None:
-        values: dict[str, Value] = {
-            "session": event.session_id,
-            "kind": event.kind,
-            # ASCII only: JSON's own escapes carry every character a database would refuse.
-            "payload": json.dumps(dict(event.payload), ensure_ascii=True, default=str),
-            "created_at": event.created_at_ms or self._backing.clock.now_ms(),
-        }
-        self._backing.database.write(
-            lambda tx: insert(tx, "event", {"conversation": conversation_id_of(tx, event.session_id), **values})
-        )
+        stamped = replace(event, created_at_ms=event.created_at_ms or self._backing.clock.now_ms())
+        self._backing.database.write(lambda tx: insert_event(tx, conversation_id_of(tx, event.session_id), stamped))
 
     def calls(self, any_id: str, *, limit: int | None = None) -> list[Call]:
         """A conversation's calls, oldest first; with `limit` the newest of them."""
@@ -107,6 +81,10 @@ class Ledger:
             )
 
         return [StoredEvent(s, k, json.loads(p), at, i) for s, k, p, at, i in self._backing.database.read(load)]
+
+    def all_events(self, any_id: str) -> list[StoredEvent]:
+        """Every event of a conversation, oldest first."""
+        return self.events(any_id, limit=2**31)
 
     def totals(self, any_id: str) -> Totals:
         """A whole conversation, all its sessions together."""
@@ -149,6 +127,41 @@ class Ledger:
         )
         rows = self._backing.database.read(lambda tx: tx.rows(sql, [*values, *more]))
         return [UsageRow(_group_name(by, group), _totals(sums)) for group, *sums in rows]
+
+
+def insert_call(tx: Transaction, conversation_id: str, call: Call) -> None:
+    values: dict[str, Value] = {
+        "conversation": conversation_id,
+        "session": call.session_id,
+        "turn": call.turn_id,
+        "task": call.task,
+        "provider": call.route.provider,
+        "model": call.route.model,
+        "api_mode": call.route.api_mode,
+        **{name: getattr(call.usage, name) for name in _COUNTS},
+        "reported": int(call.usage.reported),
+        "cost_usd": call.cost_usd,
+        "estimate_tokens": call.estimate_tokens,
+        "window_tokens": call.window_tokens,
+        "threshold_tokens": call.threshold_tokens,
+        "composition": json.dumps(dict(call.composition)),
+        "verdict": text(call.verdict),
+        "started_at": call.started_at_ms,
+        "ended_at": call.ended_at_ms,
+    }
+    insert(tx, "call", values)
+
+
+def insert_event(tx: Transaction, conversation_id: str, event: StoredEvent) -> None:
+    values: dict[str, Value] = {
+        "conversation": conversation_id,
+        "session": event.session_id,
+        "kind": event.kind,
+        # ASCII only: JSON's own escapes carry every character a database would refuse.
+        "payload": json.dumps(dict(event.payload), ensure_ascii=True, default=str),
+        "created_at": event.created_at_ms,
+    }
+    insert(tx, "event", values)
 
 
 def _group_name(by: Grouping, group: object) -> str:

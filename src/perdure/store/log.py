@@ -16,9 +16,10 @@ from perdure.store.backing import Backing
 from perdure.store.codec import Body, encode, ingest_key
 from perdure.store.database import Transaction, Value, insert_numbered
 from perdure.store.leases import admit
-from perdure.store.records import Appended, Conversation, Handoff, History, Lease, Span
+from perdure.store.records import Appended, Conversation, Handoff, History, Lease, Session, Span
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import (
+    SESSION,
     Lineage,
     get_conversation,
     get_session,
@@ -27,10 +28,13 @@ from perdure.store.rows import (
     places,
     read_entries,
     read_handoffs,
+    read_written,
+    session_of_row,
     view_of,
 )
 from perdure.store.text_index import IndexedText, conversation_scope, indexed, role_scope, user_scope
 from perdure.store.tokenizer import searchable
+from perdure.store.views import expanded
 
 AnyMessage = Message | Mapping[str, Any] | str
 
@@ -93,8 +97,7 @@ class Log:
 
         def load(tx: Transaction) -> History:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
-            is_known = tx.row("SELECT 1 FROM session WHERE id = ?", (session_id,)) is not None
-            session = get_session(tx, session_id if is_known else conversation.tip_session_id)
+            session = _named_session(tx, session_id, conversation)
             view = view_of(tx, session, conversation.last_seq)
             return History(session, tuple(read_entries(tx, lineage_of(tx, conversation), view)))
 
@@ -106,6 +109,29 @@ class Log:
         def load(tx: Transaction) -> list[Entry]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             return read_entries(tx, lineage_of(tx, conversation), [span])
+
+        return self._backing.database.read(load)
+
+    def said(self, any_id: str) -> list[Entry]:
+        """Everything ever said in the conversation, in order, without what compactions wrote."""
+
+        def load(tx: Transaction) -> list[Entry]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            lineage = lineage_of(tx, conversation)
+            written = read_written(tx, lineage)
+            return [e for e in read_entries(tx, lineage, [Span(1, conversation.last_seq)]) if e.seq not in written]
+
+        return self._backing.database.read(load)
+
+    def expand(self, session_id: str) -> list[Entry]:
+        """A session's view with every handoff opened, down to what was really said."""
+
+        def load(tx: Transaction) -> list[Entry]:
+            conversation = get_conversation(tx, conversation_id_of(tx, session_id))
+            lineage = lineage_of(tx, conversation)
+            session = _named_session(tx, session_id, conversation)
+            view = view_of(tx, session, conversation.last_seq)
+            return read_entries(tx, lineage, expanded(view, read_handoffs(tx, lineage)))
 
         return self._backing.database.read(load)
 
@@ -215,6 +241,12 @@ def scoped(draft: Draft, conversation: Conversation) -> IndexedText:
     if conversation.user_key:
         words.append(user_scope(conversation.user_key))
     return IndexedText(draft.tokens.parts, draft.tokens.wholes, " ".join(words))
+
+
+def _named_session(tx: Transaction, any_id: str, conversation: Conversation) -> Session:
+    """The very session a session id names; the tip for any other id of the conversation."""
+    row = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (any_id,))
+    return session_of_row(row) if row is not None else get_session(tx, conversation.tip_session_id)
 
 
 def _drafts(messages: AnyMessage | Sequence[AnyMessage]) -> list[Draft]:

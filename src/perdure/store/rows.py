@@ -94,6 +94,12 @@ def read_entries(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> lis
     ]
 
 
+def read_written(tx: Transaction, lineage: Lineage) -> set[int]:
+    """The messages that compactions wrote: all that nobody said."""
+    sql = "SELECT seq FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? AND chained = 0"
+    return {seq for place in lineage for (seq,) in tx.rows(sql, place)}
+
+
 def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, Handoff]:
     """Every handoff of a conversation's log, by seq."""
     return {

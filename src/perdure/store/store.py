@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from perdure.core.clock import SystemClock
 from perdure.core.errors import StoreUnavailable
-from perdure.core.ports import Clock
+from perdure.core.ports import Clock, Page, SearchHit
+from perdure.store.addresses import Addresses
 from perdure.store.backing import Backing
 from perdure.store.compaction import Compactions
 from perdure.store.conversations import Conversations
+from perdure.store.deletion import Deletions
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds
 from perdure.store.leases import Leases
 from perdure.store.ledger import Ledger
 from perdure.store.log import AnyMessage, Log
-from perdure.store.records import Appended, History, Lease, Plan, Route, Session
+from perdure.store.outputs import Outputs
+from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route, Session
+from perdure.store.scrub import Redact, Scrubbed, Scrubber
+from perdure.store.search import Search
+from perdure.store.shelf import FileShelf, Shelf
 from perdure.store.state import State
+from perdure.store.transfer import Transfer
 
 
 class SessionStore:
@@ -27,15 +35,23 @@ class SessionStore:
     .conversations   create, branch, delegate, find, list, title      .log      append, ingest, history, read
     .compactions     compact, undo                                    .ledger   calls, events, totals, usage
     .leases          one writer at a time                             .state()  small values that survive a restart
+    .finder          search, open an address                          .outputs  tool outputs kept whole
+    .transfer        export and import
     """
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: Backing, shelf: Shelf) -> None:
         self._backing = backing
         self.conversations = Conversations(backing)
         self.log = Log(backing)
         self.compactions = Compactions(backing)
         self.ledger = Ledger(backing)
         self.leases = Leases(backing)
+        self.outputs = Outputs(backing, shelf)
+        self.addresses = Addresses(backing, self.outputs)
+        self.finder = Search(backing, self.outputs, self.addresses)
+        self.transfer = Transfer(
+            backing, conversations=self.conversations, log=self.log, ledger=self.ledger, outputs=self.outputs
+        )
 
     def create(
         self,
@@ -90,9 +106,35 @@ class SessionStore:
         """The newest continuation of any id of a conversation: where a resume lands."""
         return self.conversations.get_compression_tip(any_id)
 
+    def search(self, query: str, *, scope: Mapping[str, Any] | None = None, limit: int = 20) -> Sequence[SearchHit]:
+        """Newest first, ranked among the newest; any text is a query."""
+        return self.finder.search(query, scope=scope, limit=limit)
+
+    def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
+        """What `m:57`, `m:120-180`, `h:501` or `output:o_…` stands for, a page at a time."""
+        return self.finder.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
+
+    def delete(self, any_id: str, *, lease: Lease | None = None) -> Deleted:
+        """Takes a whole conversation away for good; see Deletions.delete."""
+        return Deletions(self._backing, self.outputs).delete(any_id, lease=lease)
+
+    def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> Scrubbed:
+        """Redacts everything stored of a conversation; see Scrubber.scrub."""
+        return Scrubber(self._backing, self.outputs).scrub(any_id, redact, lease=lease)
+
+    def backup(self, path: str | Path) -> None:
+        """A whole copy, outputs included, while the store is in use."""
+        target = Path(path).expanduser()
+        self._backing.database.backup(target)
+        self.outputs.shelf.copy_to(target)
+
     def state(self, scope: str) -> State:
         """Small values that survive a restart, apart for each scope."""
         return State(self._backing, scope)
+
+    def conversation_state(self, any_id: str) -> State:
+        """Small values that live as long as one conversation."""
+        return State(self._backing, f"conversation:{self.conversations.get(any_id).id}")
 
     def close(self) -> None:
         self._backing.database.close()
@@ -116,5 +158,5 @@ def open_store(path_or_url: str | Path, *, clock: Clock | None = None, ids: IdSo
         from perdure.store.sqlite_open import open_sqlite
 
         path = Path(rest.removeprefix("/") if separator else where).expanduser()
-        return SessionStore(Backing(open_sqlite(path, clock=clock), FtsIndex(), clock, ids))
+        return SessionStore(Backing(open_sqlite(path, clock=clock), FtsIndex(), clock, ids), FileShelf(path))
     raise StoreUnavailable(f"{scheme}:// is no database Perdure knows; give a file path or postgresql://…")

@@ -52,6 +52,10 @@ class TextIndex(Protocol):
         """The texts must be those that were added."""
         ...
 
+    def settle(self, tx: Transaction, index: IndexName) -> None:
+        """Leaves nothing on disk of what was removed."""
+        ...
+
     def newest(
         self,
         tx: Transaction,

@@ -88,6 +88,13 @@ def undone(view: View, handoffs: Mapping[int, Handoff]) -> View:
     return joined(sorted(_parted(spans, handoffs), key=lambda s: _began_at(s.lo, handoffs)))
 
 
+def expanded(view: View, handoffs: Mapping[int, Handoff]) -> View:
+    """A view with every handoff opened, and those within them, down to what was really said."""
+    while any(seq in handoffs for span in view for seq in seqs([span])):
+        view = undone(view, handoffs)
+    return view
+
+
 def _parted(spans: Iterable[Span], handoffs: Mapping[int, Handoff]) -> Iterator[Span]:
     """The same spans with every handoff on its own, for it sorts elsewhere than its neighbours in the log."""
     for span in spans:

@@ -57,7 +57,7 @@ CREATE INDEX event_conversation ON event (conversation, id)
 
 CREATE TABLE output (
   number {serial}, id TEXT NOT NULL UNIQUE, conversation TEXT NOT NULL REFERENCES conversation (id),
-  tool_call TEXT NOT NULL, chars {int} NOT NULL, bytes {int} NOT NULL, sha256 TEXT NOT NULL, place TEXT NOT NULL,
+  session TEXT NOT NULL, tool_call TEXT NOT NULL, chars {int} NOT NULL, bytes {int} NOT NULL, sha256 TEXT NOT NULL, place TEXT NOT NULL,
   is_indexed {int} NOT NULL, created_at {int} NOT NULL)
 
 CREATE INDEX output_conversation ON output (conversation, number)

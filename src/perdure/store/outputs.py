@@ -1,0 +1,206 @@
+"""Tool outputs too large for the context: kept whole, paged, searchable, as long as their conversation lives."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perdure.core.errors import NotFound
+from perdure.core.messages import clean
+from perdure.core.ports import OutputSink, Page, StoredOutput
+from perdure.store.backing import Backing
+from perdure.store.database import Row, Transaction, Value, insert_numbered, text
+from perdure.store.records import Conversation
+from perdure.store.resolve import conversation_id_of
+from perdure.store.rows import get_conversation
+from perdure.store.shelf import Shelf, ShelfWriter
+from perdure.store.text_index import IndexedText, conversation_scope, indexed, role_scope, user_scope
+
+# A longer output is scanned when searched: indexing it would cost more than it is ever asked for.
+INDEXED_CHARS = 262_144
+# Only an id of our own making may name a file, whatever an imported file says.
+_OUTPUT_ID = re.compile(r"o_[0-9a-z]{1,40}")
+_COLUMNS = "id, conversation, tool_call, chars, sha256, place"
+
+
+class Outputs:
+    """The Outputs port over a shelf for the text and a table for what is known of it."""
+
+    def __init__(self, backing: Backing, shelf: Shelf) -> None:
+        self._backing = backing
+        self.shelf = shelf
+
+    def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink:
+        conversation = self._backing.database.read(
+            lambda tx: get_conversation(tx, conversation_id_of(tx, conversation_id))
+        )
+        output_id = self._backing.ids.new("o_")
+        writer = self.shelf.begin(conversation.id, output_id)
+        return _Sink(self._backing, self.shelf, writer, conversation, output_id, text(tool_call_id))
+
+    def read(self, output_id: str, *, offset: int = 0, limit: int = 20_000) -> Page:
+        row = self._row(output_id)
+        output, start = self._known(row), max(0, offset)
+        piece = "".join(_window(self.shelf.chunks(row[-1]), start, max(1, limit)))
+        end = start + len(piece)
+        return Page(output.address, piece, start, output.chars, end if piece and end < output.chars else None)
+
+    def list(self, conversation_id: str) -> Sequence[StoredOutput]:
+        def load(tx: Transaction) -> list[Row]:
+            owner = conversation_id_of(tx, conversation_id)
+            return tx.rows(f"SELECT {_COLUMNS} FROM output WHERE conversation = ? ORDER BY number", (owner,))
+
+        return [self._known(row) for row in self._backing.database.read(load)]
+
+    def get(self, output_id: str) -> StoredOutput:
+        """What is known of one output. Raises NotFound."""
+        return self._known(self._row(output_id))
+
+    def whole(self, output_id: str) -> str:
+        """All of its text at once."""
+        return "".join(self.shelf.chunks(self._row(output_id)[-1]))
+
+    def restore(self, conversation: Conversation, output_id: str, tool_call_id: str, output: str) -> None:
+        """An imported output, under its own id unless that is taken."""
+        taken = self._backing.database.read(lambda tx: tx.row("SELECT 1 FROM output WHERE id = ?", (text(output_id),)))
+        is_ours = _OUTPUT_ID.fullmatch(output_id) is not None
+        ident = output_id if is_ours and taken is None else self._backing.ids.new("o_")
+        writer = self.shelf.begin(conversation.id, ident)
+        sink = _Sink(self._backing, self.shelf, writer, conversation, ident, text(tool_call_id))
+        sink.write(output)
+        sink.close()
+
+    def replace(self, output_id: str, new: str) -> None:
+        """Another text under the same id; only `scrub` has a reason to."""
+        row = self._row(output_id)
+        old = "".join(self.shelf.chunks(row[-1]))
+        data = clean(new).encode()
+        writer = self.shelf.begin(row[1], output_id)
+        writer.write(data)
+        place = writer.finish()
+
+        def work(tx: Transaction) -> None:
+            conversation = get_conversation(tx, row[1])
+            facts = tx.rows("SELECT number, is_indexed FROM output WHERE id = ?", (output_id,))
+            number, is_indexed = facts[0]
+            tx.run(
+                "UPDATE output SET chars = ?, bytes = ?, sha256 = ?, place = ?, is_indexed = ? WHERE id = ?",
+                (
+                    len(new),
+                    len(data),
+                    hashlib.sha256(data).hexdigest(),
+                    place,
+                    int(len(new) <= INDEXED_CHARS),
+                    output_id,
+                ),
+            )
+            if is_indexed:
+                self._backing.index.remove(tx, "output", [(number, output_tokens(old, conversation))])
+            if len(new) <= INDEXED_CHARS:
+                self._backing.index.add(tx, "output", [(number, output_tokens(new, conversation))])
+            self._backing.index.settle(tx, "output")
+
+        self._backing.database.write(work)
+
+    def _row(self, output_id: str) -> Row:
+        row = self._backing.database.read(
+            lambda tx: tx.row(f"SELECT {_COLUMNS} FROM output WHERE id = ?", (text(output_id),))
+        )
+        if row is None:
+            raise NotFound(f"no output {output_id!r}")
+        return row
+
+    def _known(self, row: Row) -> StoredOutput:
+        ident, conversation_id, tool_call, chars, sha256, place = row
+        return StoredOutput(ident, conversation_id, tool_call, chars, sha256, self.shelf.shown(place))
+
+
+@dataclass
+class _Sink:
+    """An OutputSink: text goes to the shelf as it comes; its row and its index are written once it is complete."""
+
+    backing: Backing
+    shelf: Shelf
+    writer: ShelfWriter
+    conversation: Conversation
+    output_id: str
+    tool_call_id: str
+
+    def __post_init__(self) -> None:
+        self._chars = self._bytes = 0
+        self._digest = hashlib.sha256()
+        self._kept: list[str] = []
+
+    def write(self, text: str) -> None:
+        piece = clean(text)
+        data = piece.encode()
+        self.writer.write(data)
+        self._digest.update(data)
+        self._chars += len(piece)
+        self._bytes += len(data)
+        if self._chars <= INDEXED_CHARS:
+            self._kept.append(piece)
+        else:
+            self._kept.clear()
+
+    def close(self) -> StoredOutput:
+        place = self.writer.finish()
+        tokens = output_tokens("".join(self._kept), self.conversation) if self._chars <= INDEXED_CHARS else None
+        record_output(
+            self.backing, self.conversation, self.output_id, tokens,
+            {
+                "tool_call": self.tool_call_id, "chars": self._chars, "bytes": self._bytes,
+                "sha256": self._digest.hexdigest(), "place": place,
+            },
+        )  # fmt: skip
+        sha256, shown = self._digest.hexdigest(), self.shelf.shown(place)
+        return StoredOutput(self.output_id, self.conversation.id, self.tool_call_id, self._chars, sha256, shown)
+
+    def abort(self) -> None:
+        self.writer.discard()
+
+
+def record_output(
+    backing: Backing,
+    conversation: Conversation,
+    output_id: str,
+    tokens: IndexedText | None,
+    known: dict[str, Value],
+) -> None:
+    """The row of a finished output, and its index where it has one."""
+
+    def work(tx: Transaction) -> None:
+        values: dict[str, Value] = {
+            "id": output_id,
+            "conversation": conversation.id,
+            "session": conversation.tip_session_id,
+            "is_indexed": int(tokens is not None),
+            "created_at": backing.clock.now_ms(),
+            **known,
+        }
+        number = insert_numbered(tx, "output", values, number="number")
+        if tokens is not None:
+            backing.index.add(tx, "output", [(number, tokens)])
+
+    backing.database.write(work)
+
+
+def output_tokens(output: str, conversation: Conversation) -> IndexedText:
+    scope = [conversation_scope(conversation.id), role_scope("tool")]
+    if conversation.user_key:
+        scope.append(user_scope(conversation.user_key))
+    return indexed(output, scope)
+
+
+def _window(chunks: Iterator[str], offset: int, limit: int) -> Iterator[str]:
+    """The characters from `offset`, as many as `limit`, without holding the rest."""
+    at = 0
+    for chunk in chunks:
+        start, end = max(0, offset - at), min(len(chunk), offset + limit - at)
+        if start < end:
+            yield chunk[start:end]
+        at += len(chunk)
+        if at >= offset + limit:
+            return

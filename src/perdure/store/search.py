@@ -1,0 +1,162 @@
+"""Search: the newest messages that fit, ranked among themselves, each with a snippet and its conversation's tip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from perdure.core.ports import Page, SearchHit
+from perdure.store.addresses import Addresses
+from perdure.store.backing import Backing
+from perdure.store.codec import decode
+from perdure.store.database import Row, Transaction, Value
+from perdure.store.outputs import Outputs
+from perdure.store.query import Clause, parse
+from perdure.store.ranking import is_met, score, snippet
+from perdure.store.scope import Scope, scope_of
+from perdure.store.text_index import IndexName, Strategy
+from perdure.store.tokenizer import folded, searchable
+
+# How many of the newest matches are ranked against each other, at least.
+_RANKED = 60
+# A scope that the index cannot narrow (a time, a session) looks at no more matches than this.
+_MOST_LOOKED_AT = 6_000
+_MOST_RESULTS = 200
+# Outputs too large for the index are read through, newest first, up to this many characters in all.
+_SCANNED_CHARS = 16_000_000
+
+_MESSAGE = (
+    "SELECT m.id, m.conversation, m.session, c.tip, m.seq, m.kind, m.created_at, c.title, m.body, m.encoding"
+    " FROM message m JOIN conversation c ON c.id = m.conversation"
+)
+_OUTPUT = (
+    "SELECT o.number, o.conversation, o.session, c.tip, o.id, 'tool', o.created_at, c.title, o.place, o.chars"
+    " FROM output o JOIN conversation c ON c.id = o.conversation"
+)
+
+
+class _Found(NamedTuple):
+    score: float
+    created_at_ms: int
+    hit: SearchHit
+
+
+class Search:
+    """The Search port: finds words in everything ever said, and opens addresses."""
+
+    def __init__(self, backing: Backing, outputs: Outputs, addresses: Addresses) -> None:
+        self._backing = backing
+        self._outputs = outputs
+        self._addresses = addresses
+
+    def search(self, query: str, *, scope: Mapping[str, Any] | None = None, limit: int = 20) -> Sequence[SearchHit]:
+        """Newest first, ranked among the newest. Never raises for any query text.
+
+        `scope` narrows by `conversation`, `session`, `role`, `user`, `since_ms` and `until_ms`.
+        """
+        clauses = parse(query)
+        if not clauses:
+            return []
+        limit = max(1, min(limit, _MOST_RESULTS))
+
+        def work(tx: Transaction) -> list[_Found]:
+            where = scope_of(tx, scope or {})
+            return self._messages(tx, clauses, where, limit) + self._kept_outputs(tx, clauses, where, limit)
+
+        found = self._backing.database.read(work)
+        return [f.hit for f in sorted(found, key=lambda f: (-f.score, -f.created_at_ms))[:limit]]
+
+    def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
+        """What an address stands for, paged. Raises NotFound."""
+        return self._addresses.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
+
+    def _messages(self, tx: Transaction, clauses: Sequence[Clause], scope: Scope, limit: int) -> list[_Found]:
+        rows = self._candidates(tx, "message", clauses, scope, max(_RANKED, limit))
+        out = []
+        for _, conversation, session, tip, seq, kind, created_at, title, body, encoding in rows:
+            text = searchable(decode(body, encoding, kind))
+            hit = SearchHit(conversation, session, tip, f"m:{seq}", kind, created_at, snippet(text, clauses), title)
+            out.append(_Found(score(text, clauses), created_at, hit))
+        return out
+
+    def _kept_outputs(self, tx: Transaction, clauses: Sequence[Clause], scope: Scope, limit: int) -> list[_Found]:
+        if not scope.takes_outputs:
+            return []
+        rows = [*self._candidates(tx, "output", clauses, scope, limit), *_too_large(tx, scope)]
+        out, budget = [], _SCANNED_CHARS
+        for _, conversation, session, tip, ident, kind, created_at, title, place, chars in rows:
+            budget -= chars
+            if budget < 0:
+                break
+            text = self._passage(place, clauses)
+            if text is not None:
+                address, shown = f"output:{ident}", snippet(text, clauses)
+                hit = SearchHit(conversation, session, tip, address, kind, created_at, shown, title)
+                out.append(_Found(score(text, clauses), created_at, hit))
+        return out
+
+    def _candidates(
+        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: Scope, wanted: int
+    ) -> list[Row]:
+        """Rows that meet the query: as it was written, then by its parts, then, failing both, by any of its words."""
+        rows: dict[int, Row] = {}
+        for strategy in _strategies(clauses):
+            if strategy == "any" and rows:
+                break
+            for row in self._walk(tx, index, clauses, scope, strategy):
+                rows.setdefault(row[0], row)
+                if len(rows) >= wanted:
+                    return list(rows.values())
+        return list(rows.values())
+
+    def _walk(
+        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: Scope, strategy: Strategy
+    ) -> Iterator[Row]:
+        below: int | None = None
+        for _ in range(_MOST_LOOKED_AT // _RANKED):
+            ids = self._backing.index.newest(
+                tx, index, clauses, strategy=strategy, scopes=scope.words, below=below, limit=_RANKED
+            )
+            rows = _rows(tx, index, ids, scope) if ids else {}
+            yield from (rows[i] for i in ids if i in rows)
+            if len(ids) < _RANKED:
+                return
+            below = ids[-1]
+
+    def _passage(self, place: str, clauses: Sequence[Clause]) -> str | None:
+        """The first stretch of an output that holds a clause, if the whole of it holds them all."""
+        missing, passage = list(clauses), None
+        tail = ""
+        for chunk in self._outputs.shelf.chunks(place):
+            # The last words of one chunk go with the next, so that nothing is missed between them.
+            stretch = tail + chunk
+            seen = folded(stretch)
+            met = [c for c in missing if is_met(seen, [c])]
+            if met and passage is None:
+                passage = stretch
+            missing = [c for c in missing if c not in met]
+            if not missing:
+                return passage
+            tail = chunk[-256:]
+        return None
+
+
+def _strategies(clauses: Sequence[Clause]) -> Iterator[Strategy]:
+    if any(c.exact is not None for c in clauses):
+        yield "exact"
+    yield "adjacent"
+    if sum(len(c.parts) for c in clauses) > 1:
+        yield "any"
+
+
+def _rows(tx: Transaction, index: IndexName, ids: Sequence[int], scope: Scope) -> dict[int, Row]:
+    select, key = (_MESSAGE, "m.id") if index == "message" else (_OUTPUT, "o.number")
+    where, values = scope.conditions("m" if index == "message" else "o")
+    marks = ", ".join("?" * len(ids))
+    more: list[Value] = [*ids, *values]
+    return {row[0]: row for row in tx.rows(f"{select} WHERE {key} IN ({marks}){where}", more)}
+
+
+def _too_large(tx: Transaction, scope: Scope) -> list[Row]:
+    where, values = scope.conditions("o")
+    return tx.rows(f"{_OUTPUT} WHERE o.is_indexed = 0{where} ORDER BY o.number DESC LIMIT 200", values)

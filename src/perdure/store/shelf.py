@@ -1,0 +1,139 @@
+"""Where the text of tool outputs lies: a port, and files beside the database.
+
+A name on the shelf is made of our own ids alone, so nothing a model invents can place a file elsewhere.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from perdure.core.errors import NotFound, StoreUnavailable
+
+_CHUNK_BYTES = 1 << 18
+
+
+class ShelfWriter(Protocol):
+    """One text being written."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def finish(self) -> str:
+        """The place to find it again; complete and durable when this returns."""
+        ...
+
+    def discard(self) -> None:
+        """Leaves nothing behind."""
+        ...
+
+
+class Shelf(Protocol):
+    """Texts by place, as UTF-8."""
+
+    def begin(self, conversation_id: str, output_id: str) -> ShelfWriter: ...
+
+    def chunks(self, place: str) -> Iterator[str]:
+        """The whole text in pieces. Raises NotFound."""
+        ...
+
+    def remove(self, conversation_id: str) -> None:
+        """Everything of one conversation."""
+        ...
+
+    def shown(self, place: str) -> str:
+        """The place as a person or a tool may open it."""
+        ...
+
+    def copy_to(self, beside: Path) -> None:
+        """All of it, next to a backup of the database."""
+        ...
+
+
+class FileShelf:
+    """A folder beside the database file, readable by its owner alone."""
+
+    def __init__(self, database: Path) -> None:
+        self._folder = _folder_of(database)
+
+    def begin(self, conversation_id: str, output_id: str) -> ShelfWriter:
+        with _told(self._folder):
+            folder = self._folder / conversation_id
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return _FileWriter(folder / f"{output_id}.txt", self._folder)
+
+    def chunks(self, place: str) -> Iterator[str]:
+        path = self._folder / place
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            with path.open("rb") as file:
+                while data := file.read(_CHUNK_BYTES):
+                    yield decoder.decode(data)
+        except FileNotFoundError:
+            raise NotFound(f"the output's file is gone: {path}") from None
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from error
+
+    def remove(self, conversation_id: str) -> None:
+        shutil.rmtree(self._folder / conversation_id, ignore_errors=True)
+
+    def shown(self, place: str) -> str:
+        return str(self._folder / place)
+
+    def copy_to(self, beside: Path) -> None:
+        if self._folder.is_dir():
+            with _told(beside):
+                shutil.copytree(self._folder, _folder_of(beside))
+
+
+class _FileWriter:
+    """Writes under a name of its own and takes the real one only when all is on disk."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self._path = path
+        self._root = root
+        self._part = path.with_suffix(".part")
+        self._file: BinaryIO = os.fdopen(os.open(self._part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+
+    def write(self, data: bytes) -> None:
+        with _told(self._part):
+            self._file.write(data)
+
+    def finish(self) -> str:
+        with _told(self._part):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._part.replace(self._path)
+            _sync_folder(self._path.parent)
+        return str(self._path.relative_to(self._root))
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._part.unlink()
+
+
+def _folder_of(database: Path) -> Path:
+    return database.with_name(f"{database.name}.outputs")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written: {error.strerror}") from error

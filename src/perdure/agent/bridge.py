@@ -1,0 +1,57 @@
+"""The one way from ordinary code into the event loop: a loop thread per process, started on first use.
+
+Works in notebooks and beside other loops, because nothing of ours ever runs in the caller's own. Work in the background
+outlives the call that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread of its own."""
+
+    def __init__(self, name: str = "perdure-loop") -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop, started if need be."""
+        with self._lock:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Starts work on the loop; the future may be waited for from any other thread, or cancelled."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("the loop's own thread cannot wait for itself; use the async form (achat, …) here")
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs work to its end. Ctrl-C in the waiting thread cancels the work before it propagates."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def join(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same from within any other loop; cancelling the waiter cancels the work."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(self.submit(work))

@@ -1,0 +1,64 @@
+"""The loop thread: ordinary code in, results out, from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from perdure.agent.bridge import LoopThread
+
+
+async def _where() -> str:
+    await asyncio.sleep(0)
+    return threading.current_thread().name
+
+
+def test_work_runs_on_one_thread_whoever_asks() -> None:
+    bridge = LoopThread("test-loop")
+    assert bridge.run(_where()) == bridge.run(_where()) == "test-loop"
+
+    async def from_another_loop() -> str:
+        return await bridge.join(_where())
+
+    assert asyncio.run(from_another_loop()) == "test-loop"
+
+
+def test_an_exception_comes_back_to_the_one_who_asked() -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        LoopThread().run(fail())
+
+
+def test_cancelling_the_waiter_cancels_the_work() -> None:
+    bridge, stopped, begun = LoopThread(), threading.Event(), threading.Event()
+
+    async def forever() -> None:
+        try:
+            begun.set()
+            await asyncio.sleep(60)
+        finally:
+            stopped.set()
+
+    async def story() -> None:
+        task = asyncio.create_task(bridge.join(forever()))
+        await asyncio.to_thread(begun.wait, 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert stopped.wait(5)
+
+
+def test_the_loop_cannot_wait_for_itself_and_says_so() -> None:
+    bridge = LoopThread()
+
+    async def nested() -> None:
+        bridge.run(_where())
+
+    with pytest.raises(RuntimeError, match="use the async form"):
+        bridge.run(nested())

@@ -1,0 +1,81 @@
+"""One table decides what is done about a failed call."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from perdure.agent.recovery import ADVICE, TABLE, Attempts, advice, lowered_output
+from perdure.core.errors import ErrorKind, ErrorVerdict
+
+
+def _all_actions(kind: ErrorKind, *, has_next_route: bool = False, may_compact: bool = True) -> list[str]:
+    """Every action for a call that fails the same way each time, up to giving up."""
+    attempts, done = Attempts(), []
+    while (not done or done[-1] != "give_up") and len(done) < 20:
+        action = attempts.next_action(
+            ErrorVerdict(kind), route="main", has_next_route=has_next_route, may_compact=may_compact
+        )
+        attempts.note(action, "main")
+        done.append(action)
+    return done
+
+
+def test_every_kind_of_error_has_a_row_and_a_word_of_advice() -> None:
+    assert set(TABLE) == set(ADVICE) == set(get_args(ErrorKind))
+
+
+@pytest.mark.spec("G4")
+def test_a_prompt_that_stays_too_long_is_compacted_three_times_and_no_more() -> None:
+    assert _all_actions("prompt_too_long") == ["compact"] * 3 + ["give_up"]
+
+
+@pytest.mark.spec("C1")
+def test_with_compaction_off_an_overflow_ends_with_advice() -> None:
+    assert _all_actions("prompt_too_long", may_compact=False) == ["give_up"]
+    assert "/new" in advice(ErrorVerdict("prompt_too_long", "prompt is too long"))
+
+
+@pytest.mark.spec("G2")
+def test_an_output_cap_lowers_the_allowance_before_anything_else() -> None:
+    assert _all_actions("output_cap")[0] == "lower_output"
+    assert lowered_output(ErrorVerdict("output_cap", output_limit=4_096), 21_333) == 4_096
+    assert lowered_output(ErrorVerdict("output_cap"), 8_000) == 4_000
+    assert lowered_output(ErrorVerdict("output_cap", output_limit=8_000), 8_000) == 4_000
+    assert lowered_output(ErrorVerdict("output_cap", output_limit=1), None) == 16
+
+
+@pytest.mark.spec("J10")
+def test_a_refused_key_is_refreshed_once_and_then_the_next_route_is_taken() -> None:
+    attempts = Attempts()
+    verdict = ErrorVerdict("auth")
+    actions = []
+    for has_next in (True, True, False):
+        actions.append(attempts.next_action(verdict, route="main", has_next_route=has_next, may_compact=True))
+        attempts.note(actions[-1], "main")
+    assert actions == ["refresh", "next_route", "give_up"]
+
+
+@pytest.mark.spec("J10")
+@pytest.mark.parametrize("kind", ["rate_limit", "overloaded", "quota", "transport", "unknown"])
+def test_what_another_route_may_mend_goes_there(kind: ErrorKind) -> None:
+    assert _all_actions(kind, has_next_route=True)[0] == "next_route"
+    assert _all_actions(kind) == ["give_up"]
+
+
+def test_a_malformed_request_is_never_repeated() -> None:
+    assert _all_actions("bad_request", has_next_route=True) == ["give_up"]
+
+
+@pytest.mark.spec("G4")
+def test_the_last_word_says_what_happened_what_was_tried_and_what_to_do() -> None:
+    said = advice(ErrorVerdict("prompt_too_long", "prompt is too long: 9 > 8"), compactions=3)
+    for wanted in (
+        "prompt is too long: 9 > 8.",
+        "Compacted 3 times",
+        "/new",
+        "/compress",
+        "Nothing of the conversation is lost",
+    ):
+        assert wanted in said

@@ -26,13 +26,15 @@ class Shares:
 
     told_tokens: int
     facts_tokens: int
+    # Code has no urge to round things off: its digest is never longer than half of what it stands for.
+    digest_tokens: int
     whole_tokens: int | None = None
     whole_chars: int | None = None
     is_short: bool = False
 
     @property
-    def told_chars(self) -> int:
-        return int(self.told_tokens * CHARS_PER_TOKEN)
+    def digest_chars(self) -> int:
+        return int(self.digest_tokens * CHARS_PER_TOKEN)
 
 
 def share_out(
@@ -55,7 +57,7 @@ def share_out(
     if whole_chars is not None:
         told = min(told, max(1, int(whole_chars * TOLD_SHARE / CHARS_PER_TOKEN)))
         facts = max(1, int(whole_chars / CHARS_PER_TOKEN) - told)
-    return Shares(told, facts, whole_tokens, whole_chars, is_short)
+    return Shares(told, facts, min(told, middle_tokens // 2), whole_tokens, whole_chars, is_short)
 
 
 def compose(

@@ -22,6 +22,7 @@ from perdure.context.engine import (
     unchanged,
 )
 from perdure.context.facts import facts_of
+from perdure.context.figures import figures, threshold_for
 from perdure.context.history import History, Item, tokens_of
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
 from perdure.context.writing import Writer, Written
@@ -29,7 +30,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry
 from perdure.core.ports import Clock, Summarize
 from perdure.core.usage import CanonicalUsage
-from perdure.models.budgets import WindowBudgets, raised_threshold, window_budgets
+from perdure.models.budgets import WindowBudgets
 
 DEFAULT_WINDOW = 128_000
 
@@ -239,14 +240,8 @@ class ContextCompressor(ContextEngine):
     def _set_budgets(self) -> None:
         s = self._settings
         model, provider = self._route
-        threshold = raised_threshold(s.threshold, provider=provider, model=model, is_enabled=s.codex_gpt55_autoraise)
-        self._budgets: WindowBudgets = window_budgets(
-            self._window,
-            threshold=threshold,
-            target_ratio=s.target_ratio,
-            facts_ratio=s.facts_ratio,
-            max_tokens=self._max_tokens,
-        )
+        threshold = threshold_for(s, provider=provider, model=model)
+        self._budgets = figures(s, self._window, threshold=threshold, max_tokens=self._max_tokens)
         if threshold > s.threshold and self._chain.tell_once("codex_gpt55"):
             self._notices.append(codex_raised(threshold, self._budgets.threshold_tokens))
         window = self._services.summary_window_tokens

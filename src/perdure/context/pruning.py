@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.messages import ImagePart, Message, TextPart, ToolCall
+from perdure.redaction import redact
 
 PRUNE_CHARS = 200
 ARGUMENT_CHARS = 300
@@ -28,9 +29,12 @@ _EXIT = re.compile(
     r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
     re.IGNORECASE,
 )
-_TROUBLE = re.compile(
-    r"error|exception|fail|fatal|denied|not found|no such|cannot|panic|错误|失败|エラー|失敗|오류|실패", re.IGNORECASE
-)
+_SPACE = re.compile(r"\s")
+_MAY_EXIT = ("exit", "return", "status")
+_TROUBLE = (
+    "error", "exception", "fail", "fatal", "denied", "not found", "no such", "cannot", "panic",
+    "错误", "失败", "エラー", "失敗", "오류", "실패",
+)  # fmt: skip
 # Which argument says what a call was about, and the verb for it.
 _SUBJECTS = (
     ("command", "ran `{}`"),
@@ -65,19 +69,32 @@ def call_notes(message: Message) -> tuple[CallNote, ...]:
 
 
 def outcome(message: Message) -> str:
-    """What came of a call, from its result alone: exit code, size, and the line that tells most."""
+    """What came of a call, from its result alone: exit code, size, and the line that tells most. Redacted."""
     text = message.text
     if not text.strip():
         return "no output"
     said = []
-    edge = text if len(text) <= 1200 else f"{text[:400]}\n{text[-800:]}"
-    if found := _EXIT.search(edge):
+    edge = redact(ends(text, 400, 800))
+    low = edge.lower()
+    if any(word in low for word in _MAY_EXIT) and (found := _EXIT.search(edge)):
         said.append(f"exit {found[1]}")
     lines = text.count("\n") + (not text.endswith("\n"))
     said.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
-    if telling := _telling_line(edge):
+    if telling := _telling_line(edge, low):
         said.append(telling)
     return ", ".join(said)
+
+
+def ends(text: str, first: int, last: int, between: str = "\n") -> str:
+    """The beginning and the end of a long text, cut between words so that no word (or key) is left in halves."""
+    if len(text) <= first + last:
+        return text
+    head, tail = text[:first], text[-last:]
+    cut = max(head.rfind(" "), head.rfind("\n"))
+    head = head[:cut] if cut > 0 else ""
+    found = _SPACE.search(tail)
+    tail = tail[found.end() :] if found else ""
+    return f"{head}{between}{tail}" if head or tail else f"[{len(text):,} characters without a space]"
 
 
 def result_line(note: CallNote | None, came_of_it: str) -> str:
@@ -169,14 +186,17 @@ def _leaf(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _telling_line(text: str) -> str:
+def _telling_line(text: str, low: str) -> str:
     """The last line that speaks of trouble, else the last one with anything on it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        return ""
-    if trouble := next((line for line in reversed(lines) if _TROUBLE.search(line)), ""):
-        return f'says: "{_one_line(trouble, 140)}"'
-    return f'last: "{_one_line(lines[-1], 80)}"' if len(lines) > 1 else ""
+    at = max(low.rfind(word) for word in _TROUBLE)
+    # Lower-casing may change the length of a few scripts; then the place is off and the last line must do.
+    if at >= 0 and len(low) == len(text):
+        start = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        return f'says: "{_one_line(text[start : end if end >= 0 else len(text)], 140)}"'
+    stripped = text.rstrip()
+    start = stripped.rfind("\n") + 1
+    return f'last: "{_one_line(stripped[start:], 80)}"' if start else ""
 
 
 def _one_line(text: str, most: int) -> str:

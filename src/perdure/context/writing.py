@@ -117,7 +117,7 @@ class Writer:
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
             return Outcome(None, None, 0)
         brief = Brief(
-            blocks=transcript.blocks(job.fresh),
+            blocks=transcript.blocks(job.fresh, prune_chars=s.settings.prune_chars),
             target_tokens=shares.told_tokens,
             source_tokens=job.tokens,
             window_tokens=s.summary_window_tokens or self.budgets.window,
@@ -144,7 +144,7 @@ class Writer:
             sections = build_digest(
                 [e.message for e in job.fresh],
                 previous=job.previous.sections if job.previous else None,
-                budget_chars=shares.told_chars,
+                budget_chars=shares.digest_chars,
             )
             return dict(sections), ()
         sources = list(_readable(e.message for e in job.middle))
@@ -177,7 +177,7 @@ class Writer:
             summary_min_tokens=s.summary_min_tokens,
             whole_tokens=b.handoff_cap_tokens,
             whole_chars=self.handoff_max_chars,
-            is_short=b.is_small,
+            is_short=b.handoff_cap_tokens is not None,
         )
 
     def _banner(self, shares: Shares) -> str | None:

@@ -1,0 +1,112 @@
+"""Compaction without waiting (C10): the summary of the settled part is prepared while the conversation goes on.
+
+It is the engine's own `compress` on a snapshot, in a worker thread; the engine need not know. Between two calls the
+finished plan is taken over with everything said since kept behind it. One that no longer fits the history is thrown
+away, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.context.engine import Compaction, ContextEngine, as_compaction
+from perdure.context.history import tokens_of
+from perdure.core.messages import Entry
+
+# Preparation starts at this share of the threshold, early enough for a slow summary to be there in time.
+NEAR = 0.85
+
+Spawn = Callable[[Callable[[], None]], None]
+
+
+@dataclass(slots=True)
+class _Preparation:
+    """One compaction under way; `result` is there once the worker has finished."""
+
+    snapshot: tuple[Entry, ...]
+    done: threading.Event
+    result: Compaction | None = None
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="perdure-compaction", daemon=True).start()
+
+
+class Background:
+    """At most one preparation at a time, for one conversation."""
+
+    def __init__(self, engine: ContextEngine, *, spawn: Spawn = _in_a_thread) -> None:
+        self._engine = engine
+        self._spawn = spawn
+        self._current: _Preparation | None = None
+
+    @property
+    def is_preparing(self) -> bool:
+        """A summary is being written right now."""
+        return self._current is not None and not self._current.done.is_set()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._current is not None and self._current.done.is_set()
+
+    def is_due(self, prompt_tokens: int, threshold_tokens: int) -> bool:
+        """Near the threshold, with nothing prepared or under way."""
+        return self._current is None and NEAR * threshold_tokens <= prompt_tokens
+
+    def start(self, entries: Sequence[Entry]) -> bool:
+        """Begins to prepare; False where something is under way already or there is nothing to compact."""
+        if self._current is not None or not self._engine.has_content_to_compress(entries):
+            return False
+        job = self._current = _Preparation(tuple(entries), threading.Event())
+
+        def work() -> None:
+            try:
+                job.result = as_compaction(self._engine.compress(job.snapshot, reason="background"), job.snapshot)
+            except Exception:  # a plug-in's engine may raise anything; the gate will meet it again in the open
+                job.result = None
+            finally:
+                job.done.set()
+
+        self._spawn(work)
+        return True
+
+    def take(self, entries: Sequence[Entry], *, most_tokens: int | None = None) -> Compaction | None:
+        """The prepared compaction for the history as it is now, once; None while under way, or if it went stale.
+
+        It is stale when the snapshot is no longer how the history begins (an undo, another compaction), when it
+        changes nothing, or when with all that came since it would exceed `most_tokens`.
+        """
+        job = self._current
+        if job is None or not job.done.is_set():
+            return None
+        self._current = None
+        made = job.result
+        if made is None or made.is_noop or not _begins_with(entries, job.snapshot):
+            return None
+        later = sum(map(tokens_of, entries[len(job.snapshot) :]))
+        if most_tokens is not None and made.after_tokens + later > most_tokens:
+            return None
+        return replace(
+            made,
+            plan=made.followed_by(len(job.snapshot), len(entries)),
+            before_tokens=made.before_tokens + later,
+            after_tokens=made.after_tokens + later,
+            source=entries,
+        )
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for a preparation under way; True once it is ready."""
+        return self._current is not None and self._current.done.wait(timeout_s)
+
+    def discard(self) -> None:
+        """The history or the model changed under it: what is being prepared will not be used."""
+        self._current = None  # the worker finishes into nowhere
+
+
+def _begins_with(entries: Sequence[Entry], snapshot: Sequence[Entry]) -> bool:
+    return len(entries) >= len(snapshot) and all(
+        now.seq == then.seq and (now.message is then.message or now.message == then.message)
+        for now, then in zip(entries, snapshot, strict=False)
+    )

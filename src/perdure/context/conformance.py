@@ -1,0 +1,284 @@
+"""What every context engine must do, as checks its author can run (M5).
+
+    from perdure.context import conformance
+
+    @pytest.mark.parametrize("check", conformance.CHECKS, ids=conformance.name_of)
+    def test_my_engine(check):
+        check(MyEngine)
+
+or, without pytest: `python -m perdure.context.conformance my_package:MyEngine`. A check takes a factory (usually the
+class) and raises AssertionError with what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from perdure.context.cooldown import MemoryState
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason, as_compaction
+from perdure.context.projection import project
+from perdure.core import rules
+from perdure.core.errors import ErrorVerdict, ProviderError, ToolError
+from perdure.core.messages import Entry, Message, ToolCall, assistant, system, tool_result, user
+from perdure.core.ports import Summary
+from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.models.tokens import estimate_message
+
+Make = Callable[[], ContextEngine]
+Check = Callable[[Make], None]
+
+WINDOW = 32_000
+REASONS: tuple[Reason, ...] = ("threshold", "preflight", "overflow", "hygiene", "background", "user")
+
+
+def long_history(turns: int = 40) -> list[Entry]:
+    """A working session of about twice the window: requests, calls with long results, replies."""
+    out: list[Message] = []
+    for t in range(turns):
+        out.append(user(f"Please bring component_{t} up to date in src/component_{t}.py."))
+        for s in range(3):
+            call = ToolCall(f"call_{t}_{s}", "terminal", json.dumps({"command": f"make component_{t} STEP={s}"}))
+            out.append(assistant(None, (call,)))
+            out.append(tool_result(call.id, f"component_{t} step {s}: compiled and linked\n" * 60, "terminal"))
+        out.append(assistant(f"component_{t} is up to date; its tests pass."))
+    out.append(user("Now write the release notes for version 4.2.0."))
+    return [Entry(i, m) for i, m in enumerate(out)]
+
+
+def odd_histories() -> dict[str, list[Entry]]:
+    """Histories nobody wants but everybody meets."""
+    lone = tool_result("nobody_asked", "a result without a call")
+    asking = assistant("let me look", (ToolCall("a", "terminal"), ToolCall("b", "terminal")))
+    made = {
+        "empty": [],
+        "one message": [user("hello")],
+        "only system": [system("be careful")],
+        "only tool results": [lone] * 30,
+        "no user at all": [assistant(f"thought {i}") for i in range(30)],
+        "nothing said": [Message("user", None), Message("assistant", None, kind="assistant")] * 15,
+        "broken pairs": [user("go"), asking, tool_result("b", "x" * 9_000), lone, user("and?"), asking] * 10,
+        "one huge message": [user("word " * 100_000)],
+        "huge in the middle": [user("go"), assistant("word " * 100_000), user("and now?")],
+        "same role in a row": [user(f"part {i} " * 400) for i in range(40)],
+    }
+    return {name: [Entry(i, m) for i, m in enumerate(messages)] for name, messages in made.items()}
+
+
+def check_needs_no_arguments(make: Make) -> None:
+    """Made from nothing, with a name, and without touching the network."""
+    engine = make()
+    _must(isinstance(engine, ContextEngine), f"{engine!r} is not a ContextEngine")
+    _must(bool(engine.name), "the engine has no name")
+
+
+def check_life_cycle(make: Make) -> None:
+    """Every call of a conversation's life may come in its order, with and without services."""
+    engine = make()
+    engine.on_session_start("s_1")
+    engine.update_model(context_length=WINDOW, model="m", provider="p", max_tokens=1_000)
+    engine.update_from_response(CanonicalUsage(input_tokens=100, output_tokens=10))
+    engine.update_from_response(NOT_REPORTED)
+    engine.observe(long_history(2))
+    engine.on_session_start("s_2", reason="compression", previous="s_1", services=_services())
+    engine.on_session_start("s_2", reason="resume", services=_services())
+    engine.on_session_end("s_2")
+
+
+def check_says_when(make: Make) -> None:
+    """A small prompt never asks for compaction; one that fills the window does."""
+    engine = _started(make)
+    _must(engine.should_compress(10) is False, "asks to compact a prompt of 10 tokens")
+    _must(engine.should_compress(WINDOW) is True, "does not ask to compact a prompt that fills the window")
+
+
+def check_follows_the_window(make: Make) -> None:
+    """A switch to a smaller model is noticed at once."""
+    engine = _started(make)
+    prompt = WINDOW // 8
+    _must(engine.should_compress(prompt) is False, f"asks to compact {prompt} of {WINDOW} tokens")
+    engine.update_model(context_length=prompt)
+    _must(engine.should_compress(prompt) is True, "does not notice a smaller window")
+
+
+def check_compacts(make: Make) -> None:
+    """A history twice the window comes out smaller, valid, with the newest request word for word."""
+    engine, entries = _started(make), long_history()
+    _must(engine.has_content_to_compress(entries), "sees nothing to compact in a history of twice the window")
+    done = _compressed(engine, entries)
+    _must(not done.is_noop, "changed nothing in a history of twice the window")
+    after = [_message(item) for item in done.apply(entries)]
+    _must(_tokens(after) < _tokens([e.message for e in entries]), "the new history is not smaller")
+    _must(not rules.Pairs().violations(after), "a tool call was parted from its result")
+    _must(any(m is entries[-1].message for m in after), "the newest user message is gone or was changed")
+
+
+def check_is_idempotent(make: Make) -> None:
+    """Compacting again with nothing new changes nothing."""
+    engine, entries = _started(make), long_history()
+    done = _compressed(engine, entries)
+    again = [Entry(i, _message(item)) for i, item in enumerate(done.apply(entries))]
+    _must(_compressed(engine, again).is_noop, "a second compaction without new content changed something")
+
+
+def check_mutates_nothing(make: Make) -> None:
+    """What is handed in stays as it was."""
+    engine, entries = _started(make), long_history()
+    before = [e.message.to_dict() for e in entries]
+    engine.compress(tuple(entries))
+    _must([e.message.to_dict() for e in entries] == before, "the input was changed")
+
+
+def check_survives_odd_histories(make: Make) -> None:
+    """Any history gives a valid one or itself; nothing raises."""
+    for name, entries in odd_histories().items():
+        engine = _started(make)
+        engine.has_content_to_compress(entries)
+        done = _compressed(engine, entries)
+        after = [_message(item) for item in done.apply(entries)]
+        _must(not rules.violations(project(after, head_tokens=WINDOW)), f"{name}: cannot be made valid")
+        newest = next((e.message for e in reversed(entries) if e.message.is_real_user and e.message.text), None)
+        _must(newest is None or newest in after, f"{name}: the newest user message is gone")
+
+
+def check_survives_bad_summarisers(make: Make) -> None:
+    """A summariser that fails, answers nothing or too much never stops a compaction and is not called for ever."""
+    answers: dict[str, str | Exception] = {
+        "empty": "",
+        "huge": "word " * 200_000,
+        "raising": ProviderError(ErrorVerdict("overloaded", "busy", 529)),
+        "raising anything": ValueError("boom"),
+    }
+    for name, answer in answers.items():
+        calls: list[str] = []
+
+        def ask(prompt: str, *, max_tokens: int, answer: str | Exception = answer, calls: list[str] = calls) -> Summary:
+            calls.append(prompt)
+            if isinstance(answer, Exception):
+                raise answer
+            return Summary(answer)
+
+        engine, entries = _started(make, EngineServices(summarize=ask, state=MemoryState())), long_history()
+        done = _compressed(engine, entries)
+        _must(len(calls) <= 50, f"{name}: {len(calls)} calls")
+        after = [_message(item) for item in done.apply(entries)]
+        _must(_tokens(after) <= _tokens([e.message for e in entries]), f"{name}: the new history is larger")
+
+
+def check_takes_every_reason(make: Make) -> None:
+    """Every reason and a focus topic are understood."""
+    for reason in REASONS:
+        _compressed(_started(make), long_history(), reason=reason, focus_topic="the release notes")
+
+
+def check_works_in_a_thread(make: Make) -> None:
+    """`compress` runs in a worker while the conversation's own thread goes on."""
+    engine, entries = _started(make), long_history()
+    results: list[object] = []
+    worker = threading.Thread(target=lambda: results.append(_compressed(engine, entries)))
+    worker.start()
+    engine.should_compress(10)
+    engine.update_from_response(CanonicalUsage(input_tokens=10))
+    worker.join(60)
+    _must(len(results) == 1, "compress did not come back from a worker thread")
+
+
+def check_tools(make: Make) -> None:
+    """Its own tools are well-formed; one it does not have is a ToolError the model can read."""
+    engine = _started(make)
+    for schema in engine.get_tool_schemas():
+        function = schema.get("function")
+        _must(schema.get("type") == "function" and isinstance(function, dict), f"{schema!r} is not a tool schema")
+        _must(bool(isinstance(function, dict) and function.get("name")), f"{schema!r} has no name")
+    try:
+        engine.handle_tool_call("no_such_tool_at_all", {})
+    except ToolError:
+        return
+    _must(False, "an unknown tool call must raise ToolError")
+
+
+CHECKS: tuple[Check, ...] = (
+    check_needs_no_arguments,
+    check_life_cycle,
+    check_says_when,
+    check_follows_the_window,
+    check_compacts,
+    check_is_idempotent,
+    check_mutates_nothing,
+    check_survives_odd_histories,
+    check_survives_bad_summarisers,
+    check_takes_every_reason,
+    check_works_in_a_thread,
+    check_tools,
+)
+
+
+def name_of(check: Check) -> str:
+    return getattr(check, "__name__", repr(check)).removeprefix("check_")
+
+
+def run(make: Make) -> list[tuple[str, str]]:
+    """Every check by name, with what went wrong or ""."""
+    results = []
+    for check in CHECKS:
+        try:
+            check(make)
+        except Exception as error:  # somebody else's engine may raise anything
+            results.append((name_of(check), f"{type(error).__name__}: {error}"))
+        else:
+            results.append((name_of(check), ""))
+    return results
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 1 or ":" not in arguments[0]:
+        print("usage: python -m perdure.context.conformance package.module:EngineClass", file=sys.stderr)
+        return 2
+    module, _, attribute = arguments[0].partition(":")
+    results = run(getattr(import_module(module), attribute))
+    for name, wrong in results:
+        print(f"{'FAILED' if wrong else 'ok':<7}{name.replace('_', ' ')}{f': {wrong}' if wrong else ''}")
+    return 1 if any(wrong for _, wrong in results) else 0
+
+
+def _started(make: Make, services: EngineServices | None = None) -> ContextEngine:
+    engine = make()
+    engine.on_session_start("s_check", services=services or _services())
+    engine.update_model(context_length=WINDOW, model="model", provider="provider")
+    return engine
+
+
+def _services() -> EngineServices:
+    return EngineServices(state=MemoryState())
+
+
+def _compressed(
+    engine: ContextEngine, entries: Sequence[Entry], *, reason: Reason = "threshold", focus_topic: str | None = None
+) -> Compaction:
+    done = as_compaction(engine.compress(entries, focus_topic=focus_topic, reason=reason), entries)
+    end = 0
+    for step in done.plan:
+        if isinstance(step, Keep):
+            _must(end <= step.lo < step.hi <= len(entries), f"{step} is out of order or out of range")
+            end = step.hi
+    return done
+
+
+def _message(item: Entry | Message) -> Message:
+    return item.message if isinstance(item, Entry) else item
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum(map(estimate_message, messages))
+
+
+def _must(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""The suite for engine authors, run against the built-in engine, a minimal one, and ones that must fail it (M1, M5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from perdure.context import conformance
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import ContextEngine, Reason
+from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message
+from perdure.core.usage import CanonicalUsage
+
+
+class KeepsTheLast(ContextEngine):
+    """The smallest engine there is: three methods, a plain list as its answer."""
+
+    name = "keeps-the-last"
+    window = 100_000
+
+    def update_model(
+        self, *, context_length: int, model: str = "", provider: str = "", max_tokens: int | None = None
+    ) -> None:
+        self.window = context_length
+
+    def update_from_response(self, usage: CanonicalUsage) -> None:
+        self.last = usage.prompt_tokens
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return (prompt_tokens or 0) >= self.window // 2
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        newest = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].message.is_real_user), None)
+        if newest is None or all(e.message.kind == "handoff" for e in messages[:newest]):
+            return [e.message for e in messages]
+        note = Message("user", f"{HANDOFF_FIRST_LINE}\n{newest} messages were dropped.", kind="handoff")
+        return [note, *(e.message for e in messages[newest:])]
+
+
+class Forgetful(KeepsTheLast):
+    """Drops the newest request."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return [e.message for e in messages[:-1]][-5:]
+
+
+class Fragile(KeepsTheLast):
+    """Raises when there is nothing to do."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return [messages[0].message, *super().compress(messages)]
+
+
+class Eager(KeepsTheLast):
+    """Always wants to compact."""
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return True
+
+
+@pytest.mark.spec("M1", "M5")
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=conformance.name_of)
+@pytest.mark.parametrize("make", [ContextCompressor, KeepsTheLast])
+def test_engine_conforms(make: type[ContextEngine], check: conformance.Check) -> None:
+    check(make)
+
+
+@pytest.mark.spec("M5")
+@pytest.mark.parametrize(
+    ("make", "fails"),
+    [(Forgetful, "compacts"), (Fragile, "survives_odd_histories"), (Eager, "says_when")],
+)
+def test_the_suite_finds_what_is_wrong(make: type[ContextEngine], fails: str) -> None:
+    assert fails in {name for name, wrong in conformance.run(make) if wrong}
+
+
+@pytest.mark.spec("M1")
+def test_only_three_methods_must_be_written() -> None:
+    assert ContextEngine.__abstractmethods__ == {"update_from_response", "should_compress", "compress"}
+
+
+@pytest.mark.spec("M5")
+def test_the_suite_runs_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conformance.main(["perdure.context.compressor:ContextCompressor"]) == 0
+    assert conformance.main(["nonsense"]) == 2
+    out = capsys.readouterr()
+    assert "ok     compacts" in out.out
+    assert "usage" in out.err

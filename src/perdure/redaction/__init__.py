@@ -21,8 +21,11 @@ __all__ = ["Secret", "find_secrets", "redact"]
 
 def find_secrets(text: str) -> list[Secret]:
     """Every secret in the text, in order and apart from each other; never raises."""
-    page = Page.of(text)
-    found = sorted(chain(prefixed_keys(page), named_values(page), placed_secrets(page)), key=lambda s: (s.start, -s.end, not s.kept))
+    page = Page(text)
+    found = sorted(
+        chain(prefixed_keys(page), named_values(page), placed_secrets(page)),
+        key=lambda s: (s.start, -s.end, not s.kept),
+    )
     apart: list[Secret] = []
     for secret in found:
         if _is_redacted(text, secret):

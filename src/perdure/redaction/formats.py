@@ -69,7 +69,11 @@ FORMATS: tuple[Format, ...] = (
     # Where code lives
     Format("github-fine-grained", "github_pat_", r"[A-Za-z0-9_]{36,}"),
     Format("github", "ghp_ gho_ ghu_ ghs_ ghr_", _word(30)),
-    Format("gitlab", "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat- glimt- glagent- gloas- glffct- glwt-", r"[A-Za-z0-9_.-]{20,}"),
+    Format(
+        "gitlab",
+        "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat- glimt- glagent- gloas- glffct- glwt-",
+        r"[A-Za-z0-9_.-]{20,}",
+    ),
     Format("gitlab-runner", "GR1348941", _dash(20)),
     Format("atlassian", "ATATT3 ATCTT3", r"[A-Za-z0-9_=-]{60,}"),
     Format("bitbucket", "ATBB", _word(32, 40)),
@@ -91,6 +95,7 @@ FORMATS: tuple[Format, ...] = (
     Format("aws-bedrock", "ABSK", r"[A-Za-z0-9+/]{100,}={0,2}"),
     Format("google-api", "AIza", _dash(35, 35)),
     Format("google-oauth", "ya29.", _dash(20)),
+    Format("google-refresh", "1//0", _dash(30)),
     Format("google-client-secret", "GOCSPX-", _dash(24)),
     Format("alibaba", "LTAI", _word(16, 24)),
     Format("tencent", "AKID", _word(32, 34)),
@@ -112,7 +117,11 @@ FORMATS: tuple[Format, ...] = (
     Format("onepassword-secret-key", "A3-", r"[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}"),
     Format("infisical", "st.", r"[0-9a-f]{24}\.[0-9a-f]{32}\.[0-9a-f]{32}"),
     Format("scaleway-or-yandex", "AQVN YCAJE YCP", _dash(30, 44), plain=True),
-    Format("tailscale", "tskey-api- tskey-auth- tskey-client- tskey-scim- tskey-webhook-", r"[A-Za-z0-9]{6,}-[A-Za-z0-9]{16,}"),
+    Format(
+        "tailscale",
+        "tskey-api- tskey-auth- tskey-client- tskey-scim- tskey-webhook-",
+        r"[A-Za-z0-9]{6,}-[A-Za-z0-9]{16,}",
+    ),
     Format("openshift", "sha256~", _dash(43)),
     Format("age", "AGE-SECRET-KEY-1", r"[A-Z0-9]{50,}"),
     # Money and shops
@@ -129,7 +138,11 @@ FORMATS: tuple[Format, ...] = (
     Format("shippo", "shippo_live_ shippo_test_", _hex(40)),
     Format("gocardless", "live_", _dash(40, 44), plain=True),
     # Mail, chat, phones
-    Format("slack", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxb- xoxe.xoxp-", r"[A-Za-z0-9%+/-]{10,}={0,2}"),
+    Format(
+        "slack",
+        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxb- xoxe.xoxp-",
+        r"[A-Za-z0-9%+/-]{10,}={0,2}",
+    ),
     Format("slack-app", "xapp-", r"\d-[A-Z0-9]+-\d+-[A-Za-z0-9]{16,}"),
     Format("sendgrid", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}"),
     Format("mailgun", "key-", _hex(32)),
@@ -157,7 +170,9 @@ FORMATS: tuple[Format, ...] = (
     Format("newrelic", "NRAK- NRJS- NRII- NRRA- NRIQ- NRAL- NRSP-", _word(19)),
     Format("grafana", "glc_ glsa_", r"[A-Za-z0-9_+/]{32,}={0,2}"),
     Format("sentry", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=-]{40,}"),
-    Format("dynatrace", "dt0c01. dt0s01. dt0s02. dt0s03. dt0s04. dt0s06. dt0s08. dt0s16.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    Format(
+        "dynatrace", "dt0c01. dt0s01. dt0s02. dt0s03. dt0s04. dt0s06. dt0s08. dt0s16.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"
+    ),
     Format("posthog", "phx_ phs_", _word(40)),
     Format("prefect", "pnu_ pnb_", _word(36), plain=True),
     Format("adafruit", "aio_", _word(28, 28)),

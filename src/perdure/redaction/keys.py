@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
 
 from perdure.redaction.formats import FORMATS, Format
 from perdure.redaction.page import Page, Secret
-from perdure.redaction.shapes import is_filler, is_wordy, looks_random
+from perdure.redaction.shapes import is_filler, looks_random
 
 # How far before a run a head may begin, by the character between them (`dp.audit.…`, `access_token$sandbox$…`).
-_LOOK_BACK = {ord("."): 20, ord("$"): 42, ord("~"): 7}
-_BACKSLASH = ord("\\")
+_LOOK_BACK = {ord("."): 24, ord("$"): 42, ord("~"): 7}
+_BACKSLASH, _SLASH = ord("\\"), ord("/")
+# No key is longer than this, its first characters show its kind, and this much refused is skipped as a whole.
+_LONGEST, _JUDGED, _LONG = 32_768, 200, 64
+# Keys whose mark stands in their middle or at their end.
+_UNHEADED = re.compile(
+    r"(?P<mailchimp>[0-9a-f]{32}-us\d{1,2})(?![A-Za-z0-9_])|(?P<terraform>[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,})"
+)
 # Where a key may begin although a letter stands before it: an escape in quoted text, or the end of a terminal colour.
-_ESCAPED = re.compile(r"(?:\\[nrtbf0]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]*m|\[\d{1,3}(?:;\d+)*m)$")
+_ESCAPED = re.compile(
+    r"(?:\\[nrtbf0]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]*m|\[\d{1,3}(?:;\d+)*m)$"
+)
 
 
 @cache
@@ -44,51 +51,52 @@ def _trie(words: set[str]) -> str:
 def prefixed_keys(page: Page) -> Iterator[Secret]:
     """Every key of the table, wherever it stands except by chance inside encoded data."""
     begins, digits, raw, done = _heads().match, page.digits(), page.raw, 0
-    blobs = page.blobs()
-    starts = [start for start, _ in blobs]
     for start, end in page.runs():
         between = raw[start - 1] if start else 0
-        if between in _LOOK_BACK or digits.find(b"A", start, end) >= 0:
+        if between == _SLASH and raw[start - 3 : start] == b"1//":
+            at = start - 3
+        elif between in _LOOK_BACK or digits.find(b"A", start, end) >= 0:
             at = max(start - _LOOK_BACK.get(between, 0), done)
         elif begins(page.text, start) or between == _BACKSLASH:
             at = start  # a name, most likely; a key of letters alone stands at the start of its run
         else:
             continue
         for found in _keys_within(page.text, at, end):
-            if not _inside(blobs, starts, found.start):
+            if not page.is_inside_blob(found.start):
                 yield found
                 done = found.end
 
 
 def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
+    if (odd := _UNHEADED.search(text, at, end)) is not None and may_begin(text, odd.start()):
+        yield Secret(str(odd.lastgroup), *odd.span())
     search = _heads().search
     while (head := search(text, at, end)) is not None:
         at = head.start() + 1
-        if may_begin(text, head.start()) and (found := _key_at(text, head)) is not None:
-            yield found
-            at = found.end
-
-
-def _key_at(text: str, head: re.Match[str]) -> Secret | None:
-    for kept, row, pattern in _rows()[head[0]]:
-        body = pattern.match(text, head.start() + len(kept))
-        if body is None or (row.plain and not _drawn(body[0])):
+        if not may_begin(text, head.start()):
             continue
-        return None if is_filler(body[0]) else Secret(row.kind, head.start(), body.end(), kept)
-    return None
+        read, found = _key_at(text, head)
+        if found is not None:
+            yield found
+        if found is not None or read - at > _LONG:
+            at = read  # what was read and refused is not read again, or a text of nothing but heads would take for ever
 
 
-def _drawn(body: str) -> bool:
-    pieces = [piece for piece in re.split(r"[_.-]", body) if len(piece) >= 8]
-    return not is_wordy(body) and any(looks_random(piece) for piece in pieces)
+def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
+    """How far was read, and the key if it is one."""
+    read = head.end()
+    for kept, row, pattern in _rows()[head[0]]:
+        body = pattern.match(text, head.start() + len(kept), head.end() + _LONGEST)
+        if body is None:
+            continue
+        read = max(read, body.end())
+        if row.plain and not looks_random(body[0][:_JUDGED]):
+            continue
+        return read, None if is_filler(body[0][:_JUDGED]) else Secret(row.kind, head.start(), body.end(), kept)
+    return read, None
 
 
 def may_begin(text: str, at: int) -> bool:
     """Whether a key can start here: not in the middle of a word, unless an escape ends there."""
     before = text[at - 1 : at]
     return not (before.isascii() and before.isalnum()) or _ESCAPED.search(text, max(0, at - 12), at) is not None
-
-
-def _inside(blobs: list[tuple[int, int]], starts: list[int], at: int) -> bool:
-    index = bisect_right(starts, at) - 1
-    return index >= 0 and starts[index] < at < blobs[index][1]

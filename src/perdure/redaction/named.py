@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
+from typing import NamedTuple
 
 from perdure.redaction.names import Promise, promise_of
 from perdure.redaction.page import Page, Secret
 from perdure.redaction.shapes import is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
 
-_ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"cred", b"auth", b"sid=", b"sessionid=")
+_ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"auth", b"sid=", b"sessionid=")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+_JUDGED, _LONG = 400, 64
 _QUOTE = r"\\{0,3}[\"'`]"
 _TO = re.compile(
     rf"""(?P<rest>[A-Za-z0-9_-]{{0,40}})
     (?: (?:{_QUOTE})? (?: ,?\s{{0,40}}(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?[ \t]*[:=][ \t]* | [ \t]+content[ \t]*=[ \t]* )   (?P<pair>)
       | (?:{_QUOTE})?\]?(?:[ \t]{{0,4}}\??:[ \t]{{0,4}}[A-Za-z_][\w\[\].<>| &*]{{0,30}}?(?=[ \t]*=[ \t]*[bru@]?["'`]))?
-        (?P<spaced>[ \t]{{0,24}})(?P<sign>::?=|=>|={{1,3}}|!==?|:)(?P<gap>[ \t]{{0,24}})
+        (?P<spaced>[ \t]{{0,24}})(?P<sign>::?=|=>|={{1,3}}|!==?|:(?!:))(?P<gap>[ \t]{{0,24}})
+      | [ \t]+-p[ \t]?(?P<flag>)
       | (?P<tag>>)
       | [ \t]+(?P<said>is:?|was:?)[ \t]+
       | (?P<word>[ \t]+)(?=[^\s=:-])
@@ -25,12 +28,17 @@ _TO = re.compile(
     re.VERBOSE,
 )
 _QUOTED = re.compile(r"[bru@]?(?P<mark>(?P<slash>\\{0,3})[\"'`])(?P<value>(?:(?!(?P=mark))[^\n]){1,2000}?)(?P=mark)")
-_BARE = re.compile(r"[!#$%*+./0-9:=?@A-Z^_a-z|~À-ÿ-]+")
-_BARE_LINE = re.compile(r"[!#$%&()*+,./0-9:=?@A-Z^_a-z|~{}\[\]À-ÿ-]+")
+_BARE = re.compile(r"[!#$%*+./0-9:=?@A-Z^_a-z|~À-ÿ-]{1,8000}")
+_BARE_LINE = re.compile(r"[!#$%&()*+,./0-9:=?@A-Z^_a-z|~{}\[\]À-ÿ-]{1,8000}")
 _LOCAL_WORDS = "密码 密碼 口令 密钥 密鑰 令牌 パスワード 暗証番号 秘密鍵 비밀번호 암호 패스워드 비밀키".split()
-_LOCAL_TO = re.compile(r"\s*(?:[:：=＝]|是|为|為|は|는|은|가)?\s*[「『“\"'`]?(?P<value>[!#$%&*+./0-9:=?@A-Z^_a-z|~-]{6,})")
+_LOCAL_SIGNS = "密令パ暗비암패"  # one of them is in each word, and one character is found faster than a word
+_LOCAL_TO = re.compile(
+    r"\s*(?:[:：=＝]|是|为|為|は|는|은|가)?\s*[「『“\"'`]?(?P<value>[!#$%&*+./0-9:=?@A-Z^_a-z|~-]{6,})"
+)
 _INTERPOLATED = re.compile(r"\$\{|\$\(|\{\{|\{[\w.]*\}|%[sdvr(]|#\{|\\\(|<[a-z][\w -]*>|\+ *[\"']")
-_CODE = re.compile(r"\w\(|\w\[|\(\)|=>|->|::|&&|\|\||^\*|^[!&]\w+$|^[\[{(]|^new$|^(?:await|async|lambda|function|return)$")
+_CODE = re.compile(
+    r"\w\(|\w\[|\(\)|=>|->|::|&&|\|\||^\*|^[!&]\w+$|^[\[{(]|^new$|^(?:await|async|lambda|function|return)$"
+)
 _PATTERN = re.compile(r"^\^|\(\?|\.\*|\\[dwsb]|\[[a-zA-Z]-|required|min:|max:")
 _PLACE = re.compile(r"(?:\.{0,2}/|~/|[A-Za-z]:[\\/]|[a-z][a-z0-9+.-]*://|\.\w|#\w)")
 _COMMON = frozenset(
@@ -49,14 +57,28 @@ class _Form(Enum):
     PROSE = "prose"
 
 
+class _Reading(NamedTuple):
+    """A value that a telling name was given, not yet judged."""
+
+    promise: Promise
+    value: str
+    start: int
+    form: _Form
+
+
 def named_values(page: Page) -> Iterator[Secret]:
     """Values of telling names that are neither stand-ins, nor code, nor plain words."""
     done = 0
     for at in sorted({at for anchor in _ANCHORS for at in page.places(anchor)}):
-        if at >= done and (found := _value_at(page, at)) is not None:
-            yield found
-            done = found.end
-    if not page.text.isascii():
+        if at < done or (read := _read(page, at)) is None:
+            continue
+        end = read.start + len(read.value)
+        if len(read.value) >= 3 and _is_secret(read.promise, read.value, read.form):
+            yield Secret(read.promise.value, read.start, end)
+            done = end
+        elif len(read.value) > _LONG:
+            done = end  # refused as a whole: the names inside it are not names of anything
+    if not page.text.isascii() and any(sign in page.text for sign in _LOCAL_SIGNS):
         yield from _locally_named(page.text)
 
 
@@ -72,7 +94,7 @@ def _locally_named(text: str) -> Iterator[Secret]:
             at = text.find(word, at)
 
 
-def _value_at(page: Page, at: int) -> Secret | None:
+def _read(page: Page, at: int) -> _Reading | None:
     text = page.text
     to = _TO.match(text, at)
     if to is None:
@@ -86,7 +108,7 @@ def _value_at(page: Page, at: int) -> Secret | None:
     form = _form(text, start, to, name)
     if name == "PASS" and form is not _Form.SETTING:
         return None  # a test runner's verdict
-    return _judged(promise, text, to, form)
+    return _value(promise, text, to, form)
 
 
 def _unescaped(text: str, start: int, name: str) -> str:
@@ -98,9 +120,12 @@ def _is_joined(text: str, start: int, to: re.Match[str], name: str) -> bool:
     """Whether what stands between name and value gives the one to the other, rather than being prose."""
     if to["tag"] is not None:
         return text[start - 1 : start] == "<"
+    if to["flag"] is not None:
+        return name == "sshpass"
     if to["word"] is not None:
-        follows = text[to.end() : to.end() + 2]
-        return name.startswith("--") or (name.lower().endswith("password") and follows[:1] in "'\"") or "login " in text[max(0, start - 80) : start]
+        before = text[max(0, start - 80) : start]
+        follows_quote = name.lower().endswith("password") and text[to.end()] in "'\""
+        return name.startswith("--") or follows_quote or "login " in before or before.endswith(("ENV ", "setx "))
     return True
 
 
@@ -115,17 +140,20 @@ def _form(text: str, start: int, to: re.Match[str], name: str) -> _Form:
     behind = text[max(0, start - 1) : start]
     if sign == "=" and not gap and (name.upper() == name or "." in name or behind in ("?", "&", ";")):
         return _Form.SETTING
-    if sign is None or sign in ("=", ":") and not (sign == "=" and gap) and behind not in ("(", "."):
+    if (
+        sign is None
+        or (sign == ":" or (sign == "=" and (not gap or behind in ("", "\n", "\\"))))
+        and behind not in ("(", ".")
+    ):
         return _Form.BARE
     return _Form.CODE
 
 
-def _judged(promise: Promise, text: str, to: re.Match[str], form: _Form) -> Secret | None:
+def _value(promise: Promise, text: str, to: re.Match[str], form: _Form) -> _Reading | None:
     at = to.end()
     quoted = _QUOTED.match(text, at) if to["tag"] is None else None
     if quoted is not None:
-        value, at, form = quoted["value"], quoted.start("value"), _Form.QUOTED if form is not _Form.SETTING else form
-        form = _Form.QUOTED
+        value, at, form = quoted["value"], quoted.start("value"), _Form.QUOTED
     else:
         at += text[at : at + 1] in ('"', "'")
         bare = (_BARE_LINE if form is _Form.SETTING and text[to.end("rest") : at] == "=" else _BARE).match(text, at)
@@ -133,11 +161,13 @@ def _judged(promise: Promise, text: str, to: re.Match[str], form: _Form) -> Secr
             return None
         value = _trimmed(bare[0], form)
         after = text[at + len(value) : at + len(value) + 1]
-        if after and after in "([{" or (form is _Form.BARE and after and after in ",)]};" and is_identifier(value)):
+        if (
+            after
+            and after in "([{"
+            or (form is _Form.BARE and is_identifier(value) and (after in tuple(",)]};") or "." in value))
+        ):
             form = _Form.CODE
-    if len(value) < 3 or not _is_secret(promise, value, form):
-        return None
-    return Secret(promise.value, at, at + len(value))
+    return _Reading(promise, value, at, form)
 
 
 def _trimmed(value: str, form: _Form) -> str:
@@ -148,27 +178,44 @@ def _trimmed(value: str, form: _Form) -> str:
     return value.rstrip(".,;:!?)") if form is _Form.PROSE else value.rstrip(",;:")
 
 
-def _is_secret(promise: Promise, value: str, form: _Form) -> bool:
+def _is_secret(promise: Promise, whole: str, form: _Form) -> bool:
+    value = whole[:_JUDGED]
     if is_stand_in(value) or _INTERPOLATED.search(value) or (_CODE.search(value) and form is not _Form.QUOTED):
         return False
     if _PLACE.match(value) and not (len(value) >= 32 and looks_random(value) and re.fullmatch(r"[\w+/=]+", value)):
         return False
-    if promise is Promise.PASSWORD:
+    if promise is Promise.PHRASE and form is _Form.QUOTED and value.count(" ") >= 2:
+        return not re.search(r"(?i)phrase|enter|your|required|[.?!]$", value)
+    if promise in (Promise.PASSWORD, Promise.PHRASE):
         return _is_password(value, form)
     if is_uuid(value):
         return promise is Promise.SECRET
     if promise is Promise.KEY:
-        return form in (_Form.SETTING, _Form.QUOTED) and len(value) >= 20 and looks_random(value) and not re.search(r"[-_.:]", value)
+        return (
+            form in (_Form.SETTING, _Form.QUOTED)
+            and len(value) >= 20
+            and looks_random(value)
+            and not re.search(r"[-_.:]", value)
+        )
     if form is _Form.CODE and is_identifier(value):
         return len(value) >= 16 and looks_random(value)
-    if promise is Promise.SECRET and form is _Form.SETTING and len(value) >= 8 and not re.search("key|secret|token", value):
+    if (
+        promise is Promise.SECRET
+        and form is _Form.SETTING
+        and len(value) >= 8
+        and (value.isalnum() or not re.search("key|secret|token", value))
+    ):
         return True
     return " " not in value and (looks_random(value) or _is_long_mix(value))
 
 
 def _is_long_mix(value: str) -> bool:
     """Words run together with digits, as people make keys up: `supersecretkey12345`; not `db-credentials-v2`."""
-    return len(value) >= 12 and bool(re.fullmatch(r"(?=[^\d]*\d)(?=\d*[^\d])[A-Za-z0-9+/=!@#$%^&*]+", value)) and not is_identifier(value)
+    return (
+        len(value) >= 12
+        and bool(re.fullmatch(r"(?=[^\d]*\d)(?=\d*[^\d])[A-Za-z0-9+/=!@#$%^&*]+", value))
+        and not is_identifier(value)
+    )
 
 
 def _is_password(value: str, form: _Form) -> bool:

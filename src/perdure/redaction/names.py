@@ -11,6 +11,7 @@ class Promise(Enum):
     """What a name says about its value, the surest first."""
 
     PASSWORD = "password"
+    PHRASE = "passphrase"
     SECRET = "secret"
     TOKEN = "token"
     KEY = "key"
@@ -18,12 +19,16 @@ class Promise(Enum):
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 # Said after the name proper: DB_PASSWORD_PROD, API_KEY_2, SECRET_KEY_BASE.
-_TRAILERS = frozenset("prod production dev development stage staging live test local base value plain raw old new b".split())
-_PASSWORDS = ("password", "passwd", "passphrase", "passwort", "passcode", "passw", "pwd")
+_TRAILERS = frozenset(
+    "prod production dev development stage staging live test local base value plain raw old new b".split()
+)
+_PASSWORDS = ("password", "passwd", "passwort", "passcode", "passw", "pwd")
 _WHOLE = {
-    **dict.fromkeys(("pass", "pw"), Promise.PASSWORD),
-    **dict.fromkeys(("credential", "credentials", "creds", "mnemonic"), Promise.SECRET),
-    **dict.fromkeys(("auth", "sid", "sessionid", "phpsessid", "jsessionid", "bearer", "jwt", "sas", "sig"), Promise.TOKEN),
+    **dict.fromkeys(("pass", "pw", "sshpass"), Promise.PASSWORD),
+    **dict.fromkeys(("passphrase", "mnemonic"), Promise.PHRASE),
+    **dict.fromkeys(
+        ("auth", "sid", "sessionid", "phpsessid", "jsessionid", "bearer", "jwt", "sas", "sig"), Promise.TOKEN
+    ),
 }
 _KEYED = (
     "api access secret private priv auth encryption encrypt signing sign signature master account storage subscription"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _TOKEN = bytes(65 if i in _LETTERS + b"_-" else 32 for i in range(256))
@@ -23,25 +26,33 @@ class Secret:
     kept: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Page:
     """Every character outside ASCII, lone surrogates included, is one `?` in `raw` and in `lower`."""
 
-    text: str
-    raw: bytes
-    lower: bytes
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.raw = text.encode("ascii", "replace")
+        self.lower = self.raw.lower()
+        self._places: dict[bytes, list[int]] = {}
 
-    @classmethod
-    def of(cls, text: str) -> Page:
-        raw = text.encode("ascii", "replace")
-        return cls(text, raw, raw.lower())
+    def places(self, word: bytes) -> list[int]:
+        """Where a lower-case word stands, in any case; looked for once however many ask."""
+        if (places := self._places.get(word)) is None:
+            places, find, at = [], self.lower.find, self.lower.find(word)
+            while at >= 0:
+                places.append(at)
+                at = find(word, at + len(word))
+            self._places[word] = places
+        return places
 
-    def places(self, word: bytes) -> Iterator[int]:
-        """Where a lower-case word stands, in any case."""
-        at = self.lower.find(word)
-        while at >= 0:
-            yield at
-            at = self.lower.find(word, at + len(word))
+    def matches(self, word: bytes, pattern: re.Pattern[str], back: int = 0) -> Iterator[re.Match[str]]:
+        """The pattern's matches at the places of a word, or so far back from it; none inside another, so that the time
+        stays linear whatever the text repeats."""
+        done = 0
+        for at in self.places(word):
+            if at - back >= done and (match := pattern.match(self.text, at - back)) is not None:
+                yield match
+                done = match.end()
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Stretches of 20 or more letters, digits, `_` and `-`: every key has one, most text has few."""
@@ -51,8 +62,13 @@ class Page:
         """`A` where a digit stands: most runs are names without any, and are told apart from keys by that."""
         return self.raw.translate(_DIGIT)
 
-    def blobs(self) -> list[tuple[int, int]]:
-        """Stretches so long that they are encoded data, an image mostly, in which any short key occurs by chance."""
+    def is_inside_blob(self, at: int) -> bool:
+        """Whether a stretch so long that it is encoded data, an image mostly, goes on here: any short key occurs in those."""
+        index = bisect_left(self._blobs, (at, 0)) - 1
+        return index >= 0 and at < self._blobs[index][1]
+
+    @cached_property
+    def _blobs(self) -> list[tuple[int, int]]:
         return list(_stretches(self.raw.translate(_BASE64), _BLOB))
 
 

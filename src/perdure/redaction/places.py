@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 from perdure.redaction.keys import may_begin
 from perdure.redaction.page import Page, Secret
-from perdure.redaction.shapes import is_stand_in, is_uuid, is_wordy, looks_random
+from perdure.redaction.shapes import is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
 
-_URL_LOGIN = re.compile(r"://(?P<user>[^\s/:@\"'<>`\\()\[\]?#]{0,80}):(?P<password>[^\s/\"'<>`\\()?]{1,200})@(?=[\w\[.$\-{*<%])")
+_URL_LOGIN = re.compile(
+    r"://(?P<user>[^\s/:@\"'<>`\\()\[\]?#]{0,80}):(?P<password>[^\s/\"'<>`\\()?]{1,200})@(?=[\w\[.$\-{*<%])"
+)
 _URL_TOKEN = re.compile(r"://(?P<token>[A-Za-z0-9_%.~-]{20,200})@(?!(?:[\w-]+\.)*sentry\.io|o\d+\.ingest)(?=[\w\[.])")
 # A webhook's address is its secret: whoever has it may post. The host and its first steps stay readable.
 _WEBHOOKS = re.compile(
@@ -20,27 +22,49 @@ _WEBHOOKS = re.compile(
       | open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/ | qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=
       | oapi\.dingtalk\.com/robot/send\?access_token= | api\.telegram\.org/(?:file/)?bot | chat\.googleapis\.com/v1/spaces/[\w-]+/messages\?
       | maker\.ifttt\.com/(?:trigger|use)/(?:[\w-]+/(?:json/)?with/key/)? | hook\.[\w.]*(?:make|integromat)\.com/
-      ))(?P<secret>[A-Za-z0-9_/:@.=&%+-]{16,})""",
+      ))(?P<secret>[A-Za-z0-9_/:@.=&%+-]{16,400})""",
     re.VERBOSE,
 )
-_SIGNATURE = re.compile(rb"(?:x-amz-signature|x-goog-signature|[?&;]sig(?:nature)?)=([a-z0-9%+/=_-]{24,})", re.IGNORECASE)
+_SIGNATURE = re.compile(r"sig(?:nature)?=(?P<value>[A-Za-z0-9%+/_-]{24,600}={0,2})", re.IGNORECASE)
 _HEADER = re.compile(
-    r"authorization(?:\\{0,3}[\"'`])?\]?\s{0,4}(?:=>|[:=,])\s{0,4}(?:\\{0,3}[\"'`])?"
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9-]{1,20})\s+)?(?P<value>[A-Za-z0-9._~+/=:%|-]{6,})",
+    r"authorization(?:\\{0,3}[\"'`])?\]?\s{0,4}(?:=>|[:=]|,(?=\s?\\{0,3}[\"'`]\w+\s))\s{0,4}(?:\\{0,3}[\"'`])?"
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9-]{1,20}\s+)?(?P<value>[A-Za-z0-9._~+/=:%|-]{6,8000})",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"bearer(?:\s{1,4}|%20|\+)(?:\\{0,3}[\"'])?(?P<value>[A-Za-z0-9._~+/=:|-]{8,})", re.IGNORECASE)
-_BASIC = re.compile(r"basic(?:\s{1,4}|%20)(?P<value>[A-Za-z0-9+/_-]{8,}={0,2})", re.IGNORECASE)
-_COOKIES = re.compile(r"cookies?(?:\\{0,3}[\"'`])?(?:\s{0,4}(?:=>|[:=])\s{0,4}|\s+(?=[\"']))(?:\\{0,3}[\"'`])?(?P<pairs>[^\r\n\"'`\\]{8,8000})", re.IGNORECASE)
+_BEARER = re.compile(r"bearer(?:\s{1,4}|%20|\+)(?:\\{0,3}[\"'])?(?P<value>[A-Za-z0-9._~+/=:|-]{8,8000})", re.IGNORECASE)
+_BASIC = re.compile(r"basic(?:\s{1,4}|%20)(?P<value>[A-Za-z0-9+/_-]{8,2000}={0,2})", re.IGNORECASE)
+_COOKIES = re.compile(
+    r"cookies?(?:\\{0,3}[\"'`])?(?:\s{0,4}(?:=>|[:=])\s{0,4}|\s+(?=[\"']))(?:\\{0,3}[\"'`])?(?P<pairs>[^\r\n\"'`\\]{8,8000})",
+    re.IGNORECASE,
+)
 _PAIR = re.compile(r"(?:^|[;,\s])(?P<name>[\w.$!#%&*+^|~-]{1,80})=(?P<value>[^;,\s]{8,})")
-_SESSION = re.compile(r"sess|sid\b|auth|token|csrf|xsrf|jwt|login|remember|secure|clearance|cf_bm|identity|ticket", re.IGNORECASE)
+_SESSION = re.compile(
+    r"sess|sid\b|auth|token|csrf|xsrf|jwt|login|remember|secure|clearance|cf_bm|identity|ticket", re.IGNORECASE
+)
 _OPENING = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----")
+_LONGEST_BLOCK = 40_000
 _BREAKS = r"(?:\s|\\+[nrt]|[\"'+,>|`]|\d{1,6}[→:|\t])*+"
 _CUT_BODY = re.compile(rf"(?:{_BREAKS}[A-Za-z0-9+/=]{{20,}}+)+")
 _ENDS = re.compile(r"(?:\s|\\+[nrt]|[\"'`+,])+")
 _LINE = re.compile(r"[A-Za-z0-9+/=_-]{16,}")
-_CURL_LOGIN = re.compile(r"\bcurl\b[^\n]{0,400}?\s(?:-u|--user)[ =]?\\{0,3}[\"']?(?P<user>[^\s:\"'\\$]{1,80}):(?P<password>[^\s\"'\\]{1,200})")
-_MYSQL_LOGIN = re.compile(r"\b(?:mysql\w*|sshpass)\b[^\n]{0,200}?\s-p ?\\{0,3}[\"']?(?P<password>[^\s\"'\\-][^\s\"'\\]{2,100})")
+_COMMANDS = (
+    (
+        b"curl ",
+        re.compile(
+            r"curl(?=\s)[^\n]{0,400}?\s(?:-u|--user)[ =]?\\{0,3}[\"']?[^\s:\"'\\$]{1,80}:(?P<password>[^\s\"'\\]{1,200})",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        b"mysql",
+        re.compile(r"mysql\w* [^\n]{0,200}?-p\\{0,3}[\"']?(?P<password>[^\s\"'\\-][^\s\"'\\]{2,100})", re.IGNORECASE),
+    ),
+    (
+        b"identified by",
+        re.compile(r"identified by (?:password )?\\{0,3}[\"'](?P<password>[^\s\"'\\]{3,100})", re.IGNORECASE),
+    ),
+)
+_AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])")
 
 
 def placed_secrets(page: Page) -> Iterator[Secret]:
@@ -50,7 +74,7 @@ def placed_secrets(page: Page) -> Iterator[Secret]:
     yield from _in_cookies(page)
     yield from _key_blocks(page)
     yield from _in_commands(page)
-    yield from _unmarked_keys(page)
+    yield from _azure_secrets(page)
 
 
 def _in_urls(page: Page) -> Iterator[Secret]:
@@ -64,9 +88,9 @@ def _in_urls(page: Page) -> Iterator[Secret]:
                 yield Secret("url-password", *found.span("password"))
         elif (found := _URL_TOKEN.match(text, at)) and looks_random(found["token"]):
             yield Secret("url-token", *found.span("token"))
-    for at in page.places(b"sig"):
-        if (signed := _SIGNATURE.match(page.raw, at - 1)) or (signed := _SIGNATURE.match(page.raw, max(0, at - 6))):
-            yield Secret("signature", *signed.span(1))
+    for signed in page.matches(b"sig", _SIGNATURE):
+        if text[max(0, signed.start() - 6) : signed.start()].lower().endswith(("?", "&", ";", "x-amz-", "-goog-")):
+            yield Secret("signature", *signed.span("value"))
 
 
 def _is_url_stand_in(password: str) -> bool:
@@ -74,23 +98,28 @@ def _is_url_stand_in(password: str) -> bool:
 
 
 def _in_headers(page: Page) -> Iterator[Secret]:
-    text = page.text
-    for at in page.places(b"authorization"):
-        found = _HEADER.match(text, at)
-        if found and (found["scheme"] or "").lower() not in ("digest", "aws4-hmac-sha256", "basic"):
-            value = found["value"]
-            if not is_stand_in(value) and (looks_random(value) or (len(value) >= 8 and _is_mixed(value))):
-                yield Secret("authorization", *found.span("value"))
-    for at in page.places(b"bearer"):
-        if (found := _BEARER.match(text, at)) and not is_stand_in(found["value"]) and looks_random(found["value"]):
+    for found in page.matches(b"auth", _HEADER):
+        if _is_credential(found["scheme"], found["value"]):
+            yield Secret("authorization", *found.span("value"))
+    for found in page.matches(b"bearer", _BEARER):
+        if not is_stand_in(found["value"]) and looks_random(found["value"]):
             yield Secret("bearer", *found.span("value"))
-    for at in page.places(b"basic"):
-        if (found := _BASIC.match(text, at)) and _is_login(found["value"]):
+    for found in page.matches(b"basic", _BASIC):
+        if _is_login(found["value"]):
             yield Secret("basic-auth", *found.span("value"))
 
 
-def _is_mixed(value: str) -> bool:
-    return any(c.isdigit() for c in value) and any(c.isalpha() for c in value) and "." not in value[1:-1].replace(".", "", 2)
+def _is_credential(scheme: str | None, value: str) -> bool:
+    """Whether an Authorization header gives this away; some schemes are known by another way or give nothing away."""
+    if (
+        is_stand_in(value)
+        or "://" in value
+        or (scheme or "").strip().lower() in ("basic", "digest", "aws4-hmac-sha256")
+    ):
+        return False
+    if scheme is None or is_identifier(value):
+        return looks_random(value)
+    return len(value) >= 8 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
 
 
 def _is_login(value: str) -> bool:
@@ -103,9 +132,7 @@ def _is_login(value: str) -> bool:
 
 
 def _in_cookies(page: Page) -> Iterator[Secret]:
-    for at in page.places(b"cookie"):
-        if (found := _COOKIES.match(page.text, at)) is None:
-            continue
+    for found in page.matches(b"cookie", _COOKIES):
         for pair in _PAIR.finditer(page.text, *found.span("pairs")):
             value = pair["value"]
             if is_stand_in(value) or is_wordy(value) or not any(c.isdigit() for c in value):
@@ -116,13 +143,11 @@ def _in_cookies(page: Page) -> Iterator[Secret]:
 
 def _key_blocks(page: Page) -> Iterator[Secret]:
     text = page.text
-    for at in page.places(b"-----begin"):
-        if (opening := _OPENING.match(text, at)) is None:
-            continue
+    for opening in page.matches(b"-----begin", _OPENING):
         start = opening.end()
-        end = text.find("-----END", start, start + 40_000)
-        other = text.find("-----BEGIN", start, start + 40_000)
-        if end < 0 or -1 < other < end:
+        other = text.find("-----BEGIN", start, start + _LONGEST_BLOCK)
+        end = text.find("-----END", start, other if other >= 0 else start + _LONGEST_BLOCK)
+        if end < 0:
             cut = _CUT_BODY.match(text, start)
             end = cut.end() if cut else start
         start, end = _inner(text, start, end)
@@ -149,26 +174,13 @@ def _is_key_body(body: str) -> bool:
 
 
 def _in_commands(page: Page) -> Iterator[Secret]:
-    for word, pattern in ((b"curl ", _CURL_LOGIN), (b"mysql", _MYSQL_LOGIN), (b"sshpass", _MYSQL_LOGIN)):
-        for at in page.places(word):
-            if (found := pattern.match(page.text, at)) and not _is_url_stand_in(found["password"]):
+    for word, pattern in _COMMANDS:
+        for found in page.matches(word, pattern):
+            if not _is_url_stand_in(found["password"]):
                 yield Secret("command-password", *found.span("password"))
 
 
-_AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])")
-_GOOGLE_REFRESH = re.compile(r"1//0[A-Za-z0-9_-]{30,}")
-_MAILCHIMP = re.compile(r"[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9_])")
-_TERRAFORM = re.compile(r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,}")
-
-
-def _unmarked_keys(page: Page) -> Iterator[Secret]:
-    """Keys whose mark stands in their middle or at their end."""
-    for kind, word, back, pattern in (
-        ("azure-client-secret", b"q~", 4, _AZURE),
-        ("mailchimp", b"-us", 32, _MAILCHIMP),
-        ("google-refresh", b"1//0", 0, _GOOGLE_REFRESH),
-        ("terraform", b".atlasv1.", 14, _TERRAFORM),
-    ):
-        for at in page.places(word):
-            if at >= back and (found := pattern.match(page.text, at - back)) and may_begin(page.text, at - back):
-                yield Secret(kind, *found.span())
+def _azure_secrets(page: Page) -> Iterator[Secret]:
+    for found in page.matches(b"q~", _AZURE, back=4):
+        if may_begin(page.text, found.start()):
+            yield Secret("azure-client-secret", *found.span())

@@ -23,7 +23,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
 _EXTENSION = re.compile(r"\w[\w-]*(?:\.[\w-]+)*\.[A-Za-z]\w{0,7}")
 _MIXED_CASE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
-_SHORTEST, _LONGEST = 4, 200
+LONGEST = 200
+_SHORTEST = 4
 _SHORTEST_NAME = 6
 
 
@@ -35,7 +36,7 @@ def scan(text: str) -> frozenset[str]:
     if ":\\" in text:
         found.update(_WINDOWS_PATH.findall(text))
     if not text.isascii():
-        # Line numbers are often set off with an arrow; split there, or every numbered line starts with a piece of its own.
+        # Line numbers are often set off with an arrow: unsplit, every numbered line would begin with its own piece.
         text = text.replace("→", " ")
     pieces = set(text.encode("utf-8", "replace").translate(_TABLE).split())
     return frozenset(found.union(*map(_facts_in, pieces)))
@@ -51,7 +52,7 @@ def _facts_in(raw: bytes) -> tuple[str, ...]:
         # A name glued to CJK words counts on its own, and as a path in that script where it has a slash.
         whole = _RUN.findall(piece)
         runs = [r for w in whole for r in _ASCII_RUN.findall(w)] + [w for w in whole if "/" in w and not w.isascii()]
-    return tuple({f for r in runs for f in _readings(r.rstrip(".-+@~/")) if _SHORTEST <= len(f) <= _LONGEST})
+    return tuple({f for r in runs for f in _readings(r.rstrip(".-+@~/")) if _SHORTEST <= len(f) <= LONGEST})
 
 
 def _readings(piece: str) -> list[str]:

@@ -1,97 +1,117 @@
 """The ledger of exact facts: what was used in calls, said by whom, how recently and how often.
 
 A summary drops most of the paths, ids and names that an agent goes on to need. Code can know better: `facts_of` reads
-each message once, `Ledger` weighs what it read, and `lines_for` quotes, within a budget, the pieces of the sources in
-which the weightiest facts stand.
+each message once (fact_reading), `Ledger` weighs what was read (fact_rank), and `lines_for` quotes (fact_quotes), within
+a budget, the pieces of the sources in which the weightiest facts stand (fact_page).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import heapq
+from collections.abc import Iterable, Sequence
 
+from perdure.context.fact_page import FactLines, Page, Piece
+from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, quote
+from perdure.context.fact_rank import PLACES, Weights, kind_of, weigh
+from perdure.context.fact_reading import MessageFacts, facts_of
 from perdure.context.fact_scan import scan
-from perdure.core.messages import Message
-from perdure.redaction import redact
 
+__all__ = ["FactLines", "Ledger", "MessageFacts", "facts_of"]
 
-@dataclass(frozen=True, slots=True)
-class MessageFacts:
-    """The facts of one message: those in its text, and those in the arguments of its calls."""
-
-    message: Message
-    said: frozenset[str]
-    used: frozenset[str]
-    arguments: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FactLines:
-    """Lines for Critical Context and for Relevant Files."""
-
-    critical: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return "\n".join((*self.files, *self.critical))
-
-
-def facts_of(message: Message) -> MessageFacts:
-    """The facts of a message. Pure, so that it can be kept beside the message."""
-    arguments = "\n".join(leaf for call in message.tool_calls for leaf in argument_leaves(call.arguments))
-    return MessageFacts(message, scan(message.text), scan(arguments) if arguments else frozenset(), arguments)
-
-
-def argument_leaves(arguments: str) -> list[str]:
-    """Every value in a call's JSON arguments as text, keys left out; arguments that are not JSON are one value."""
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return [arguments]
-    found: list[str] = []
-    waiting: list[Any] = [value]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, Mapping):
-            waiting.extend(reversed(list(value.values())))
-        elif isinstance(value, list):
-            waiting.extend(reversed(value))
-        elif value is not None:
-            found.append(str(value))
-    return found
+# Roughly what a token comes to in paths and code; a budget in tokens is never overspent by much.
+_CHARS_PER_TOKEN = 3.4
+# A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
+_CHARS_PER_CANDIDATE = 30
+_LEAST_CANDIDATES = 100
+_NOTE_CHARS = 90
+_TINY = 12
+_ENOUGH_PIECES = 4
+# How far back a result's call may lie: calls made side by side have all their results behind them.
+_FURTHEST_CALL = 64
 
 
 class Ledger:
     """Facts weighed over a stretch of messages."""
 
-    def __init__(self, entries: Iterable[MessageFacts] = ()) -> None:
-        self._entries = list(entries)
+    def __init__(self, entries: Sequence[MessageFacts]) -> None:
+        self._entries = entries
+        self._weights: Weights = weigh(entries)
 
     @classmethod
-    def collect(cls, entries: Iterable[MessageFacts], previous: object = None) -> Ledger:
-        return cls(entries)
+    def collect(cls, entries: Iterable[MessageFacts]) -> Ledger:
+        """The ledger of messages in their order; a previous handoff is one of them."""
+        return cls(list(entries))
 
     def lines_for(
         self, *, budget_chars: int | None = None, budget_tokens: int | None = None, already: str = ""
     ) -> FactLines:
         """The weightiest facts that do not stand in `already`, quoted from their sources, within the budget."""
-        room = min(budget_chars or 1 << 30, 3 * budget_tokens if budget_tokens is not None else 1 << 30)
-        weights: dict[str, float] = {}
-        for place, entry in enumerate(self._entries):
-            recency = 0.3 + 0.7 * place / max(1, len(self._entries))
-            for fact in entry.used:
-                weights[fact] = weights.get(fact, 0) + 4 * recency
-            for fact in entry.said:
-                weights[fact] = weights.get(fact, 0) + recency
-        critical: list[str] = []
-        for fact in sorted(weights, key=weights.__getitem__, reverse=True):
-            line = f"- {redact(fact)}"
-            if fact in already:
+        budgets = [budget_chars, None if budget_tokens is None else int(budget_tokens * _CHARS_PER_TOKEN)]
+        room = min((b for b in budgets if b is not None), default=1 << 16)
+        if room <= 0:
+            return FactLines()
+        known, chance = scan(already), self._weights.chance
+        many = _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE
+        likely = heapq.nsmallest(many, ((-c, f) for f, c in chance.items() if f not in known))
+        page = Page({f: -c for c, f in likely}, room=room, already=already, note=self.note)
+        return page.fill(self.pieces(fact) for _, fact in likely)
+
+    def pieces(self, fact: str) -> list[Piece]:
+        """The ways to show a fact, from the sources it last stood in."""
+        seen = self._weights
+        if fact in seen.brief.last and kind_of(fact) in PLACES:
+            return [Piece.of(fact, fact, "", (seen.calls.last[fact], 0))]
+        found: list[Piece] = []
+        for source in (seen.assistant, seen.calls, seen.user, seen.results):
+            if len(found) > _ENOUGH_PIECES or (place := source.last.get(fact)) is None:
                 continue
-            if (room := room - len(line) - 1) < 0:
-                break
-            critical.append(line)
-        return FactLines(tuple(critical))
+            entry = self._entries[place]
+            text = entry.arguments if source is seen.calls else entry.message.text
+            at = (place, text.find(fact))
+            pieces = {quote(text, fact, near=n, most=m) for n, m in ((len(fact) + _TINY, 0), (50, 90), (110, 150))}
+            found += [Piece.of(fact, self._label(place), p, at) for p in sorted(pieces - {""})]
+        return found
+
+    def note(self, fact: str) -> str:
+        """How a path came up: the line that first named it, or the words around the call that first used it."""
+        first, place = self._weights.first[fact], self._weights.first_call.get(fact)
+        if place is None or first < place:
+            piece = self._beside(first, fact)
+            if plain_words(piece) >= ENOUGH_WORDS:
+                return piece
+        return "" if place is None else self._around_call(place, fact)
+
+    def _beside(self, place: int, fact: str) -> str:
+        text = quote(self._entries[place].message.text, fact, near=len(fact) + _NOTE_CHARS)
+        before, _, after = text.partition(fact)
+        return max(before.strip(), after.strip(" :,"), key=plain_words)[:_NOTE_CHARS]
+
+    def _around_call(self, place: int, fact: str) -> str:
+        entry = self._entries[place]
+        at = entry.arguments.find(fact)
+        end = at + len(fact)
+        result = self._entries[place + 1].message.text[:_NOTE_CHARS] if place + 1 < len(self._entries) else ""
+        said = entry.message.text
+        for piece in (
+            ending(said, _NOTE_CHARS) if at < _NOTE_CHARS else "",
+            beginning(entry.arguments[end : end + 2 * _NOTE_CHARS], _NOTE_CHARS),
+            ending(entry.arguments[max(0, at - 2 * _NOTE_CHARS) : at], _NOTE_CHARS),
+            beginning(result, _NOTE_CHARS),
+            ending(said, _NOTE_CHARS),
+        ):
+            if plain_words(piece) >= ENOUGH_WORDS:
+                return piece
+        return ""
+
+    def _label(self, place: int) -> str:
+        """The heading a piece goes under: what the call was about, or who spoke."""
+        entry = self._entries[place]
+        if entry.calls:
+            return entry.calls[0].target or entry.calls[0].tool
+        if entry.role != "tool":
+            return entry.role
+        for back in range(place - 1, max(-1, place - _FURTHEST_CALL), -1):
+            for call in self._entries[back].calls:
+                if call.call_id == entry.message.tool_call_id:
+                    return call.target or call.tool
+        return entry.message.name or "tool"

@@ -1,0 +1,148 @@
+"""Lines of facts being filled within a budget: each piece once, under the file, command or speaker it is from."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, plain_words
+from perdure.context.fact_rank import PLACES, kind_of
+from perdure.context.fact_scan import scan
+from perdure.redaction import redact
+
+_LABEL_CHARS = 40
+_PER_LINE = len("- \n")
+_PER_PIECE = len(" … ")
+# A fact without enough words around it can be found but hardly understood.
+_BARE = 0.4
+_THRIFT = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class FactLines:
+    """Lines for Critical Context and for Relevant Files."""
+
+    critical: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "\n".join((*self.files, *self.critical))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One way to show a fact: a piece of a source (none where the label says it all), and what it goes under."""
+
+    fact: str
+    label: str
+    text: str
+    at: tuple[int, int]
+    facts: frozenset[str]
+    is_clear: bool
+
+    @classmethod
+    def of(cls, fact: str, label: str, text: str, at: tuple[int, int]) -> Piece:
+        return cls(fact, label, text, at, scan(text) | {fact}, not text or plain_words(text) >= ENOUGH_WORDS)
+
+
+@dataclass(slots=True)
+class _Group:
+    """A heading, and the pieces under it once it is chosen."""
+
+    heading: str
+    is_place: bool
+    facts: frozenset[str]
+    pieces: list[Piece]
+
+
+class Page:
+    """Takes the facts that are likeliest for what they cost, each in the piece that is worth its length."""
+
+    def __init__(self, chance: Mapping[str, float], *, room: int, already: str, note: Callable[[str], str]) -> None:
+        self._open = dict(chance)
+        self._room = room
+        self._already = already
+        self._note = note
+        self._groups: dict[str, _Group] = {}
+
+    def fill(self, choices: Iterable[Sequence[Piece]]) -> FactLines:
+        """The lines, given for each fact the pieces that would show it."""
+        heap = [(-max(map(self._worth, pieces)), n, pieces) for n, pieces in enumerate(choices) if pieces]
+        heapq.heapify(heap)
+        price = self._price(heap)
+        while heap and self._room > 0:
+            _, number, pieces = heapq.heappop(heap)
+            if pieces[0].fact not in self._open:
+                continue
+            worth = max(map(self._worth, pieces))
+            # Worth sinks as facts are shown elsewhere; one that lost some waits for its new turn.
+            if heap and worth < -heap[0][0] - 1e-12:
+                heapq.heappush(heap, (-worth, number, pieces))
+            else:
+                self._take(max(pieces, key=lambda p: self._gain(p) - price * self._cost(p)))
+        return self._lines()
+
+    def _price(self, heap: list[tuple[float, int, Sequence[Piece]]]) -> float:
+        """What a character is worth: the worth of the last fact that would fit if each were shown by itself."""
+        room = self._room
+        for worth, _, pieces in sorted(heap):
+            room -= self._cost(max(pieces, key=self._worth))
+            if room < 0:
+                return -worth * _THRIFT
+        return 0.0
+
+    def _group(self, label: str) -> _Group:
+        if label not in self._groups:
+            is_place = kind_of(label) in PLACES and len(label.split()) == 1
+            if is_place and label in self._open:
+                note = self._note(label)
+                heading = f"{label} — {note}" if note else label
+            else:
+                heading = label.rstrip("/").rpartition("/")[2] if is_place else beginning(label, _LABEL_CHARS)
+            self._groups[label] = _Group(heading, is_place, scan(heading), [])
+        return self._groups[label]
+
+    def _cost(self, piece: Piece) -> int:
+        group = self._group(piece.label)
+        heading = 0 if group.pieces else len(group.heading) + _PER_LINE
+        return max(1, heading + (len(piece.text) + _PER_PIECE if piece.text else 0))
+
+    def _gain(self, piece: Piece) -> float:
+        group = self._group(piece.label)
+        chance = self._open.get
+        gain = sum(chance(f, 0.0) for f in piece.facts)
+        if not piece.is_clear:
+            gain *= _BARE
+        return gain if group.pieces else gain + sum(chance(f, 0.0) for f in group.facts - piece.facts)
+
+    def _worth(self, piece: Piece) -> float:
+        return self._gain(piece) / self._cost(piece)
+
+    def _take(self, piece: Piece) -> None:
+        if piece.fact in self._already:
+            del self._open[piece.fact]
+            return
+        if (cost := self._cost(piece)) > self._room:
+            return
+        self._room -= cost
+        group = self._group(piece.label)
+        shown = piece.text if group.pieces else f"{group.heading}\n{piece.text}"
+        group.pieces.append(piece)
+        for fact in [f for f in self._open if f in piece.facts or f in shown]:
+            del self._open[fact]
+
+    def _lines(self) -> FactLines:
+        files: list[str] = []
+        critical: list[str] = []
+        for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: g.heading):
+            texts = dict.fromkeys(p.text for p in sorted(group.pieces, key=lambda p: p.at) if p.text)
+            line = "- " + ": ".join(filter(None, (group.heading, " … ".join(texts))))
+            (files if group.is_place and "://" not in group.heading else critical).append(line)
+        return FactLines(_redacted(critical), _redacted(files))
+
+
+def _redacted(lines: list[str]) -> tuple[str, ...]:
+    # All at once: a scan for secrets costs about the same for one line as for fifty.
+    return tuple(redact("\n".join(lines)).split("\n")) if lines else ()

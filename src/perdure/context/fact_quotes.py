@@ -1,0 +1,117 @@
+"""Contiguous pieces of a source in which a fact stands, short enough to quote and long enough to be understood."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# A piece is understood by the plain words in it: three of them tell what a fact is about.
+ENOUGH_WORDS = 3
+_WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
+_NUMBERED = re.compile(r"^\s*\d+(?:→|\t|:\s|\|)", re.MULTILINE)
+
+_LINE = 110
+_MOST = 150
+
+
+def plain_words(text: str) -> int:
+    """How many distinct plain words a text has: CJK counts by character, paths and identifiers do not count."""
+    return len(set().union(*map(_words_in, text.split())))
+
+
+@lru_cache(maxsize=1 << 14)
+def _words_in(piece: str) -> frozenset[str]:
+    if len(piece) < 4 and piece.isascii():
+        return frozenset()
+    if piece.isascii() and _NOT_PLAIN.search(piece):
+        return frozenset()
+    return frozenset(w.lower() for w in _WORD.findall(piece))
+
+
+def quote(text: str, fact: str, *, start: int = 0, near: int = _LINE, most: int = _MOST) -> str:
+    """The piece of `text` around the first `fact` from `start`: its line, and its neighbours where that says too little.
+
+    "" where the fact does not stand there.
+    """
+    at = text.find(fact, start)
+    if at < 0:
+        return ""
+    end = at + len(fact)
+    lo, hi = _within_line(text, at, end, near)
+    if plain_words(text[lo:hi]) < ENOUGH_WORDS:
+        lo, hi = _widened(text, lo, hi, most=most)
+    return tidy(text[lo:hi])
+
+
+def tidy(piece: str) -> str:
+    """A piece on one line: line numbers that a viewer added and runs of blanks are gone."""
+    return " ".join(_NUMBERED.sub("", piece).split())
+
+
+def ending(text: str, most: int) -> str:
+    """The last words of a text, from its last paragraph."""
+    piece = text.rstrip().rsplit("\n\n", 1)[-1]
+    if len(piece) > most:
+        at = len(piece) - most
+        piece = piece[_at_word(piece, at, 0, len(piece)) :]
+    return tidy(piece)
+
+
+def beginning(text: str, most: int) -> str:
+    """The first words of a text."""
+    piece = text.lstrip()
+    return tidy(piece[: _at_word_end(piece, most, 0, len(piece))] if len(piece) > most else piece)
+
+
+def _within_line(text: str, at: int, end: int, near: int) -> tuple[int, int]:
+    """The fact's line, or where that is long, as much around the fact as `near` allows, cut between words."""
+    lo = text.rfind("\n", 0, at) + 1
+    hi = text.find("\n", end)
+    hi = len(text) if hi < 0 else hi
+    if hi - lo <= near:
+        return lo, hi
+    room = max(0, near - (end - at))
+    before = min(at - lo, max(room // 2, room - (hi - end)))
+    first, last = at - before, min(hi, end + room - before)
+    return _at_word(text, first, lo, at), _at_word_end(text, last, end, hi)
+
+
+def _widened(text: str, lo: int, hi: int, *, most: int) -> tuple[int, int]:
+    """Whole lines before and after are taken in by turns until the piece is understood or long enough."""
+    while hi - lo < most:
+        before = text.rfind("\n", 0, max(0, lo - 1)) + 1 if lo > 0 else lo
+        if lo - before > most - (hi - lo):
+            before = _at_word(text, lo - (most - (hi - lo)), before, lo)
+        wider = (before, hi)
+        after = text.find("\n", hi + 1)
+        after = len(text) if after < 0 else after
+        if before == lo or plain_words(text[before:hi]) < ENOUGH_WORDS:
+            if after - before > most:
+                after = _at_word_end(text, before + most, hi, after)
+            wider = (before, after)
+        if wider == (lo, hi):
+            break
+        lo, hi = wider
+        if plain_words(text[lo:hi]) >= ENOUGH_WORDS:
+            break
+    return lo, hi
+
+
+def _at_word(text: str, at: int, lo: int, hi: int) -> int:
+    """The first word boundary at or after `at`, within lo..hi; CJK has none, so a near one is enough."""
+    if at <= lo:
+        return lo
+    for i in range(at, min(hi, at + 20)):
+        if not (text[i - 1].isalnum() or text[i - 1] == "_"):
+            return i
+    return min(at, hi)
+
+
+def _at_word_end(text: str, at: int, lo: int, hi: int) -> int:
+    if at >= hi:
+        return hi
+    for i in range(at, max(lo, at - 20), -1):
+        if not (text[i].isalnum() or text[i] == "_"):
+            return i
+    return max(at, lo)

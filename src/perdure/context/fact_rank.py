@@ -1,0 +1,177 @@
+"""Which facts will be needed again: a weight for each, from where it stood, how recently, how often, in what company.
+
+The weight is a probability, from a sum of evidence. The figures are rounded from a fit over recorded sessions of several
+kinds of work; what they say is plain: what was used in a call is used again, soon rather than late; a name in a short
+message says more than one of two hundred in a listing; the last few turns count most.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, Protocol
+
+FactKind = Literal["url", "path", "pair", "file", "number", "id", "code", "name", "dotted"]
+
+# What ends a file name and not an attribute: `report.find` is no file.
+_EXTENSIONS = frozenset(
+    "py pyi ipynb js jsx mjs cjs ts tsx vue svelte java kt scala gradle c cc cpp cxx h hpp cs go mod sum rs rb php swift"
+    " lua pl r jl sh bash zsh ps1 bat sql md mdx rst txt tex org adoc json jsonl json5 yaml yml toml ini cfg conf env lock"
+    " properties xml html htm css scss less svg csv tsv parquet log db sqlite zip gz tar tgz png jpg jpeg gif webp mp3 mp4"
+    " wav pdf doc docx xls xlsx ppt pptx eml proto graphql tf diff patch".split()
+)
+_HEX = re.compile(r"[0-9a-fA-F]{7,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_NAME = re.compile(r"\w+")
+_MIXED = re.compile(r"[a-z][A-Z]")
+
+PLACES: frozenset[FactKind] = frozenset(("path", "file", "url"))
+# What a call points at; as part of a short argument it is what the call was for.
+_POINTED_AT = PLACES | {"number", "id", "code"}
+
+_PRIOR: dict[FactKind, float] = {
+    "url": -0.6,
+    "path": -0.3,
+    "pair": 0.0,
+    "file": 0.7,
+    "number": -0.3,
+    "id": -0.9,
+    "code": -0.5,
+    "name": 0.9,
+    "dotted": -2.3,
+}
+_BASE = -5.3
+
+# Beyond this many occurrences a pass stops looking further back: a fact last seen so long ago is not about to be used.
+_MOST_OCCURRENCES = 20_000
+
+
+class Weighable(Protocol):
+    """What is read of a message: its role, and its facts by where they stood."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def said(self) -> frozenset[str]: ...
+    @property
+    def used(self) -> frozenset[str]: ...
+    @property
+    def brief(self) -> frozenset[str]: ...
+    @property
+    def whole(self) -> frozenset[str]: ...
+
+
+@dataclass(slots=True)
+class Sightings:
+    """Where facts stood in one kind of source: how often, and at which place last."""
+
+    count: Counter[str] = field(default_factory=Counter)
+    last: dict[str, int] = field(default_factory=dict)
+    crowd: dict[int, int] = field(default_factory=dict)
+
+    def see(self, place: int, facts: frozenset[str]) -> None:
+        self.count.update(facts)
+        self.last.update(dict.fromkeys(facts, place))
+        self.crowd[place] = len(facts)
+
+
+@lru_cache(maxsize=1 << 14)
+def kind_of(fact: str) -> FactKind:
+    """What sort of thing a fact names; a "pair" is words with a slash between them, a "code" mixes letters and digits."""
+    if "://" in fact:
+        return "url"
+    end = fact.rpartition(".")[2].lower()
+    if "/" in fact or "\\" in fact:
+        is_path = fact[0] in "/~." or end in _EXTENSIONS or fact.count("/") > 1 or "_" in fact or "-" in fact
+        return "path" if is_path else "pair"
+    if fact.isdigit():
+        return "number"
+    if end in _EXTENSIONS and "." in fact:
+        return "file"
+    has_digit = any(map(str.isdigit, fact))
+    if has_digit and _HEX.fullmatch(fact):
+        return "id"
+    if not _NAME.fullmatch(fact):
+        return "code" if has_digit else "dotted"
+    return "code" if has_digit and "_" not in fact and not _MIXED.search(fact) else "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Each fact's probability of being needed again, and the sightings it rests on."""
+
+    chance: dict[str, float]
+    whole: Sightings
+    brief: Sightings
+    calls: Sightings
+    assistant: Sightings
+    user: Sightings
+    results: Sightings
+    first: dict[str, int]
+    first_call: dict[str, int]
+
+
+def weigh(entries: Sequence[Weighable]) -> Weights:
+    """The weight of every fact of the entries, which stand in the order of the conversation."""
+    sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
+    spoken = {"assistant": assistant, "user": user}
+    spent = dict.fromkeys(map(id, sources), 0)
+    chosen: list[tuple[Sightings, int, frozenset[str]]] = []
+    for place in range(len(entries) - 1, -1, -1):
+        entry = entries[place]
+        found = [(spoken.get(entry.role, results), entry.said)]
+        if entry.used:
+            found += [(whole, entry.whole), (brief, entry.brief), (calls, entry.used)]
+        for seen, facts in found:
+            if facts and spent[id(seen)] < _MOST_OCCURRENCES:
+                spent[id(seen)] += len(facts)
+                chosen.append((seen, place, facts))
+    first: dict[str, int] = {}
+    first_call: dict[str, int] = {}
+    for seen, place, facts in chosen:
+        first.update(dict.fromkeys(facts, place))
+        if seen is calls:
+            first_call.update(dict.fromkeys(facts, place))
+    for seen, place, facts in reversed(chosen):
+        seen.see(place, facts)
+    return Weights(_chances(len(entries), sources), *sources, first, first_call)
+
+
+# For each kind of source: for standing there at all, for how recently, for each doubling of its company, of its count.
+_EVIDENCE = (
+    (0.7, 0.8, 0.0, 0.0),  # a whole argument of a call: a path opened, a pattern searched for
+    (-0.7, 0.4, 0.0, 0.6),  # in a short argument: part of a command
+    (0.8, 1.2, -0.1, 0.0),  # anywhere in the arguments
+    (-0.1, 1.1, 0.0, 0.0),  # said by the assistant
+    (0.4, 0.2, -0.4, 0.0),  # said by the user
+    (-0.5, 0.8, -0.08, 0.0),  # in a result
+)
+_POINTED = 2.0
+
+
+def _chances(total: int, sources: Sequence[Sightings]) -> dict[str, float]:
+    near = [1 / (1 + (total - place) / 10) for place in range(total)]
+    far = [1 / (1 + (total - place) / 50) for place in range(total)]
+    logs = [0.0, *(math.log2(n) for n in range(1, 1025))]
+    odds: dict[str, float] = {}
+    latest: dict[str, int] = {}
+    for seen, (base, recency, crowding, repeating) in zip(sources, _EVIDENCE, strict=True):
+        count = seen.count
+        at = {p: base + recency * far[p] + crowding * logs[min(n, 1024)] for p, n in seen.crowd.items()}
+        for fact, place in seen.last.items():
+            odds[fact] = odds.get(fact, 0.0) + at[place] + (repeating and repeating * logs[min(count[fact], 1024)])
+            if place > latest.get(fact, -1):
+                latest[fact] = place
+    brief = sources[1].last
+    recent = [_BASE + 0.8 * n + 0.8 * f for n, f in zip(near, far, strict=True)]
+    chances: dict[str, float] = {}
+    for fact, sum_of_evidence in odds.items():
+        kind = kind_of(fact)
+        sum_of_evidence += recent[latest[fact]] + _PRIOR[kind]
+        if fact in brief and kind in _POINTED_AT:
+            sum_of_evidence += _POINTED
+        chances[fact] = 1 / (1 + math.exp(-sum_of_evidence))
+    return chances

@@ -1,0 +1,79 @@
+"""What is exact in one message, read once: its facts by where they stand, and what its calls were about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.context.fact_rank import PLACES, kind_of
+from perdure.context.fact_scan import LONGEST, scan
+from perdure.core.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class CallTarget:
+    """What a call was about: its path, URL or command, in as few words as there are."""
+
+    call_id: str
+    tool: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFacts:
+    """The facts of one message: in its text, in its calls' arguments, in the short ones, and those that are a whole one."""
+
+    message: Message
+    said: frozenset[str]
+    used: frozenset[str] = frozenset()
+    brief: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    arguments: str = ""
+    calls: tuple[CallTarget, ...] = ()
+
+    @property
+    def role(self) -> str:
+        return self.message.role
+
+
+def facts_of(message: Message) -> MessageFacts:
+    """The facts of a message. Pure, so that it can be kept beside the message."""
+    if not message.tool_calls:
+        return MessageFacts(message, scan(message.text))
+    given = [argument_values(c.arguments) for c in message.tool_calls]
+    short = [v for values in given for v in values if len(v) <= LONGEST and "\n" not in v]
+    arguments = "\n".join(v for values in given for v in values)
+    used = scan(arguments)
+    brief = scan("\n".join(short))
+    whole = used.intersection(v.strip().rstrip("/") for v in short)
+    calls = tuple(CallTarget(c.id, c.name, target_of(v)) for c, v in zip(message.tool_calls, given, strict=True))
+    return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)
+
+
+def argument_values(arguments: str) -> list[str]:
+    """Every value in a call's JSON arguments as text, keys left out; arguments that are not JSON are one value."""
+    try:
+        value = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return [arguments]
+    found: list[str] = []
+    waiting: list[Any] = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting.extend(reversed(list(value.values())))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+        elif value is not None:
+            found.append(str(value))
+    return found
+
+
+def target_of(values: list[str]) -> str:
+    """The value a reader knows a call by: a path or URL standing alone, else the first line of the first value."""
+    for value in values:
+        if len(value) <= LONGEST and len(value.split()) == 1 and kind_of(value) in PLACES:
+            return value
+    return next((v.strip().split("\n", 1)[0][:120] for v in values if v.strip()), "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -51,6 +50,8 @@ class PlainGroup(click.Group):
         name = args[0] if args else ""
         known = self.list_commands(ctx)
         if name and not name.startswith("-") and name not in known:
+            from difflib import get_close_matches  # for the mistyped only; the others need not wait for it
+
             close = get_close_matches(name, known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             ctx.fail(f"No such command {name!r}.{hint}")

@@ -91,6 +91,8 @@ def _broken(error: YAMLError, text: str, path: Path) -> str:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
         what = (error.problem or error.context or what).splitlines()[0]
+        if error.context and error.context_mark and error.context_mark.line + 1 != line:
+            what += f" {error.context.splitlines()[0]} that begins on line {error.context_mark.line + 1}"
     lines = text.splitlines()
     if 0 < line <= len(lines) and "\t" in lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]:
         what = "the line is indented with a tab; YAML wants spaces"

@@ -9,8 +9,6 @@ from pathlib import Path
 from perdure.core.errors import ConfigError
 
 CONFIG_FILE = "config.yaml"
-PROMPTS_FOLDER = "prompts"
-PLUGINS_FOLDER = "plugins"
 
 
 def home_dir(environ: Mapping[str, str] | None = None) -> Path:

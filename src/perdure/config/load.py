@@ -35,6 +35,11 @@ class Loaded:
         """The user's file, which need not exist."""
         return self.home / CONFIG_FILE
 
+    @property
+    def prompts(self) -> Path:
+        """The folder of the user's own prompts, which need not exist."""
+        return self.home / "prompts"
+
 
 def load(
     *,

@@ -87,13 +87,20 @@ def _block(nested: dict[str, Any], column: int, *, step: int) -> str:
     """Entries on lines of their own, indented by `column`, lists and values inline."""
     lines = ""
     for name, value in nested.items():
-        lines += " " * column + f"{name}:"
+        lines += " " * column + f"{_inline(name)}:"
         lines += "\n" + _block(value, column + step, step=step) if isinstance(value, dict) else f" {_inline(value)}\n"
     return lines
 
 
 def _inline(value: Any) -> str:
     """A value on one line, quoted as it must be anywhere, inside `{…}` too."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_inline(name)}: {_inline(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, str) and not value.isprintable():
+        # Line ends of all kinds and control characters, which the writer below would fold or refuse.
+        return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in value) + '"'
     writer = YAML(typ="rt", pure=True)
     writer.default_flow_style = True
     writer.width = 1_000_000_000

@@ -1,4 +1,4 @@
-"""Prompt caching on Claude routes (SPEC L1–L6): four marks, on the system prompt and the last three messages that can carry one.
+"""Prompt caching on Claude routes (SPEC L1–L6): four marks, on the system prompt and the last three messages.
 
 Marks are put on copies, on the way out: neither the messages handed in nor the bytes kept for a message ever hold one.
 """

@@ -28,7 +28,7 @@ Piece = str | Thought | ToolCall
 
 
 def assembled(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapping[str, Any] | None = None) -> Message:
-    """One assistant message of the pieces, in order; empty texts are dropped, missing ids are made up from the reply's."""
+    """One assistant message of the pieces, in order; empty texts are dropped, missing ids made up from the reply's."""
     texts: list[str] = []
     thoughts: list[str] = []
     details: list[Mapping[str, Any]] = []

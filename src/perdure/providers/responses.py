@@ -120,7 +120,7 @@ def _said(text: str, message: Message) -> dict[str, Any]:
 
 
 def _reasoning(message: Message) -> list[Mapping[str, Any]]:
-    """Reasoning items that carry themselves: one named by its id alone is unknown to a service told to store nothing."""
+    """Reasoning items that carry themselves: one named by its id alone is unknown to a service that stores nothing."""
     return [d for d in message.reasoning_details if d.get("type") == "reasoning" and d.get("encrypted_content")]
 
 

@@ -1,10 +1,191 @@
-"""SKELETON"""
+"""What a service says a call cost, in one record (SPEC A1–A3).
+
+Three shapes, each with the names its variants use. Anthropic's `input_tokens` leaves the cache out; the other two count
+it in, so it is taken out here. Whatever is no count (text, NaN, a negative) is as good as absent: a record without a
+prompt figure is "not reported", and a figure that is there but makes no sense voids the whole record.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+
+# More than any service could bill for one call: what is larger is a slip, not a count.
+_MOST = 10**12
+
+_MALFORMED = -1
+
+# Paths to a figure, first that is given wins. Beside each variant stands who uses it.
+_CHAT_PROMPT = ("prompt_tokens", "promptTokens", "prompt_eval_count")  # the last: Ollama
+_CHAT_OUTPUT = ("completion_tokens", "completionTokens", "eval_count")
+_CHAT_CACHED = (
+    "prompt_tokens_details.cached_tokens",
+    "prompt_cache_hit_tokens",  # DeepSeek
+    "cached_tokens",  # Moonshot
+    "cache_read_input_tokens",  # LiteLLM
+)
+_CHAT_WRITTEN = (
+    "prompt_tokens_details.cache_write_tokens",  # OpenAI, OpenRouter
+    "prompt_tokens_details.cache_creation_tokens",
+    "prompt_tokens_details.cache_creation_input_tokens",  # DashScope
+    "cache_creation_input_tokens",  # LiteLLM
+)
+_NATIVE_INPUT = ("input_tokens", "inputTokens")  # the last: Bedrock
+_NATIVE_OUTPUT = ("output_tokens", "outputTokens")
+_RESPONSES_CACHED = ("input_tokens_details.cached_tokens",)
+_RESPONSES_WRITTEN = ("input_tokens_details.cache_creation_tokens", "input_tokens_details.cache_write_tokens")
+_ANTHROPIC_READ = ("cache_read_input_tokens", "cacheReadInputTokens")
+_ANTHROPIC_WRITTEN = ("cache_creation_input_tokens", "cacheWriteInputTokens")
+_WRITTEN_5M = ("cache_creation.ephemeral_5m_input_tokens",)
+_WRITTEN_1H = ("cache_creation.ephemeral_1h_input_tokens", "prompt_tokens_details.cache_write_1h_tokens")
+_REASONING = (
+    "completion_tokens_details.reasoning_tokens",
+    "output_tokens_details.reasoning_tokens",
+    "output_tokens_details.thinking_tokens",
+    "reasoning_tokens",  # Perplexity, SambaNova
+)
 
 
 def normalize_usage(raw: object, api_mode: str) -> CanonicalUsage:
-    """Stub, replaced within the hour."""
-    return NOT_REPORTED
+    """The record a service's usage stands for. Never raises; what cannot be read is not reported."""
+    usage = _as_map(raw)
+    if not usage:
+        return NOT_REPORTED
+    shape = _shape(usage, api_mode)
+    if shape == "anthropic_messages":
+        return _anthropic(usage)
+    if shape == "codex_responses":
+        return _inclusive(usage, _NATIVE_INPUT, _NATIVE_OUTPUT, _RESPONSES_CACHED, _RESPONSES_WRITTEN)
+    return _inclusive(usage, _CHAT_PROMPT, _CHAT_OUTPUT, _CHAT_CACHED, _CHAT_WRITTEN)
+
+
+def _shape(usage: Mapping[str, Any], api_mode: str) -> str:
+    """The mode's own shape, unless only another one's figures are there: proxies mix them up."""
+    has_chat = any(k in usage for k in _CHAT_PROMPT + _CHAT_OUTPUT)
+    has_native = any(k in usage for k in _NATIVE_INPUT + _NATIVE_OUTPUT)
+    if api_mode in ("codex_responses", "anthropic_messages"):
+        return api_mode if has_native or not has_chat else "chat_completions"
+    if has_chat or not has_native:
+        return "chat_completions"
+    has_anthropic = any(k in usage for k in (*_ANTHROPIC_READ, *_ANTHROPIC_WRITTEN))
+    return "anthropic_messages" if has_anthropic else "codex_responses"
+
+
+def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
+    fresh, output = _figure(usage, _NATIVE_INPUT), _figure(usage, _NATIVE_OUTPUT)
+    read, written = _figure(usage, _ANTHROPIC_READ), _figure(usage, _ANTHROPIC_WRITTEN)
+    written_1h = _count(usage, _WRITTEN_1H)
+    split = _count(usage, _WRITTEN_5M) + written_1h
+    has_prompt = fresh is not None or read is not None or written is not None or split > 0
+    return _record(
+        has_prompt=has_prompt,
+        figures=(fresh, output),
+        input_tokens=fresh or 0,
+        output=output or 0,
+        read=read or 0,
+        # The split and the sum say the same thing; some servers send only one of them.
+        written=max(written or 0, split),
+        written_1h=written_1h,
+        reasoning=_count(usage, _REASONING),
+    )
+
+
+def _inclusive(
+    usage: Mapping[str, Any],
+    prompt_names: Sequence[str],
+    output_names: Sequence[str],
+    cached_names: Sequence[str],
+    written_names: Sequence[str],
+) -> CanonicalUsage:
+    """Shapes whose prompt figure counts the cache in."""
+    prompt, output = _figure(usage, prompt_names), _figure(usage, output_names)
+    read, written = _count(usage, cached_names), _count(usage, written_names)
+    reasoning = _count(usage, _REASONING)
+    total = _figure(usage, ("total_tokens",))
+    said = output or 0
+    if reasoning and total is not None and total > 0 and total == (prompt or 0) + said + reasoning:
+        # xAI and Gemini leave the reasoning out of the output figure, and own up to it in the total.
+        said += reasoning
+    return _record(
+        has_prompt=prompt is not None,
+        figures=(prompt, output),
+        input_tokens=max(0, (prompt or 0) - read - written),
+        output=said,
+        read=read,
+        written=written,
+        written_1h=min(written, _count(usage, _WRITTEN_1H)),
+        reasoning=reasoning,
+    )
+
+
+def _record(
+    *,
+    has_prompt: bool,
+    figures: tuple[int | None, ...],
+    input_tokens: int,
+    output: int,
+    read: int,
+    written: int,
+    written_1h: int,
+    reasoning: int,
+) -> CanonicalUsage:
+    if _MALFORMED in figures or (not has_prompt and not output):
+        return NOT_REPORTED
+    return CanonicalUsage(
+        input_tokens=input_tokens,
+        output_tokens=output,
+        cache_read_tokens=max(0, read),
+        cache_write_tokens=max(0, written),
+        reasoning_tokens=reasoning,
+        cache_write_1h_tokens=written_1h,
+        # An output figure alone is kept, but a prompt nobody counted must not pass for an empty one.
+        reported=has_prompt,
+    )
+
+
+def _count(usage: Mapping[str, Any], paths: Sequence[str]) -> int:
+    """A side figure: 0 where it is absent or makes no sense."""
+    return max(0, _figure(usage, paths) or 0)
+
+
+def _figure(usage: Mapping[str, Any], paths: Sequence[str]) -> int | None:
+    """The first figure given under any of the paths; None where there is none, _MALFORMED where it is no count."""
+    for path in paths:
+        value: object = usage
+        for key in path.split("."):
+            value = _as_map(value).get(key)
+        if value is not None:
+            return _number(value)
+    return None
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool):
+        return _MALFORMED
+    if isinstance(value, str):
+        digits = value.strip().replace(",", "").replace("_", "")
+        value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else None
+    if isinstance(value, float):
+        value = int(value) if math.isfinite(value) else None
+    return value if isinstance(value, int) and 0 <= value <= _MOST else _MALFORMED
+
+
+def _as_map(raw: object) -> Mapping[str, Any]:
+    """The fields of a dict, of an official client's object, or of anything that has attributes."""
+    if isinstance(raw, Mapping):
+        return raw
+    if raw is None or isinstance(raw, str | bytes | int | float | list | tuple | type):
+        return {}
+    # The fields themselves rather than `model_dump`, which warns about values of a wrong type; extra keys included.
+    fields = {**getattr(raw, "__dict__", {})}
+    extra = getattr(raw, "__pydantic_extra__", None)
+    if isinstance(extra, Mapping):
+        fields |= extra
+    slots = getattr(type(raw), "__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        if not name.startswith("__") and hasattr(raw, name):
+            fields.setdefault(name, getattr(raw, name))
+    return fields

@@ -1,0 +1,260 @@
+"""What services print when the prompt alone does not fit: exact wordings first, then wordings nobody has seen yet."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.providers.overflow_table import LimitRow
+
+
+def _row(pattern: str, service: str, sample: str, status: int = 400) -> LimitRow:
+    return LimitRow("prompt", re.compile(pattern, re.IGNORECASE), service, sample, status)
+
+
+PROMPT_ROWS: tuple[LimitRow, ...] = (
+    _row(
+        r"maximum context length is (?P<window>\d+) tokens?.{0,40}?(?:resulted in|has|contains?|requested)"
+        r"(?: about| at least| over)? (?P<prompt>\d+)(?: input)? tokens?",
+        "OpenAI, Azure, vLLM",
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 8227 tokens. Please "
+        "reduce the length of the messages.",
+    ),
+    _row(
+        r"input tokens exceed the configured limit of (?P<window>\d+) tokens?",
+        "Azure",
+        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178 tokens. Please "
+        "reduce the length of the messages.",
+    ),
+    _row(
+        r"prompt is too long:? (?P<prompt>\d+) tokens? > (?P<window>\d+) maximum",
+        "Anthropic, Bedrock, Vertex",
+        "prompt is too long: 208310 tokens > 200000 maximum",
+    ),
+    _row(
+        r"prompt is too long:? (?P<prompt>\d+),? model maximum context length:? (?P<window>\d+)",
+        "Fireworks",
+        "The prompt is too long: 140008, model maximum context length: 131071",
+    ),
+    _row(
+        r"(?:request|input|prompt) \((?P<prompt>\d+) tokens?\) (?:exceeds the available|is larger than the max) "
+        r"context "
+        r"size \((?P<window>\d+)",
+        "llama.cpp",
+        "request (6031 tokens) exceeds the available context size (2048 tokens), try increasing it",
+    ),
+    _row(
+        r"requested tokens \((?P<prompt>\d+)\) exceed context window of (?P<window>\d+)",
+        "llama-cpp-python",
+        "Requested tokens (5083) exceed context window of 4096",
+    ),
+    _row(
+        r"input token count(?: is)? \(?(?P<prompt>\d+)?\)?.{0,30}?(?:exceeds the maximum number of tokens allowed|"
+        r"model only supports up to)\D{0,3}(?P<window>\d+)",
+        "Gemini, Vertex",
+        "The input token count (132478) exceeds the maximum number of tokens allowed (131072).",
+    ),
+    _row(
+        r"cannot truncate to (?P<window>\d+), required (?P<prompt>\d+)",
+        "Gemini, inner",
+        "[original: beyond::dependency::INVALID_ARGUMENT] Cannot truncate to 89998, required 355220: text:355351",
+    ),
+    _row(
+        r"range of input length should be \[\d+, ?(?P<window>\d+)\]",
+        "DashScope",
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 983616]",
+    ),
+    _row(
+        r"maximum prompt length is (?P<window>\d+).{0,40}?contains (?P<prompt>\d+) tokens?",
+        "xAI",
+        "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
+    ),
+    _row(
+        r"prompt contains (?P<prompt>\d+) tokens?.{0,40}?too large for model with (?P<window>\d+) maximum context",
+        "Mistral",
+        "Prompt contains 41172 tokens and 0 draft tokens, too large for model with 40960 maximum context length",
+    ),
+    _row(
+        r"prompt token count of (?P<prompt>\d+) exceeds the limit of (?P<window>\d+)",
+        "Copilot",
+        "prompt token count of 146270 exceeds the limit of 128000",
+    ),
+    _row(
+        r"context length of only (?P<window>\d+) tokens?|n_keep:? (?P<prompt>\d+) ?>=? ?n_ctx:? (?P<n_ctx>\d+)",
+        "LM Studio",
+        "Trying to keep the first 111490 tokens when context the overflows. However, the model is loaded with context "
+        "length of only 32768 tokens, which is not enough. Try to load the model with a larger context length.",
+    ),
+    _row(
+        r"tokens to keep from the initial prompt is greater than the context length",
+        "LM Studio",
+        "The number of tokens to keep from the initial prompt is greater than the context length.",
+    ),
+    _row(
+        r"reached context length of (?P<window>\d+) tokens?",
+        "LM Studio",
+        "Reached context length of 4096 tokens with model (arch:qwen2) that does not currently support mid-generation "
+        "context overflow.",
+    ),
+    _row(
+        r"input \((?P<prompt>\d+) tokens?\) is longer than the model'?s context length \((?P<window>\d+)",
+        "SGLang",
+        "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+    ),
+    _row(
+        r"input length \((?P<prompt>\d+)(?: tokens?)?\) exceeds (?:the|model'?s) maximum (?:allowed|context) length "
+        r"\((?P<window>\d+)",
+        "SGLang",
+        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens). Use a shorter input or enable "
+        "--allow-auto-truncate.",
+    ),
+    _row(
+        r"prompt \((?:total )?length (?P<prompt>\d+)\) is (?:too long|longer than).{0,60}?model length of "
+        r"(?P<window>\d+)",
+        "vLLM engine",
+        "The decoder prompt (length 163840) is longer than the maximum model length of 131072. Make sure that "
+        "`max_model_len` is no smaller than the number of text tokens plus multimodal tokens.",
+    ),
+    _row(
+        r"max_(?:completion_)?tokens must be at least 1, got -\d+",
+        "vLLM, older",
+        "max_tokens must be at least 1, got -1357.",
+    ),
+    _row(
+        r"inputs?[`'\"]? must have less than (?P<window>\d+) tokens?",
+        "TGI",
+        "Input validation error: `inputs` must have less than 4096 tokens. Given: 5187",
+        422,
+    ),
+    _row(
+        r"tokens in the prompt cannot exceed (?P<window>\d+)",
+        "Cohere",
+        "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292. Try using a shorter "
+        "prompt, or enabling prompt truncating.",
+    ),
+    _row(
+        r"size limit exceeded by \d+ tokens.{0,80}?(?:limit for this model is (?P<window>\d+)|$)",
+        "Cohere",
+        "too many tokens: size limit exceeded by 713295 tokens. Try using shorter or fewer inputs. The limit for this "
+        "model is 288000 tokens.",
+    ),
+    _row(
+        r"too many input tokens.{0,10}?max input tokens: (?P<window>\d+)",
+        "Bedrock Titan",
+        "400 Bad Request: Too many input tokens. Max input tokens: 8192, request input token count: 11235",
+    ),
+    _row(
+        r"number of input tokens (?P<prompt>\d+) cannot exceed the total tokens limit (?P<window>\d+)",
+        "watsonx",
+        "the number of input tokens 20346 cannot exceed the total tokens limit 8192 for this model",
+    ),
+    _row(
+        r"length of prompt_tokens \((?P<prompt>\d+)\) must be less than max_seq_len \((?P<window>\d+)\)",
+        "SiliconFlow",
+        "length of prompt_tokens (35206) must be less than max_seq_len (32768).",
+    ),
+    _row(
+        r"prompt length \((?P<prompt>\d+)\) exceeds maximum input length \((?P<window>\d+)\)",
+        "TensorRT-LLM, NIM",
+        "Prompt length (8500) exceeds maximum input length (8192). Set log level to info and check TRTGptModel logs.",
+    ),
+    _row(
+        r"prompt has (?P<prompt>\d+) tokens?,? but the configured context size is (?P<window>\d+)",
+        "local servers",
+        "Prompt has 300,000 tokens, but the configured context size is 131,072 tokens",
+    ),
+    _row(
+        r"maximum context length (?:is|of) (?P<window>\d+)",
+        "OpenAI and others, cut short",
+        "This model's maximum context length is 8192 tokens. Please reduce the length of the prompt.",
+    ),
+)
+
+# Sizes that are not counted in tokens: nothing to learn for the window, but a shorter prompt helps.
+SIZE_ROWS: tuple[LimitRow, ...] = (
+    _row(
+        r"request exceeds the maximum (?:allowed )?(?:size|number of bytes)|request_too_large",
+        "Anthropic",
+        "Request exceeds the maximum size",
+        413,
+    ),
+    _row(
+        r"'(?:messages|input)\b(?![^']*(?:\.id|\.name|_id)')[^']*': (?:string|array) too long",
+        "OpenAI",
+        "Invalid 'messages[1].content': string too long. Expected a string with maximum length 10485760, but got a "
+        "string with length 12582912 instead.",
+    ),
+    _row(r"message size \d+ exceeds limit", "Kimi", "total message size 2100954 exceeds limit 2097152"),
+    _row(
+        r"message larger than max \(\d+ vs\.? \d+\)",
+        "gRPC",
+        "Sent message larger than max (50000056 vs. 20971520)",
+    ),
+    _row(
+        r"passed \d+ input characters", "vLLM", "You passed 900000 input characters and requested 4096 output tokens."
+    ),
+    _row(r"(?:payload|request entity|content|request body) too large", "gateways", "Payload Too Large", 413),
+    _row(
+        r"expected maxLength: \d+, actual: \d+",
+        "Bedrock Titan",
+        "Malformed input request: expected maxLength: 40000, actual: 63281, please reformat your input and try again.",
+    ),
+    _row(
+        r"input is too large to process",
+        "llama.cpp",
+        "input is too large to process. increase the physical batch size",
+        500,
+    ),
+)
+
+_SUBJECT = (
+    r"(?:context[ _](?:window|length|size|limit)|(?:maximum|max) (?:context|sequence|prompt|input|model|token)[ _]?"
+    r"(?:length|size|window|limit|tokens?)|(?:prompt|input|sequence|message|conversation|request) (?:length|size|"
+    r"tokens?)|"
+    r"(?:prompt|input) token count|tokens in (?:the )?(?:request|prompt|input)|token limit)"
+)
+
+# Wordings no table knows: something that is measured, and a word for too much of it, close together.
+GENERIC_ROWS: tuple[LimitRow, ...] = (
+    _row(
+        r"context[_ ](?:length|window|size)[_ ](?:has been )?(?:exceeded|overflow)|contextwindowexceeded|"
+        r"context_overflow|exceed_context_size|model_max_prompt_tokens_exceeded|prompt_too_long",
+        "codes",
+        "model_context_window_exceeded",
+    ),
+    _row(
+        rf"(?:exceed\w*|longer than|larger than|greater than|more than|overflow\w*|too (?:long|large|big) for|beyond|"
+        rf"surpass\w*|above)(?: \S+){{0,6}}? (?:\S+'s )?{_SUBJECT}",
+        "OpenAI Responses, Ollama",
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    ),
+    _row(
+        rf"{_SUBJECT}\b.{{0,50}}?(?:exceed|too (?:long|large|many|big)|overflow|longer than|larger than|greater than|"
+        r"not enough|insufficient)",
+        "MiniMax, Nova",
+        "invalid params, context window exceeds limit (2013)",
+    ),
+    _row(
+        r"(?:prompt|input|messages?|conversation|history|query|text) (?:is|are|was|were) (?:way |far |much )?"
+        r"(?:too (?:long|large|big)|longer than)",
+        "Bedrock",
+        "Input is too long for requested model.",
+    ),
+    _row(
+        r"reduce the (?:length|size|number) of (?:the |your )?(?:tokens in (?:the |your )?)?(?:messages?|prompts?|"
+        r"input|"
+        r"conversation|context)|(?:shorten|reduce) (?:the |your )(?:prompt|input|messages?|conversation)",
+        "Groq",
+        "Please reduce the length of the messages or completion.",
+    ),
+    _row(
+        r"too many (?:input |prompt |total )?tokens(?!,? (?:please wait|per\b))|prompt has too many tokens|"
+        r"prompt exceeds (?:max|the)|total length of all messages|prompt too long|input too long",
+        "Cohere, Zhipu",
+        "Prompt exceeds max length",
+    ),
+    _row(
+        r"(?:上下文|输入|提示词?|prompt|请求|内容|消息|文本|token).{0,12}?(?:超出|超过|超长|过长|太长|超限)",
+        "Chinese services",
+        "输入内容长度超过模型最大上下文限制",
+    ),
+)

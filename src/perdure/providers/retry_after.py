@@ -1,0 +1,117 @@
+"""How long a service asks us to wait: from headers, from fields of the body, or from its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+# Longer than any service means it: a figure above this is a timestamp or a slip.
+_MOST_S = 31 * 86_400.0
+
+_ONE = r"\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
+_DURATION = rf"(?:{_ONE}[ ,]{{0,2}}(?:and )?){{1,5}}"
+_IN_WORDS = re.compile(
+    r"(?:try again|retry(?:ing)?|wait|available(?: again)?|resets?)(?: [a-z]+){0,3}? "
+    rf"(?:(?P<wait>{_DURATION})|(?:in|after|for) (?P<bare>\d+(?:\.\d+)?)(?![\d.]* ?[a-z]))",
+    re.IGNORECASE,
+)
+_UNIT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|milli|s|m(?!s|illi)|h|d)", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def wait_of_headers(headers: object, *, now_s: float) -> float | None:
+    """`retry-after-ms`, `retry-after` (seconds or a date), then the reset of a limit that is used up."""
+    named = _lowered(headers)
+    if (ms := _number(named.get("retry-after-ms"))) is not None:
+        return _sane(ms / 1000)
+    if "retry-after" in named:
+        wait = _after(named["retry-after"], _date(named.get("date", "")) or now_s)
+        if wait is not None:
+            return wait
+    return _reset(named, now_s)
+
+
+def wait_of_text(text: str) -> float | None:
+    """ "Please try again in 6m0.5s", "retry after 20 seconds"."""
+    match = _IN_WORDS.search(text)
+    if match is None:
+        return None
+    return seconds(match["wait"]) if match["wait"] else _sane(float(match["bare"]))
+
+
+def seconds(duration: str) -> float | None:
+    """The seconds in "1.5s", "6m0s", "120ms", "2 hours", "20"."""
+    if (bare := _number(duration)) is not None:
+        return _sane(bare)
+    units = _UNIT.findall(duration)
+    return _sane(sum(float(n) * _SECONDS[u.lower()] for n, u in units)) if units else None
+
+
+def _after(value: str, now_s: float) -> float | None:
+    wait = seconds(value)
+    if wait is not None and _number(value) is not None:
+        return wait
+    at = _date(value)
+    return _sane(max(0.0, at - now_s)) if at is not None else wait
+
+
+def _reset(named: Mapping[str, str], now_s: float) -> float | None:
+    """When the limit that is used up starts anew; the nearest reset where none admits to being used up."""
+    waits: list[tuple[bool, float]] = []
+    for name, value in named.items():
+        if "ratelimit" not in name or "reset" not in name:
+            continue
+        left = _number(named.get(name.replace("reset", "remaining"), ""))
+        wait = _until(value, now_s)
+        if wait is not None:
+            waits.append((left == 0, wait))
+    spent = [w for is_spent, w in waits if is_spent]
+    return max(spent) if spent else min((w for _, w in waits), default=None)
+
+
+def _until(value: str, now_s: float) -> float | None:
+    """A reset given as a duration, as seconds, as an epoch in seconds or milliseconds, or as a date."""
+    number = _number(value)
+    if number is not None and number > 10**11:
+        return _sane(max(0.0, number / 1000 - now_s))
+    if number is not None and number > 10**9:
+        return _sane(max(0.0, number - now_s))
+    at = _date(value) if number is None else None
+    return _sane(max(0.0, at - now_s)) if at is not None else seconds(value)
+
+
+def _date(value: str) -> float | None:
+    is_iso = bool(re.match(r"\d{4}-\d\d-\d\dT", value))
+    if not value or (value[:1].isdigit() and not is_iso):
+        return None
+    try:
+        at = datetime.fromisoformat(value.replace("Z", "+00:00")) if is_iso else parsedate_to_datetime(value)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _number(value: str | None) -> float | None:
+    text = (value or "").strip()
+    return float(text) if re.fullmatch(r"\d{1,15}(?:\.\d{1,9})?", text) else None
+
+
+def _sane(wait_s: float) -> float | None:
+    return wait_s if 0 <= wait_s <= _MOST_S else None
+
+
+def _lowered(headers: object) -> dict[str, str]:
+    """Headers of any kind by lower-case name: a mapping, pairs, bytes or text."""
+    pairs: Iterable[object] = ()
+    if isinstance(headers, Mapping):
+        pairs = list(headers.items())
+    elif isinstance(headers, list | tuple):
+        pairs = headers
+    named: dict[str, str] = {}
+    for pair in pairs:
+        if isinstance(pair, tuple | list) and len(pair) == 2:
+            name, value = (p.decode("latin-1") if isinstance(p, bytes) else str(p) for p in pair)
+            named.setdefault(name.strip().lower(), value.strip())
+    return named

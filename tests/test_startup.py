@@ -1,0 +1,59 @@
+"""Starting is quick because nothing heavy is imported before it is needed; what is imported is the robust measure."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("pydantic", "httpx", "genai_prices", "rich", "ruamel", "prompt_toolkit", "sqlite3", "psycopg", "asyncio")
+
+# A machine may be busy, so the clock has room here; the figures themselves are held in `make bench`.
+ROOM = 5.0
+
+IMPORT = "import perdure"
+HELP = """
+import contextlib, io
+from perdure.cli.main import cli
+with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+    cli(["--help"], prog_name="perdure")
+assert "Commands:" in shown.getvalue()
+"""
+
+
+def imported_by(code: str, home: Path) -> set[str]:
+    report = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    run = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True, env=environ)
+    return set(json.loads(run.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("code", [IMPORT, HELP], ids=["import perdure", "perdure --help"])
+def test_nothing_heavy_is_imported_before_it_is_needed(code: str, tmp_path: Path) -> None:
+    roots = {name.partition(".")[0] for name in imported_by(code, tmp_path)}
+    assert "perdure" in roots
+    assert roots.isdisjoint(HEAVY), sorted(roots & set(HEAVY))
+
+
+def test_import_perdure_loads_nothing_else_of_its_own(tmp_path: Path) -> None:
+    assert {name for name in imported_by(IMPORT, tmp_path) if name.startswith("perdure")} == {"perdure"}
+
+
+def test_help_imports_no_command(tmp_path: Path) -> None:
+    loaded = {name for name in imported_by(HELP, tmp_path) if name.startswith("perdure.")}
+    assert loaded == {"perdure.cli", "perdure.cli.main", "perdure.cli.lazy", "perdure.core", "perdure.core.errors"}
+
+
+@pytest.mark.parametrize(("arguments", "bar_s"), [(["-c", IMPORT], 0.1), (["-m", "perdure", "--help"], 0.2)])
+def test_starting_stays_in_the_order_of_its_bar(arguments: list[str], bar_s: float) -> None:
+    def took_s() -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+        return time.perf_counter() - began
+
+    assert min(took_s() for _ in range(3)) < bar_s * ROOM

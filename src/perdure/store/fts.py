@@ -49,18 +49,18 @@ class FtsIndex:
 
 
 def _expression(clauses: Sequence[Clause], strategy: Strategy, scopes: Sequence[Sequence[str]]) -> str:
+    met = [_clause(c, strategy) for c in clauses]
     if strategy == "any":
-        words = [_either_column(p, is_prefix=c.is_prefix) for c in clauses for p in c.parts]
-        met = [f"({' OR '.join(words)})"]
-    else:
-        met = [_clause(c, strategy) for c in clauses]
+        met = [" OR ".join(f"({m})" for m in met)]
     narrowed = [f"scope : ({' OR '.join(map(_quoted, group))})" for group in scopes]
-    return " AND ".join([*met, *narrowed])
+    return " AND ".join(f"({m})" for m in [*met, *narrowed])
 
 
 def _clause(clause: Clause, strategy: Strategy) -> str:
     if strategy == "exact" and clause.exact is not None:
         return f"wholes : {_quoted(clause.exact)}"
+    if strategy == "scattered" and clause.names:
+        return " AND ".join(_either_column(n, is_prefix=clause.is_prefix) for n in clause.names)
     if clause.is_word:
         return _either_column(clause.parts[0], is_prefix=clause.is_prefix)
     side_by_side = f"parts : {_quoted(' '.join(clause.parts))}{' *' if clause.is_prefix else ''}"

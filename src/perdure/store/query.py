@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from perdure.store.tokenizer import folded, is_cjk, tokenize
+from perdure.store.tokenizer import folded, is_cjk, tokenize, unaccented
 
 _PIECE = re.compile(r'"([^"]*)"|(\S+)')
 _MOST_CLAUSES = 16
@@ -19,12 +19,17 @@ _MOST_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Must be met by a message: `parts` side by side and all `wholes`, or, tried first, `exact` alone."""
+    """Must be met by a message: `parts` side by side and all `wholes`, or, tried first, `exact` alone.
+
+    `names` are what it falls apart into at slashes and spaces, for a path typed in another case than it is written.
+    """
 
     needle: str
     parts: tuple[str, ...] = ()
     wholes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     is_prefix: bool = False
+    is_quoted: bool = False
     exact: str | None = None
 
     @property
@@ -47,7 +52,7 @@ def _phrase(text: str) -> list[Clause]:
     pairs = tuple(w for w in tokens.wholes if is_cjk(w[0]))
     if not tokens.parts:
         return []
-    return [Clause(folded(text), tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS])]
+    return [Clause(folded(text), tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS], is_quoted=True)]
 
 
 def _word(text: str) -> list[Clause]:
@@ -58,7 +63,21 @@ def _word(text: str) -> list[Clause]:
     needle = folded(text.strip("*\"'`.,;!?()[]{}<>"))
     pairs = tuple(w for w in tokens.wholes if is_cjk(w[0]))
     if len(tokens.parts) == 1:
-        return [Clause(needle, tokens.parts, is_prefix=is_prefix)]
+        return [Clause(needle, tokens.parts, names=tokens.parts, is_prefix=is_prefix)]
     whole = next((w for w in tokens.wholes if not is_cjk(w[0])), None)
     exact = whole if whole is not None and not pairs and not is_prefix else None
-    return [Clause(needle, tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS], is_prefix, exact)]
+    return [
+        Clause(
+            needle, tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS], () if pairs else _names(text), is_prefix,
+            exact=exact,
+        )
+    ]  # fmt: skip
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """A path's folders and file, each as the index knows it."""
+    names: list[str] = []
+    for piece in unaccented(text).split("/"):
+        tokens = tokenize(piece)
+        names += tokens.wholes[:1] or tokens.parts
+    return tuple(names[:_MOST_TOKENS])

@@ -101,7 +101,7 @@ class Search:
         """Rows that meet the query: as it was written, then by its parts, then, failing both, by any of its words."""
         rows: dict[int, Row] = {}
         for strategy in _strategies(clauses):
-            if strategy == "any" and rows:
+            if strategy in ("scattered", "any") and rows:
                 break
             for row in self._walk(tx, index, clauses, scope, strategy):
                 rows.setdefault(row[0], row)
@@ -145,7 +145,12 @@ def _strategies(clauses: Sequence[Clause]) -> Iterator[Strategy]:
     if any(c.exact is not None for c in clauses):
         yield "exact"
     yield "adjacent"
-    if sum(len(c.parts) for c in clauses) > 1:
+    # What stands in quotes was meant as it stands: nothing else is offered for it.
+    if any(c.is_quoted for c in clauses):
+        return
+    if any(len(c.names) > 1 for c in clauses):
+        yield "scattered"
+    if len(clauses) > 1:
         yield "any"
 
 

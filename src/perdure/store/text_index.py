@@ -12,8 +12,8 @@ from perdure.store.query import Clause
 from perdure.store.tokenizer import tokenize
 
 IndexName = Literal["message", "output"]
-# How clauses are met: their `exact` names, their parts side by side, or any single word of them.
-Strategy = Literal["exact", "adjacent", "any"]
+# How clauses are met: as `exact` wholes, their parts side by side, their names anywhere; `any`: one clause is enough.
+Strategy = Literal["exact", "adjacent", "scattered", "any"]
 
 
 @dataclass(frozen=True, slots=True)

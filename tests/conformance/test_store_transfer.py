@@ -1,0 +1,136 @@
+"""Export and import, on every database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import StoreError
+from perdure.core.messages import user
+from perdure.store import Call, SessionStore, StoredEvent
+from support.store import backend_of, compacted, conversation, exchange
+
+
+def rich(store: SessionStore) -> str:
+    """A conversation with everything in it."""
+    session = conversation(store)
+    compacted(store, session)
+    store.append(session, exchange(7))
+    compacted(store, session, head=1)
+    store.append(session, user("unfinished business"))
+    store.ledger.record_call(Call(session, cost_usd=0.25))
+    store.ledger.record_event(StoredEvent(session, "compaction", {"before": 3}))
+    sink = store.outputs.begin(session, "call_1")
+    sink.write("kept output, wanderlust")
+    sink.close()
+    return session
+
+
+@pytest.mark.spec("I9")
+def test_an_export_imports_into_an_empty_store_and_resumes(store: SessionStore, tmp_path: Path, request) -> None:
+    session = rich(store)
+    lines = list(store.transfer.export_jsonl(session))
+    other = backend_of(request.node.callspec.params["backend"], tmp_path / "other")
+    try:
+        fresh = other.open()
+        fresh.transfer.import_jsonl(lines)
+        assert list(fresh.transfer.export_jsonl(session)) == lines
+        tip = fresh.get_compression_tip(session)
+        assert fresh.history(tip).messages == store.history(tip).messages
+        assert fresh.history(tip).session == store.history(tip).session
+        assert fresh.log.handoffs(session) == store.log.handoffs(session)
+        assert fresh.ledger.totals(session) == store.ledger.totals(session)
+        assert [h.address for h in fresh.search("wanderlust")] == [h.address for h in store.search("wanderlust")]
+        fresh.append(tip, user("resumed"))
+        fresh.undo(session)
+        assert fresh.history(fresh.get_compression_tip(session)).messages[-1].text == "resumed"
+    finally:
+        other.close()
+
+
+@pytest.mark.spec("I9")
+def test_importing_again_adds_nothing_and_a_copy_stands_beside(store: SessionStore) -> None:
+    session = rich(store)
+    lines = list(store.transfer.export_jsonl(session))
+    before = store.conversations.get(session)
+    assert store.transfer.import_jsonl(lines).id == before.id
+    assert store.conversations.get(session) == before
+    copy = store.transfer.import_copy(lines)
+    assert copy.id != before.id
+    assert store.history(copy.id).messages == store.history(before.id).messages
+    store.append(copy.id, user("only in the copy"))
+    assert store.conversations.get(session) == before
+    store.append(session, user("the original went on"))
+    store.transfer.import_jsonl(lines)
+    assert store.history(before.id).messages[-1].text == "the original went on"
+
+
+def test_a_different_log_under_the_same_id_is_never_overwritten(store: SessionStore) -> None:
+    session = conversation(store)
+    lines = list(store.transfer.export_jsonl(session))
+    changed = [line.replace("question 1", "question one") for line in lines]
+    record = next(json.loads(line) for line in changed if "question one" in line)
+    record["message"]["key"] = "00" * 16
+    changed = [json.dumps(record) if "question one" in line else line for line in changed]
+    with pytest.raises(StoreError, match="differs"):
+        store.transfer.import_jsonl(changed)
+
+
+@pytest.mark.spec("I9")
+def test_a_branch_exports_with_what_it_shares(store: SessionStore, tmp_path: Path, request) -> None:
+    session = rich(store)
+    branch = store.conversations.branch(session)
+    store.append(branch.id, user("on the branch"))
+    lines = list(store.transfer.export_jsonl(branch.id))
+    other = backend_of(request.node.callspec.params["backend"], tmp_path / "other")
+    try:
+        fresh = other.open()
+        fresh.transfer.import_jsonl(lines)
+        assert fresh.history(branch.id).messages == store.history(branch.id).messages
+        fresh.undo(branch.id)
+        store.undo(branch.id)
+        assert (
+            fresh.history(fresh.get_compression_tip(branch.id)).messages
+            == store.history(store.get_compression_tip(branch.id)).messages
+        )
+    finally:
+        other.close()
+
+
+@pytest.mark.spec("I9")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda lines: [],
+        lambda lines: lines[:-1],
+        lambda lines: [*lines[:4], *lines[5:]],
+        lambda lines: ["{not json", *lines[1:]],
+        lambda lines: ['{"role": "user"}', *lines[1:]],
+        lambda lines: [lines[0].replace('"version":1', '"version":99'), *lines[1:]],
+        lambda lines: [*lines[:3], '{"message": {"seq": "x"}}', *lines[4:]],
+        lambda lines: ["[1,2]"],
+    ],
+    ids=["empty", "cut", "a line missing", "not json", "foreign", "newer", "bad message", "a list"],
+)
+def test_a_spoilt_export_imports_nothing(store: SessionStore, tmp_path: Path, request, spoil) -> None:
+    lines = list(store.transfer.export_jsonl(rich(store)))
+    other = backend_of(request.node.callspec.params["backend"], tmp_path / "other")
+    try:
+        fresh = other.open()
+        with pytest.raises(StoreError):
+            fresh.transfer.import_jsonl(spoil(lines))
+        assert fresh.conversations.list().conversations == ()
+    finally:
+        other.close()
+
+
+@pytest.mark.spec("I9")
+def test_openai_style_lists_go_in_and_come_out_the_same(store: SessionStore) -> None:
+    messages = [{"role": "system", "content": "Be kind."}, *(m.to_dict() for n in range(3) for m in exchange(n))]
+    session = store.transfer.import_messages(messages, title="Imported")
+    assert store.transfer.export_messages(session.id) == messages
+    compacted(store, session.id)
+    assert store.transfer.export_messages(session.id) == messages, "a compaction leaves nothing out"
+    assert store.history(session.id).session.system_prompt == "Be kind."

@@ -79,6 +79,11 @@ def did_you_mean(name: str) -> str:
     return f" (did you mean {found[0]!r}?)" if found and found[0] != name else ""
 
 
+def describe(section: str) -> str:
+    """What a section, or a key that stands by itself, is for."""
+    return str(_node_at(tuple(section.split(".")))["description"])
+
+
 def value_of(settings: BaseModel, name: str) -> Any:
     """What `settings` hold under a dotted name."""
     value: Any = settings

@@ -70,7 +70,9 @@ class CompressionSettings(Section):
     protect_first_n: Annotated[int, Field(ge=0)] = Field(
         default=3, description="First messages of the history to keep."
     )
-    head_decay: bool = Field(default=True, description="Keep the first messages at the first compaction only.")
+    head_decay: bool = Field(
+        default=True, description="Keep the first messages at the first compaction only; off keeps them each time."
+    )
     codex_gpt55_autoraise: bool = Field(
         default=True, description="Raise the threshold for gpt-5.5 on openai-codex, whose window is smaller there."
     )

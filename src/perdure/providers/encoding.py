@@ -119,7 +119,7 @@ Encode = Callable[[Message], Fragment]
 
 
 def fragments(entries: Sequence[Entry], key: object, encode: Encode) -> Iterator[Fragment]:
-    """Each entry's bytes, computed once for its lifetime; a result that names its call by a second id is re-addressed."""
+    """Each entry's bytes, computed once for its lifetime; a result that names its call otherwise is re-addressed."""
     memo_key = ("wire", key)
     asking: Entry | None = None
     open_ids: frozenset[str] = frozenset()

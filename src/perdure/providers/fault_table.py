@@ -27,7 +27,8 @@ QUOTA = _row(
     r"(?:limit|error|not[_ ]active)|out of credits|payment required|requires more credits|can only afford|key limit "
     r"exceeded|usage[_ ]limits?[_ ](?:(?:has|have) been )?(?:reached|exceeded)|reached your (?:specified )?(?:api )?"
     r"(?:usage|spend\w*|monthly|weekly) limits?|(?:monthly|weekly|daily) (?:usage|spend\w*|credit|token) "
-    r"(?:limit|quota)|monthly included credits|spending (?:limit|cap)|\barrear|account (?:is )?(?:not active|suspended|overdue)|"
+    r"(?:limit|quota)|monthly included credits|spending (?:limit|cap)|\barrear|"
+    r"account (?:is )?(?:not active|suspended|overdue)|"
     r"maximum billing reached|exceeded_current_quota|premium requests?|extra usage is required|ServiceQuotaExceeded|"
     r"FreeTierOnly|free tier of the model has been exhausted|no resource package|余额不足|欠费|账户已欠|额度已用",
     (429, '{"error":{"message":"You exceeded your current quota, please check your plan and billing details.",'

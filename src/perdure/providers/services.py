@@ -26,6 +26,8 @@ class Service:
     quirks: Quirks = NO_QUIRKS
     # What auxiliary tasks use here when nothing is configured; "": the main model.
     small_model: str = ""
+    # The main model where the user named none; "": it must be named.
+    default_model: str = ""
 
     @property
     def needs_key(self) -> bool:
@@ -43,16 +45,26 @@ SERVICES: tuple[Service, ...] = (
         "https://api.anthropic.com",
         ("ANTHROPIC_API_KEY",),
         Quirks(takes_cache_marks=True, call_ids="anthropic"),
-        "claude-haiku-4-5",
+        small_model="claude-haiku-5-5",
+        default_model="claude-sonnet-5-5",
     ),
-    Service("openai", "chat_completions", "https://api.openai.com/v1", ("OPENAI_API_KEY",), _NEW_OPENAI, "gpt-5-mini"),
+    Service(
+        "openai",
+        "chat_completions",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        _NEW_OPENAI,
+        small_model="gpt-5.4-mini",
+        default_model="gpt-5.5",
+    ),
     Service(
         "openai-responses",
         "codex_responses",
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
         Quirks(call_ids="responses"),
-        "gpt-5-mini",
+        small_model="gpt-5.4-mini",
+        default_model="gpt-5.5",
     ),
     Service(
         "openai-codex",
@@ -61,6 +73,7 @@ SERVICES: tuple[Service, ...] = (
         ("OPENAI_CODEX_TOKEN",),
         # The ChatGPT backend answers "Unsupported parameter" to both.
         Quirks(call_ids="responses", max_tokens_key=None, takes_temperature=False),
+        default_model="gpt-5.5",
     ),
     Service("azure", "chat_completions", "", ("AZURE_OPENAI_API_KEY",), replace(_NEW_OPENAI, auth="api-key")),
     Service(
@@ -75,6 +88,7 @@ SERVICES: tuple[Service, ...] = (
             headers={"X-Title": "Perdure"},
             extra={"usage": {"include": True}},
         ),
+        default_model="anthropic/claude-sonnet-5.5",
     ),
     Service(
         "copilot",
@@ -86,14 +100,22 @@ SERVICES: tuple[Service, ...] = (
             effort="none",
         ),
     ),
-    Service("deepseek", "chat_completions", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), _THINKS),
+    Service(
+        "deepseek",
+        "chat_completions",
+        "https://api.deepseek.com/v1",
+        ("DEEPSEEK_API_KEY",),
+        _THINKS,
+        default_model="deepseek-chat",
+    ),
     Service(
         "groq",
         "chat_completions",
         "https://api.groq.com/openai/v1",
         ("GROQ_API_KEY",),
         replace(_NEW_OPENAI, reasoning_field="reasoning"),
-        "llama-3.1-8b-instant",
+        small_model="llama-3.1-8b-instant",
+        default_model="llama-3.3-70b-versatile",
     ),
     Service(
         "together",
@@ -107,7 +129,8 @@ SERVICES: tuple[Service, ...] = (
         "chat_completions",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        small_model="gemini-2.5-flash",
+        small_model="gemini-3.5-flash",
+        default_model="gemini-3.1-pro-preview",
     ),
     Service(
         "mistral",
@@ -116,9 +139,10 @@ SERVICES: tuple[Service, ...] = (
         ("MISTRAL_API_KEY",),
         # "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."; no user turn right after results.
         Quirks(call_ids="mistral", tool_images="omit", takes_stream_options=False, effort="none"),
-        "mistral-small-latest",
+        small_model="mistral-small-latest",
+        default_model="mistral-large-latest",
     ),
-    Service("xai", "chat_completions", "https://api.x.ai/v1", ("XAI_API_KEY",), replace(_NEW_OPENAI)),
+    Service("xai", "chat_completions", "https://api.x.ai/v1", ("XAI_API_KEY",), _NEW_OPENAI),
     Service("fireworks", "chat_completions", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), _THINKS),
     Service("cerebras", "chat_completions", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), _NEW_OPENAI),
     Service("sambanova", "chat_completions", "https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",)),
@@ -197,13 +221,13 @@ class ModelRow:
 
 MODEL_ROWS: tuple[ModelRow, ...] = (
     ModelRow(
-        re.compile(r"(?:^|/)(?:o\d|gpt-5)"),
+        re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])"),
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
         {"max_tokens_key": "max_completion_tokens", "takes_temperature": False},
         ("chat_completions",),
     ),
     ModelRow(
-        re.compile(r"(?:^|/)(?:o\d|gpt-5)"),
+        re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])"),
         "Unsupported parameter: 'temperature' is not supported with this model.",
         {"takes_temperature": False},
         ("codex_responses",),

@@ -1,0 +1,145 @@
+"""Where calls go: the main endpoint, the fallbacks behind it, and the keys they are made with (SPEC J10).
+
+Everything here is decided from settings and from keys handed in; nothing is sent, and the only thing ever started is
+the user's own `credentials.command`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.config.settings import RouteSettings, Settings
+from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict
+from perdure.providers.caching import cache_ttl_for
+from perdure.providers.credentials import Credentials
+from perdure.providers.exchange import CacheTtl, Endpoint, ModelRequest
+from perdure.providers.modes import resolve_mode
+from perdure.providers.services import SERVICES, Service, quirks_of, service, service_of_url
+
+# The value of an environment variable, or None: `config.credentials.api_key_for`, or a test's own.
+KeyLookup = Callable[[str], str | None]
+
+# Kinds another endpoint may fare better with (429, 5xx, 401/403, no credit, no connection).
+MOVING_ON: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "auth", "quota", "transport"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Endpoints in the order they are tried: the main one, then the fallbacks."""
+
+    endpoints: tuple[Endpoint, ...]
+
+    @property
+    def main(self) -> Endpoint:
+        return self.endpoints[0]
+
+
+class RouteCursor:
+    """Where a conversation stands on its route. It stays where it moved to: a new endpoint's cache is warm by then."""
+
+    def __init__(self, route: Route, credentials: Credentials | None = None) -> None:
+        self.route = route
+        self.endpoint = route.main
+        self._index = 0
+        self._credentials = credentials
+        # Keys that were refused and refreshed once already: a second refusal is final.
+        self._refreshed: set[str | None] = set()
+
+    async def advance(self, verdict: ErrorVerdict) -> Endpoint | None:
+        """Where to try after this failure: the same place with a fresh key, the next place, or None: give up."""
+        if verdict.kind == "auth" and self._credentials is not None and self.endpoint.api_key not in self._refreshed:
+            refused = self.endpoint
+            self._refreshed.add(refused.api_key)
+            fresh = await self._credentials.refresh(refused)
+            if fresh is not None:
+                self._refreshed.add(fresh)
+                self.endpoint = replace(refused, api_key=fresh)
+                return self.endpoint
+        if verdict.kind not in MOVING_ON or self._index + 1 >= len(self.route.endpoints):
+            return None
+        self._index += 1
+        self.endpoint = self.route.endpoints[self._index]
+        return self.endpoint
+
+    def restart(self) -> None:
+        """Back to the main endpoint, as at the beginning of a new conversation."""
+        self._index, self.endpoint = 0, self.route.main
+        self._refreshed.clear()
+
+
+def aimed(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl = "5m") -> ModelRequest:
+    """The request as this endpoint wants it: its model, its quirks, and cache marks where it takes them."""
+    quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode=endpoint.api_mode)
+    marks = cache_ttl_for(endpoint.provider, endpoint.model, cache_ttl)
+    return replace(request, model=endpoint.model, quirks=quirks, cache_ttl=marks)
+
+
+def main_route(
+    settings: Settings, *, lookup: KeyLookup, api_key: str | None = None, api_mode: str | None = None
+) -> Route | None:
+    """The route the settings describe; None where they name nothing and no key is found, so that the embedded model
+    may step in. An `api_key` or `api_mode` handed in is for the main endpoint only."""
+    model = settings.model
+    provider = model.provider or chosen_provider(settings, lookup=lookup)
+    if provider is None:
+        return None
+    main = endpoint_for(
+        provider, model=model.name, base_url=model.base_url, lookup=lookup, api_key=api_key, api_mode=api_mode
+    )
+    return Route((main, *fallbacks(settings.fallback_providers, lookup=lookup, model=main.model)))
+
+
+def chosen_provider(settings: Settings, *, lookup: KeyLookup) -> str | None:
+    """The provider where none is named: by the base URL's host, then the first one whose key is set."""
+    if settings.model.base_url:
+        known = service_of_url(settings.model.base_url)
+        return known.name if known is not None else "custom"
+    found = next((s for s in SERVICES if s.base_url and _key_of(s, lookup) is not None), None)
+    return found.name if found is not None else None
+
+
+def fallbacks(routes: Sequence[RouteSettings], *, lookup: KeyLookup, model: str) -> tuple[Endpoint, ...]:
+    """The endpoints of a list of routes; one that names no model uses `model` there."""
+    return tuple(endpoint_for(r.provider, model=r.model or model, base_url=r.base_url, lookup=lookup) for r in routes)
+
+
+def endpoint_for(
+    provider: str,
+    *,
+    model: str | None = None,
+    base_url: str | None = None,
+    lookup: KeyLookup,
+    api_key: str | None = None,
+    api_mode: str | None = None,
+) -> Endpoint:
+    """One endpoint from a provider's row and what is said beside it. Raises ConfigError with what to set."""
+    row = service(provider)
+    url = base_url or (row.base_url if row is not None else "")
+    if not url:
+        if row is None:
+            names = ", ".join(s.name for s in SERVICES)
+            raise ConfigError(f"provider {provider!r} is not known and has no base_url; known: {names}")
+        raise ConfigError(f"provider {provider!r} needs an address: set model.base_url, e.g. http://127.0.0.1:8000/v1")
+    name = model or (row.default_model if row is not None else "")
+    if not name:
+        raise ConfigError(f"no model is named for provider {provider!r}: set model.name")
+    return Endpoint(
+        provider=row.name if row is not None else provider,
+        base_url=url.rstrip("/"),
+        api_mode=resolve_mode(api_mode, provider, url),
+        model=name,
+        api_key=api_key or (_key_of(row, lookup) if row is not None else None),
+    )
+
+
+def missing_key(endpoint: Endpoint) -> str | None:
+    """One line that says which key is missing and where to put it; None where none is needed or it is there."""
+    row = service(endpoint.provider)
+    if endpoint.api_key or row is None or not row.needs_key:
+        return None
+    return f"no key for {row.name!r}: set {row.key_variables[0]}, or `credentials.command` to a command that prints it"
+
+
+def _key_of(row: Service, lookup: KeyLookup) -> str | None:
+    return next((key for variable in row.key_variables if (key := lookup(variable))), None)

@@ -1,7 +1,7 @@
 """Made-up secrets of every format, drawn anew from a seed, so that nothing that looks like a key is ever written down.
 
-Each sample is a text, the part of it that must disappear, and the kind it should be found as. The shapes follow what the
-services say of their own keys, not the patterns that look for them.
+Each sample is a text, the part of it that must disappear, and the kind it should be found as. The shapes follow what
+the services say of their own keys, not the patterns that look for them.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def _jwt(rng: Random) -> str:
     def part(value: dict[str, object]) -> str:
         return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
-    return f"{part({'alg': 'HS256', 'typ': 'JWT'})}.{part({'sub': _draw(rng, _DIGITS + 'ab', 10)})}.{_draw(rng, _URL_SAFE, 43)}"
+    header, claims = part({"alg": "HS256", "typ": "JWT"}), part({"sub": _draw(rng, _SMALL, 10)})
+    return f"{header}.{claims}.{_draw(rng, _URL_SAFE, 43)}"
 
 
 def _discord(rng: Random) -> str:

@@ -1,7 +1,7 @@
 """Secrets out, everything else untouched.
 
-A text is looked through three times, each time first by fast searches for a few telling bytes and only then, around what
-they find, by exact patterns: keys that carry their service's mark (`keys.py`, rows in `formats.py`), values given to a
+A text is looked through three times, each time first by fast searches for a few telling bytes and only then, around
+what they find, by exact patterns: keys that carry their service's mark (`keys.py`, rows in `formats.py`), values given to a
 telling name (`named.py`, `names.py`), and places that hold a secret whatever it looks like (`places.py`). `shapes.py`
 decides whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
 """
@@ -42,7 +42,7 @@ def find_secrets(text: str) -> list[Secret]:
 
 
 def redact(text: str) -> str:
-    """The text with every secret replaced by its recognisable start and [REDACTED]; doing it twice changes nothing more."""
+    """The text with every secret replaced by its recognisable start and [REDACTED]; a second time changes nothing."""
     # Taking one secret out can bring another to light beside it, so look again until there is none. Every round
     # takes at least one character that no later round can bring back, so this ends; mostly after the first look.
     while secrets := find_secrets(text):

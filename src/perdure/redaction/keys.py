@@ -17,7 +17,8 @@ _BACKSLASH, _SLASH = ord("\\"), ord("/")
 _LONGEST, _JUDGED, _LONG = 32_768, 200, 64
 # Keys whose mark stands in their middle or at their end.
 _UNHEADED = re.compile(
-    r"(?P<mailchimp>[0-9a-f]{32}-us\d{1,2})(?![A-Za-z0-9_])|(?P<terraform>[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,})"
+    r"(?P<mailchimp>(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9_]))"
+    r"|(?P<terraform>(?<=[A-Za-z0-9]{14})\.atlasv1\.[A-Za-z0-9_-]{60,})"
 )
 # Where a key may begin although a letter stands before it: an escape in quoted text, or the end of a terminal colour.
 _ESCAPED = re.compile(
@@ -68,8 +69,10 @@ def prefixed_keys(page: Page) -> Iterator[Secret]:
 
 
 def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
-    if (odd := _UNHEADED.search(text, at, end)) is not None and may_begin(text, odd.start()):
-        yield Secret(str(odd.lastgroup), *odd.span())
+    if (odd := _UNHEADED.search(text, at, end)) is not None:
+        start = odd.start() - (14 if odd.lastgroup == "terraform" else 0)
+        if may_begin(text, start):
+            yield Secret(str(odd.lastgroup), start, odd.end())
     search = _heads().search
     while (head := search(text, at, end)) is not None:
         at = head.start() + 1

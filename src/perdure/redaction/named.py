@@ -17,7 +17,7 @@ _JUDGED, _LONG = 400, 64
 _QUOTE = r"\\{0,3}[\"'`]"
 _TO = re.compile(
     rf"""(?P<rest>[A-Za-z0-9_-]{{0,40}})
-    (?: (?:{_QUOTE})? (?: ,?\s{{0,40}}(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?[ \t]*[:=][ \t]* | [ \t]+content[ \t]*=[ \t]* )   (?P<pair>)
+    (?: (?:{_QUOTE})?,?\s{{0,40}}(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?[ \t]{{0,24}}[:=][ \t]{{0,24}}(?P<pair>)
       | (?:{_QUOTE})?\]?(?:[ \t]{{0,4}}\??:[ \t]{{0,4}}[A-Za-z_][\w\[\].<>| &*]{{0,30}}?(?=[ \t]*=[ \t]*[bru@]?["'`]))?
         (?P<spaced>[ \t]{{0,24}})(?P<sign>::?=|=>|={{1,3}}|!==?|:(?!:))(?P<gap>[ \t]{{0,24}})
       | [ \t]+-p[ \t]?(?P<flag>)
@@ -30,10 +30,10 @@ _TO = re.compile(
 _QUOTED = re.compile(r"[bru@]?(?P<mark>(?P<slash>\\{0,3})[\"'`])(?P<value>(?:(?!(?P=mark))[^\n]){1,2000}?)(?P=mark)")
 _BARE = re.compile(r"[!#$%*+./0-9:=?@A-Z^_a-z|~À-ÿ-]{1,8000}")
 _BARE_LINE = re.compile(r"[!#$%&()*+,./0-9:=?@A-Z^_a-z|~{}\[\]À-ÿ-]{1,8000}")
-_LOCAL_WORDS = "密码 密碼 口令 密钥 密鑰 令牌 パスワード 暗証番号 秘密鍵 비밀번호 암호 패스워드 비밀키".split()
-_LOCAL_SIGNS = "密令パ暗비암패"  # one of them is in each word, and one character is found faster than a word
-_LOCAL_TO = re.compile(
-    r"\s*(?:[:：=＝]|是|为|為|は|는|은|가)?\s*[「『“\"'`]?(?P<value>[!#$%&*+./0-9:=?@A-Z^_a-z|~-]{6,})"
+_LOCAL_SIGNS = "密令パ暗비암패"  # one of them is in each word below, and one character is found faster than a word
+_LOCAL = re.compile(
+    r"(?:密[码碼钥鑰]|口令|令牌|パスワード|暗証番号|秘密鍵|비밀번호|비밀키|암호|패스워드)\s{0,8}(?:[:：=＝]|是|为|為|は|는|은|가)?\s{0,8}"
+    r"[「『“\"'`]?(?P<value>[!#$%&*+./0-9:=?@A-Z^_a-z|~-]{6,400})"
 )
 _INTERPOLATED = re.compile(r"\$\{|\$\(|\{\{|\{[\w.]*\}|%[sdvr(]|#\{|\\\(|<[a-z][\w -]*>|\+ *[\"']")
 _CODE = re.compile(
@@ -41,9 +41,10 @@ _CODE = re.compile(
 )
 _PATTERN = re.compile(r"^\^|\(\?|\.\*|\\[dwsb]|\[[a-zA-Z]-|required|min:|max:")
 _PLACE = re.compile(r"(?:\.{0,2}/|~/|[A-Za-z]:[\\/]|[a-z][a-z0-9+.-]*://|\.\w|#\w)")
-_COMMON = frozenset(
-    "postgres postgresql root admin letmein qwerty swordfish guest toor welcome changeit dragon monkey iloveyou sunshine"
-    " princess football baseball superman trustno hunter shadow ninja azerty mysql mariadb redis rabbitmq minio sa".split()
+_COMMON = re.compile(
+    r"postgres|postgresql|root|admin|letmein|qwerty|swordfish|guest|toor|welcome|changeit|dragon|"
+    r"monkey|iloveyou|sunshine|princess|football|baseball|superman|trustno|hunter|shadow|ninja|"
+    r"azerty|mysql|mariadb|redis|rabbitmq|minio|sa"
 )
 
 
@@ -83,15 +84,10 @@ def named_values(page: Page) -> Iterator[Secret]:
 
 
 def _locally_named(text: str) -> Iterator[Secret]:
-    for word in _LOCAL_WORDS:
-        at = text.find(word)
-        while at >= 0:
-            at += len(word)
-            if to := _LOCAL_TO.match(text, at):
-                value = to["value"].rstrip(".,;:!?")
-                if _is_secret(Promise.PASSWORD, value, _Form.PROSE):
-                    yield Secret("password", to.start("value"), to.start("value") + len(value))
-            at = text.find(word, at)
+    for match in _LOCAL.finditer(text):
+        value = match["value"].rstrip(".,;:!?")
+        if _is_secret(Promise.PASSWORD, value, _Form.PROSE):
+            yield Secret("password", match.start("value"), match.start("value") + len(value))
 
 
 def _read(page: Page, at: int) -> _Reading | None:
@@ -140,10 +136,8 @@ def _form(text: str, start: int, to: re.Match[str], name: str) -> _Form:
     behind = text[max(0, start - 1) : start]
     if sign == "=" and not gap and (name.upper() == name or "." in name or behind in ("?", "&", ";")):
         return _Form.SETTING
-    if (
-        sign is None
-        or (sign == ":" or (sign == "=" and (not gap or behind in ("", "\n", "\\"))))
-        and behind not in ("(", ".")
+    if sign is None or (
+        (sign == ":" or (sign == "=" and (not gap or behind in ("", "\n", "\\")))) and behind not in ("(", ".")
     ):
         return _Form.BARE
     return _Form.CODE
@@ -161,10 +155,8 @@ def _value(promise: Promise, text: str, to: re.Match[str], form: _Form) -> _Read
             return None
         value = _trimmed(bare[0], form)
         after = text[at + len(value) : at + len(value) + 1]
-        if (
-            after
-            and after in "([{"
-            or (form is _Form.BARE and is_identifier(value) and (after in tuple(",)]};") or "." in value))
+        if (after and after in "([{") or (
+            form is _Form.BARE and is_identifier(value) and (after in tuple(",)]};") or "." in value)
         ):
             form = _Form.CODE
     return _Reading(promise, value, at, form)
@@ -221,7 +213,7 @@ def _is_long_mix(value: str) -> bool:
 def _is_password(value: str, form: _Form) -> bool:
     has_digit, has_letter = bool(re.search(r"\d", value)), bool(re.search(r"[A-Za-z]", value))
     has_special = re.search(r"[^\w\s.:/\\,()'\"-]", value[1:]) is not None
-    if _PATTERN.search(value) or not value.isprintable() and not has_letter:
+    if _PATTERN.search(value) or (not value.isprintable() and not has_letter):
         return False
     if form is _Form.CODE and is_identifier(value):
         return len(value) >= 12 and looks_random(value)
@@ -237,4 +229,8 @@ def _is_password(value: str, form: _Form) -> bool:
         return len(value) >= 6 and value.isascii()
     if form is _Form.PROSE or not value.isascii():
         return False
-    return value.lower() in _COMMON or looks_random(value) or (value.isalpha() and value.islower() and len(value) >= 16)
+    return (
+        _COMMON.fullmatch(value.lower()) is not None
+        or looks_random(value)
+        or (value.isalpha() and value.islower() and len(value) >= 16)
+    )

@@ -19,8 +19,9 @@ class Promise(Enum):
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 # Said after the name proper: DB_PASSWORD_PROD, API_KEY_2, SECRET_KEY_BASE.
-_TRAILERS = frozenset(
-    "prod production dev development stage staging live test local base value plain raw old new b".split()
+_TRAILERS = re.compile(
+    r"prod|production|dev|development|stage|staging|live|test|local|base|value|plain|raw|old|"
+    r"new|b"
 )
 _PASSWORDS = ("password", "passwd", "passwort", "passcode", "passw", "pwd")
 _WHOLE = {
@@ -30,19 +31,22 @@ _WHOLE = {
         ("auth", "sid", "sessionid", "phpsessid", "jsessionid", "bearer", "jwt", "sas", "sig"), Promise.TOKEN
     ),
 }
-_KEYED = (
-    "api access secret private priv auth encryption encrypt signing sign signature master account storage subscription"
-    " role service license licence app application deploy shared session client security admin root crypto cipher aes"
-    " hmac jwt webhook function functions consumer write ingest ingestion recovery wallet ssh gpg data openai anthropic"
-    " gemini google groq mistral cohere stripe twilio sendgrid azure aws gcp github gitlab slack discord maps"
-).split()
-_RUN_TOGETHER = tuple(f"{word}key" for word in _KEYED if len(word) > 2)
+_KEYED = re.compile(
+    r"api|access|secret|private|priv|auth|encryption|encrypt|signing|sign|signature|master|"
+    r"account|storage|subscription|role|service|license|licence|app|application|deploy|shared|"
+    r"session|client|security|admin|root|crypto|cipher|aes|hmac|jwt|webhook|function|functions|"
+    r"consumer|write|ingest|ingestion|recovery|wallet|ssh|gpg|data|openai|anthropic|gemini|google|"
+    r"groq|mistral|cohere|stripe|twilio|sendgrid|azure|aws|gcp|github|gitlab|slack|discord|maps"
+)
+_RUN_TOGETHER = re.compile(rf"\w*(?:{_KEYED.pattern})key")
 # A token that is a place in a list, a unit of text or a switch opens nothing.
-_OTHER_TOKENS = frozenset(
-    "page next prev previous continuation continue cursor sync start end eos bos pad unk stop cls sep mask special image"
-    " cancellation cancel max min num total prompt input output completion count first last current per by last first lookahead"
-    " design theme color syntax lexer parser identifier string keyword operator punctuation resume delta change marker"
-    " idempotency request no ident is has use needs new the a an this that each any invalid bad missing expected".split()
+_OTHER_TOKENS = re.compile(
+    r"page|next|prev|previous|continuation|continue|cursor|sync|start|end|eos|bos|pad|unk|stop|"
+    r"cls|sep|mask|special|image|cancellation|cancel|max|min|num|total|prompt|input|output|"
+    r"completion|count|first|last|current|per|by|lookahead|design|theme|color|syntax|"
+    r"lexer|parser|identifier|string|keyword|operator|punctuation|resume|delta|change|marker|"
+    r"idempotency|request|no|ident|is|has|use|needs|new|the|a|an|this|that|each|any|invalid|"
+    r"bad|missing|expected"
 )
 
 
@@ -50,7 +54,7 @@ _OTHER_TOKENS = frozenset(
 def promise_of(name: str) -> Promise | None:
     """What the name promises, or None for a name that says nothing."""
     words = [word.lower() for word in _WORDS.findall(name)]
-    while len(words) > 1 and (words[-1] in _TRAILERS or words[-1].isdigit()):
+    while len(words) > 1 and (_TRAILERS.fullmatch(words[-1]) or words[-1].isdigit()):
         words.pop()
     if not words or name == "PWD" or name == "OLDPWD":
         return None
@@ -59,10 +63,10 @@ def promise_of(name: str) -> Promise | None:
         return Promise.PASSWORD
     if last in _WHOLE:
         return _WHOLE[last] if before or last not in ("pass", "pw") or name.startswith("--") or name == "PASS" else None
-    if last.endswith("secret") or last.endswith(_RUN_TOGETHER) or (last == "key" and before in _KEYED):
+    if last.endswith("secret") or _RUN_TOGETHER.fullmatch(last) or (last == "key" and _KEYED.fullmatch(before)):
         return Promise.SECRET
     if last.endswith("token"):
-        return None if before in _OTHER_TOKENS or last.removesuffix("token") in _OTHER_TOKENS else Promise.TOKEN
+        return None if _OTHER_TOKENS.fullmatch(before or last.removesuffix("token")) else Promise.TOKEN
     if last == "key" and before and name.isupper():
         return Promise.KEY
     return None

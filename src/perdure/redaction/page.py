@@ -63,7 +63,7 @@ class Page:
         return self.raw.translate(_DIGIT)
 
     def is_inside_blob(self, at: int) -> bool:
-        """Whether a stretch so long that it is encoded data, an image mostly, goes on here: any short key occurs in those."""
+        """Whether a stretch too long for anything but encoded data goes on here: in an image any short key occurs."""
         index = bisect_left(self._blobs, (at, 0)) - 1
         return index >= 0 and at < self._blobs[index][1]
 

@@ -1,4 +1,4 @@
-"""Places where a secret stands whatever it looks like: inside URLs, authorisation headers, cookies, private key blocks."""
+"""Places where a secret stands whatever it looks like: URLs, authorisation headers, cookies, private key blocks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ _URL_LOGIN = re.compile(
 )
 _URL_TOKEN = re.compile(r"://(?P<token>[A-Za-z0-9_%.~-]{20,200})@(?!(?:[\w-]+\.)*sentry\.io|o\d+\.ingest)(?=[\w\[.])")
 # A webhook's address is its secret: whoever has it may post. The host and its first steps stay readable.
-_WEBHOOKS = re.compile(
-    r"""://(?:(?P<kept>
-        hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/ | (?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/
-      | [\w.-]*webhook\.office\.com/webhookb?2?/ | outlook\.office(?:365)?\.com/webhook/ | hooks\.zapier\.com/hooks/catch/
-      | open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/ | qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=
-      | oapi\.dingtalk\.com/robot/send\?access_token= | api\.telegram\.org/(?:file/)?bot | chat\.googleapis\.com/v1/spaces/[\w-]+/messages\?
+_WEBHOOK = re.compile(
+    r"""://(?:
+        hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/
+      | (?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/
+      | [\w.-]*webhook\.office\.com/webhookb?2?/ | outlook\.office(?:365)?\.com/webhook/
+      | hooks\.zapier\.com/hooks/catch/
+      | open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/
+      | qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=
+      | oapi\.dingtalk\.com/robot/send\?access_token= | api\.telegram\.org/(?:file/)?bot
+      | chat\.googleapis\.com/v1/spaces/[\w-]+/messages\?
       | maker\.ifttt\.com/(?:trigger|use)/(?:[\w-]+/(?:json/)?with/key/)? | hook\.[\w.]*(?:make|integromat)\.com/
-      ))(?P<secret>[A-Za-z0-9_/:@.=&%+-]{16,400})""",
+      )(?P<secret>[A-Za-z0-9_/:@.=&%+-]{16,400})""",
     re.VERBOSE,
 )
 _SIGNATURE = re.compile(r"sig(?:nature)?=(?P<value>[A-Za-z0-9%+/_-]{24,600}={0,2})", re.IGNORECASE)
@@ -51,7 +55,8 @@ _COMMANDS = (
     (
         b"curl ",
         re.compile(
-            r"curl(?=\s)[^\n]{0,400}?\s(?:-u|--user)[ =]?\\{0,3}[\"']?[^\s:\"'\\$]{1,80}:(?P<password>[^\s\"'\\]{1,200})",
+            r"curl(?=\s)[^\n]{0,400}?\s(?:-u|--user)[ =]?\\{0,3}[\"']?[^\s:\"'\\$]{1,80}"
+            r":(?P<password>[^\s\"'\\]{1,200})",
             re.IGNORECASE,
         ),
     ),
@@ -79,14 +84,14 @@ def placed_secrets(page: Page) -> Iterator[Secret]:
 
 def _in_urls(page: Page) -> Iterator[Secret]:
     text = page.text
-    for at in page.places(b"://"):
-        if found := _WEBHOOKS.match(text, at):
-            if not is_stand_in(found["secret"]) and (looks_random(found["secret"]) or is_uuid(found["secret"])):
-                yield Secret("webhook", *found.span("secret"))
-        elif found := _URL_LOGIN.match(text, at):
-            if not _is_url_stand_in(found["password"]):
-                yield Secret("url-password", *found.span("password"))
-        elif (found := _URL_TOKEN.match(text, at)) and looks_random(found["token"]):
+    for found in page.matches(b"://", _WEBHOOK):
+        if not is_stand_in(found["secret"]) and (looks_random(found["secret"]) or is_uuid(found["secret"])):
+            yield Secret("webhook", *found.span("secret"))
+    for found in page.matches(b"://", _URL_LOGIN):
+        if not _is_url_stand_in(found["password"]):
+            yield Secret("url-password", *found.span("password"))
+    for found in page.matches(b"://", _URL_TOKEN):
+        if looks_random(found["token"]):
             yield Secret("url-token", *found.span("token"))
     for signed in page.matches(b"sig", _SIGNATURE):
         if text[max(0, signed.start() - 6) : signed.start()].lower().endswith(("?", "&", ";", "x-amz-", "-goog-")):

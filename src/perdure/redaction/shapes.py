@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 MARK = "[REDACTED]"
 
-# Stand-ins: references to a secret kept elsewhere, and what people type where a secret would be.
+# References to a secret that is kept elsewhere.
 _REFERENCE = re.compile(
-    r"""^(?: \$[\w({] | \{\{ | %\( | %[\w-]*%?$ | <[^>]*>?$ | \{[\w.:!]*\}$ | \#\{ | \[[^\]]*\]$ | @ \w | ! (?:Ref|Sub|secret)\b
+    r"""^(?: \$[\w({] | \{\{ | %\( | %[\w-]*%?$ | <[^>]*>?$ | \{[\w.:!]*\}$ | \#\{ | \[[^\]]*\]$ | @ \w
+         | ! (?:Ref|Sub|secret)\b
          | (?:process\.env | os\.(?:environ|getenv) | (?:System|Deno|std|import\.meta)[.:]+(?:env|getenv)
            | env[.:(\[] | ENV[\[.(] | secrets?\. | vars?\. | vault: | op:// | ref\+ | ENC\[ | arn:aws | projects/
            | self\. | this\. | config[.\[] | settings[.\[] | getenv | viper\. )
         )""",
     re.VERBOSE,
 )
-_STAND_IN = re.compile(
-    r"""REDACTED | \.\.\. | … | \*\*\* | ••
-      | (?:^|[^a-z])(?:your?|my|the|some|any|insert|enter|replace|change|put|add|paste|fill|same) [-_ ]? (?:own|new|actual|real|with|in|me|it|this|here|with)?
-        [-_ ]? (?:\w+[-_ ])* (?:api|key|token|secret|password|passwd|pwd|pass|auth|access|value|id|here|me|it|this|client|bot|app|service|org|db|database)
-      | place[-_ ]?holder | (?:^|[-_ ])here$ | goes[-_]here | ^(?:masked|hidden|removed|omitted|elided|filtered|scrubbed|sanitized)$
-      | x{6} | (?:^|[-_])x{3,}(?:$|[-_])""",
-    re.VERBOSE | re.IGNORECASE,
+# What people type where a secret would be: blotted out, or said in words (`your-api-key`, `insert_token_here`).
+_BLOTTED = re.compile(r"REDACTED|\.\.\.|…|\*\*\*|••|[xX]{6}|(?:^|[-_])[xX]{3,}(?:$|[-_])")
+_SAID = re.compile(
+    r"^(?:(?:your|insert|enter|replace|change|paste)[-_ ]?"
+    r"(?:api|key|token|secret|pass|pwd|me|it|this|here|with|access|own)|(?:masked|hidden|removed|omitted|filtered|scrubbed|sanitized)$)|place[-_ ]?holder|[-_ ]here$",
+    re.IGNORECASE,
 )
-_EMPTY_WORDS = frozenset(
-    "none null nil undefined true false yes no on off default empty unset todo tbd fixme n/a na optional required string str"
-    " text bytes byte bool boolean number integer any object unknown void never auto".split()
+_SPELLED = re.compile(r"[A-Za-z]+")
+_OPENERS = re.compile(
+    r"your|my|the|some|any|insert|enter|replace|change|put|add|paste|fill|same|test|fake|"
+    r"dummy|mock"
+)
+_NOUNS = re.compile(
+    r"api|key|keys|token|secret|password|passwd|pwd|pass|auth|access|value|here|client|"
+    r"credential"
+)
+_EMPTY_WORDS = re.compile(
+    r"none|null|nil|undefined|true|false|yes|no|on|off|default|empty|unset|todo|tbd|fixme|n/a|"
+    r"na|optional|required|string|str|text|bytes|byte|bool|boolean|number|integer|any|object|"
+    r"unknown|void|never|auto"
 )
 _TYPE = re.compile(
-    r"(?:[uif]|u?int|float|utf-?|base|sha-?|md|aes-?|rsa-?|ed|hs|rs|es|ps|argon|pbkdf|bcrypt|scrypt|latin|oauth|v|x|ascii)"
+    r"(?:[uif]|u?int|float|utf-?|base|sha-?|md|aes-?|rsa-?|ed|hs|rs|es|ps|argon|pbkdf|bcrypt|scrypt|latin|oauth|v|x)"
     r"-?\d+(?:array|bytes?|_t|\[\])*",
     re.IGNORECASE,
 )
@@ -39,29 +50,32 @@ _STRETCH = re.compile(r"[A-Za-z0-9]+")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|-)[A-Za-z_$][\w$]*)*")
 # Which letter follows which in nine tenths of the pairs in words and names, and in a quarter of those drawn at random.
-_PAIRS = frozenset(
-    group[0] + second
-    for group in (
-        "abcdgilmnprstu baelou caehiklortu daeiosu eacdeflmnprstvx faefiou gei haeio iabcdefglmnoprstv ke ladeilostuy"
-        " maeimop nacdefginostu ocdlmnoprstuvw paeiloprty qu radegimnorstuy sacehiopstuy taehiorstuy uelmnprst vaei"
-        " wahi xpt yp ze"
-    ).split()
-    for second in group[1:]
+_PAIRS = re.compile(
+    r"a[bcdgilmnprstu]|b[aelou]|c[aehiklortu]|d[aeiosu]|e[acdeflmnprstvx]|f[aefiou]|g[ei]|h[aeio]|i[abcdefglmnoprstv]|ke"
+    r"|l[adeilostuy]|m[aeimop]|n[acdefginostu]|o[cdlmnoprstuvw]|p[aeiloprty]|qu|r[adegimnorstuy]|s[acehiopstuy]"
+    r"|t[aehiorstuy]|u[elmnprst]|v[aei]|w[ahi]|x[pt]|yp|ze"
 )
 
 
 def is_stand_in(value: str) -> bool:
     """Whether the value only holds the place of a secret: `your-api-key`, `${VAR}`, `<token>`, `****`, `changeme`."""
     bare = value.strip("\"'`,;:.!?()")
-    if len(set(bare.lower())) < 2 or bare.lower() in _EMPTY_WORDS:
+    if len(set(bare.lower())) < 2 or _EMPTY_WORDS.fullmatch(bare.lower()):
         return True
-    return bool(_REFERENCE.match(value) or _STAND_IN.search(value) or _TYPE.fullmatch(bare))
+    return bool(_REFERENCE.match(value) or _TYPE.fullmatch(bare)) or _is_said(value)
 
 
 def is_filler(body: str) -> bool:
     """Whether the body of a well-formed key is visibly nobody's: `xxxxxxxx`, `0000…`, `your-key-here`."""
     rest = body.strip("-_=.")
-    return len(set(rest)) < 2 and rest[:1] in "xX0*." or bool(_STAND_IN.search(body))
+    return (len(set(rest)) < 2 and rest[:1] in "xX0*.") or _is_said(body)
+
+
+def _is_said(value: str) -> bool:
+    if _BLOTTED.search(value) or _SAID.search(value):
+        return True
+    words = [word.lower() for word in _SPELLED.findall(value)]
+    return len(words) > 1 and bool(_OPENERS.fullmatch(words[0])) and any(_NOUNS.fullmatch(word) for word in words[1:])
 
 
 def is_uuid(value: str) -> bool:
@@ -76,7 +90,7 @@ def is_identifier(value: str) -> bool:
 def _pairs(parts: list[str]) -> tuple[int, int]:
     """How many pairs of letters the parts hold, and how many of those are common in words."""
     pairs = [part[i : i + 2].lower() for part in parts for i in range(len(part) - 1) if part.isalpha()]
-    return len(pairs), sum(pair in _PAIRS for pair in pairs)
+    return len(pairs), sum(_PAIRS.fullmatch(pair) is not None for pair in pairs)
 
 
 def is_wordy(value: str) -> bool:
@@ -96,7 +110,7 @@ def looks_random(value: str) -> bool:
     pairs, common = _pairs(parts)
     if digits == 0:
         return held >= 16 and len(parts) >= 4 and common < 0.6 * pairs
-    switches = sum(a.isdigit() != b.isdigit() for a, b in zip(parts, parts[1:], strict=False))
+    switches = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(parts))
     if switches >= 3 and (held <= 3.2 * len(parts) or _HEX.fullmatch(stretch)):
         return True
     return common < (0.6 if held >= 16 else 0.5) * pairs or (len(parts) >= 4 and held <= 2.6 * len(parts))

@@ -60,6 +60,7 @@ def transcript_of(prompt: str) -> str:
 
 HOSTILE: dict[str, Callable[[], Scripted]] = {
     "good": lambda: Scripted(GOOD),
+    "prose": lambda: Scripted("The build was broken by a change in the parser, which was found and put right again."),
     "empty": lambda: Scripted("   \n"),
     "refusing": lambda: Scripted("I'm sorry, but I can't help with summarising this conversation."),
     "echoing": lambda: Scripted(transcript_of),

@@ -18,6 +18,8 @@ FILES_HEADING = "Also touched:"
 CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
 TOLD_SHARE = 0.45
+# Of the facts, the share kept for those that no message in sight tells.
+UNSEEN_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,20 @@ def _with_instructions(section: str, instructions: Sequence[str]) -> str:
 
 
 def _facts(sections: Mapping[str, str], ledger: Ledger, shares: Shares, shown: str, frame: Handoff) -> FactLines:
-    already = "\n".join((*sections.values(), shown))
+    told = "\n".join(sections.values())
     room_chars = int(shares.facts_tokens * CHARS_PER_TOKEN)
     if shares.whole_chars is not None:
         room_chars = shares.whole_chars - len(render(frame.with_sections(sections), is_short=shares.is_short)) - 120
     if shares.whole_tokens is not None:
         used = estimate_text(render(frame.with_sections(sections), is_short=shares.is_short))
         room_chars = min(room_chars, int((shares.whole_tokens - used - 20) * CHARS_PER_TOKEN * 0.8))
-    return ledger.lines_for(budget_chars=room_chars, already=already) if room_chars >= 80 else FactLines()
+    if room_chars < 80:
+        return FactLines()
+    # First what nothing in sight tells any more; then what the kept messages do tell, but only until they go too.
+    unseen = ledger.lines_for(budget_chars=int(room_chars * UNSEEN_SHARE), already=f"{told}\n{shown}")
+    left = room_chars - len(unseen.text)
+    seen = ledger.lines_for(budget_chars=left, already=f"{told}\n{unseen.text}") if left >= 80 else FactLines()
+    return FactLines(unseen.critical + seen.critical, unseen.files + seen.files)
 
 
 def _bounded(handoff: Handoff, shares: Shares) -> Handoff:

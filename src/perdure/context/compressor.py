@@ -149,8 +149,11 @@ class ContextCompressor(ContextEngine):
         if reason == "user":
             self._pause.lift()
         history = History.read(messages)
-        found = self._boundaries(history)
         before = sum(history.tokens)
+        found = self._boundaries(history)
+        if not found.has_content and reason == "user" and found.previous is None:
+            # Asked for at a low fill level: the tail takes its share of what there is, or nothing would be left to do.
+            found = self._boundaries(history, tail_tokens=int(before * self._settings.target_ratio))
         if not found.has_content:
             why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."
             return self._scored(replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason)
@@ -203,11 +206,11 @@ class ContextCompressor(ContextEngine):
 
     # -- figures and parts -------------------------------------------------------------------------------------------
 
-    def _boundaries(self, history: History) -> Boundaries:
+    def _boundaries(self, history: History, tail_tokens: int | None = None) -> Boundaries:
         b, s = self.budgets, self._settings
         handoff = b.handoff_cap_tokens or (b.summary_cap_tokens + b.facts_tokens + 600)
         limits = Limits(
-            tail_tokens=b.tail_tokens,
+            tail_tokens=b.tail_tokens if tail_tokens is None else tail_tokens,
             head_tokens=b.head_tokens,
             room_tokens=b.threshold_tokens - b.head_tokens - handoff,
             protect_last_n=s.protect_last_n,

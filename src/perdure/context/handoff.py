@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
@@ -143,7 +144,7 @@ def parse_sections(text: str) -> dict[str, str]:
     """The text under each of the thirteen headings; a heading met twice has its texts joined."""
     found: dict[str, str] = {}
     heads = list(_HEADING.finditer(text))
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
+    for head, following in zip_longest(heads, heads[1:]):
         body = text[head.end() : following.start() if following else len(text)].strip()
         if body and body.rstrip(".").lower() != NOTHING.lower():
             found[head[1]] = f"{found[head[1]]}\n{body}" if head[1] in found else body

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from perdure.context.handoff import NOTHING, SECTIONS
 
@@ -66,7 +67,7 @@ def read_sections(text: str) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     if not heads and preface.strip():
         found["Critical Context"] = [preface.strip()]
-    for (head, name), following in zip(heads, [*heads[1:], None], strict=True):
+    for (head, name), following in zip_longest(heads, heads[1:]):
         body = text[head.end() : following[0].start() if following else len(text)].strip("\n")
         if body.strip() and body.strip().rstrip(".").lower() not in (NOTHING.lower(), "n/a", "-", "- none"):
             found.setdefault(name, []).append(body.strip("\n").rstrip())

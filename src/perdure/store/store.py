@@ -25,6 +25,7 @@ from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route
 from perdure.store.scrub import Redact, Scrubbed, Scrubber
 from perdure.store.search import Search
 from perdure.store.shelf import FileShelf, Shelf
+from perdure.store.sqlite_open import open_sqlite
 from perdure.store.state import State
 from perdure.store.transfer import Transfer
 
@@ -152,11 +153,20 @@ def open_store(path_or_url: str | Path, *, clock: Clock | None = None, ids: IdSo
     """The store at a file path, `sqlite:///path` or `postgresql://…`. Made if it is new, brought up to date if old."""
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
-    where = str(path_or_url)
-    scheme, separator, rest = where.partition("://")
-    if not separator or scheme == "sqlite":
-        from perdure.store.sqlite_open import open_sqlite
+    path = _file_of(str(path_or_url))
+    return SessionStore(Backing(open_sqlite(path, clock=clock), FtsIndex(), clock, ids), FileShelf(path))
 
-        path = Path(rest.removeprefix("/") if separator else where).expanduser()
-        return SessionStore(Backing(open_sqlite(path, clock=clock), FtsIndex(), clock, ids), FileShelf(path))
-    raise StoreUnavailable(f"{scheme}:// is no database Perdure knows; give a file path or postgresql://…")
+
+def _file_of(where: str) -> Path:
+    """The file a path or `sqlite:///path` names. Raises StoreUnavailable for what names none."""
+    scheme, separator, rest = where.partition("://")
+    if separator and scheme != "sqlite":
+        raise StoreUnavailable(f"{scheme}:// is no database Perdure knows; give a file path or postgresql://…")
+    name = rest.removeprefix("/") if separator else where
+    if not name.strip():
+        raise StoreUnavailable("the store's path is empty; give a file path or postgresql://…")
+    if name == ":memory:":
+        raise StoreUnavailable("a store in memory would lose every session; give a file path")
+    if "\0" in name:
+        raise StoreUnavailable("the store's path holds a NUL character; give a file path")
+    return Path(name).expanduser()

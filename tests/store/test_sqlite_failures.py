@@ -1,0 +1,319 @@
+"""What can go wrong with a file: each time a plain message, and the data untouched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.core.clock import SystemClock
+from perdure.core.errors import CorruptStore, NewerSchema, StoreError, StoreUnavailable
+from perdure.core.messages import user
+from perdure.core.ports import OutputSink
+from perdure.store import SessionStore, open_store, schema
+from perdure.store.schema import Migration
+from perdure.store.sqlite import DIALECT
+from perdure.store.sqlite_open import open_sqlite
+from support.store import conversation, exchange
+
+
+def snapshot(path: Path) -> tuple[bytes, int]:
+    return path.read_bytes(), path.stat().st_mtime_ns
+
+
+def filled(path: Path) -> str:
+    with open_store(path) as store:
+        return conversation(store)
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is not a database at all, " * 300, b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 8000]
+)
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.db"
+    path.write_bytes(content)
+    before = snapshot(path)
+    with pytest.raises(CorruptStore, match=r"notes\.db"):
+        open_store(path)
+    assert snapshot(path) == before
+
+
+def test_a_damaged_database_says_so_and_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    session = filled(path)
+    data = bytearray(path.read_bytes())
+    page = int.from_bytes(data[16:18], "big")
+    data[page:] = os.urandom(len(data) - page)
+    path.write_bytes(data)
+    before = snapshot(path)
+    with pytest.raises(CorruptStore, match="Restore a backup"):
+        open_store(path).history(session)
+    assert snapshot(path) == before
+
+
+def test_another_programs_database_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE birds (name TEXT)")
+    connection.close()
+    before = snapshot(path)
+    with pytest.raises(StoreUnavailable, match="another program"):
+        open_store(path)
+    assert snapshot(path) == before
+
+
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    filled(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO migration VALUES (99, 'from the future', 0)")
+    connection.close()
+    before = snapshot(path)[0]
+    with pytest.raises(NewerSchema, match=r"schema 99.*upgrade"):
+        open_store(path)
+    assert path.read_bytes() == before
+
+
+def test_an_older_schema_is_migrated_and_a_copy_kept(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    session = filled(path)
+    steps = (*schema.released(DIALECT), Migration(2, "0002_mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",)))
+    database = open_sqlite(path, clock=SystemClock(), migrations=steps)
+    assert database.read(lambda tx: tx.rows("SELECT version, name FROM migration ORDER BY version"))[-1] == (
+        2,
+        "0002_mood",
+    )
+    assert database.read(lambda tx: tx.rows("SELECT mood FROM conversation")) == [(None,)]
+    database.close()
+    copy = tmp_path / "sessions.db.schema-1.bak"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with open_store(copy) as old:
+        assert len(old.history(session).entries) == 20
+    with pytest.raises(NewerSchema):
+        open_store(path)
+
+
+def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    session = filled(path)
+    broken = Migration(2, "0002_broken", ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL"))
+    with pytest.raises(StoreError):
+        open_sqlite(path, clock=SystemClock(), migrations=(*schema.released(DIALECT), broken))
+    with open_store(path) as store:
+        assert len(store.history(session).entries) == 20
+
+
+@pytest.mark.parametrize(
+    ("where", "word"),
+    [
+        ("mysql://localhost/x", "mysql"),
+        ("http://example.com/a.db", "http"),
+        (":memory:", "memory"),
+        ("", "empty"),
+        ("{tmp}", "folder"),
+        ("{tmp}/file/inside.db", "folder"),
+        ("/proc/nowhere/sessions.db", "cannot be made"),
+        ("a\0b", "NUL"),
+    ],
+)
+def test_a_wrong_place_is_named_plainly(tmp_path: Path, where: str, word: str) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreUnavailable, match=word):
+        open_store(where.replace("{tmp}", str(tmp_path)))
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+# Permissions do not bind root, so its rights go once everything needed has been imported.
+TRY_TO_OPEN = """
+    import os, sys
+    from perdure.core.errors import StoreError
+    from perdure.store import open_store
+    open_store(sys.argv[2]).close()
+    if os.geteuid() == 0:
+        os.seteuid(65_534)
+    try:
+        open_store(sys.argv[1]).create()
+    except StoreError as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_no_permission_is_said_plainly(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "sessions.db"
+    filled(path)
+    for folder in [tmp_path, *tmp_path.parents[:2]]:
+        folder.chmod(0o755)
+    path.chmod(mode)
+    before = snapshot(path)
+    done = run(TRY_TO_OPEN, str(path), str(tmp_path / "first.db"))
+    assert done.stderr == ""
+    assert done.stdout.startswith("StoreUnavailable")
+    assert str(path) in done.stdout
+    assert snapshot(path) == before
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "down" / "sessions.db"
+    with open_store(path) as store:
+        sink = store.outputs.begin(store.create().id, "call_1")
+        sink.write("secret")
+        place = Path(sink.close().place)
+        made = [p for p in path.parent.rglob("*") if p.is_file()]
+        assert {stat.S_IMODE(p.stat().st_mode) for p in made} == {0o600}
+        assert {stat.S_IMODE(p.stat().st_mode) for p in (place.parent, place.parent.parent, path.parent)} == {0o700}
+
+
+FILL_THE_DISK = """
+    import resource, sys
+    from perdure.core.errors import StoreUnavailable
+    from perdure.core.messages import user
+from perdure.core.ports import OutputSink
+    from perdure.store import open_store
+    store = open_store(sys.argv[1])
+    session = store.create()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, resource.RLIM_INFINITY))
+    acknowledged = 0
+    import random, string
+    noise = "".join(random.Random(7).choices(string.ascii_letters, k=60_000))
+    try:
+        while True:
+            store.append(session.id, user(f"{acknowledged} {noise}"))
+            acknowledged += 1
+    except StoreUnavailable as error:
+        print("told", error)
+    assert len(store.history(session.id).entries) == acknowledged, "reading goes on"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    store.append(session.id, user("room again"))
+    print("kept", session.id, acknowledged + 1)
+"""
+
+
+@pytest.mark.spec("I1")
+def test_a_full_disk_fails_cleanly_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    done = run(FILL_THE_DISK, str(path))
+    assert done.stderr == ""
+    told, kept = done.stdout.splitlines()
+    assert "disk" in told
+    _, session, count = kept.split()
+    assert int(count) > 5
+    with open_store(path) as store:
+        assert [e.seq for e in store.history(session).entries] == list(range(1, int(count) + 1))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def remount(disk: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", str(disk)], check=True)
+
+
+def append_until_full(store: SessionStore, session_id: str) -> Iterator[str]:
+    while True:
+        yield store.append(session_id, user(os.urandom(20_000).hex())).session_id
+
+
+def write_until_full(sink: OutputSink) -> None:
+    for _ in range(100):
+        sink.write("x" * 100_000)
+
+
+@pytest.mark.spec("I1")
+def test_a_small_disk_that_fills_up_loses_nothing(small_disk: Path) -> None:
+    path = small_disk / "sessions.db"
+    acknowledged: list[str] = []
+    with open_store(path) as store:
+        session = store.create()
+        with pytest.raises(StoreUnavailable, match="disk"):
+            acknowledged.extend(append_until_full(store, session.id))
+        kept = len(store.history(session.id).entries)
+        assert kept > 10
+        sink = store.outputs.begin(session.id, "call_1")
+        with pytest.raises(StoreUnavailable, match="No space"):
+            write_until_full(sink)
+        sink.abort()
+        assert store.outputs.list(session.id) == []
+    remount(small_disk, "size=30m")
+    with open_store(path) as store:
+        store.append(session.id, exchange(1))
+        assert [e.seq for e in store.history(session.id).entries] == list(range(1, kept + 5))
+
+
+def test_a_read_only_disk_is_read_but_not_written(small_disk: Path) -> None:
+    path = small_disk / "sessions.db"
+    session = filled(path)
+    remount(small_disk, "ro")
+    before = path.read_bytes()
+    with pytest.raises(StoreUnavailable, match=r"read-only|cannot be opened"), open_store(path) as store:
+        store.append(session, user("x"))
+    assert path.read_bytes() == before
+    remount(small_disk, "rw")
+    with open_store(path) as store:
+        assert len(store.history(session).entries) == 20
+
+
+def test_a_backup_is_whole_and_never_overwrites(tmp_path: Path) -> None:
+    with open_store(tmp_path / "sessions.db") as store:
+        session = conversation(store)
+        sink = store.outputs.begin(session, "call_1")
+        sink.write("kept")
+        output = sink.close()
+        store.backup(tmp_path / "copy.db")
+        with pytest.raises(StoreUnavailable, match="already exists"):
+            store.backup(tmp_path / "copy.db")
+        with pytest.raises(StoreUnavailable):
+            store.backup(tmp_path / "no" / "such" / "copy.db")
+        store.append(session, user("later"))
+    with open_store(tmp_path / "copy.db") as copy:
+        assert len(copy.history(session).entries) == 20
+        assert copy.outputs.read(output.id).text == "kept"
+        assert (tmp_path / "copy.db.outputs") in Path(copy.outputs.get(output.id).place).parents
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "sessions.db")
+    session = store.create()
+    store.close()
+    store.close()
+    for use in (lambda: store.history(session.id), lambda: store.append(session.id, user("x")), store.create):
+        with pytest.raises(StoreError, match="closed"):
+            use()
+
+
+def test_a_store_opened_before_a_fork_is_refused_in_the_child(tmp_path: Path) -> None:
+    code = """
+        import os, sys
+        from perdure.core.errors import StoreError
+        from perdure.store import open_store
+        store = open_store(sys.argv[1])
+        if os.fork() == 0:
+            try:
+                store.create()
+            except StoreError as error:
+                print(error)
+            os._exit(0)
+        os.wait()
+    """
+    done = run(code, str(tmp_path / "s.db"))
+    assert "open it again" in done.stdout

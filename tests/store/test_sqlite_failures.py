@@ -180,7 +180,6 @@ FILL_THE_DISK = """
     import resource, sys
     from perdure.core.errors import StoreUnavailable
     from perdure.core.messages import user
-from perdure.core.ports import OutputSink
     from perdure.store import open_store
     store = open_store(sys.argv[1])
     session = store.create()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from perdure.core.messages import Message
 from perdure.core.rules import leading_system
@@ -155,10 +154,10 @@ def _with_kept(
         kept.append(newest)
         spent += min(tokens[newest], limits.tail_tokens // 2)
     lowest = found.head_end if found.previous is None else max(found.head_end, found.previous + 1)
-    for i in chain(range(found.size - 1, lowest - 1, -1)):
+    for i in range(found.size - 1, lowest - 1, -1):
         m = messages[i]
         if m.role == "assistant" and m.kind == "assistant" and not m.tool_calls and m.text.strip():
-            if i < found.tail_start and spent + tokens[i] <= limits.tail_tokens:
+            if i < found.tail_start and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
                 kept.append(i)
             break
     return Boundaries(found.size, found.lead, found.head_end, tuple(sorted(kept)), found.tail_start, found.previous)

@@ -35,6 +35,8 @@ _EXACT = {s.lower(): s for s in SECTIONS} | {s.lower().replace("&", "and"): s fo
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*)\n```\s*\Z", re.DOTALL)
 _ASIDE = re.compile(r"<(analysis|think|thinking|scratchpad)>.*?</\1>", re.DOTALL)
 
+# What a heading comes to beside its lines, in tokens or (roughly) in characters.
+_HEADING_SIZE = 4
 # From the first to be shortened to the last. What only code may write is not here.
 _LEAST_FIRST = (
     "Resolved Questions",
@@ -51,6 +53,8 @@ _LEAST_FIRST = (
     "Constraints & Preferences",
     "Active Task",
 )
+# The lesser ones give way to what they can spare before the others give anything, and to nothing before those do.
+_PASSES = ((_LEAST_FIRST[:5], 0.4), (_LEAST_FIRST[:5], 0.3), (_LEAST_FIRST[:10], 0.4), (_LEAST_FIRST, 0.0))
 # In these the newest lines stand last, so the oldest go first.
 _NEWEST_LAST = frozenset(("Completed Actions", "Resolved Questions", "Key Decisions", "Active Task"))
 
@@ -78,11 +82,9 @@ def shorten(sections: Mapping[str, str], most: int, *, size: Callable[[str], int
     """The sections within `most`, whole lines taken from the least valuable ones first, each cut told in place."""
     trimmed = {name: _Lines.of(name, text, size) for name, text in sections.items() if text}
     over = sum(lines.total for lines in trimmed.values()) - most
-    for share in (0.5, 0.2, 0.0):
-        for name in _LEAST_FIRST:
-            if over <= 0:
-                break
-            if name in trimmed and not (name == "Active Task" and share > 0):
+    for names, share in _PASSES:
+        for name in names:
+            if over > 0 and name in trimmed:
                 over -= trimmed[name].drop(over, least=int(trimmed[name].total * share))
     return {name: text for name in sections if name in trimmed and (text := trimmed[name].text)}
 
@@ -94,37 +96,43 @@ class _Lines:
     lines: list[str]
     sizes: list[int]
     newest_last: bool
-    total: int
+    # What the line that tells of a cut comes to.
+    note_size: int
     dropped: int = 0
 
     @classmethod
     def of(cls, name: str, text: str, size: Callable[[str], int]) -> _Lines:
         lines = text.splitlines()
-        sizes = [size(line) + 1 for line in lines]
-        return cls(lines, sizes, name in _NEWEST_LAST, sum(sizes) + 4)
+        return cls(lines, [size(line) + 1 for line in lines], name in _NEWEST_LAST, size(_left_out(1_000)) + 1)
+
+    @property
+    def total(self) -> int:
+        """With its heading, and with the note once something is gone."""
+        if not self.lines:
+            return 0
+        return _HEADING_SIZE + sum(self.sizes) + (self.note_size if self.dropped else 0)
 
     def drop(self, wanted: int, *, least: int) -> int:
         """Gives up lines until `wanted` is gained or only `least` is left; what was gained."""
-        gained = 0
-        while self.lines and gained < wanted and self.total > least:
+        at_first = left = self.total
+        while self.lines and at_first - left < wanted and left > least:
             at = 0 if self.newest_last else -1
             self.lines.pop(at)
-            freed = self.sizes.pop(at)
-            if not self.dropped:
-                freed -= 8  # the line that tells of the cut
+            freed = self.sizes.pop(at) - (0 if self.dropped else self.note_size)
             self.dropped += 1
-            self.total -= freed
-            gained += freed
-        return gained
+            left = left - freed if self.lines else 0
+        return at_first - left
 
     @property
     def text(self) -> str:
-        if not self.dropped:
+        if not self.dropped or not self.lines:
             return "\n".join(self.lines)
-        if not self.lines:
-            return ""
-        told = f"[{self.dropped} more line{'s' if self.dropped > 1 else ''} left out]"
+        told = _left_out(self.dropped)
         return "\n".join((told, *self.lines) if self.newest_last else (*self.lines, told))
+
+
+def _left_out(lines: int) -> str:
+    return f"[{lines} more line{'s' if lines > 1 else ''} left out]"
 
 
 def _section_named(head: re.Match[str]) -> str:

@@ -1,0 +1,120 @@
+"""Active Task comes from what the user really said."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.context.active_task import ALL_ANSWERED, OPEN, active_task, parse_active_task, requests_of
+from perdure.context.small_talk import goes_on, is_bare
+from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
+
+STEP = [assistant(None, (ToolCall("c", "terminal"),)), tool_result("c", "ok")]
+
+
+@pytest.mark.spec("E2")
+def test_an_unanswered_request_is_quoted_word_for_word() -> None:
+    text = active_task(requests_of([user("Fix the parser.\nKeep the tests green."), *STEP]))
+    assert text == f"{OPEN}\n> Fix the parser.\n> Keep the tests green."
+
+
+@pytest.mark.spec("E2")
+def test_every_unfinished_request_newest_last() -> None:
+    found = requests_of([user("Fix the parser."), *STEP, user("Use tabs, please: the linter wants them."), *STEP])
+    assert found.open == ("Fix the parser.", "Use tabs, please: the linter wants them.")
+
+
+@pytest.mark.spec("E2")
+def test_a_reply_closes_what_was_asked_and_none_is_open() -> None:
+    found = requests_of([user("Fix the parser."), *STEP, assistant("Fixed.")])
+    assert found.open == ()
+    assert active_task(found) == f"{ALL_ANSWERED}\n> Fix the parser."
+    assert active_task(requests_of([])) == "None"
+
+
+@pytest.mark.spec("E2")
+def test_a_reply_that_asks_back_leaves_the_request_open() -> None:
+    assert requests_of([user("Fix the parser."), assistant("Which of the two?")]).open == ("Fix the parser.",)
+
+
+@pytest.mark.spec("E2")
+@pytest.mark.parametrize(
+    "word",
+    ["continue", "Continue.", "go on", "please continue", "keep going!", "继续", "请继续。", "続けて", "続けてください",
+     "계속", "계속해줘", "weiter", "mach weiter", "continúa", "продолжай"],
+)  # fmt: skip
+def test_a_bare_continue_takes_the_task_up_again(word: str) -> None:
+    asked = [user("Port the lexer, the parser and the printer."), assistant("The lexer is done."), user(word)]
+    assert requests_of([*asked, *STEP]).open == ("Port the lexer, the parser and the printer.",)
+
+
+@pytest.mark.spec("E2")
+@pytest.mark.parametrize(
+    "word",
+    [
+        "thanks",
+        "Thank you!",
+        "ok",
+        "OK, great",
+        "yes",
+        "好的",
+        "谢谢！",
+        "ありがとう",
+        "了解です",
+        "네, 감사합니다",
+        "merci",
+        "👍",
+    ],
+)
+def test_a_bare_thanks_replaces_nothing(word: str) -> None:
+    assert requests_of([user("Fix the parser."), *STEP, user(word), *STEP]).open == ("Fix the parser.",)
+    assert requests_of([user("Fix the parser."), assistant("Done."), user(word)]).open == ()
+
+
+@pytest.mark.spec("E2")
+@pytest.mark.parametrize(
+    "text",
+    ["continue with the printer", "ok, now deploy", "yes, option 2", "2", "fix it", "好的，把测试也修一下",
+     "続けてテストも直して", "계속해서 테스트도 고쳐줘", "go to /tmp", "thanks, but revert that",
+     "run it again with -v", "stop"],
+)  # fmt: skip
+def test_a_request_is_not_bare(text: str) -> None:
+    assert not is_bare(text)
+
+
+def test_going_on_is_told_from_thanking() -> None:
+    assert goes_on("please continue")
+    assert goes_on("继续吧")
+    assert not goes_on("thank you")
+    assert not goes_on("好的")
+
+
+@pytest.mark.spec("E2", "E5")
+def test_open_requests_survive_from_one_handoff_to_the_next() -> None:
+    first = active_task(requests_of([user("Fix the parser."), *STEP, user("And the\n\nprinter."), *STEP]))
+    assert parse_active_task(first).open == ("Fix the parser.", "And the\n\nprinter.")
+    # The newest request also stands behind the handoff, word for word: it must not be quoted twice.
+    found = requests_of([user("And the\n\nprinter."), *STEP], previous=first)
+    assert found.open == ("Fix the parser.", "And the\n\nprinter.")
+    assert requests_of([*STEP, assistant("All done.")], previous=first).open == ()
+    answered = active_task(requests_of([assistant("All done.")], previous=first))
+    assert requests_of([user("continue"), *STEP], previous=answered).open == ("And the\n\nprinter.",)
+
+
+@pytest.mark.spec("E2", "D4")
+def test_handoffs_and_notes_are_nobodys_request() -> None:
+    note = Message("user", "[System note] be brief", kind="note")
+    assert requests_of([note, Message("user", "x", kind="handoff")]).open == ()
+
+
+@pytest.mark.spec("E9")
+def test_quotes_are_redacted() -> None:
+    key = "ghp_" + "aB3dE6gH9j" * 3 + "kLmNoP"
+    assert key not in active_task(requests_of([user(f"Push it with {key} now.")]))
+
+
+@pytest.mark.spec("E2")
+def test_a_very_long_request_is_quoted_by_its_ends() -> None:
+    text = active_task(requests_of([user("Begin here. " + "middle words " * 2_000 + "End there.")]))
+    assert "Begin here." in text
+    assert "End there." in text
+    assert len(text) < 2_000

@@ -1,0 +1,155 @@
+"""Tool output outside head and tail becomes one informative line each."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.context.pruning import CLEARED, IMAGE_GONE, prune, shorten_json
+from perdure.context.transcript import blocks
+from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall, assistant, tool_result, user
+from support.histories import JSON
+
+
+def called(name: str, result: str, **arguments: Any) -> list[Message]:
+    call = ToolCall("call_1", name, json.dumps(arguments))
+    return [assistant(None, (call,)), tool_result("call_1", result)]
+
+
+def pruned_line(name: str, result: str, **arguments: Any) -> str:
+    return prune(called(name, result, **arguments))[1].text
+
+
+@pytest.mark.spec("D1")
+def test_a_command_is_told_with_its_exit_code_and_length() -> None:
+    line = pruned_line("terminal", "FAILED test_a\n" * 2_999 + "exit code: 1", command="pytest tests/")
+    assert line.startswith("[terminal] ran `pytest tests/` → exit 1, 3,000 lines")
+
+
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize(
+    ("name", "arguments", "result", "wanted"),
+    [
+        (
+            "read_file",
+            {"path": "src/app.py", "offset": 10, "limit": 50},
+            "x = 1\n" * 50,
+            "src/app.py (offset 10, limit 50)",
+        ),
+        ("grep", {"pattern": "def main"}, "src/a.py:1\n" * 40, "searched `def main`"),
+        ("fetch", {"url": "https://example.test/doc"}, "text " * 100, "https://example.test/doc"),
+        ("odd", {"depth": 3, "all": True}, "text " * 100, "depth=3, all=true"),
+        (
+            "terminal",
+            {"command": "make"},
+            "cc a.c\n" * 50 + "a.c:3: error: no such file\nmake: stopped",
+            "no such file",
+        ),
+        ("terminal", {"command": "make"}, '{"exit_code": 2, "output": "' + "x" * 300 + '"}', "exit 2"),
+        ("terminal", {"command": "npm t"}, "ok\n" * 99 + "全部失败: 3 个用例\n", "全部失败"),
+    ],
+)
+def test_the_line_says_what_the_call_was_about(name: str, arguments: dict[str, Any], result: str, wanted: str) -> None:
+    line = pruned_line(name, result, **arguments)
+    assert wanted in line
+    assert "\n" not in line
+    assert len(line) < 400
+
+
+@pytest.mark.spec("D1")
+def test_results_of_up_to_200_characters_stay() -> None:
+    assert pruned_line("terminal", "x" * 200, command="ls") == "x" * 200
+    assert pruned_line("terminal", "x" * 201, command="ls") != "x" * 201
+
+
+@pytest.mark.spec("D1")
+def test_a_result_whose_call_is_unknown_is_simply_cleared() -> None:
+    assert prune([tool_result("nobody", "x" * 500)])[0].text == CLEARED
+
+
+@pytest.mark.spec("D1")
+def test_identical_results_are_kept_once_newest_last() -> None:
+    same = "the same long listing\n" * 30
+    messages = [*called("terminal", same, command="ls a"), *called("terminal", same, command="ls b")]
+    first, last = prune(messages)[1].text, prune(messages)[3].text
+    assert "same output as a later call" in first
+    assert "30 lines" in last
+
+
+@pytest.mark.spec("D1")
+def test_old_images_go_and_the_newest_stays() -> None:
+    picture = ImagePart("data:image/png;base64,AAAA")
+    messages = [Message("user", (TextPart(f"shot {n}"), picture)) for n in range(3)]
+    pruned = prune(messages)
+    assert [m.text for m in pruned] == [f"shot 0\n{IMAGE_GONE}", f"shot 1\n{IMAGE_GONE}", "shot 2"]
+    assert picture in pruned[2].parts
+
+
+@pytest.mark.spec("D1")
+def test_text_beside_a_shortened_call_is_kept() -> None:
+    call = ToolCall("c", "write_file", json.dumps({"path": "a.py", "content": "x = 1\n" * 900}))
+    pruned = prune([assistant("Writing the file now.", (call,))])[0]
+    assert pruned.text == "Writing the file now."
+    arguments = json.loads(pruned.tool_calls[0].arguments)
+    assert arguments["path"] == "a.py"
+    assert len(arguments["content"]) < 400
+
+
+@pytest.mark.spec("D1")
+def test_shortened_arguments_keep_numbers_and_booleans() -> None:
+    given_in = {"n": 12345678901, "ratio": 0.5, "force": True, "none": None, "text": "y" * 5_000, "list": [1] * 100}
+    out = json.loads(shorten_json(json.dumps(given_in)))
+    assert {k: out[k] for k in ("n", "ratio", "force", "none")} == {
+        k: given_in[k] for k in ("n", "ratio", "force", "none")
+    }
+    assert out["list"][:20] == [1] * 20
+
+
+@pytest.mark.spec("D1")
+@given(st.dictionaries(st.text(max_size=8), JSON | st.text(min_size=400, max_size=600), max_size=4))
+def test_shortened_arguments_are_always_valid_json_with_the_same_keys(value: dict[str, Any]) -> None:
+    out = json.loads(shorten_json(json.dumps(value)))
+    assert out.keys() == value.keys()
+
+
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize("arguments", ["not json " * 90, "[1, 2", "", "null", "[" * 3_000])
+def test_arguments_that_are_no_json_become_some(arguments: str) -> None:
+    json.loads(shorten_json(arguments))
+
+
+@pytest.mark.spec("D1", "E9")
+def test_a_key_in_an_output_is_gone_before_the_line_is_cut() -> None:
+    key = "sk-ant-api03-" + "Ab3dE5fG7h" * 9
+    line = pruned_line(
+        "terminal", f"{'noise ' * 200}\nerror: key {key} was refused", command=f"curl -H 'x-api-key: {key}'"
+    )
+    told = "\n".join(blocks([Entry(i, m) for i, m in enumerate(called("terminal", "x" * 900, command=f"login {key}"))]))
+    for text in (line.split("→")[1], told):
+        assert key[:24] not in text
+
+
+@pytest.mark.spec("D1")
+def test_blocks_tell_who_spoke_and_leave_handoffs_out() -> None:
+    entries = [Entry(i, m) for i, m in enumerate([user("do it"), *called("terminal", "fine", command="ls")])]
+    assert blocks(entries) == [
+        "USER: do it",
+        'ASSISTANT: → calls terminal {"command": "ls"}',
+        "[terminal] result: fine",
+    ]
+
+
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize("content", [None, "", "   ", ()])
+def test_empty_content_never_crashes(content: Any) -> None:
+    messages = [
+        Message("user", content),
+        Message("assistant", content, kind="assistant"),
+        Message("tool", content, kind="tool"),
+    ]
+    assert len(prune(messages)) == 3
+    blocks([Entry(i, m) for i, m in enumerate(messages)])

@@ -45,6 +45,17 @@ def _draw(rng: Random, alphabet: str, count: int) -> str:
             return drawn
 
 
+def draw_key(rng: Random, count: int) -> str:
+    """Letters and digits, as a service would draw them."""
+    return _draw(rng, _ALNUM, count)
+
+
+def draw_password(rng: Random) -> str:
+    """A password such as people choose: a word or two, a digit or two, now and then a sign."""
+    word = rng.choice(("hunter", "Tiger", "s3cret", "blue-Whale", "correcthorse", "Sommer", "Pa55w0rd", "kitten"))
+    return f"{word}{rng.randrange(2, 9999)}{rng.choice(('', '!', '%', ''))}"
+
+
 # kind → beginning, alphabet, how many; for keys that are one run after a fixed beginning.
 _PLAIN: tuple[tuple[str, str, str, int], ...] = (
     ("anthropic", "sk-ant-api03-", _URL_SAFE, 93),

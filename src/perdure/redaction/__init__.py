@@ -1,9 +1,9 @@
 """Secrets out, everything else untouched.
 
 A text is looked through three times, each time first by fast searches for a few telling bytes and only then, around
-what they find, by exact patterns: keys that carry their service's mark (`keys.py`, rows in `formats.py`), values given to a
-telling name (`named.py`, `names.py`), and places that hold a secret whatever it looks like (`places.py`). `shapes.py`
-decides whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
+what they find, by exact patterns: keys that carry their service's mark (`keys.py`, rows in `formats.py`), values given
+to a telling name (`named.py`, `names.py`), and places that hold a secret whatever it looks like (`places.py`).
+`shapes.py` decides whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keys that are recognised by how they begin: one row a format, and nothing else to change when a service adds one.
 
 `heads` are the ways it begins, parted by spaces: what stays readable. `body` must follow. A row is `plain` when a head
-is ordinary text too (`sk-` begins class names, `re_` begins function names), so that its body has to look random as well.
+is ordinary text too (`sk-` begins class names, `re_` function names), so that its body has to look random as well.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ _REFERENCE = re.compile(
 # What people type where a secret would be: blotted out, or said in words (`your-api-key`, `insert_token_here`).
 _BLOTTED = re.compile(r"REDACTED|\.\.\.|…|\*\*\*|••|[xX]{6}|(?:^|[-_])[xX]{3,}(?:$|[-_])")
 _SAID = re.compile(
-    r"^(?:(?:your|insert|enter|replace|change|paste)[-_ ]?"
-    r"(?:api|key|token|secret|pass|pwd|me|it|this|here|with|access|own)|(?:masked|hidden|removed|omitted|filtered|scrubbed|sanitized)$)|place[-_ ]?holder|[-_ ]here$",
+    r"^(?:your|insert|enter|replace|change|paste)[-_ ]?(?:api|key|token|secret|pass|pwd|me|it|this|here|with|own)"
+    r"|^(?:masked|hidden|removed|omitted|filtered|scrubbed|sanitized)$|place[-_ ]?holder|[-_ ]here$",
     re.IGNORECASE,
 )
 _SPELLED = re.compile(r"[A-Za-z]+")

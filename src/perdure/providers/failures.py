@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.exchange import Endpoint
+from perdure.providers.wire import url_of
 
 # A service's own words are quoted, never poured out: an HTML page or a stack trace is cut here.
 QUOTE_CHARS = 300
@@ -29,11 +30,14 @@ class Place:
     base_url: str
     model: str
     provider: str
+    # Where it lists its models.
+    models_url: str
 
     @classmethod
     def of(cls, endpoint: Endpoint) -> Place:
         host = urlsplit(endpoint.base_url).netloc.rpartition("@")[2] or endpoint.base_url or endpoint.provider
-        return cls(host, endpoint.base_url, endpoint.model, endpoint.provider)
+        models_path = "/v1/models" if endpoint.api_mode == "anthropic_messages" else "/models"
+        return cls(host, endpoint.base_url, endpoint.model, endpoint.provider, url_of(endpoint.base_url, models_path))
 
 
 def failed(place: Place, kind: ErrorKind, line: str, *, status: int | None = None, partial: str = "") -> ProviderError:
@@ -48,7 +52,7 @@ def refused(place: Place, verdict: ErrorVerdict, *, partial: str = "") -> Provid
         return ProviderError(verdict, place.host, partial_text=partial)
     said = _KEY.sub("[key]", quote(verdict.message)) or "no reason given"
     code = f" ({verdict.status})" if verdict.status else ""
-    line = f"{_what(place, verdict)}{code}: {said}{_try(place, verdict)}"
+    line = f"{_what(place, verdict)}{code}: {said.rstrip('.')}.{_try(place, verdict)}"
     return ProviderError(replace(verdict, message=line), place.host, partial_text=partial)
 
 
@@ -106,19 +110,19 @@ _WORDS: dict[str, str] = {
     "overloaded": "the service is overloaded",
     "quota": "no credit left",
     "bad_request": "the request was rejected",
-    "transport": "the connection failed",
+    "transport": "the service is not to be had right now",
 }
 
 
 def _try(place: Place, verdict: ErrorVerdict) -> str:
     if verdict.kind == "auth":
-        return f". Check the key for {place.provider!r}: `perdure doctor` shows where it is read from."
+        return f" Check the key for {place.provider!r}: `perdure doctor` shows where it is read from."
     if verdict.status == 404 and _MODEL_WORDS.search(verdict.message):
-        return f". Check `model.name`; what {place.host} offers is listed at {place.base_url.rstrip('/')}/models."
+        return f" Check `model.name`; what {place.host} offers is listed at {place.models_url}."
     if verdict.status == 404:
-        return f". Check `model.base_url`, now {place.base_url}."
+        return f" Check `model.base_url`, now {place.base_url}."
     if verdict.kind == "quota":
-        return f". Top up the account at {place.provider!r}, or choose another model."
+        return f" Top up the account at {place.provider!r}, or choose another model."
     return ""
 
 

@@ -43,6 +43,8 @@ class Simulator:
         self._is_ready = threading.Event()
         self._failure: OSError | None = None
         self._stop: asyncio.Event | None = None
+        # How many connections were opened: a client that keeps them alive needs few.
+        self.connections = 0
 
     @property
     def rules(self) -> Rules:
@@ -123,6 +125,7 @@ class Simulator:
         server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         line = Connection(reader, writer)
         try:
             while (request := await read_request(reader)) is not None:

@@ -1,0 +1,316 @@
+"""Sending a request and reading the reply: both forms, all three modes, and every way it can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from perdure.core.errors import ProviderError
+from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.lab.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
+from perdure.providers.exchange import ApiMode, Endpoint
+from perdure.providers.transport import Retries, Timeouts, Transport
+from perdure.providers.wire import url_of
+from support.simulator import MODES, TOOL, endpoint, once, request, send
+
+both_forms = pytest.mark.parametrize("is_streaming", [True, False], ids=["streamed", "whole"])
+all_modes = pytest.mark.parametrize("mode", MODES)
+
+
+def failure(sim: Simulator, mode: ApiMode, *, transport: Transport | None = None, **fields: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        send(sim, mode, request("hi", **fields), transport=transport)
+    return caught.value
+
+
+class Naps:
+    """A sleep that only writes down how long it should have been."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+@pytest.mark.spec("J3", "J12", "A2")
+@both_forms
+@all_modes
+def test_a_reply_comes_back_whole_with_its_usage_and_its_deltas(mode: ApiMode, is_streaming: bool) -> None:
+    step = Say("Reading both now.", thinking="Two files.", calls=(Call("read", {"path": "a"}, "call_1"),))
+    with Simulator(strict(), script=[step]) as sim:
+        events: list[Any] = []
+        asked = request("hi", tools=(TOOL,), is_streaming=is_streaming)
+        reply = send(sim, mode, asked, on_event=events.append)
+        assert (reply.message.text, reply.message.reasoning) == ("Reading both now.", "Two files.")
+        assert [(c.name, c.parsed_arguments()) for c in reply.message.tool_calls] == [("read", {"path": "a"})]
+        assert (reply.finish, reply.usage) == ("tool_calls", sim.billed[0])
+        assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "Reading both now."
+        assert "".join(e.text for e in events if isinstance(e, ReasoningDelta)) == "Two files."
+        assert [e.call for e in events if isinstance(e, ToolCallParsed)] == list(reply.message.tool_calls)
+        assert sim.violations == []
+
+
+@all_modes
+def test_a_plain_answer_to_a_stream_request_and_the_reverse_are_understood(mode: ApiMode) -> None:
+    with Simulator(script=[Say("one", form="plain"), Say("two", form="stream")]) as sim:
+        said: list[Any] = []
+        assert send(sim, mode, request("hi"), on_event=said.append).message.text == "one"
+        assert said == [TextDelta("one")]
+        assert send(sim, mode, request("hi", is_streaming=False)).message.text == "two"
+
+
+@pytest.mark.spec("J4")
+@both_forms
+@all_modes
+def test_cancelling_closes_the_call_at_once_and_leaves_the_transport_usable(mode: ApiMode, is_streaming: bool) -> None:
+    slow = Say("word " * 50, chunk_delay_s=0.2) if is_streaming else Say("late", delay_s=20)
+    with Simulator(script=[slow, "after"]) as sim:
+
+        async def interrupt() -> tuple[float, str]:
+            way, said = once(), []
+            call = asyncio.create_task(
+                way.send(endpoint(sim, mode), request("hi", is_streaming=is_streaming), on_event=said.append)
+            )
+            while not sim.requests or (is_streaming and not said):
+                await asyncio.sleep(0.005)
+            start = time.monotonic()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            took_s = time.monotonic() - start
+            while not sim.requests[0].was_abandoned:
+                assert time.monotonic() - start < 5, "the service was left talking"
+                await asyncio.sleep(0.005)
+            reply = await way.send(endpoint(sim, mode), request("again"))
+            await way.aclose()
+            return took_s, reply.message.text
+
+        took_s, text = asyncio.run(interrupt())
+        assert took_s < 0.5
+        assert text == "after"
+
+
+@pytest.mark.spec("J4", "G1")
+@all_modes
+def test_a_dropped_stream_is_a_transport_verdict_that_carries_what_was_said(mode: ApiMode) -> None:
+    text = "The first words arrive. " * 10
+    with Simulator(script=[Say(text, drop_after=12)]) as sim:
+        error = failure(sim, mode)
+        assert error.verdict.kind == "transport"
+        assert error.partial_text
+        assert text.startswith(error.partial_text)
+        assert len(sim.requests) == 1, "a call that had begun was tried again"
+
+
+@pytest.mark.spec("G1")
+@all_modes
+def test_an_error_inside_a_stream_is_a_verdict_that_carries_what_was_said(mode: ApiMode) -> None:
+    with Simulator(script=[Say("Some words came. " * 10, fail_after=9)]) as sim:
+        error = failure(sim, mode)
+        assert error.verdict.kind in ("overloaded", "transport")
+        assert "Some words" in error.partial_text
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Raw(b"<html><body>Welcome to nginx</body></html>", content_type="text/html"), "a web page"),
+        (Raw(b'{"choices": [{"message": {"content": "half'), "broke off"),
+        (Raw(b""), "not a model's reply"),
+        (Raw(b"data: {not json\n\n", content_type="text/event-stream"), "not JSON"),
+        (Raw(b"\x00\xff\x13garbage"), ""),
+        (Raw(b"[]"), ""),
+        (Raw(b'{"unexpected": true}'), ""),
+    ],
+)
+@all_modes
+def test_what_is_no_reply_becomes_a_transport_verdict_in_one_line(mode: ApiMode, step: Raw, words: str) -> None:
+    with Simulator(script=[step]) as sim:
+        error = failure(sim, mode)
+        assert error.verdict.kind == "transport"
+        assert words in str(error)
+        assert "\n" not in str(error)
+
+
+@pytest.mark.spec("G1")
+def test_bad_key_wrong_model_and_wrong_address_each_say_what_where_and_what_to_try() -> None:
+    with Simulator(api_key="right", models=("m-known",)) as sim:
+        host = sim.root_url.removeprefix("http://")
+        error = failure(sim, "chat_completions")
+        assert error.verdict.kind == "auth"
+        assert str(error).startswith(f"{host}: the key was refused (401)")
+        assert "Check the key" in str(error)
+        sim.change(api_key=None)
+        error = failure(sim, "anthropic_messages")
+        assert "no model 'm-1' here (404)" in str(error)
+        assert f"{sim.root_url}/v1/models" in str(error)
+        wrong = Endpoint("custom", f"{sim.root_url}/nowhere", "chat_completions", "m-known")
+        with pytest.raises(ProviderError, match=r"nothing at this address.*Check `model.base_url`"):
+            asyncio.run(once().send(wrong, request("hi")))
+
+
+@pytest.mark.parametrize(
+    ("base_url", "words"),
+    [
+        ("http://127.0.0.1:9/v1", "nothing is listening there: start the server"),
+        ("http://no-such-host.invalid/v1", "no such host, or no network"),
+        ("ftp://127.0.0.1/v1", "no address a call can go to"),
+        ("127.0.0.1:80/v1", "no address a call can go to"),
+        ("", "no address a call can go to"),
+    ],
+)
+def test_no_network_and_wrong_hosts_are_said_in_one_line(base_url: str, words: str) -> None:
+    with pytest.raises(ProviderError, match=words) as caught:
+        asyncio.run(once().send(Endpoint("custom", base_url, "chat_completions", "m"), request("hi")))
+    assert caught.value.verdict.kind == "transport"
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_never_appears_in_an_error() -> None:
+    body = {"error": {"message": "Incorrect API key provided: sk-proj-abcdef123456.", "type": "invalid_request_error"}}
+    with Simulator(script=[Fail(status=401, body=body)]) as sim:
+        assert "abcdef" not in str(failure(sim, "chat_completions"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ([Drop(), "second"], "second"),
+        ([Fail("anthropic_overloaded"), Fail("openai_server_error"), "third"], "third"),
+        ([Fail("openai_rate_limit"), "second"], "second"),
+        ([Fail("proxy_bad_gateway"), "second"], "second"),
+    ],
+)
+def test_a_call_that_got_no_reply_is_tried_again_with_jitter(steps: list[Any], text: str) -> None:
+    naps = Naps()
+    with Simulator(script=steps) as sim:
+        way = Transport(sleep=naps, random=lambda: 0.5, retries=Retries(base_s=1.0))
+        assert send(sim, "chat_completions", request("hi"), transport=way).message.text == text
+    assert len(naps.seconds) == len(steps) - 1
+    assert len({r.raw for r in sim.requests}) == 1, "the body changed between attempts"
+
+
+def test_waits_grow_are_capped_and_spread() -> None:
+    policy = Retries(attempts=9, base_s=1.0, cap_s=8.0)
+    low = [policy.wait_s(n, retry_after_s=None, random=0.0) for n in range(1, 6)]
+    high = [policy.wait_s(n, retry_after_s=None, random=1.0) for n in range(1, 6)]
+    assert low == [0.5, 1.0, 2.0, 4.0, 4.0]
+    assert high == [1.0, 2.0, 4.0, 8.0, 8.0]
+    assert policy.wait_s(9, retry_after_s=None, random=0.0) is None
+
+
+def test_retry_after_is_honoured_and_never_undercut() -> None:
+    naps = Naps()
+    with Simulator(script=[Fail("openai_rate_limit", headers={"retry-after": "7"}), "ok"]) as sim:
+        send(sim, "chat_completions", request("hi"), transport=Transport(sleep=naps, random=lambda: 0.0))
+    assert naps.seconds == [7.0]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Fail("openai_rate_limit", headers={"retry-after": "3600"}),
+        Fail("openai_quota"),
+        Fail("openai_bad_key"),
+        Fail("openai_overflow"),
+        Fail("proxy_bare_400"),
+        Say("half " * 20, drop_after=5),
+    ],
+)
+def test_what_waiting_cannot_mend_is_left_to_the_caller(step: Any) -> None:
+    naps = Naps()
+    with Simulator(script=[step, "never asked for"]) as sim:
+        failure(sim, "chat_completions", transport=Transport(sleep=naps))
+        assert len(sim.requests) == 1
+    assert naps.seconds == []
+
+
+def test_retries_are_bounded() -> None:
+    naps = Naps()
+    with Simulator(script=lambda asked: Drop()) as sim:
+        failure(sim, "chat_completions", transport=Transport(sleep=naps, retries=Retries(attempts=4)))
+        assert (len(sim.requests), len(naps.seconds)) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("step", "is_streaming", "words"),
+    [
+        (Say("late", delay_s=5), True, "no reply within 0.2 s"),
+        (Say("late", delay_s=5), False, "no reply within 0.3 s"),
+        (Say("word " * 20, chunk_delay_s=5), True, "nothing came for 0.1 s"),
+    ],
+    ids=["first token", "whole reply", "idle"],
+)
+def test_time_outs_end_a_call_that_hangs(step: Say, is_streaming: bool, words: str) -> None:
+    timeouts = Timeouts(connect_s=1, first_token_s=0.2, idle_s=0.1, reply_s=0.3)
+    with Simulator(script=[step]) as sim:
+        start = time.monotonic()
+        error = failure(sim, "anthropic_messages", transport=Transport(timeouts=timeouts), is_streaming=is_streaming)
+        assert time.monotonic() - start < 3
+        assert error.verdict.kind == "transport"
+        assert words in str(error)
+        assert len(sim.requests) == 1
+
+
+def test_a_service_that_never_closes_its_stream_is_not_waited_for() -> None:
+    async def main() -> tuple[str, float]:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            writer.write(b': OPENROUTER PROCESSING\n\ndata: {"choices":[{"index":0,"delta":{"content":"done"},')
+            writer.write(b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+            await writer.drain()
+            await asyncio.sleep(30)
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        start = time.monotonic()
+        place = Endpoint("custom", f"http://127.0.0.1:{port}/v1", "chat_completions", "m")
+        reply = await once().send(place, request("hi"))
+        server.close()
+        return reply.message.text, time.monotonic() - start
+
+    text, took_s = asyncio.run(main())
+    assert text == "done"
+    assert took_s < 5
+
+
+def test_calls_share_a_connection_and_construction_opens_none() -> None:
+    async def main(sim: Simulator) -> int:
+        way = once()
+        ports = set()
+        for _ in range(3):
+            await way.send(endpoint(sim, "chat_completions"), request("hi"))
+            ports.add(sim.connections)
+        await way.aclose()
+        return max(ports)
+
+    with Simulator() as sim:
+        Transport()
+        assert sim.connections == 0
+        assert asyncio.run(main(sim)) == 1
+
+
+def test_one_transport_serves_several_event_loops() -> None:
+    with Simulator() as sim:
+        way = once()
+        for _ in range(2):
+            reply = asyncio.run(way.send(endpoint(sim, "codex_responses"), request("hi")))
+            assert reply.message.text.startswith("Simulated reply")
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "url"),
+    [
+        ("http://h/v1/", "/chat/completions", "http://h/v1/chat/completions"),
+        ("http://h", "/v1/messages", "http://h/v1/messages"),
+        ("http://h/v1", "/v1/messages", "http://h/v1/messages"),
+        ("http://h/api", "/v1/messages", "http://h/api/v1/messages"),
+    ],
+)
+def test_a_version_is_named_once(base: str, path: str, url: str) -> None:
+    assert url_of(base, path) == url

@@ -1,6 +1,7 @@
 """How many tokens a request comes to, before a provider says so.
 
-SKELETON: right names, rough numbers.
+A text is looked at once (`figures`), what of a message is sent is decided in `sizes`, what it costs under a model in
+`families`; `counter` keeps the running sum of a conversation and corrects it by real usage. This file is the way in.
 """
 
 from __future__ import annotations
@@ -8,18 +9,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from perdure.core.messages import Message, canonical_json
+from perdure.core.messages import Message
+from perdure.models.counter import Calibration, TokenCounter
+from perdure.models.families import Family, family_of
+from perdure.models.figures import NO_FIGURES, Figures, count_text
+from perdure.models.sizes import entry_figures, figures_of, sum_figures, text_figures, tools_figures
+
+__all__ = [
+    "NO_FIGURES",
+    "Calibration",
+    "Family",
+    "Figures",
+    "TokenCounter",
+    "entry_figures",
+    "estimate_figures",
+    "estimate_message",
+    "estimate_text",
+    "estimate_tokens",
+    "family_of",
+    "figures_of",
+    "sum_figures",
+]
 
 
 def estimate_text(text: str, model: str | None = None) -> int:
     """The tokens of one text."""
-    return (len(text.encode("utf-8", "replace")) + 3) // 4
+    return _whole(family_of(model).text_tokens(count_text(text)))
 
 
 def estimate_message(message: Message, model: str | None = None) -> int:
-    """The tokens of one message, its calls, reasoning and framing included."""
-    calls = sum(estimate_text(c.name + c.arguments, model) + 8 for c in message.tool_calls)
-    return estimate_text(message.text, model) + calls + 4
+    """The tokens of one message, its calls, images and framing included."""
+    return estimate_figures(figures_of(message), model)
+
+
+def estimate_figures(figures: Figures, model: str | None = None) -> int:
+    """The tokens figures stand for: arithmetic alone, so that a model switch re-estimates a history at once."""
+    return _whole(family_of(model).request_tokens(figures))
 
 
 def estimate_tokens(
@@ -29,7 +54,11 @@ def estimate_tokens(
     tools: Sequence[Mapping[str, Any]] | None = None,
     model: str | None = None,
 ) -> int:
-    """The size of a whole request: history, system prompt and tools schema."""
-    total = sum(estimate_message(Message.from_dict(m), model) for m in messages)
-    total += estimate_text(system, model) if system else 0
-    return total + (estimate_text(canonical_json(tools), model) if tools else 0)
+    """The size of a whole request: history, system prompt and tools schema (B1)."""
+    history = sum_figures(figures_of(Message.from_dict(m)) for m in messages)
+    return estimate_figures(sum_figures([history, text_figures(system or ""), tools_figures(tools)]), model)
+
+
+def _whole(tokens: float) -> int:
+    # Something is never nothing: a lone letter is one token.
+    return max(1, round(tokens)) if tokens > 0 else 0

@@ -1,0 +1,165 @@
+"""The one counter: how large the next request is. Gauge, gate and bill read this object and no other (A6).
+
+    estimate = the provider's last real prompt size + a calibrated estimate of what was appended since
+
+Before the first reply, and after a compaction, everything is estimated. Only `prompt_tokens` ever enters (B6): output
+and reasoning tokens count when their message is sent back, as part of the next prompt, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.core.messages import Entry
+from perdure.core.usage import CanonicalUsage
+from perdure.models.families import family_of
+from perdure.models.figures import NO_FIGURES, Figures
+from perdure.models.sizes import entry_figures, sum_figures, text_figures, tools_figures
+
+# A service that truncates silently, or that counts what we do not see, must not bend every later estimate.
+_RATIO_RANGE = (0.5, 2.0)
+_IMAGE_RANGE = (1.0, 20_000.0)
+# Below this much text the ratio says more about a service's framing than about its tokenizer.
+_RATIO_MIN_TOKENS = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What real usage taught about one model: how far off the estimate is, and what an image costs."""
+
+    ratio: float = 1.0
+    image_tokens: float | None = None
+
+
+class TokenCounter:
+    """The size of a conversation's next request. Appending costs what is new; a model switch costs a multiplication."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        system: str | Sequence[str] = "",
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        sends_reasoning: bool = False,
+    ) -> None:
+        self._family = family_of(model)
+        self._sends_reasoning = sends_reasoning
+        self._calibration = Calibration()
+        self._fixed = NO_FIGURES
+        self._history = NO_FIGURES
+        # What the last real prompt held, what the call under way holds, and how large the former really was.
+        self._measured = NO_FIGURES
+        self._sent: Figures | None = None
+        self._real_tokens: int | None = None
+        self.set_fixed(system=system, tools=tools)
+
+    @property
+    def estimate(self) -> int:
+        """Prompt tokens of the next request, as well as they can be told now."""
+        if self._real_tokens is None:
+            return round(self._tokens(self._request))
+        return max(0, self._real_tokens + round(self._tokens(self._request - self._measured)))
+
+    @property
+    def last_prompt_tokens(self) -> int | None:
+        """The last real prompt size; None until a reply reported one since the start or the last compaction."""
+        return self._real_tokens
+
+    @property
+    def appended_tokens(self) -> int:
+        """The estimated part of the estimate: what no provider has counted yet."""
+        return self.estimate - (self._real_tokens or 0)
+
+    @property
+    def fixed_tokens(self) -> int:
+        """System prompt and tools schema: what no compaction can make smaller."""
+        return round(self._tokens(self._fixed))
+
+    @property
+    def calibration(self) -> Calibration:
+        return self._calibration
+
+    def set_fixed(self, *, system: str | Sequence[str] = "", tools: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """The system prompt (one text, or blocks) and the tools schema that go with every request (B1)."""
+        blocks = (system,) if isinstance(system, str) else tuple(system)
+        self._fixed = sum_figures([*(text_figures(b) for b in blocks), tools_figures(tools)])
+
+    def append(self, entry: Entry) -> None:
+        self.add(entry_figures(entry))
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        self.add(sum_figures(entry_figures(e) for e in entries))
+
+    def add(self, figures: Figures) -> None:
+        """Anything else that joins the request, such as a sidecar of recalled passages."""
+        self._history = self._history + figures
+
+    def begin_call(self) -> None:
+        """Marks what the request holds: a reply appended before its usage is read is then not taken for part of it."""
+        self._sent = self._request
+
+    def observe(self, usage: CanonicalUsage) -> None:
+        """Takes a reply's usage as the truth about the request; without a reported prompt the estimate stands."""
+        sent, self._sent = self._sent or self._request, None
+        if not usage.reported or usage.prompt_tokens <= 0:
+            return
+        self._calibrate(sent, usage.prompt_tokens)
+        self._measured, self._real_tokens = sent, usage.prompt_tokens
+
+    def rebase(self, entries: Iterable[Entry]) -> None:
+        """A compaction gave the history a new view: its size is estimated again, what was learned is kept."""
+        self._history = sum_figures(entry_figures(e) for e in entries)
+        self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
+
+    def switch_model(self, model: str | None, *, sends_reasoning: bool | None = None) -> None:
+        """Another model counts otherwise: what the old one taught is forgotten. Costs arithmetic only."""
+        self._family = family_of(model)
+        self._calibration = Calibration()
+        self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
+        if sends_reasoning is not None:
+            self._sends_reasoning = sends_reasoning
+
+    @property
+    def _request(self) -> Figures:
+        return self._fixed + self._history
+
+    def _tokens(self, figures: Figures) -> float:
+        return self._calibration.ratio * self._text_tokens(figures) + self._per_image * figures.images
+
+    def _text_tokens(self, figures: Figures) -> float:
+        """Everything but images, uncalibrated."""
+        return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=self._sends_reasoning)
+
+    @property
+    def _per_image(self) -> float:
+        learned = self._calibration.image_tokens
+        return self._family.image_tokens if learned is None else learned
+
+    def _calibrate(self, sent: Figures, real_tokens: int) -> None:
+        old = self._calibration
+        text = self._text_tokens(sent)
+        image_tokens = self._learn_image(sent, real_tokens)
+        per_image = self._family.image_tokens if image_tokens is None else image_tokens
+        text_share = real_tokens - sent.images * per_image
+        ratio = old.ratio
+        if text >= _RATIO_MIN_TOKENS and text_share > 0:
+            ratio = _clamp(text_share / text, _RATIO_RANGE)
+        self._calibration = Calibration(ratio, image_tokens)
+
+    def _learn_image(self, sent: Figures, real_tokens: int) -> float | None:
+        """The cost of an image, from a call that added images to a prompt whose size was known."""
+        old = self._calibration.image_tokens
+        added = sent - self._measured
+        if self._real_tokens is None or added.images <= 0:
+            return old
+        text = self._calibration.ratio * self._text_tokens(added)
+        cost = (real_tokens - self._real_tokens - text) / added.images
+        if not _IMAGE_RANGE[0] <= cost <= _IMAGE_RANGE[1]:
+            return old
+        return cost if old is None else (old + cost) / 2
+
+
+def _clamp(value: float, bounds: tuple[float, float]) -> float:
+    return min(max(value, bounds[0]), bounds[1])

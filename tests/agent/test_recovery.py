@@ -10,15 +10,12 @@ from perdure.agent.recovery import ADVICE, TABLE, Attempts, advice, lowered_outp
 from perdure.core.errors import ErrorKind, ErrorVerdict
 
 
-def _all_actions(kind: ErrorKind, *, has_next_route: bool = False, may_compact: bool = True) -> list[str]:
-    """Every action for a call that fails the same way each time, up to giving up."""
+def _all_actions(kind: ErrorKind, *, may_compact: bool = True) -> list[str]:
+    """Every action for a call that fails the same way each time, on a route with one fallback, up to giving up."""
     attempts, done = Attempts(), []
     while (not done or done[-1] != "give_up") and len(done) < 20:
-        action = attempts.next_action(
-            ErrorVerdict(kind), route="main", has_next_route=has_next_route, may_compact=may_compact
-        )
-        attempts.note(action, "main")
-        done.append(action)
+        done.append(attempts.next_action(ErrorVerdict(kind), may_compact=may_compact))
+        attempts.is_route_used_up = done.count("reroute") > 1
     return done
 
 
@@ -47,25 +44,13 @@ def test_an_output_cap_lowers_the_allowance_before_anything_else() -> None:
 
 
 @pytest.mark.spec("J10")
-def test_a_refused_key_is_refreshed_once_and_then_the_next_route_is_taken() -> None:
-    attempts = Attempts()
-    verdict = ErrorVerdict("auth")
-    actions = []
-    for has_next in (True, True, False):
-        actions.append(attempts.next_action(verdict, route="main", has_next_route=has_next, may_compact=True))
-        attempts.note(actions[-1], "main")
-    assert actions == ["refresh", "next_route", "give_up"]
-
-
-@pytest.mark.spec("J10")
-@pytest.mark.parametrize("kind", ["rate_limit", "overloaded", "quota", "transport", "unknown"])
+@pytest.mark.parametrize("kind", ["rate_limit", "overloaded", "auth", "quota", "transport", "unknown"])
 def test_what_another_route_may_mend_goes_there(kind: ErrorKind) -> None:
-    assert _all_actions(kind, has_next_route=True)[0] == "next_route"
-    assert _all_actions(kind) == ["give_up"]
+    assert _all_actions(kind) == ["reroute", "reroute", "give_up"]
 
 
 def test_a_malformed_request_is_never_repeated() -> None:
-    assert _all_actions("bad_request", has_next_route=True) == ["give_up"]
+    assert _all_actions("bad_request") == ["give_up"]
 
 
 @pytest.mark.spec("G4")

@@ -1,17 +1,17 @@
 """What to do about a failed call: one table from verdict to action, nothing else decides.
 
-A call has at most three compactions, one lowered output cap per stated limit, one credential refresh per route. What is
-left over ends the turn with advice; the history is intact either way.
+A call has at most three compactions and three lowered output caps; rerouting (a fresh key, then the next provider) goes
+on until the route is used up. What is left over ends the turn with advice; the history is intact either way.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from perdure.core.errors import ErrorKind, ErrorVerdict
 
-Action = Literal["compact", "lower_output", "refresh", "next_route", "give_up"]
+Action = Literal["compact", "lower_output", "reroute", "give_up"]
 
 # Fixed: three passes that did not help will not help a fourth time.
 MAX_COMPACTIONS = 3
@@ -22,12 +22,12 @@ LEAST_OUTPUT_TOKENS = 16
 TABLE: dict[ErrorKind, tuple[Action, ...]] = {
     "prompt_too_long": ("compact",),
     "output_cap": ("lower_output", "compact"),
-    "rate_limit": ("next_route",),
-    "overloaded": ("next_route",),
-    "auth": ("refresh", "next_route"),
-    "quota": ("next_route",),
-    "transport": ("next_route",),
-    "unknown": ("next_route",),
+    "rate_limit": ("reroute",),
+    "overloaded": ("reroute",),
+    "auth": ("reroute",),
+    "quota": ("reroute",),
+    "transport": ("reroute",),
+    "unknown": ("reroute",),
     "bad_request": (),
 }
 
@@ -51,33 +51,20 @@ class Attempts:
 
     compactions: int = 0
     lowered: int = 0
-    refreshed: set[str] = field(default_factory=set)
+    is_route_used_up: bool = False
 
-    def next_action(self, verdict: ErrorVerdict, *, route: str, has_next_route: bool, may_compact: bool) -> Action:
-        """The next thing to try; "give_up" when nothing is left."""
+    def next_action(self, verdict: ErrorVerdict, *, may_compact: bool) -> Action:
+        """The next thing to try, counted as tried; "give_up" when nothing is left."""
         for action in TABLE[verdict.kind]:
-            if self._is_open(action, route=route, has_next_route=has_next_route, may_compact=may_compact):
+            if action == "compact" and may_compact and self.compactions < MAX_COMPACTIONS:
+                self.compactions += 1
+                return action
+            if action == "lower_output" and self.lowered < MAX_LOWERED:
+                self.lowered += 1
+                return action
+            if action == "reroute" and not self.is_route_used_up:
                 return action
         return "give_up"
-
-    def note(self, action: Action, route: str) -> None:
-        if action == "compact":
-            self.compactions += 1
-        elif action == "lower_output":
-            self.lowered += 1
-        elif action == "refresh":
-            self.refreshed.add(route)
-
-    def _is_open(self, action: Action, *, route: str, has_next_route: bool, may_compact: bool) -> bool:
-        match action:
-            case "compact":
-                return may_compact and self.compactions < MAX_COMPACTIONS
-            case "lower_output":
-                return self.lowered < MAX_LOWERED
-            case "refresh":
-                return route not in self.refreshed
-            case _:
-                return has_next_route
 
 
 def lowered_output(verdict: ErrorVerdict, asked_tokens: int | None) -> int:

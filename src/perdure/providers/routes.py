@@ -62,6 +62,11 @@ class RouteCursor:
         self.endpoint = self.route.endpoints[self._index]
         return self.endpoint
 
+    def switch_to(self, route: Route) -> None:
+        """Goes on along another route, from its main endpoint: the user chose another model."""
+        self.route = route
+        self.restart()
+
     def restart(self) -> None:
         """Back to the main endpoint, as at the beginning of a new conversation."""
         self._index, self.endpoint = 0, self.route.main

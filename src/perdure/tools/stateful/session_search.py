@@ -10,8 +10,8 @@ from perdure.core.errors import NotFound, ToolError
 from perdure.core.ports import Page, Search, SearchHit
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
-# m:120, m:120-180, h:57, output:<id>
-ADDRESS = re.compile(r"(?:[mh]:\d+(?:-\d+)?|output:[\w.-]+)")
+# m:120, m:120-180, m:3-154,170-181, h:57, output:<id>
+ADDRESS = re.compile(r"(?:[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
 PAGE_CHARS = 20_000
 
 

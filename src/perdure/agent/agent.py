@@ -1,0 +1,229 @@
+"""The agent: a conversation you can talk to. Everything it needs is handed in as `Parts`; `perdure.app` wires it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from perdure.agent.bridge import LoopThread
+from perdure.agent.callbacks import Callbacks
+from perdure.agent.continuation import compact
+from perdure.agent.events import EventBus
+from perdure.agent.gate import Gate
+from perdure.agent.parts import Parts
+from perdure.agent.prompt import assemble
+from perdure.agent.session import LiveSession
+from perdure.agent.turn import ConversationResult, Turn
+from perdure.context.engine import Compaction, EngineServices
+from perdure.core.errors import InvalidMessage, PerdureError
+from perdure.core.events import Event, TurnFinished
+from perdure.core.messages import Message, TextPart
+from perdure.store.records import Route
+
+T = TypeVar("T")
+
+
+class TurnFailed(PerdureError):
+    """A turn ended without an answer; the text says why and what to do."""
+
+
+class Agent:
+    """Talks, remembers, and keeps within its window. Sync methods may be called from any thread, one turn at a time."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        bridge: LoopThread,
+        *,
+        services: EngineServices,
+        session_id: str | None = None,
+        callbacks: Callbacks | None = None,
+        system_prompt: str | None = None,
+    ) -> None:
+        self._parts = parts
+        self._bridge = bridge
+        self._services = services
+        self._wanted_id = session_id
+        self._system_prompt = system_prompt
+        self._bus = EventBus()
+        self._callbacks = callbacks
+        self._live: LiveSession | None = None
+        self._gate: Gate | None = None
+        self._running: concurrent.futures.Future[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    # -- talking -----------------------------------------------------------------------------------------------------
+
+    def chat(self, text: str) -> str:
+        """The answer to one message. Raises TurnFailed where there is none."""
+        return _answer_of(self.run_conversation(text))
+
+    async def achat(self, text: str) -> str:
+        return _answer_of(await self.arun_conversation(text))
+
+    def run_conversation(
+        self,
+        user_message: str | Mapping[str, Any],
+        system_message: str | None = None,
+        conversation_history: Sequence[Mapping[str, Any]] | None = None,
+        task_id: str | None = None,
+    ) -> ConversationResult:
+        """One whole turn; what went wrong, if anything did, is in the result."""
+        return self._wait(self._turn(user_message, system_message, conversation_history, task_id))
+
+    async def arun_conversation(
+        self,
+        user_message: str | Mapping[str, Any],
+        system_message: str | None = None,
+        conversation_history: Sequence[Mapping[str, Any]] | None = None,
+        task_id: str | None = None,
+    ) -> ConversationResult:
+        future = self._start(self._turn(user_message, system_message, conversation_history, task_id))
+        return await asyncio.wrap_future(future)
+
+    async def stream(self, text: str) -> AsyncIterator[Event]:
+        """The events of one turn as they happen; the last one is TurnFinished."""
+        subscription = self._bus.subscribe()
+        future = self._start(self._turn(text, None, None, None))
+        future.add_done_callback(lambda _: subscription.close())
+        try:
+            async for event in subscription:
+                yield event
+                if isinstance(event, TurnFinished):
+                    break
+            await asyncio.wrap_future(future)
+        finally:
+            subscription.close()
+            if not future.done():
+                self.interrupt()
+
+    def interrupt(self) -> None:
+        """Stops the turn under way, from any thread: the call is closed, tools are cancelled, the history is valid."""
+        task = self._task
+        if task is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def compress(self, focus_topic: str | None = None) -> Compaction:
+        """Compacts now, at any fill level; says what came of it."""
+        return self._wait(self._compress(focus_topic))
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str | None:
+        """The present session; None until something was said."""
+        return self._live.id if self._live is not None else self._wanted_id
+
+    @property
+    def events(self) -> EventBus:
+        return self._bus
+
+    def close(self) -> None:
+        """Ends the conversation for the engine; the store stays open for others."""
+        if self._live is not None:
+            self._parts.engine.on_session_end(self._live.id)
+            self._live = None
+
+    # -- inside the loop ---------------------------------------------------------------------------------------------
+
+    async def _turn(
+        self,
+        user_message: str | Mapping[str, Any],
+        system_message: str | None,
+        history: Sequence[Mapping[str, Any]] | None,
+        task_id: str | None,
+    ) -> ConversationResult:
+        message = _user_message(user_message)
+        live, gate = self._open(system_message, history)
+        turn = Turn(self._parts, live, gate, self._bus.emit, task_id=task_id or self._parts.ids.new("t_"))
+        with self._held(live):
+            return await turn.run(message)
+
+    async def _compress(self, focus_topic: str | None) -> Compaction:
+        live, gate = self._open(None, None)
+        gate.forget_preparation()
+        with self._held(live):
+            return await compact(live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
+
+    def _open(
+        self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None
+    ) -> tuple[LiveSession, Gate]:
+        """The conversation to go on with: the one at hand, a resumed one, or a new one."""
+        if self._live is None or self._gate is None or history is not None:
+            store, parts = self._parts.store, self._parts
+            wanted = self._wanted_id if history is None else None
+            session_id = store.get_compression_tip(wanted) if wanted else self._create(system_message)
+            if history:
+                store.append(session_id, [Message.from_dict(m) for m in history])
+            self._live = LiveSession(parts, store.history(session_id))
+            self._gate = Gate(parts, self._live, self._bus.emit)
+            parts.engine.on_session_start(session_id, reason="resume" if wanted else "new", services=self._services)
+        return self._live, self._gate
+
+    def _create(self, system_message: str | None) -> str:
+        parts, endpoint = self._parts, self._parts.routes.endpoint
+        prompt = system_message if system_message is not None else self._system_prompt
+        if prompt is None:
+            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
+        route = Route(endpoint.provider, endpoint.model, endpoint.api_mode)
+        session = parts.store.create(system_prompt=prompt, route=route, source=parts.source, user_key=parts.user_key)
+        return session.id
+
+    @contextlib.contextmanager
+    def _held(self, live: LiveSession) -> Iterator[None]:
+        """The right to write the conversation, for as long as a turn lasts. Raises LeaseLost, naming the holder."""
+        with self._parts.store.leases.held(live.id, f"{socket.gethostname()}:{os.getpid()}") as lease:
+            live.lease = lease
+            try:
+                yield
+            finally:
+                live.lease = None
+
+    # -- between threads ---------------------------------------------------------------------------------------------
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if self._running is not None and not self._running.done():
+            work.close()
+            raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
+        finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
+        future = self._bridge.submit(self._tracked(work))
+        if finish is not None:
+            future.add_done_callback(lambda _: finish())
+        self._running = future
+        return future
+
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
+        self._task = asyncio.current_task()
+        try:
+            return await work
+        finally:
+            self._task = None
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self._start(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self.interrupt()
+            concurrent.futures.wait([future], timeout=10)
+            raise
+
+
+def _user_message(given: str | Mapping[str, Any]) -> Message:
+    message = Message.from_dict(given)
+    if message.role != "user":
+        raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")
+    if not message.text.strip() and all(isinstance(p, TextPart) for p in message.parts):
+        raise InvalidMessage("the message is empty; say something")
+    return message
+
+
+def _answer_of(result: ConversationResult) -> str:
+    if result.outcome == "failed":
+        raise TurnFailed(result.error or "the turn failed")
+    return result.final_response

@@ -1,0 +1,215 @@
+"""One model call that comes back with a reply or with advice: sent, recorded at once, and mended where it can be."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from perdure.agent.continuation import Emit, compact
+from perdure.agent.gate import Gate
+from perdure.agent.parts import Parts
+from perdure.agent.recovery import Action, Attempts, advice, lowered_output
+from perdure.agent.session import LiveSession
+from perdure.core.errors import ErrorVerdict, ProviderError
+from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Recovered
+from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.models.budgets import window_budgets
+from perdure.providers.exchange import Endpoint, ModelRequest, Reply
+from perdure.providers.routes import aimed
+from perdure.store.records import Call, Route, StoredEvent
+
+OVERFLOW_STOP = ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one call used."""
+
+    usage: CanonicalUsage
+    cost_usd: float | None
+
+
+class Caller:
+    """Makes the calls of one conversation."""
+
+    def __init__(self, parts: Parts, live: LiveSession, gate: Gate, emit: Emit) -> None:
+        self._parts = parts
+        self._live = live
+        self._gate = gate
+        self._emit = emit
+        self._window: int | None = None
+        self.asked: list[Asked] = []
+
+    async def ask(self, task_id: str, *, extra_system: str = "", with_tools: bool = True) -> Reply:
+        """The model's reply to the history as it is. Raises ProviderError with advice once nothing more can be done."""
+        attempts = Attempts()
+        max_tokens = self._parts.settings.model.max_tokens
+        while True:
+            await self.fit_window()
+            request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
+            try:
+                reply = await self._send(request, task_id)
+                if reply.finish != "context_overflow":
+                    return reply
+                verdict = OVERFLOW_STOP
+            except ProviderError as error:
+                verdict = error.verdict
+            max_tokens = await self._mend(verdict, attempts, max_tokens)
+
+    async def fit_window(self) -> int:
+        """Asks for the window of the present endpoint once, and tells everyone who computes with it."""
+        if self._window is None:
+            await self._set_window(await self._parts.models.window_of(self._parts.routes.endpoint))
+        assert self._window is not None
+        return self._window
+
+    async def model_changed(self) -> None:
+        """Another endpoint answers from now on: another window, another way to count."""
+        self._window = None
+        self._live.counter.switch_model(self._parts.routes.endpoint.model)
+        self._gate.forget_preparation()
+        await self.fit_window()
+
+    # -- one attempt -------------------------------------------------------------------------------------------------
+
+    def _request(self, max_tokens: int | None, *, extra_system: str, with_tools: bool) -> ModelRequest:
+        parts, live = self._parts, self._live
+        endpoint, settings = parts.routes.endpoint, parts.settings.model
+        blocks = (*live.system_blocks, extra_system) if extra_system else live.system_blocks
+        request = ModelRequest(
+            model=endpoint.model,
+            entries=live.projection.entries(),
+            system=blocks,
+            tools=tuple(self._tools()) if with_tools else (),
+            max_tokens=max_tokens,
+            temperature=settings.temperature,
+            reasoning_effort=settings.reasoning_effort,
+            is_streaming=parts.settings.display.streaming,
+        )
+        return aimed(request, endpoint, cache_ttl=parts.settings.prompt_caching.cache_ttl)
+
+    def _tools(self) -> list[dict[str, object]]:
+        schemas = self._parts.tools.registry.schemas()
+        return [*schemas, *(dict(s) for s in self._parts.engine.get_tool_schemas())]
+
+    async def _send(self, request: ModelRequest, task_id: str) -> Reply:
+        """One attempt, recorded whatever becomes of it."""
+        endpoint, estimate = self._parts.routes.endpoint, self._live.counter.estimate
+        budgets = self._gate.budgets
+        threshold = budgets.threshold_tokens if budgets is not None else 0
+        started_ms = self._parts.clock.now_ms()
+        self._live.counter.begin_call()
+        self._emit(CallStarted(endpoint.model, estimate, self._window or 0, threshold))
+        record = _Record(task_id, endpoint, estimate, self._window, threshold, started_ms)
+        try:
+            reply = await self._parts.send(endpoint, request, on_event=self._emit)
+        except ProviderError as error:
+            self._record(record, NOT_REPORTED, error.verdict.kind)
+            raise
+        except asyncio.CancelledError:
+            self._record(record, NOT_REPORTED, "interrupted")
+            raise
+        self._record(record, reply.usage, "")
+        self._live.counter.observe(reply.usage)
+        self._parts.engine.update_from_response(reply.usage)
+        return reply
+
+    def _record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> None:
+        cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
+        self.asked.append(Asked(usage, cost))
+        self._parts.store.ledger.record_call(
+            record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
+        )
+        self._emit(CallFinished(record.endpoint.model, usage, cost))
+
+    # -- what is done about a failure --------------------------------------------------------------------------------
+
+    async def _mend(self, verdict: ErrorVerdict, attempts: Attempts, max_tokens: int | None) -> int | None:
+        """Does the next thing that may help; returns the output allowance to go on with. Raises when nothing may."""
+        action = attempts.next_action(verdict, may_compact=self._parts.settings.compression.enabled)
+        if action == "reroute" and not await self._reroute(verdict):
+            attempts.is_route_used_up = True
+            return await self._mend(verdict, attempts, max_tokens)
+        if action == "give_up":
+            told = advice(verdict, compactions=attempts.compactions)
+            raise ProviderError(ErrorVerdict(verdict.kind, told, verdict.status, verdict.context_limit))
+        self._tell(verdict, action)
+        if action == "compact":
+            await self._make_room(verdict)
+        return lowered_output(verdict, max_tokens) if action == "lower_output" else max_tokens
+
+    async def _reroute(self, verdict: ErrorVerdict) -> bool:
+        """A fresh key, else the next provider; False when the route is used up."""
+        old = self._parts.routes.endpoint
+        new = await self._parts.routes.advance(verdict)
+        if new is None:
+            return False
+        if (new.provider, new.model, new.base_url) != (old.provider, old.model, old.base_url):
+            self._emit(ModelSwitched(old.model, new.model, verdict.kind.replace("_", " ")))
+            await self.model_changed()
+        return True
+
+    def _tell(self, verdict: ErrorVerdict, action: Action) -> None:
+        words = {
+            "compact": "compacting and trying again",
+            "lower_output": "asking for a shorter reply",
+            "reroute": "trying again with a fresh key or the next provider",
+        }
+        said = words.get(action, action)
+        self._emit(Recovered(verdict, said))
+        payload = {"kind": verdict.kind, "action": action, "message": verdict.message[:500]}
+        self._parts.store.ledger.record_event(StoredEvent(self._live.id, "recovery", payload))
+
+    async def _make_room(self, verdict: ErrorVerdict) -> None:
+        """The prompt was proven too long: believe the service about its window, and compact."""
+        known = await self.fit_window()
+        models, endpoint = self._parts.models, self._parts.routes.endpoint
+        if verdict.context_limit is None:
+            await self._set_window(models.step_down(known))
+        elif verdict.context_limit < known:
+            models.learn_limit(endpoint, verdict.context_limit)
+            await self._set_window(verdict.context_limit)
+        self._gate.forget_preparation()
+        await compact(self._live, self._parts, self._emit, reason="overflow")
+
+    async def _set_window(self, window: int) -> None:
+        self._window = window
+        endpoint, settings = self._parts.routes.endpoint, self._parts.settings
+        self._gate.budgets = window_budgets(
+            window, threshold=settings.compression.threshold, max_tokens=settings.model.max_tokens
+        )
+        self._parts.engine.update_model(
+            context_length=window,
+            model=endpoint.model,
+            provider=endpoint.provider,
+            max_tokens=settings.model.max_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What is known of a call before it is answered."""
+
+    task_id: str
+    endpoint: Endpoint
+    estimate_tokens: int
+    window_tokens: int | None
+    threshold_tokens: int
+    started_ms: int
+
+    def call(
+        self, session_id: str, usage: CanonicalUsage, cost_usd: float | None, verdict: str, *, ended_ms: int
+    ) -> Call:
+        return Call(
+            session_id=session_id,
+            turn_id=self.task_id,
+            route=Route(self.endpoint.provider, self.endpoint.model, self.endpoint.api_mode),
+            usage=usage,
+            cost_usd=cost_usd,
+            estimate_tokens=self.estimate_tokens,
+            window_tokens=self.window_tokens,
+            threshold_tokens=self.threshold_tokens,
+            verdict=verdict,
+            started_at_ms=self.started_ms,
+            ended_at_ms=ended_ms,
+        )

@@ -1,0 +1,93 @@
+"""A compaction carried out: memory flushed, one transaction, then engine and counter told. A no-op rotates nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from perdure.agent.parts import Parts
+from perdure.agent.prompt import assemble
+from perdure.agent.session import LiveSession
+from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, unchanged
+from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
+from perdure.core.messages import Entry
+from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
+
+Emit = Callable[[Event], None]
+
+
+async def compact(
+    live: LiveSession, parts: Parts, emit: Emit, *, reason: Reason, focus_topic: str | None = None
+) -> Compaction:
+    """Asks the engine for a plan and carries it out."""
+    emit(CompactionStarted(reason, live.counter.estimate))
+    entries = list(live.entries)
+    try:
+        answer = await asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
+        made = as_compaction(answer, entries)
+    except Exception as error:  # an engine may be anybody's plug-in: the conversation goes on without it
+        made = unchanged(entries, f"The context engine failed: {type(error).__name__}: {error}", outcome="failed")
+    return carry_out(made, live, parts, emit, reason=reason)
+
+
+def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, reason: str) -> Compaction:
+    """Turns a plan into a continuation. The old session stays as it was, whatever happens."""
+    if not made.is_noop:
+        _rotate(made, live, parts, focus=reason)
+    told = CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
+    payload = {"outcome": made.outcome, "reason": reason, "before": made.before_tokens, "after": made.after_tokens}
+    parts.store.ledger.record_event(StoredEvent(live.id, "compaction", payload))
+    emit(told)
+    for text in made.notices:
+        emit(Notice(text, "warning"))
+    return made
+
+
+def _rotate(made: Compaction, live: LiveSession, parts: Parts, *, focus: str) -> None:
+    parts.memory.flush()
+    old = live.session
+    prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
+    child = parts.store.compact(
+        old.id,
+        plan_over_log(made, live.entries),
+        system_prompt=None if prompt == old.system_prompt else prompt,
+        up_to_seq=live.entries[-1].seq if live.entries else None,
+        lease=live.lease,
+    )
+    live.move_to(child, parts.store.history(child.id).entries)
+    parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
+
+
+def plan_over_log(made: Compaction, entries: Sequence[Entry]) -> Plan:
+    """An engine's plan over positions as the store's plan over the log."""
+    plan: list[Span | NewHandoff] = []
+    for step in made.plan:
+        if isinstance(step, Insert):
+            plan.append(_new_handoff(step, made))
+        elif isinstance(step, Keep):
+            plan += _spans(entries[step.lo : step.hi])
+    return tuple(plan)
+
+
+def _spans(entries: Sequence[Entry]) -> list[Span]:
+    """Stretches of the log in which each message follows the one before."""
+    spans: list[Span] = []
+    for entry in entries:
+        if spans and entry.seq == spans[-1].hi + 1:
+            spans[-1] = Span(spans[-1].lo, entry.seq)
+        else:
+            spans.append(Span(entry.seq, entry.seq))
+    return spans
+
+
+def _new_handoff(step: Insert, made: Compaction) -> NewHandoff:
+    handoff = made.handoff
+    if handoff is None:
+        return NewHandoff(step.message)
+    return NewHandoff(
+        step.message,
+        model=handoff.model,
+        focus=handoff.focus_topic or "",
+        cost_usd=handoff.cost_usd,
+        check={"findings": list(handoff.findings)},
+    )

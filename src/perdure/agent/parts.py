@@ -1,0 +1,71 @@
+"""What an agent is made of, handed in ready-made: the turn itself wires nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perdure.agent.prompt import PromptSources
+from perdure.config.settings import Settings
+from perdure.context.engine import ContextEngine
+from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.ports import Clock, Memory, MemorySnapshot
+from perdure.core.usage import CanonicalUsage
+from perdure.providers.exchange import Endpoint, ModelRequest, Reply
+from perdure.providers.routes import RouteCursor
+from perdure.store.ids import IdSource
+from perdure.store.store import SessionStore
+from perdure.tools.runtime import ToolRuntime
+
+Delta = TextDelta | ReasoningDelta | ToolCallParsed
+
+
+class Send(Protocol):
+    """One model call. Raises ProviderError; cancelling it closes the connection."""
+
+    async def __call__(
+        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
+    ) -> Reply: ...
+
+
+class Models(Protocol):
+    """What is known of models: windows and prices."""
+
+    async def window_of(self, endpoint: Endpoint) -> int:
+        """The context window in tokens; may ask the endpoint, briefly, once."""
+        ...
+
+    def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
+        """Keeps a limit the provider stated, for this model and endpoint."""
+        ...
+
+    def step_down(self, window_tokens: int) -> int:
+        """The next lower rung of the ladder, for an overflow that stated no limit."""
+        ...
+
+    def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
+        """What a call cost; None where no price is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything a turn uses."""
+
+    store: SessionStore
+    send: Send
+    routes: RouteCursor
+    models: Models
+    engine: ContextEngine
+    tools: ToolRuntime
+    memory: Memory
+    # The sources of a system prompt, with the memory as it is now.
+    prompt_sources: Callable[[MemorySnapshot], PromptSources]
+    settings: Settings
+    clock: Clock
+    ids: IdSource
+    user_key: str = ""
+    source: str = "library"
+    prompts_folder: Path | None = None

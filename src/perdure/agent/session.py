@@ -1,0 +1,88 @@
+"""A conversation while it is being talked in: its place in the log, its view, its counter, always in step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure import prompts
+from perdure.agent.parts import Parts
+from perdure.agent.request import Projection
+from perdure.core.messages import Entry, Message
+from perdure.models.counter import TokenCounter
+from perdure.store.records import History, Lease, Session
+from perdure.tools.runtime import INTERRUPTED
+
+
+class LiveSession:
+    """The tip of one conversation. Everything appended is on disk before anything else sees it."""
+
+    def __init__(self, parts: Parts, history: History) -> None:
+        self._parts = parts
+        self.lease: Lease | None = None
+        self.counter = TokenCounter(model=parts.routes.endpoint.model)
+        self._enter(history.session, history.entries)
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def conversation_id(self) -> str:
+        return self.session.conversation_id
+
+    @property
+    def system_blocks(self) -> tuple[str, ...]:
+        """The cached prompt, and behind it the note that turns were compacted, once they were."""
+        blocks = (self.session.system_prompt, self._note)
+        return tuple(b for b in blocks if b)
+
+    @property
+    def was_undone(self) -> bool:
+        """The person took a compaction back: the next one waits until there is no other way."""
+        return self.session.began_by == "undo"
+
+    # -- what happens to it ------------------------------------------------------------------------------------------
+
+    def append(self, *messages: Message) -> tuple[Entry, ...]:
+        """Adds messages to the log and to everything that is derived from it."""
+        added = self._parts.store.append(self.id, list(messages), lease=self.lease).entries
+        self.entries.extend(added)
+        self.projection.extend(added)
+        self.counter.extend(added)
+        self._parts.engine.observe(added)
+        return added
+
+    def settle(self) -> None:
+        """Gives every call that a crash or an interrupt cut off its logged result: the outcome is unknown."""
+        calls, answered = [], set()
+        for entry in reversed(self.entries):
+            if entry.message.role == "tool":
+                answered.add(entry.message.tool_call_id)
+            else:
+                calls = list(entry.message.tool_calls)
+                break
+        cut_off = [c for c in calls if c.ids.isdisjoint(answered)]
+        if cut_off:
+            self.append(
+                *(
+                    Message(role="tool", content=INTERRUPTED, tool_call_id=c.id, name=c.name, kind="tool")
+                    for c in cut_off
+                )
+            )
+
+    def move_to(self, session: Session, entries: Sequence[Entry]) -> None:
+        """Goes on in a continuation: another view over the same log."""
+        self._enter(session, entries)
+
+    def _enter(self, session: Session, entries: Sequence[Entry]) -> None:
+        self.session = session
+        self.entries = list(entries)
+        self.projection = Projection(self.entries)
+        has_handoff = any(e.message.kind == "handoff" for e in self.entries)
+        folder = self._parts.prompts_folder
+        self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
+        self.counter.rebase(self.entries)
+        self.counter.set_fixed(system=self.system_blocks, tools=self._parts.tools.registry.schemas())
+        self._parts.engine.observe(self.entries)

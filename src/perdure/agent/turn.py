@@ -1,0 +1,139 @@
+"""One turn, from the user's message to the answer. Read it top to bottom: it is the description of a turn.
+
+append the message → gate → project → call → append the reply → run its tools → append their results → again, until a
+reply asks for no tool. Everything is on disk before the next step begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from perdure import prompts
+from perdure.agent.budget import SpendingLimit, Spent, Steps
+from perdure.agent.calling import Caller
+from perdure.agent.continuation import Emit
+from perdure.agent.gate import Gate
+from perdure.agent.parts import Parts
+from perdure.agent.session import LiveSession
+from perdure.core.errors import ProviderError
+from perdure.core.events import Notice, Outcome, StatusChanged, TurnFinished, TurnStarted
+from perdure.core.messages import Message
+from perdure.core.usage import CanonicalUsage
+from perdure.providers.exchange import Reply
+from perdure.tools.runtime import ToolScope
+
+_DAY_MS = 86_400_000
+NO_ANSWER = "(The model gave no answer.)"
+STEP_LIMIT = "The step limit of this turn was reached before the work was done."
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationResult:
+    """How a turn ended: the answer, every message of the conversation as it is sent, and what it used."""
+
+    outcome: Outcome
+    final_response: str
+    session_id: str
+    conversation_id: str
+    task_id: str
+    messages: list[dict[str, object]] = field(default_factory=list)
+    usage: CanonicalUsage = field(default_factory=CanonicalUsage)
+    cost_usd: float | None = None
+    error: str | None = None
+
+
+class Turn:
+    """One user message worked on to its end."""
+
+    def __init__(self, parts: Parts, live: LiveSession, gate: Gate, emit: Emit, *, task_id: str) -> None:
+        self._parts = parts
+        self._live = live
+        self._gate = gate
+        self._emit = emit
+        self._task_id = task_id
+        self._caller = Caller(parts, live, gate, emit)
+        self._steps = Steps(parts.settings.agent.max_turns)
+
+    async def run(self, user_message: Message) -> ConversationResult:
+        """Never raises for what can go wrong in a turn: the outcome says it. Cancelling it ends it cleanly."""
+        self._emit(TurnStarted(self._task_id, self._live.id))
+        self._live.settle()
+        self._live.append(user_message)
+        try:
+            outcome, answer, error = *(await self._work()), None
+            await self._gate.after_turn()
+        except (ProviderError, SpendingLimit) as failure:
+            outcome, answer, error = "failed", "", str(failure)
+        except asyncio.CancelledError:
+            self._live.settle()
+            outcome, answer, error = "interrupted", "", None
+        self._parts.memory.flush()
+        return self._finished(outcome, answer, error)
+
+    async def _work(self) -> tuple[Outcome, str]:
+        """Calls and tools in turn until a reply asks for none."""
+        while not self._steps.is_over:
+            self._steps.used += 1
+            self._emit(StatusChanged("calling"))
+            await self._caller.fit_window()
+            await self._gate.before_call(self._spent(), max_tokens=self._parts.settings.model.max_tokens)
+            reply = await self._caller.ask(self._task_id)
+            self._live.append(reply.message)
+            if not reply.message.tool_calls:
+                return "completed", _answer(reply)
+            await self._run_tools(reply.message)
+        return "budget", await self._closing_words()
+
+    async def _run_tools(self, message: Message) -> None:
+        """Runs the calls of one reply; results are appended in call order, also when they are cut off."""
+        self._emit(StatusChanged("running_tools"))
+        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user_key)
+        batch = self._parts.tools.batch(message.tool_calls, scope, self._emit)
+        try:
+            await batch.run()
+        finally:
+            self._live.append(*batch.results())
+
+    async def _closing_words(self) -> str:
+        """The step limit is reached: one last call, without tools, to say what was done and what is left."""
+        self._emit(Notice(f"{STEP_LIMIT} Raise agent.max_turns, or say “continue”.", "warning"))
+        closing = prompts.load("closing", self._parts.prompts_folder).strip()
+        reply = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
+        text = reply.message.text or STEP_LIMIT
+        self._live.append(Message(role="assistant", content=text, kind="assistant"))
+        return text
+
+    def _spent(self) -> Spent:
+        """What limits are held against; the ledger is asked only where a limit is set."""
+        limits, ledger = self._parts.settings.limits, self._parts.store.ledger
+        turn = sum(a.cost_usd or 0.0 for a in self._caller.asked)
+        session = ledger.totals(self._live.id).cost_usd if limits.max_cost_per_session is not None else None
+        day = 0.0
+        if limits.max_cost_per_day is not None:
+            now_ms = self._parts.clock.now_ms()
+            rows = ledger.usage("day", since_ms=now_ms - now_ms % _DAY_MS)
+            day = sum(r.totals.cost_usd or 0.0 for r in rows)
+        return Spent(turn, session or 0.0, day)
+
+    def _finished(self, outcome: Outcome, answer: str, error: str | None) -> ConversationResult:
+        usage, cost = CanonicalUsage(reported=False), None
+        for asked in self._caller.asked:
+            usage = usage + asked.usage
+            cost = asked.cost_usd if cost is None else cost + (asked.cost_usd or 0.0)
+        self._emit(TurnFinished(outcome, answer, usage, error))
+        return ConversationResult(
+            outcome=outcome,
+            final_response=answer,
+            session_id=self._live.id,
+            conversation_id=self._live.conversation_id,
+            task_id=self._task_id,
+            messages=[e.message.to_dict() for e in self._live.entries],
+            usage=usage,
+            cost_usd=cost,
+            error=error,
+        )
+
+
+def _answer(reply: Reply) -> str:
+    return reply.message.text or NO_ANSWER

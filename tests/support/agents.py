@@ -1,0 +1,116 @@
+"""Agents wired by hand against the simulator: a real store, the real engine, scripted replies, any window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from perdure.agent.agent import Agent
+from perdure.agent.bridge import LoopThread
+from perdure.agent.parts import Parts
+from perdure.agent.prompt import PromptSources
+from perdure.config.settings import Settings
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import EngineServices
+from perdure.core.clock import SystemClock
+from perdure.core.usage import CanonicalUsage
+from perdure.lab.simulator import Simulator
+from perdure.providers.exchange import ApiMode, Endpoint
+from perdure.providers.routes import Route, RouteCursor
+from perdure.providers.transport import Retries, Transport
+from perdure.store.ids import TimeIds
+from perdure.store.store import SessionStore, open_store
+from perdure.tools.registry import Registry
+from perdure.tools.runtime import ToolRuntime
+from perdure.tools.stateful.memory import FileMemory
+from support.simulator import endpoint
+
+PROMPT = "You are a careful assistant."
+
+
+@dataclass
+class KnownModels:
+    """Windows as the test says; limits learned are kept, a token costs a millionth of a dollar."""
+
+    window: int = 32_000
+    learned: list[int] = field(default_factory=list)
+
+    async def window_of(self, endpoint: Endpoint) -> int:
+        return min([self.window, *self.learned])
+
+    def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
+        self.learned.append(tokens)
+
+    def step_down(self, window_tokens: int) -> int:
+        return window_tokens // 2
+
+    def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
+        return usage.total_tokens / 1e6
+
+
+@dataclass
+class Bench:
+    """An agent and everything around it that a test looks at."""
+
+    agent: Agent
+    sim: Simulator
+    store: SessionStore
+    models: KnownModels
+    parts: Parts
+    again: Callable[..., Agent]
+
+
+@contextmanager
+def bench(
+    folder: Path,
+    *script: Any,
+    mode: ApiMode = "chat_completions",
+    window: int = 32_000,
+    tools: Any = (),
+    settings: Settings | None = None,
+    fallbacks: tuple[Endpoint, ...] = (),
+    **rules: Any,
+) -> Iterator[Bench]:
+    """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy."""
+    with Simulator(script=script, window=rules.pop("sim_window", window), **rules) as sim:
+        store = open_store(folder / "perdure.db")
+        models = KnownModels(window)
+        main = endpoint(sim, mode)
+        transport = Transport(retries=Retries(attempts=1))
+        clock = SystemClock()
+
+        def parts() -> Parts:
+            chosen = settings or Settings()
+            return Parts(
+                store=store,
+                send=transport.send,
+                routes=RouteCursor(Route((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))),
+                models=models,
+                engine=ContextCompressor(context_length=window, settings=chosen.compression),
+                tools=ToolRuntime(Registry(tools), clock=clock),
+                memory=FileMemory(folder / "memory"),
+                prompt_sources=lambda memory: PromptSources(PROMPT, memory=memory),
+                settings=chosen,
+                clock=clock,
+                ids=TimeIds(clock),
+            )
+
+        bridge = LoopThread()
+        made = parts()
+
+        def again(session_id: str | None = None, **options: Any) -> Agent:
+            new = parts()
+            services = EngineServices(settings=new.settings.compression, state=store.state("engine"))
+            return Agent(new, bridge, services=services, session_id=session_id, **options)
+
+        services = EngineServices(settings=made.settings.compression, state=store.state("engine"))
+        agent = Agent(made, bridge, services=services)
+        try:
+            yield Bench(agent, sim, store, models, made, again)
+        finally:
+            agent.close()
+            bridge.run(transport.aclose())
+            store.close()

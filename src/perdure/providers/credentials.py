@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 
 from perdure.core.errors import ConfigError
 from perdure.providers.exchange import Endpoint
@@ -60,8 +62,9 @@ async def _printed(command: str, provider: str, *, timeout_s: float) -> str:
         raise ConfigError(f"credentials.command gave no key within {timeout_s:g} s: {command!r}") from None
     finally:
         if process.returncode is None:
+            # The whole group: what the shell started would else hold the pipe, and us, until it ends.
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     lines = out.decode("utf-8", "replace").strip().splitlines()
     if process.returncode != 0 or not lines or not lines[-1].strip():

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from perdure.core.errors import ConfigError
+from perdure.providers.modes import mode_module, resolve_mode
+from perdure.providers.services import MODEL_ROWS, SERVICES, quirks_of, service, service_of_url
+
+WANTED = (
+    "anthropic", "openai", "openai-codex", "openrouter", "copilot", "deepseek", "groq", "together", "gemini", "mistral",
+    "xai", "fireworks", "ollama", "lmstudio", "vllm", "llamacpp", "local", "custom",
+)  # fmt: skip
+
+
+@pytest.mark.spec("J3")
+@pytest.mark.parametrize(
+    ("api_mode", "provider", "base_url", "mode"),
+    [
+        (None, None, None, "chat_completions"),
+        ("codex_responses", "anthropic", "https://api.anthropic.com", "codex_responses"),
+        (None, "anthropic", "https://proxy.example/v1", "anthropic_messages"),
+        (None, "openai-codex", None, "codex_responses"),
+        (None, "Anthropic ", None, "anthropic_messages"),
+        (None, "openai", "https://api.anthropic.com", "chat_completions"),
+        (None, None, "https://api.anthropic.com/v1", "anthropic_messages"),
+        (None, "custom", "https://api.anthropic.com", "anthropic_messages"),
+        (None, "custom", "https://api.deepseek.com/anthropic", "anthropic_messages"),
+        (None, "custom", "https://api.z.ai/api/anthropic/v1/", "anthropic_messages"),
+        (None, None, "https://notanthropic.com/v1", "chat_completions"),
+        (None, None, "https://anthropic.com.evil.example", "chat_completions"),
+        (None, None, "api.anthropic.com", "anthropic_messages"),
+        (None, "nobody-knows", "http://127.0.0.1:9/v1", "chat_completions"),
+        (None, None, "http://[broken", "chat_completions"),
+    ],
+)
+def test_the_mode_is_the_argument_then_the_providers_then_the_addresss(
+    api_mode: str | None, provider: str | None, base_url: str | None, mode: str
+) -> None:
+    assert resolve_mode(api_mode, provider, base_url) == mode
+
+
+@pytest.mark.spec("J3")
+def test_an_unknown_mode_is_a_config_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="chat_completions, codex_responses, anthropic_messages"):
+        resolve_mode("smoke_signals")
+    with pytest.raises(ConfigError):
+        mode_module("smoke_signals")  # type: ignore[arg-type]  # the point of the test
+
+
+@pytest.mark.spec("J3")
+def test_every_mode_offers_the_same_verbs() -> None:
+    for mode in ("chat_completions", "codex_responses", "anthropic_messages"):
+        module = mode_module(mode)
+        assert all(hasattr(module, name) for name in ("PATH", "headers", "build", "parse", "Stream"))
+
+
+@pytest.mark.spec("J3")
+def test_the_table_knows_the_providers_and_each_row_is_whole() -> None:
+    names = [s.name for s in SERVICES]
+    assert len(set(names)) == len(names)
+    assert not set(WANTED) - set(names)
+    for row in SERVICES:
+        assert row.base_url.startswith(("http://127.0.0.1", "https://")) or row.name in (
+            "azure",
+            "litellm",
+            "local",
+            "custom",
+        )
+        assert row.needs_key is bool(row.key_variables)
+        assert row.api_mode is not None or not row.base_url
+    assert service("github-copilot") is service("copilot")
+    assert service("open_ai") is None
+    assert service(None) is None
+
+
+def test_a_host_tells_its_service_and_loopback_tells_nothing() -> None:
+    assert service_of_url("https://openrouter.ai/api/v1").name == "openrouter"
+    assert service_of_url("https://my-thing.openai.azure.com/openai/v1").name == "azure"
+    assert service_of_url("http://127.0.0.1:8000/v1") is None
+    assert service_of_url("http://[x") is None
+
+
+def test_a_custom_provider_at_a_known_host_has_that_hosts_quirks() -> None:
+    assert quirks_of("custom", model="m", base_url="https://api.mistral.ai/v1").call_ids == "mistral"
+    assert quirks_of("custom", model="m", base_url="http://127.0.0.1:1/v1").call_ids == "openai"
+
+
+def test_model_rows_carry_the_words_that_made_them_necessary() -> None:
+    assert all(row.sample and row.changes for row in MODEL_ROWS)
+    assert quirks_of("openrouter", model="openai/gpt-5.5").max_tokens_key == "max_tokens"
+    assert quirks_of("copilot", model="gpt-5.5").max_tokens_key == "max_completion_tokens"

@@ -55,6 +55,7 @@ redis://:«pw»@localhost:6379/0
 https://me:«pw»@example.com/path
 my password is «pw», please log in
 The password is: «pw»
+**Password:** «pw»
 密码是«pw»，请登录
 密码：«pw»。
 パスワードは「«pw»」です
@@ -87,6 +88,7 @@ headers.set("Authorization", "Bearer «key»")
 Authorization: token «key»
 the call used bearer «key» and failed
 Cookie: theme=dark; sessionid=«key»; lang=en
+Cookie: sso_ticket=«key»«key»
 Set-Cookie: connect.sid=s%3A«key»; Path=/; HttpOnly
 PHPSESSID=«key»
 https://hooks.slack.com/services/T0AB12CD3/B0AB12CD3/«key»

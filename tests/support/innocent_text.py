@@ -174,6 +174,129 @@ auth.py:12: password = form.password.data
 src/token.go:45: token := parser.Next()
 secrets.token_hex(16)
 password: 'a password',
+const passwordRegex = /^[a-z0-9]{8,}$/
+password.length >= 8
+password: z.string().min(8)
+password: Joi.string().required()
+password = Column(String(128))
+password = models.CharField(max_length=128)
+password_reset_token_expires: 3600
+"tokenUsage": {"input": 123}
+TOKEN_EXPIRY=3600
+token_budget=100000
+const tokens = text.split(" ")
+for token in doc: print(token.text, token.pos_)
+key: 'Enter'
+<Key id="123abc456def"/>
+api_key_id: 5
+apiKeyId = "abc"
+auth: admin
+"auth": "none"
+Auth: JWT
+authToken?: string
+passwordless: true
+secret: true
+"secret": false
+SECRET_LENGTH = 32
+secrets: inherit
+password: required
+password: yes
+password -> hash
+password=>hash
+password:hash
+see https://docs.example.com/auth#password=reset
+https://example.com/reset-password?token=<token>
+https://example.com/reset-password?token={token}
+https://example.com:8443/@user/path
+http://[::1]:8080/
+https://registry.npmjs.org/@types/node/-/node-20.1.0.tgz
+token: ghp_****************
+key=sk-****1234
+Authorization: Bearer ...
+Authorization: Basic <credentials>
+Authorization: Basic base64(user:pass)
+Basic usage: foo
+Basic dXNlcg
+set PASSWORD=%DB_PASSWORD%
+password: ENC(abcdef)
+password: vault:secret/data/db#password
+password: op://vault/item/password
+password: arn:aws:secretsmanager:us-east-1:123456789012:secret:db-AbCdEf
+PASSWORD=`pass show db`
+api_key: str = Field(default="", env="OPENAI_API_KEY")
+api_key = config.get("api_key")
+api_key=settings.OPENAI_API_KEY
+apiKey: config.openai.apiKey
+"api_key": "OPENAI_API_KEY"
+api_key_env: OPENAI_API_KEY
+env_key = "AZURE_OPENAI_API_KEY"
+token = localStorage.getItem('token')
+token: req.headers.authorization
+password: faker.internet.password()
+secret = crypto.randomBytes(32).toString("hex")
+commit: 3f2c1a9
+Merge pull request #12 from user/token-refresh-2024
+checkpoint 180431deb4a2
+md5: d41d8cd98f00b204e9800998ecf8427e
+"integrity": "sha512-abcDEF123+/=="
+id: chatcmpl-9f8a7b6c5d4e3f2a1b0c
+"tool_call_id": "call_9f8a7b6c5d4e3f2a1b0c9d8e"
+toolu_01A2b3C4d5E6f7G8h9J0kLmN
+msg_01XFDUDYJgAACzvnptvVoYEL
+req_011CSHoEeqs5C35K2UUqR7Fy
+"key": "9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c"
+cache_key=9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c
+idempotency_key: 9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c
+partition_key = "user#123abc456"
+pk_live_visible_is_public
+the token sk-ant-… was removed
+password [REDACTED]
+Password: [hidden]
+password: (unchanged)
+password:	********
+--password PASSWORD
+--password <password>
+--token TOKEN  API token
+--api-key string   API key to use (default "$API_KEY")
+--password string
+PASSWORD   the password
+fatal: could not read Password for 'https://github.com'
+Enter passphrase for key '/home/u/.ssh/id_rsa':
+bad password: got 3 tries
+password: 3 failed attempts
+error: invalid token: unexpected token '}' at line 5
+Unexpected token: punc (})
+SyntaxError: Unexpected token < in JSON at position 0
+token: 42, line: 17
+secret-scanning: enabled
+secretsmanager:GetSecretValue
+kubectl get secret my-secret-abc12 -o yaml
+secret/db-secret-5f7d8 created
+apiVersion: v1
+kind: Secret
+author: foo <foo@bar.com>
+compass=12 bypass=abc123 passage: abc12345
+monkey: k3y8oard1
+turkey=abc123def456
+hotkey: ctrl+shift+f5
+keyId: abc123def456
+sidekick=abc123 sid=123
+design=abc signal=abc
+user_password_hash: $2b$12$KIXQ8e0Q9yJ1mJx1mJx1mO
+tokenizer: cl100k_base
+tokenizer=o200k_base
+token_id=128009
+eos_token: <|im_end|>
+"bos_token": "<s>"
+"pad_token": "[PAD256]"
+auth_method: oauth2
+auth: oauth2
+authentication: sha256
+auth="basic"
+passed=12 failed=3
+pass: 12, fail: 0
+passes=5 pass1=3
+rows are identified by "state" here
 """
 
 

@@ -19,8 +19,9 @@ _QUOTE = r"\\{0,3}[\"'`]"
 _TO = re.compile(
     rf"""(?P<rest>[A-Za-z0-9_-]{{0,40}})
     (?: (?:{_QUOTE})?,?(?:\s|\\[nr]){{0,40}}(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?[ \t]{{0,24}}[:=][ \t]{{0,24}}(?P<pair>)
-      | (?:{_QUOTE})?\]?(?:[ \t]{{0,4}}\??:[ \t]{{0,4}}[A-Za-z_][\w\[\].<>| &*]{{0,30}}?(?=[ \t]*=[ \t]*[bru@]?{_QUOTE}))?
-        (?P<spaced>[ \t]{{0,24}})(?P<sign>::?=|=>|={{1,3}}|!==?|:(?!:))(?P<gap>[ \t]{{0,24}})
+      | (?:\*\*|{_QUOTE})?\]?
+        (?:[ \t]{{0,4}}\??:[ \t]{{0,4}}[A-Za-z_][\w\[\].<>| &*]{{0,30}}?(?=[ \t]{{0,4}}=[ \t]{{0,4}}[bru@]?{_QUOTE}))?
+        (?P<spaced>[ \t]{{0,24}})(?P<sign>::?=|=>|={{1,3}}|!==?|:(?!:)(?:\*\*)?)(?P<gap>[ \t]{{0,24}})
       | [ \t]+-p[ \t]?(?P<flag>)
       | (?P<tag>>)
       | [ \t]+(?P<said>is:?|was:?)[ \t]+
@@ -138,7 +139,7 @@ def _form(text: str, start: int, to: re.Match[str], name: str) -> _Form:
     if sign == "=" and not gap and (name.upper() == name or "." in name or behind in ("?", "&", ";")):
         return _Form.SETTING
     if sign is None or (
-        (sign == ":" or (sign == "=" and (not gap or (behind in _LINE_STARTS or not behind.isascii()))))
+        (sign in (":", ":**") or (sign == "=" and (not gap or (behind in _LINE_STARTS or not behind.isascii()))))
         and behind not in ("(", ".")
     ):
         return _Form.BARE

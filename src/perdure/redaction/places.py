@@ -41,7 +41,7 @@ _COOKIES = re.compile(
     r"cookies?(?:\\{0,3}[\"'`])?(?:\s{0,4}(?:=>|[:=])\s{0,4}|\s+(?=[\"']))(?:\\{0,3}[\"'`])?(?P<pairs>[^\r\n\"'`\\]{8,8000})",
     re.IGNORECASE,
 )
-_PAIR = re.compile(r"(?:^|[;,\s])(?P<name>[\w.$!#%&*+^|~-]{1,80})=(?P<value>[^;,\s]{8,})")
+_PAIR = re.compile(r"(?<![\w.$!#%&*+^|~-])(?P<name>[\w.$!#%&*+^|~-]{1,80})=(?P<value>[^;,\s]{8,})")
 _SESSION = re.compile(
     r"sess|sid\b|auth|token|csrf|xsrf|jwt|login|remember|secure|clearance|cf_bm|identity|ticket", re.IGNORECASE
 )
@@ -66,7 +66,10 @@ _COMMANDS = (
     ),
     (
         b"identified by",
-        re.compile(r"identified by (?:password )?\\{0,3}[\"'](?P<password>[^\s\"'\\]{3,100})", re.IGNORECASE),
+        re.compile(
+            r"identified by (?:password )?\\{0,3}[\"'](?P<password>(?=[a-z]*[^a-z\s\"'\\])[^\s\"'\\]{3,100})",
+            re.IGNORECASE,
+        ),
     ),
 )
 _AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])")
@@ -122,7 +125,7 @@ def _is_credential(scheme: str | None, value: str) -> bool:
         or (scheme or "").strip().lower() in ("basic", "digest", "aws4-hmac-sha256")
     ):
         return False
-    if scheme is None or is_identifier(value):
+    if scheme is None or (is_identifier(value) and "." in value):
         return looks_random(value)
     return len(value) >= 8 and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
 
@@ -140,7 +143,7 @@ def _in_cookies(page: Page) -> Iterator[Secret]:
     for found in page.matches(b"cookie", _COOKIES):
         for pair in _PAIR.finditer(page.text, *found.span("pairs")):
             value = pair["value"]
-            if is_stand_in(value) or is_wordy(value) or not any(c.isdigit() for c in value):
+            if is_stand_in(value) or not any(c.isdigit() for c in value):
                 continue
             if looks_random(value) and (len(value) >= 20 or _SESSION.search(pair["name"])):
                 yield Secret("cookie", *pair.span("value"))

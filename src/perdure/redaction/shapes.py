@@ -111,6 +111,6 @@ def looks_random(value: str) -> bool:
     if digits == 0:
         return held >= 16 and len(parts) >= 4 and common < 0.6 * pairs
     switches = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(parts))
-    if switches >= 3 and (held <= 3.2 * len(parts) or _HEX.fullmatch(stretch)):
+    if (switches >= 3 and held <= 3.2 * len(parts)) or (held >= 16 and _HEX.fullmatch(stretch)):
         return True
     return common < (0.6 if held >= 16 else 0.5) * pairs or (len(parts) >= 4 and held <= 2.6 * len(parts))

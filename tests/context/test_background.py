@@ -1,0 +1,154 @@
+"""A summary prepared while the conversation goes on, and swapped in between calls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from perdure.context.background import NEAR, Background
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
+from perdure.core import rules
+from perdure.core.messages import Entry
+from perdure.core.ports import Summary
+from perdure.core.usage import CanonicalUsage
+from support.compaction import Shelf, logged
+from support.long_histories import working_session
+from support.summarisers import GOOD, Scripted
+
+
+def engine(ask: Callable[..., Summary] | None = None) -> ContextCompressor:
+    made = ContextCompressor(context_length=32_000)
+    made.on_session_start("s_1", services=EngineServices(summarize=ask, state=Shelf()))
+    return made
+
+
+def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+class Held:
+    """A worker that runs when the test lets it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        self.waiting.append(work)
+
+    def run(self) -> None:
+        self.waiting.pop(0)()
+
+
+@pytest.mark.spec("C10")
+def test_preparation_is_due_near_the_threshold_and_only_once() -> None:
+    held = Held()
+    background = Background(engine(), spawn=held)
+    assert not background.is_due(int(NEAR * 10_000) - 1, 10_000)
+    assert background.is_due(int(NEAR * 10_000), 10_000)
+    assert background.start(logged(working_session(20)))
+    assert background.is_preparing
+    assert not background.is_due(9_999, 10_000)
+    assert not background.start(logged(working_session(20)))
+    assert len(held.waiting) == 1
+
+
+@pytest.mark.spec("C10")
+def test_the_person_does_not_wait_and_later_messages_are_kept() -> None:
+    let_go = threading.Event()
+
+    def slow(prompt: str, *, max_tokens: int) -> Summary:
+        let_go.wait(30)
+        return Summary(GOOD, model="slow-1")
+
+    made = engine(slow)
+    background = Background(made)
+    snapshot = logged(working_session(20))
+    background.start(snapshot)
+    later = logged([{"role": "user", "content": "One more thing."}, {"role": "assistant", "content": "Yes?"}], 900)
+    now = [*snapshot, *later]
+    assert background.take(now) is None, "still being written: the conversation goes on without it"
+    assert not made.should_compress(1_000)
+    let_go.set()
+    assert background.wait(30)
+    done = background.take(now)
+    assert done is not None
+    assert done.outcome == "compacted"
+    assert done.plan[-1] == Keep(len(snapshot), len(now))
+    after = done.apply(now)
+    assert after[-2:] == later
+    assert rules.violations(done.messages) == []
+    assert done.after_tokens < done.before_tokens
+    assert background.take(now) is None, "taken once"
+
+
+@pytest.mark.spec("C10")
+@pytest.mark.parametrize("change", ["undone", "replaced", "compacted"])
+def test_a_stale_one_is_thrown_away(change: str) -> None:
+    snapshot = logged(working_session(20))
+    background = Background(engine(), spawn=at_once)
+    background.start(snapshot)
+    assert background.is_ready
+    now = {
+        "undone": snapshot[:-4],
+        "replaced": [*snapshot[:-1], *logged([{"role": "assistant", "content": "retried"}], len(snapshot) - 1)],
+        "compacted": snapshot[50:],
+    }[change]
+    assert background.take(now) is None
+    assert not background.is_ready
+    assert background.start(now), "and the next one may begin"
+
+
+@pytest.mark.spec("C10")
+def test_one_that_no_longer_fits_is_thrown_away() -> None:
+    snapshot = logged(working_session(20))
+    background = Background(engine(), spawn=at_once)
+    background.start(snapshot)
+    now = [*snapshot, *logged(working_session(20), 5_000)]
+    assert background.take(now, most_tokens=16_000) is None
+
+
+@pytest.mark.spec("C10")
+def test_a_model_switch_discards_it() -> None:
+    held = Held()
+    background = Background(engine(), spawn=held)
+    snapshot = logged(working_session(20))
+    background.start(snapshot)
+    background.discard()
+    held.run()
+    assert background.take(snapshot) is None
+    assert background.start(snapshot)
+
+
+@pytest.mark.spec("C10", "C5")
+def test_preparing_neither_stops_the_gate_nor_counts_until_it_is_taken_over() -> None:
+    made = engine(Scripted())
+    background = Background(made, spawn=at_once)
+    snapshot = logged(working_session(20))
+    background.start(snapshot)
+    assert made.should_compress(30_000), "the gate does not wait for something that may never be used"
+    assert background.take(snapshot) is not None
+    made.on_session_start("s_2", reason="compression", previous="s_1")
+    assert not made.should_compress(30_000)
+    made.update_from_response(CanonicalUsage(input_tokens=100))
+    assert "compacted 2 times" in made.compress(snapshot).notices[0]
+
+
+@pytest.mark.spec("C10")
+def test_nothing_to_compact_starts_nothing_and_a_raising_engine_prepares_nothing() -> None:
+    class Raising(ContextCompressor):
+        def compress(
+            self, messages: Sequence[object], *, focus_topic: str | None = None, reason: Reason = "threshold"
+        ) -> Compaction:
+            raise RuntimeError("boom")
+
+    held = Held()
+    assert not Background(engine(), spawn=held).start(logged(working_session(1)))
+    assert held.waiting == []
+    broken: ContextEngine = Raising(context_length=32_000)
+    background = Background(broken, spawn=at_once)
+    entries: list[Entry] = logged(working_session(20))
+    assert background.start(entries)
+    assert background.take(entries) is None

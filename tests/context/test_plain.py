@@ -1,0 +1,213 @@
+"""`perdure.compress` and the compressor in anyone's own loop: plain dicts in, plain dicts out."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.config.settings import CompressionSettings, Settings
+from perdure.core import rules
+from perdure.core.errors import ConfigError, InvalidMessage
+from perdure.core.messages import HANDOFF_FIRST_LINE, Message
+from perdure.core.ports import Summary
+from perdure.core.usage import CanonicalUsage
+from support.long_histories import call, one_request, step, working_session
+from support.summarisers import GOOD
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def valid(messages: list[dict[str, Any]]) -> bool:
+    return rules.violations([Message.from_dict(m) for m in messages]) == []
+
+
+@pytest.mark.spec("F1")
+def test_dicts_in_dicts_out_without_a_model() -> None:
+    raw = [{"role": "system", "content": "You are careful."}, *working_session(30)]
+    report = perdure.compress(raw, context_length=64_000)
+    assert report.outcome == "digest"
+    assert report.messages[0] is raw[0], "kept messages are the very dicts handed in"
+    assert report.messages[-1] is raw[-1]
+    assert valid(report.messages)
+    assert report.handoff.startswith(HANDOFF_FIRST_LINE)
+    assert report.after_tokens == pytest.approx(perdure.estimate_tokens(report.messages), rel=0.03)
+    assert report.before_tokens == pytest.approx(perdure.estimate_tokens(raw), rel=0.03)
+    assert "tokens" in report.message
+
+
+@pytest.mark.spec("D5")
+@pytest.mark.parametrize(
+    "ask", [lambda prompt: GOOD, lambda prompt, *, max_tokens: Summary(GOOD, model="m"), lambda prompt, **kw: GOOD]
+)
+def test_any_callable_may_summarise(ask: Any) -> None:
+    report = perdure.compress(working_session(30), context_length=64_000, summarize=ask)
+    assert report.outcome == "compacted"
+    assert "recursive, because the grammar is small" in report.handoff
+
+
+@pytest.mark.spec("D2")
+def test_leading_system_messages_are_kept_and_never_counted() -> None:
+    front = [{"role": "system", "content": "a"}, {"role": "developer", "content": "b " * 9_000}]
+    report = perdure.compress([*front, *working_session(30)], context_length=64_000)
+    bare = perdure.compress(working_session(30), context_length=64_000)
+    assert report.messages[:2] == front
+    assert len(report.messages) == len(bare.messages) + 2
+
+
+@pytest.mark.spec("C1")
+def test_it_compacts_at_any_fill_level_and_whatever_enabled_says() -> None:
+    raw = working_session(6)
+    report = perdure.compress(raw, context_length=200_000, settings={"enabled": False})
+    assert report.outcome == "digest"
+    assert report.after_tokens < report.before_tokens
+
+
+@pytest.mark.spec("D4", "D6")
+def test_the_newest_request_stands_word_for_word_behind_the_handoff() -> None:
+    report = perdure.compress(one_request(90, request="Port\nthe parser."), context_length=64_000)
+    first = report.messages[0]
+    assert [p["text"] for p in first["content"]] == [report.handoff, "Port\nthe parser."]
+    assert valid(report.messages)
+
+
+@pytest.mark.spec("D8")
+def test_twice_in_a_row_changes_nothing() -> None:
+    once = perdure.compress(one_request(90), context_length=64_000)
+    twice = perdure.compress(once.messages, context_length=64_000)
+    assert twice.outcome == "nothing_to_do"
+    assert twice.messages == once.messages
+
+
+@pytest.mark.spec("E5")
+def test_a_merged_handoff_is_found_again_and_built_upon() -> None:
+    once = perdure.compress(one_request(90), context_length=64_000, summarize=lambda p: GOOD)
+    grown = [*once.messages, *(m for n in range(200, 260) for m in step(n))]
+    prompts: list[str] = []
+    report = perdure.compress(grown, context_length=64_000, summarize=lambda p: prompts.append(p) or GOOD)
+    assert report.outcome == "compacted"
+    assert "keep the public interface" in prompts[0]
+    assert sum(HANDOFF_FIRST_LINE in str(m["content"]) for m in report.messages) == 1
+    assert report.messages[0]["content"][-1]["text"] == "Port the whole parser to the new API."
+
+
+@pytest.mark.spec("C2")
+@pytest.mark.parametrize("most", [3_000, 6_000, 14_000])
+@pytest.mark.parametrize("ask", [None, lambda p: GOOD * 5])
+def test_a_handoff_may_be_bounded_in_characters(most: int, ask: Any) -> None:
+    report = perdure.compress(working_session(40), context_length=64_000, handoff_max_chars=most, summarize=ask)
+    assert 0 < len(report.handoff) <= most
+    assert "## Critical Context" in report.handoff
+
+
+@pytest.mark.parametrize("settings", [{"target_ratio": 0.5}, CompressionSettings(target_ratio=0.5)])
+def test_settings_in_any_form(settings: Any) -> None:
+    raw = working_session(40)
+    usual = perdure.compress(raw, context_length=64_000)
+    wide = perdure.compress(raw, context_length=64_000, settings=settings)
+    assert len(wide.messages) > len(usual.messages)
+    whole = Settings(compression=CompressionSettings(target_ratio=0.5))
+    assert len(perdure.compress(raw, context_length=64_000, settings=whole).messages) == len(wide.messages)
+
+
+def test_wrong_settings_and_unknown_roles_are_told() -> None:
+    with pytest.raises(ConfigError, match=r"compression\.threshold"):
+        perdure.compress([], context_length=64_000, settings={"threshold": 7})
+    with pytest.raises(InvalidMessage, match="unknown role"):
+        perdure.compress([{"role": "alien", "content": "x"}], context_length=64_000)
+
+
+BAD = {
+    "nothing": [],
+    "only system": [{"role": "system", "content": "x " * 9_000}],
+    "only tool messages": [{"role": "tool", "tool_call_id": f"c{i}", "content": "y " * 900} for i in range(30)],
+    "one message of two megabytes": [{"role": "user", "content": "word " * 400_000}],
+    "a two-megabyte result": [*working_session(2), *step(77, chars=2_000_000)],
+    "a two-megabyte line": [
+        *working_session(2),
+        *step(77, chars=10),
+        {"role": "assistant", "content": "x" * 2_000_000},
+    ],
+    "broken pairs": [
+        {"role": "tool", "tool_call_id": "early", "content": "early " * 500},
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "tool_calls": [call("a"), call("b")]},
+        {"role": "tool", "tool_call_id": "b", "content": "b " * 3_000},
+        {"role": "assistant", "content": None, "tool_calls": [call("c")]},
+        {"role": "user", "content": "hello?"},
+    ]
+    * 8,
+    "odd contents": [
+        {"role": "user", "content": 7},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": None, "function": {"arguments": {"a": [1]}}}]},
+        {"role": "tool", "content": {"a": "b"}},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+    ]
+    * 12,
+}
+
+
+@pytest.mark.spec("C9", "D7", "K3")
+@pytest.mark.parametrize("window", [1, 100, 1_000, 8_000, 64_000])
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_gives_a_valid_result_or_itself_with_the_reason(name: str, window: int) -> None:
+    raw = BAD[name]
+    for ask in (None, lambda prompt: GOOD):
+        report = perdure.compress(raw, context_length=window, summarize=ask)
+        assert report.message
+        if report.outcome == "nothing_to_do":
+            assert report.messages == raw
+        else:
+            assert valid(report.messages)
+            assert report.after_tokens < report.before_tokens
+
+
+@pytest.mark.spec("D8")
+@pytest.mark.parametrize("window", [1_000, 64_000])
+def test_a_history_that_is_only_a_handoff_stays(window: int) -> None:
+    handoff = perdure.compress(working_session(30), context_length=64_000).handoff
+    for raw in (
+        [{"role": "user", "content": handoff}],
+        [{"role": "user", "content": handoff}, {"role": "assistant", "content": "ok"}],
+    ):
+        report = perdure.compress(raw, context_length=window)
+        assert report.outcome == "nothing_to_do"
+        assert report.messages == raw
+
+
+@pytest.mark.spec("C9")
+def test_the_smallest_windows_end_honestly() -> None:
+    raw = [*working_session(4), {"role": "user", "content": "Please read all of this. " * 200}]
+    report = perdure.compress(raw, context_length=1_000)
+    assert valid(report.messages)
+    assert "still above the threshold" in report.message
+    assert "/new" in report.message
+
+
+@pytest.mark.spec("M1")
+def test_the_compressor_in_a_loop_of_ones_own() -> None:
+    compressor = perdure.ContextCompressor(context_length=16_000, summarize=lambda prompt, *, max_tokens: Summary(GOOD))
+    messages: list[dict[str, Any]] = []
+    compactions = 0
+    for n in range(40):
+        messages = [*messages, {"role": "user", "content": f"Request number {n}."}, *step(n, chars=3_000)]
+        messages.append({"role": "assistant", "content": f"Request {n} is done."})
+        size = perdure.estimate_tokens(messages)
+        assert size < 16_000
+        compressor.update_from_response(CanonicalUsage(input_tokens=size))
+        if compressor.should_compress():
+            messages = compressor.compress(messages).messages
+            compactions += 1
+            assert valid(messages)
+    assert compactions >= 3
+    assert f"Request number {39}." in str(messages)
+
+
+def test_the_example_runs_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    path = EXAMPLES / "compress_own_loop.py"
+    assert len(path.read_text().splitlines()) <= 20
+    runpy.run_path(str(path), run_name="__main__")
+    assert "→" in capsys.readouterr().out

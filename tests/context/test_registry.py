@@ -1,0 +1,88 @@
+"""Which engine is chosen: folder, code, package, built-in; and never locked out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.context.compressor import ContextCompressor
+from perdure.context.registry import engines, register_context_engine, start_engine
+from perdure.core.errors import ConfigError, EngineNotFound
+
+
+class Mine(ContextCompressor):
+    name = "mine"
+
+
+def plugin_folder(home: Path, name: str, code: str) -> None:
+    folder = home / "plugins" / "context_engine" / name
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(code)
+
+
+FROM_FOLDER = """
+from perdure.context.compressor import ContextCompressor
+
+class FromFolder(ContextCompressor):
+    name = "from-folder"
+
+plugin = FromFolder
+"""
+
+
+@pytest.mark.spec("M2")
+def test_the_built_in_is_there_without_asking(tmp_path: Path) -> None:
+    started = start_engine("compressor", home=tmp_path)
+    assert type(started.value) is ContextCompressor
+    assert started.warning == ""
+    assert engines(tmp_path).names()[0] == "compressor"
+
+
+@pytest.mark.spec("M2")
+def test_a_folder_comes_before_code(tmp_path: Path) -> None:
+    register_context_engine("chosen_one", Mine)
+    assert start_engine("chosen_one", home=tmp_path).value.name == "mine"
+    plugin_folder(tmp_path, "chosen_one", FROM_FOLDER)
+    assert start_engine("chosen_one", home=tmp_path).value.name == "from-folder"
+
+
+@pytest.mark.spec("M2")
+def test_compressor_always_means_the_built_in(tmp_path: Path) -> None:
+    plugin_folder(tmp_path, "compressor", FROM_FOLDER)
+    assert type(start_engine("compressor", home=tmp_path).value) is ContextCompressor
+    with pytest.raises(ConfigError, match="built in"):
+        perdure.register_context_engine("compressor", Mine)
+
+
+@pytest.mark.spec("M2")
+def test_a_plug_in_is_never_active_by_itself(tmp_path: Path) -> None:
+    plugin_folder(tmp_path, "trap", "raise SystemExit('ran')")
+    assert "trap" in engines(tmp_path).names(), "listing runs nothing"
+    assert start_engine("compressor", home=tmp_path).warning == ""
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (None, "not found"),
+        ("import no_such_module_at_all", "broken"),
+        ("plugin = lambda: 42", "not a perdure.ContextEngine"),
+        ("raise SystemExit(3)", "broken"),
+    ],
+)
+def test_a_missing_or_broken_one_falls_back_loudly(tmp_path: Path, code: str | None, why: str) -> None:
+    if code is not None:
+        plugin_folder(tmp_path, "lossy", code)
+    started = start_engine("lossy", home=tmp_path)
+    assert type(started.value) is ContextCompressor
+    assert why in started.warning
+    assert "compressor" in started.warning
+
+
+@pytest.mark.spec("M2")
+def test_choosing_an_unknown_name_is_refused_with_what_exists(tmp_path: Path) -> None:
+    with pytest.raises(EngineNotFound, match="installed: compressor"):
+        engines(tmp_path).load("compresor")

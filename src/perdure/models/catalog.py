@@ -1,0 +1,246 @@
+"""What is known of a model on a provider: window, prices, capabilities. Offline; loaded when first asked.
+
+Prices and most windows come from `genai-prices`, whose data ships with it and is never fetched from here. Known facts
+that it lacks or has otherwise are a table below; what the user's `model_overrides` say goes before both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from perdure.core.usage import CanonicalUsage
+
+if TYPE_CHECKING:
+    from perdure.config.settings import ModelOverride
+
+_PER_MTOK = 1_000_000
+# Claude services bill a one-hour cache write at twice the input price; some rows of the catalogue leave it out.
+_HOUR_WRITE_FACTOR = 2.0
+
+# (provider, model, window): first match wins. Some services grant one model windows that differ much.
+_WINDOWS: tuple[tuple[str, str, int], ...] = (
+    ("openai-codex", r"gpt-5", 272_000),
+    ("openai", r"gpt-5\.5(-pro)?$", 1_050_000),
+    ("openrouter", r"(openai/)?gpt-5\.5(-pro)?$", 1_050_000),
+    ("copilot|github-copilot", r"gpt-5\.5$", 400_000),
+    ("deepseek", r"deepseek-(chat|reasoner)$", 131_072),
+    ("gemini|google|vertex", r"gemini-(2\.[05]|3)", 1_048_576),
+    ("groq|together", r"llama-3\.[13]", 131_072),
+)
+# Routes that a subscription pays for: no price per token is true there.
+_UNPRICED = frozenset(("openai-codex",))
+# The embedded model runs on the user's own machine.
+_FREE = frozenset(("local",))
+
+_SEES_IMAGES = re.compile(
+    r"claude-(3|opus|sonnet|haiku|fable)|gpt-(4o|4\.1|4-turbo|5)|\bo[134](-|$)|gemini|llama-4|pixtral|vision|-vl\b|grok-4"
+)
+_REASONS = re.compile(
+    r"gpt-5|\bo[134](-|$)|claude-(opus|sonnet|haiku|fable)-[4-9]|claude-3-7|gemini-(2\.5|3)|deepseek-(r|reasoner)"
+    r"|qwq|thinking|grok-(3-mini|4)|magistral"
+)
+_HAS_NO_TOOLS = re.compile(r"embed|whisper|tts|dall-e|moderation|gpt-3\.5-turbo-instruct|smollm|davinci|babbage")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars for a million tokens of each class, before any tier; None is unknown, never free."""
+
+    input_per_mtok: float | None = None
+    output_per_mtok: float | None = None
+    cache_read_per_mtok: float | None = None
+    cache_write_per_mtok: float | None = None
+    cache_write_1h_per_mtok: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One model on one provider. What nobody knows is None."""
+
+    provider: str
+    model: str
+    window: int | None = None
+    prices: Prices = Prices()
+    takes_tools: bool = True
+    takes_images: bool = False
+    reasons: bool = False
+
+
+class Catalog:
+    """Looks models up. Construction loads nothing and touches no network."""
+
+    def __init__(self, overrides: Sequence[ModelOverride] = ()) -> None:
+        self._overrides = tuple(overrides)
+
+    def facts(self, provider: str | None, model: str, *, base_url: str | None = None) -> ModelFacts:
+        """Everything known; never raises, for an unknown model is one of which little is known."""
+        row = _lookup(provider, model, base_url)
+        name = model.lower()
+        found = ModelFacts(
+            provider=provider or (row[0].id if row else ""),
+            model=model,
+            window=_known_window(provider, name) or (row[1].context_window if row else None),
+            prices=_prices(provider, row),
+            takes_tools=not _HAS_NO_TOOLS.search(name),
+            takes_images=bool(_SEES_IMAGES.search(name)),
+            reasons=bool(_REASONS.search(name)),
+        )
+        return _overridden(found, self._override(provider, model))
+
+    def window(self, provider: str | None, model: str, *, base_url: str | None = None) -> int | None:
+        """The window of a model on a provider; None where nobody knows."""
+        return self.facts(provider, model, base_url=base_url).window
+
+    def override_window(self, provider: str | None, model: str) -> int | None:
+        """What the user says about this model's window."""
+        override = self._override(provider, model)
+        return override.context_length if override else None
+
+    def cost_usd(
+        self,
+        provider: str | None,
+        model: str,
+        usage: CanonicalUsage,
+        *,
+        base_url: str | None = None,
+        at_ms: int | None = None,
+    ) -> float | None:
+        """What a call cost; None where the usage was not reported or a price is unknown (A5)."""
+        if not usage.reported:
+            return None
+        if (provider or "").lower() in _FREE:
+            return 0.0
+        override = self._override(provider, model)
+        if override is not None and _has_prices(override):
+            return _flat_cost(self.facts(provider, model, base_url=base_url).prices, usage)
+        if (provider or "").lower() in _UNPRICED:
+            return None
+        row = _lookup(provider, model, base_url)
+        return _catalogue_cost(row, usage, at_ms) if row else None
+
+    def _override(self, provider: str | None, model: str) -> ModelOverride | None:
+        same = [o for o in self._overrides if o.model.lower() == model.lower()]
+        exact = [o for o in same if o.provider and o.provider.lower() == (provider or "").lower()]
+        return next(iter(exact or [o for o in same if o.provider is None]), None)
+
+
+def _lookup(provider: str | None, model: str, base_url: str | None) -> tuple[Any, Any] | None:
+    """The library's provider and model rows; a proxy nobody knows is tried by its URL."""
+    from genai_prices import data_snapshot
+
+    snapshot = data_snapshot.get_snapshot()
+    plain = model.split(":", 1)[0]
+    for name in dict.fromkeys((model, plain)):
+        for provider_id, url in ((provider, None), (None, base_url)):
+            if name and (provider_id or url or provider is None):
+                try:
+                    found = snapshot.find_provider_model(name, None, provider_id, url)
+                except LookupError:
+                    continue
+                return found
+    return None
+
+
+def _known_window(provider: str | None, model: str) -> int | None:
+    for providers, pattern, window in _WINDOWS:
+        if (provider or "").lower() in providers.split("|") and re.search(pattern, model):
+            return window
+    return None
+
+
+def _prices(provider: str | None, row: tuple[Any, Any] | None) -> Prices:
+    if (provider or "").lower() in _FREE:
+        return Prices(0.0, 0.0, 0.0, 0.0, 0.0)
+    if row is None or (provider or "").lower() in _UNPRICED:
+        return Prices()
+    found = row[1].get_prices(datetime.now(tz=UTC))
+    keys = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
+    base = [_base_price(getattr(found, key, None)) for key in keys]
+    if base[4] is None and base[3] is not None and base[0] is not None:
+        base[4] = max(base[3], base[0] * _HOUR_WRITE_FACTOR)
+    return Prices(*base)
+
+
+def _base_price(price: Any) -> float | None:
+    if price is None:
+        return None
+    return float(price if isinstance(price, Decimal) else price.base)
+
+
+def _has_prices(override: ModelOverride) -> bool:
+    return override.input_price_per_mtok is not None or override.output_price_per_mtok is not None
+
+
+def _overridden(facts: ModelFacts, override: ModelOverride | None) -> ModelFacts:
+    if override is None:
+        return facts
+    said = {
+        "input_per_mtok": override.input_price_per_mtok,
+        "output_per_mtok": override.output_price_per_mtok,
+        "cache_read_per_mtok": override.cache_read_price_per_mtok,
+        "cache_write_per_mtok": override.cache_write_price_per_mtok,
+    }
+    prices = replace(facts.prices, **{k: float(v) for k, v in said.items() if v is not None})
+    return replace(facts, prices=prices, window=override.context_length or facts.window)
+
+
+def _flat_cost(prices: Prices, usage: CanonicalUsage) -> float | None:
+    """By the user's own prices; a class without one is billed as fresh input, as services without a cache do."""
+    fresh = prices.input_per_mtok
+    five_minute_writes = usage.cache_write_tokens - usage.cache_write_1h_tokens
+    write = prices.cache_write_per_mtok if prices.cache_write_per_mtok is not None else fresh
+    classes = (
+        (usage.input_tokens, fresh),
+        (usage.cache_read_tokens, prices.cache_read_per_mtok if prices.cache_read_per_mtok is not None else fresh),
+        (five_minute_writes, write),
+        (usage.cache_write_1h_tokens, prices.cache_write_1h_per_mtok or write),
+        (usage.output_tokens, prices.output_per_mtok),
+    )
+    total = 0.0
+    for tokens, price in classes:
+        if tokens and price is None:
+            return None
+        total += tokens * (price or 0.0)
+    return total / _PER_MTOK
+
+
+def _catalogue_cost(row: tuple[Any, Any], usage: CanonicalUsage, at_ms: int | None) -> float | None:
+    from genai_prices import Usage
+
+    provider, model = row
+    when = datetime.now(tz=UTC) if at_ms is None else datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+    prices = model.get_prices(when)
+    needed = [key for key, n in (("input_mtok", usage.prompt_tokens), ("output_mtok", usage.output_tokens)) if n]
+    if not _is_priced(prices) or any(getattr(prices, key, None) is None for key in needed):
+        return None
+    counts = Usage(
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cache_write_1h_tokens=usage.cache_write_1h_tokens or None,
+    )
+    try:
+        cost = float(model.calc_price(counts, provider, genai_request_timestamp=when).total_price)
+    except ValueError:
+        return None
+    return cost + _missing_hour_premium(prices, usage)
+
+
+def _is_priced(prices: Any) -> bool:
+    return any(getattr(prices, key, None) is not None for key in ("input_mtok", "output_mtok", "requests_kcount"))
+
+
+def _missing_hour_premium(prices: Any, usage: CanonicalUsage) -> float:
+    """What one-hour writes cost above the five-minute price where the row has only the latter."""
+    write, fresh = _base_price(getattr(prices, "cache_write_mtok", None)), _base_price(prices.input_mtok)
+    if not usage.cache_write_1h_tokens or getattr(prices, "cache_write_1h_mtok", None) is not None:
+        return 0.0
+    if write is None or fresh is None:
+        return 0.0
+    return max(0.0, fresh * _HOUR_WRITE_FACTOR - write) * usage.cache_write_1h_tokens / _PER_MTOK

@@ -111,7 +111,7 @@ class ContextCompressor(ContextEngine):
 
     def observe(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            tokens_of(entry)
+            tokens_of(entry, self._route[0])
             entry.memo("facts", facts_of)
             transcript.prepare(entry)
 
@@ -127,13 +127,15 @@ class ContextCompressor(ContextEngine):
         return self._pause.is_on
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        if not self._settings.enabled or self._waits_for_response or self._pause.is_on:
-            return False
         tokens = self._last_prompt_tokens if prompt_tokens is None else prompt_tokens
-        return tokens is not None and tokens >= self.budgets.threshold_tokens
+        if tokens is None or tokens < self.budgets.threshold_tokens:
+            if self._session_id is None:  # a loop of one's own may never report a response: its figure is all there is
+                self._pause.lift()
+            return False
+        return self._settings.enabled and not self._waits_for_response and not self._pause.is_on
 
     def has_content_to_compress(self, messages: Sequence[Item]) -> bool:
-        history = History.read(messages)
+        history = History.read(messages, self._route[0])
         return self._boundaries(history).has_content
 
     def take_notices(self) -> tuple[str, ...]:
@@ -148,7 +150,7 @@ class ContextCompressor(ContextEngine):
     ) -> Compaction:
         if reason == "user":
             self._pause.lift()
-        history = History.read(messages)
+        history = History.read(messages, self._route[0])
         before = sum(history.tokens)
         found = self._boundaries(history)
         if not found.has_content and reason == "user" and found.previous is None:
@@ -187,7 +189,8 @@ class ContextCompressor(ContextEngine):
                 notices.append(told)
             if self._session_id is None:  # nobody will announce a rotation: this is it
                 self._chain.compacted()
-            self._waits_for_response = reason != "background"
+            else:
+                self._waits_for_response = reason != "background"
         if reason not in ("user", "background") and self._pause.scored(done.before_tokens, done.after_tokens):
             notices.append(paused(self._settings.max_ineffective))
         return replace(done, notices=tuple(notices))

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.context.engine import Insert, Keep, Step
 from perdure.context.handoff import split_merged
 from perdure.core.messages import Entry, Message
-from perdure.models.tokens import estimate_message
+from perdure.models.tokens import entry_figures, estimate_figures
 
 Item = Entry | Message | Mapping[str, Any] | str
 
@@ -27,14 +27,14 @@ class History:
     is_logged: bool
 
     @classmethod
-    def read(cls, items: Sequence[Item]) -> History:
-        """Raises InvalidMessage for a dict whose role nobody knows."""
+    def read(cls, items: Sequence[Item], model: str = "") -> History:
+        """Sizes are those under `model`. Raises InvalidMessage for a dict whose role nobody knows."""
         is_logged = bool(items) and all(isinstance(item, Entry) for item in items)
         entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
         origins: list[int | None] | None = None
         if any(e.message.kind == "handoff" and isinstance(e.message.content, tuple) for e in entries):
             entries, origins = _split(entries)
-        return cls(entries, [e.message for e in entries], [tokens_of(e) for e in entries], origins, is_logged)
+        return cls(entries, [e.message for e in entries], [tokens_of(e, model) for e in entries], origins, is_logged)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
         """Head, handoff, and what follows it, as steps over the input."""
@@ -56,9 +56,9 @@ class History:
                 steps.append(Keep(at, at + 1))
 
 
-def tokens_of(entry: Entry) -> int:
-    """The estimated size of a message, worked out once."""
-    return entry.memo("tokens", estimate_message)
+def tokens_of(entry: Entry, model: str = "") -> int:
+    """The estimated size of a message under a model, worked out once."""
+    return entry.memo(("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None))
 
 
 def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:

@@ -1,17 +1,221 @@
-"""The digest: a handoff made by code from the messages themselves, where no model can write one (F1)."""
+"""The digest: a handoff made by code from the messages themselves, where no model can write one (F1).
+
+Every line is read off a message: calls with their outcome, errors not yet overcome, what the assistant decided and what
+the user asked and was answered. It builds on the previous handoff: what that said stays, unless it is superseded.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from perdure.context import talk
+from perdure.context.actions import Action, actions_of
+from perdure.context.fact_quotes import beginning, ending
 from perdure.core.messages import Message
+from perdure.redaction import redact
+
+# The order and share of the budget; what one section leaves, the next may use.
+_SHARES = {
+    "Goal": 0.05,
+    "Blocked": 0.09,
+    "Active State": 0.10,
+    "In Progress": 0.05,
+    "Remaining Work": 0.06,
+    "Key Decisions": 0.10,
+    "Resolved Questions": 0.13,
+    "Pending User Asks": 0.05,
+    "Completed Actions": 0.37,
+}
+# Sections that only grow: what a previous handoff said there is kept, and these are all its own.
+_CARRIED = ("Constraints & Preferences", "Relevant Files", "Critical Context")
+_NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
+_TODO_DONE = frozenset(("completed", "complete", "done", "cancelled", "canceled"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """What the sections are made from."""
+
+    messages: Sequence[Message]
+    actions: Sequence[Action]
+    previous: Mapping[str, str]
 
 
 def build_digest(
     messages: Sequence[Message], *, previous: Mapping[str, str] | None = None, budget_chars: int | None = None
 ) -> dict[str, str]:
-    """Section titles to texts, of all thirteen; built on the previous handoff's sections where there is one."""
-    sections = dict(previous or {})
-    calls = [(c.name, c.arguments) for m in messages for c in m.tool_calls]
-    sections["Completed Actions"] = "\n".join(f"{n}. {a[:80]} [tool: {t}]" for n, (t, a) in enumerate(calls[-30:], 1))
+    """Section titles to texts; built on the previous handoff's sections where there is one."""
+    before = dict(previous or {})
+    material = _Material(messages, actions_of(messages), before)
+    sections = {name: before[name] for name in _CARRIED if before.get(name)}
+    room = max(0, (budget_chars or 8_000) - sum(map(len, sections.values())))
+    left = float(room)
+    spare = 0.0
+    for name, share in _SHARES.items():
+        allowed = min(left, room * share + spare)
+        text = redact(_MAKERS[name](material, int(allowed)))
+        spare = allowed - len(text)
+        left -= len(text)
+        if text:
+            sections[name] = text
     return sections
+
+
+def _goal(m: _Material, room: int) -> str:
+    """The first request of all: a previous handoff's goal, else the first real message of the user."""
+    if before := m.previous.get("Goal"):
+        return before
+    first = next((talk.spoken(x) for x in m.messages if x.is_real_user and talk.spoken(x)), "")
+    return f"The conversation began with: “{beginning(first, max(80, room))}”" if first else ""
+
+
+def _completed(m: _Material, room: int) -> str:
+    """The previous list goes on: a line for each target, the newest ones where not all fit."""
+    before = m.previous.get("Completed Actions", "")
+    start = max((int(n) for n in _NUMBER.findall(before)), default=0)
+    groups: dict[tuple[str, str], list[Action]] = {}
+    for action in m.actions:
+        groups.setdefault((action.target, "" if action.target else action.tool), []).append(action)
+    # What changed something or was done last is what a successor must know of.
+    ranked = sorted(groups.values(), key=lambda g: (any(a.is_change for a in g), g[-1].place), reverse=True)
+    lines: list[tuple[int, str]] = []
+    for group in ranked:
+        line = _action_line(group)
+        if (room := room - len(line) - 5) < 0:
+            break
+        lines.append((group[-1].place, line))
+    numbered = [f"{n}. {line}" for n, (_, line) in enumerate(sorted(lines), start + 1)]
+    left_out = len(groups) - len(lines)
+    if left_out:
+        numbered.append(f"(and {left_out} more targets before or between these, reads and searches mostly)")
+    return "\n".join(filter(None, (_newest_lines(before, max(0, room)), *numbered)))
+
+
+def _action_line(group: Sequence[Action]) -> str:
+    """`ACTION target — why; outcome [tool: name]` for all calls on one target."""
+    last = group[-1]
+    verbs: dict[str, int] = {}
+    for action in group:
+        verbs[action.verb] = verbs.get(action.verb, 0) + 1
+    done = ", ".join(v if n == 1 else f"{v} ×{n}" for v, n in verbs.items())
+    tools = ", ".join(dict.fromkeys(a.tool for a in group))
+    why = next((a.why for a in group if a.why), "")
+    outcome = f"{why} → {last.outcome}" if why else last.outcome
+    return f"{done.upper() if len(verbs) == 1 and len(group) == 1 else done} {last.target} — {outcome} [tool: {tools}]"
+
+
+def _state(m: _Material, room: int) -> str:
+    """Changed files, the last test run and the last command, newest first in importance."""
+    lines: list[str] = []
+    tests = next((a for a in reversed(m.actions) if re.search(r"\b(?:passed|failed|FAIL|PASS|ok)\b", a.outcome)), None)
+    if tests:
+        lines.append(f"- Last checks: {tests.target} → {tests.outcome}")
+    command = next((a for a in reversed(m.actions) if a.verb == "ran"), None)
+    if command and command is not tests:
+        lines.append(f"- Last command: {command.target} → {command.outcome}")
+    changed: dict[str, int] = {}
+    for action in m.actions:
+        if action.is_change and not action.is_error and action.target:
+            changed[action.target] = changed.pop(action.target, 0) + 1
+    lines += [f"- Changed: {t}" + (f" (×{n})" if n > 1 else "") for t, n in reversed(changed.items())]
+    return _fitting(lines, room) or m.previous.get("Active State", "")
+
+
+def _in_progress(m: _Material, room: int) -> str:
+    said = next((x.text for x in reversed(m.messages) if x.role == "assistant" and x.text.strip()), "")
+    lines = [f"- The assistant's last words here: “{ending(said, min(400, max(80, room)))}”"] if said else []
+    if m.actions:
+        last = m.actions[-1]
+        lines.append(f"- Last call: {last.verb} {last.target} → {last.outcome}")
+    return _fitting(lines, room)
+
+
+def _blocked(m: _Material, room: int) -> str:
+    """Errors after which the same target never succeeded, word for word."""
+    failing: dict[tuple[str, str], Action] = {}
+    for action in m.actions:
+        key = (action.tool, action.target)
+        failing.pop(key, None)
+        if action.is_error:
+            failing[key] = action
+    recent = [a for a in failing.values() if m.actions[-1].place - a.place <= max(40, len(m.messages) // 3)]
+    lines = [f"- {a.tool} {a.target}: {a.outcome}" for a in reversed(recent)]
+    return _fitting(lines, room)
+
+
+def _decisions(m: _Material, room: int) -> str:
+    lines = [f"- {d}" for d in reversed(talk.decisions(m.messages))]
+    return _joined(m.previous.get("Key Decisions", ""), _fitting(lines, room, newest_last=True), room)
+
+
+def _resolved(m: _Material, room: int) -> str:
+    lines = [f"- “{x.question}” — {x.answer}" for x in reversed(talk.exchanges(m.messages)[0])]
+    return _joined(m.previous.get("Resolved Questions", ""), _fitting(lines, room, newest_last=True), room)
+
+
+def _pending(m: _Material, room: int) -> str:
+    return _fitting([f"- “{q}”" for q in talk.exchanges(m.messages)[1]], room)
+
+
+def _remaining(m: _Material, room: int) -> str:
+    """The newest list of tasks with a status that a call carried, else what the assistant said comes next."""
+    for message in reversed(m.messages):
+        for call in message.tool_calls:
+            arguments = call.parsed_arguments() or {}
+            if lines := [line for value in arguments.values() for line in _open_tasks(value)]:
+                return _fitting(lines, room)
+    return _fitting([f"- {p}" for p in talk.plans(m.messages)], room) or m.previous.get("Remaining Work", "")
+
+
+def _open_tasks(value: object) -> list[str]:
+    if not isinstance(value, list):
+        return []
+    tasks = [t for t in value if isinstance(t, dict) and isinstance(t.get("status"), str)]
+    return [
+        f"- {text} ({task['status']})"
+        for task in tasks
+        if task["status"].lower() not in _TODO_DONE
+        and (
+            text := next((str(task[k]) for k in ("content", "title", "task", "text", "description") if task.get(k)), "")
+        )
+    ]
+
+
+def _fitting(lines: Sequence[str], room: int, *, newest_last: bool = False) -> str:
+    """The first lines that fit, each whole."""
+    kept: list[str] = []
+    for line in lines:
+        if (room := room - len(line) - 1) < 0:
+            break
+        kept.append(line)
+    return "\n".join(reversed(kept) if newest_last else kept)
+
+
+def _joined(before: str, after: str, room: int) -> str:
+    """What was known and what is new; the older part gives way first."""
+    return "\n".join(filter(None, (_newest_lines(before, max(len(before) // 2, room - len(after))), after)))
+
+
+def _newest_lines(text: str, room: int) -> str:
+    kept: list[str] = []
+    for line in reversed(text.split("\n") if text else []):
+        if (room := room - len(line) - 1) < 0:
+            kept.append("(older ones left out)")
+            break
+        kept.append(line)
+    return "\n".join(reversed(kept))
+
+
+_MAKERS = {
+    "Goal": _goal,
+    "Blocked": _blocked,
+    "Active State": _state,
+    "In Progress": _in_progress,
+    "Remaining Work": _remaining,
+    "Key Decisions": _decisions,
+    "Resolved Questions": _resolved,
+    "Pending User Asks": _pending,
+    "Completed Actions": _completed,
+}

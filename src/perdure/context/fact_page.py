@@ -15,8 +15,8 @@ _LABEL_CHARS = 40
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 # A fact without enough words around it can be found but hardly understood.
-_BARE = 0.4
-_THRIFT = 0.08
+_BARE = 0.5
+_THRIFT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +69,31 @@ class Page:
 
     def fill(self, choices: Iterable[Sequence[Piece]]) -> FactLines:
         """The lines, given for each fact the pieces that would show it."""
-        heap = [(-max(map(self._worth, pieces)), n, pieces) for n, pieces in enumerate(choices) if pieces]
+        offered = [pieces for pieces in choices if pieces]
+        price = self._price(offered)
+        heap = [(-max(map(self._worth, pieces)), n) for n, pieces in enumerate(offered)]
         heapq.heapify(heap)
-        price = self._price(heap)
         while heap and self._room > 0:
-            _, number, pieces = heapq.heappop(heap)
+            _, number = heapq.heappop(heap)
+            pieces = offered[number]
             if pieces[0].fact not in self._open:
                 continue
             worth = max(map(self._worth, pieces))
             # Worth sinks as facts are shown elsewhere; one that lost some waits for its new turn.
             if heap and worth < -heap[0][0] - 1e-12:
-                heapq.heappush(heap, (-worth, number, pieces))
+                heapq.heappush(heap, (-worth, number))
             else:
                 self._take(max(pieces, key=lambda p: self._gain(p) - price * self._cost(p)))
         return self._lines()
 
-    def _price(self, heap: list[tuple[float, int, Sequence[Piece]]]) -> float:
+    def _price(self, offered: Iterable[Sequence[Piece]]) -> float:
         """What a character is worth: the worth of the last fact that would fit if each were shown by itself."""
+        costs = [(self._open[pieces[0].fact], min(map(self._cost, pieces[-1:]))) for pieces in offered]
         room = self._room
-        for worth, _, pieces in sorted(heap):
-            room -= self._cost(max(pieces, key=self._worth))
+        for worth, cost in sorted(((chance / cost, cost) for chance, cost in costs), reverse=True):
+            room -= cost
             if room < 0:
-                return -worth * _THRIFT
+                return worth * _THRIFT
         return 0.0
 
     def _group(self, label: str) -> _Group:

@@ -23,8 +23,10 @@ _CHARS_PER_TOKEN = 3.4
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 30
 _LEAST_CANDIDATES = 100
+# What can still be read beside the handoff is worth so much less in it.
+_SHOWN = 0.1
 _NOTE_CHARS = 90
-_TINY = 12
+_TINY = 8
 _ENOUGH_PIECES = 4
 # How far back a result's call may lie: calls made side by side have all their results behind them.
 _FURTHEST_CALL = 64
@@ -43,16 +45,24 @@ class Ledger:
         return cls(list(entries))
 
     def lines_for(
-        self, *, budget_chars: int | None = None, budget_tokens: int | None = None, already: str = ""
+        self,
+        *,
+        budget_chars: int | None = None,
+        budget_tokens: int | None = None,
+        already: str = "",
+        shown: str = "",
     ) -> FactLines:
-        """The weightiest facts that do not stand in `already`, quoted from their sources, within the budget."""
+        """The weightiest facts that do not stand in `already`, quoted from their sources, within the budget.
+
+        What stands in `shown`, the kept messages, is repeated only where there is room to spare: they too will go.
+        """
         budgets = [budget_chars, None if budget_tokens is None else int(budget_tokens * _CHARS_PER_TOKEN)]
         room = min((b for b in budgets if b is not None), default=1 << 16)
         if room <= 0:
             return FactLines()
-        known, chance = scan(already), self._weights.chance
-        many = _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE
-        likely = heapq.nsmallest(many, ((-c, f) for f, c in chance.items() if f not in known))
+        known, seen = scan(already), scan(shown)
+        chances = ((-c * _SHOWN if f in seen else -c, f) for f, c in self._weights.chance.items() if f not in known)
+        likely = heapq.nsmallest(_LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE, chances)
         page = Page({f: -c for c, f in likely}, room=room, already=already, note=self.note)
         return page.fill(self.pieces(fact) for _, fact in likely)
 

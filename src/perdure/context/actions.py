@@ -1,0 +1,105 @@
+"""What was done, read from tool calls and their results: the action, its target, why, and how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.context.fact_quotes import beginning, ending, tidy
+from perdure.context.fact_reading import argument_values, target_of
+from perdure.core.messages import Message, ToolCall
+
+# The first word found in a tool's name names what it does; an unknown tool is simply called.
+_VERBS = (
+    ("edited", ("edit", "replace", "patch", "insert", "update", "modify", "rename", "move")),
+    ("wrote", ("write", "create", "save", "append", "upload", "send", "post", "book", "delete", "remove", "cancel")),
+    ("searched", ("grep", "search", "find", "glob", "list", "ls", "lookup", "query")),
+    ("read", ("read", "view", "open", "cat", "get", "fetch", "browse", "visit", "crawl")),
+    ("ran", ("bash", "shell", "terminal", "exec", "run", "command", "python", "code")),
+)
+CHANGES = frozenset(("edited", "wrote"))
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ERROR = re.compile(
+    r"\b\w*(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot|unable to"
+    r"|not found|no such|timed out|undefined|invalid|aborted)\b|\bFAIL(?:ED)?\b|exit(?:ed with)?(?: code| status)? [1-9]"
+    r"|错误|失败|エラー|失敗|오류|실패"
+)
+_TESTS = re.compile(
+    r"^.*\b\d+ (?:passed|failed|errors?|tests?|failures?|skipped)\b.*$|^(?:ok|FAIL|PASS)\b.*$", re.MULTILINE
+)
+_EXIT = re.compile(r"exit(?:ed with)?(?: code| status)?[ :=]+(\d+)", re.IGNORECASE)
+
+_EDGE_CHARS = 2_000
+_OUTCOME_CHARS = 110
+_WHY_CHARS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One call and how it ended; `result` is None where none came back."""
+
+    place: int
+    tool: str
+    verb: str
+    target: str
+    why: str
+    outcome: str
+    is_error: bool
+
+    @property
+    def is_change(self) -> bool:
+        return self.verb in CHANGES
+
+
+def actions_of(messages: Sequence[Message], *, most: int = 400) -> list[Action]:
+    """The newest `most` calls in their order."""
+    results = {m.tool_call_id: m.text for m in messages if m.role == "tool" and m.tool_call_id}
+    found: list[Action] = []
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        for call in reversed(message.tool_calls):
+            found.append(_action(place, call, message.text, results))
+        if len(found) >= most:
+            break
+    return found[::-1]
+
+
+def _action(place: int, call: ToolCall, said: str, results: dict[str, str]) -> Action:
+    text = next((results[i] for i in (call.id, *sorted(call.ids)) if i in results), None)
+    outcome, is_error = outcome_of(text) if text is not None else ("no result yet", False)
+    target = beginning(target_of(argument_values(call.arguments)), 160)
+    return Action(place, call.name, verb_of(call.name), target, ending(said, _WHY_CHARS), outcome, is_error)
+
+
+def verb_of(tool: str) -> str:
+    """What a tool of this name does to its target, in one word."""
+    words = {w.lower() for w in _WORDS.findall(tool)}
+    return next((verb for verb, names in _VERBS if not words.isdisjoint(names)), "called")
+
+
+def outcome_of(text: str) -> tuple[str, bool]:
+    """How a call ended, in one line of its own result, and whether that is an error."""
+    edges = text if len(text) <= 2 * _EDGE_CHARS else f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
+    lines = text.count("\n") + 1
+    size = f" ({lines} lines)" if lines > 8 else ""
+    if tests := _TESTS.findall(edges):
+        return tidy(tests[-1])[:_OUTCOME_CHARS] + size, bool(
+            re.search(r"FAIL|[1-9]\d* (?:failed|error|failure)", tests[-1])
+        )
+    status = _EXIT.search(edges)
+    # A long result that merely contains such a word (a log, a source file) is not itself an error.
+    error = error_line(edges) if lines <= 40 or (status and status[1] != "0") else ""
+    if error:
+        return error + size, True
+    first = next((line for line in edges.split("\n") if line.strip()), "")
+    return (beginning(first, _OUTCOME_CHARS) or "nothing returned") + size, False
+
+
+def error_line(text: str) -> str:
+    """The line that says what went wrong; "" where none does."""
+    lines = [line for line in text.split("\n") if _ERROR.search(line)]
+    # The last line of a traceback names the error; an opening "Traceback" does not.
+    lines = [line for line in lines if not line.startswith("Traceback")] or lines
+    return tidy(lines[0] if len(lines) < 3 else lines[-1])[: 2 * _OUTCOME_CHARS] if lines else ""

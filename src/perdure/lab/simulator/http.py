@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 MAX_HEAD_BYTES = 1 << 16
+SSE = "text/event-stream; charset=utf-8"
 # How soon a client that hung up is noticed while nothing is being written.
 _WATCH_S = 0.01
 
@@ -59,6 +60,9 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        # Some services frame their events otherwise than as server-sent ones.
+        self.stream_type = SSE
+        self.reframe: Callable[[bytes], bytes] | None = None
 
     @property
     def is_gone(self) -> bool:
@@ -89,11 +93,12 @@ class Connection:
         await self.answer(status, json.dumps(value, ensure_ascii=False).encode(), headers=headers)
 
     async def begin_stream(self, headers: Mapping[str, str]) -> None:
-        fixed = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+        fixed = {"content-type": self.stream_type, "cache-control": "no-cache"}
         await self._write(_head(200, {**fixed, "transfer-encoding": "chunked", **headers}))
 
     async def send(self, piece: bytes) -> None:
         """A piece of a stream, on its way before this returns."""
+        piece = self.reframe(piece) if self.reframe is not None else piece
         await self._write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
 
     async def end_stream(self) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator.http import MAX_HEAD_BYTES, ClientGone, Connection, HttpRequest, read_request
+from perdure.lab.simulator.addresses import AWS_STREAM, resolved
+from perdure.lab.simulator.http import MAX_HEAD_BYTES, SSE, ClientGone, Connection, HttpRequest, read_request
 from perdure.lab.simulator.messages import error_body as messages_error
 from perdure.lab.simulator.rules import Refusal, Rules, Violation
 from perdure.lab.simulator.script import Prompter, Script, Step, parse_step
@@ -140,6 +141,8 @@ class Simulator:
             writer.close()
 
     async def _answer(self, request: HttpRequest, line: Connection) -> None:
+        request, line.reframe = resolved(request)
+        line.stream_type = AWS_STREAM if line.reframe is not None else SSE
         if request.method == "POST" and request.path in PROTOCOLS:
             await self._service.answer(request, line)
             return

@@ -1,0 +1,159 @@
+"""An official client handed in as `client=`: its auth and routing, our bodies and parsing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from perdure.core.errors import ConfigError, ProviderError
+from perdure.lab.simulator import Call, Drop, Fail, Say, Simulator, strict
+from perdure.providers.client_adapter import ClientWire, endpoint_of, mode_of, package_of
+from perdure.providers.exchange import ApiMode, ModelRequest, Reply
+from perdure.providers.transport import Retries, Timeouts, Transport
+from support.simulator import TOOL, request
+
+anthropic = pytest.importorskip("anthropic", reason="the anthropic package is not installed")
+openai = pytest.importorskip("openai", reason="the openai package is not installed")
+
+KEY = "sk-own-key"
+
+
+def azure(cls: Any, sim: Simulator) -> Any:
+    return cls(azure_endpoint=sim.root_url, api_version="2025-01-01", api_key=KEY)
+
+
+def bedrock(cls: Any, sim: Simulator) -> Any:
+    return cls(base_url=sim.root_url, aws_region="us-east-1", api_key=KEY)
+
+
+def vertex(cls: Any, sim: Simulator) -> Any:
+    return cls(base_url=sim.base_url, region="europe-west1", project_id="p", access_token=KEY)
+
+
+CLIENTS: dict[str, tuple[Any, ApiMode]] = {
+    "openai": (lambda s: openai.OpenAI(base_url=s.base_url, api_key=KEY), "chat_completions"),
+    "openai responses": (lambda s: openai.OpenAI(base_url=s.base_url, api_key=KEY), "codex_responses"),
+    "async openai": (lambda s: openai.AsyncOpenAI(base_url=s.base_url, api_key=KEY), "chat_completions"),
+    "async responses": (lambda s: openai.AsyncOpenAI(base_url=s.base_url, api_key=KEY), "codex_responses"),
+    "azure": (lambda s: azure(openai.AzureOpenAI, s), "chat_completions"),
+    "async azure": (lambda s: azure(openai.AsyncAzureOpenAI, s), "chat_completions"),
+    "async azure responses": (lambda s: azure(openai.AsyncAzureOpenAI, s), "codex_responses"),
+    "anthropic": (lambda s: anthropic.Anthropic(base_url=s.root_url, api_key=KEY), "anthropic_messages"),
+    "async anthropic": (lambda s: anthropic.AsyncAnthropic(base_url=s.root_url, api_key=KEY), "anthropic_messages"),
+    "bedrock": (lambda s: bedrock(anthropic.AnthropicBedrock, s), "anthropic_messages"),
+    "async bedrock": (lambda s: bedrock(anthropic.AsyncAnthropicBedrock, s), "anthropic_messages"),
+    "vertex": (lambda s: vertex(anthropic.AnthropicVertex, s), "anthropic_messages"),
+    "async vertex": (lambda s: vertex(anthropic.AsyncAnthropicVertex, s), "anthropic_messages"),
+}
+every_client = pytest.mark.parametrize("name", CLIENTS)
+first_parties = pytest.mark.parametrize("name", ["openai", "async responses", "anthropic", "async anthropic"])
+
+
+def run(sim: Simulator, name: str, asked: ModelRequest, **fields: Any) -> Reply:
+    make, mode = CLIENTS[name]
+    client = make(sim)
+    way = Transport(wire=ClientWire(client), **{"retries": Retries(attempts=1), **fields})
+    return asyncio.run(way.send(endpoint_of(client, asked.model, mode), asked))
+
+
+@pytest.mark.spec("J3")
+@pytest.mark.parametrize("is_streaming", [True, False], ids=["streamed", "whole"])
+@every_client
+def test_a_call_goes_through_the_client(name: str, is_streaming: bool) -> None:
+    if "bedrock" in name and is_streaming:
+        pytest.importorskip("botocore", reason="botocore, which reads Bedrock's streams, is not installed")
+    step = Say("Reading.", thinking="Hm.", calls=(Call("read", {"path": "ü"}, "call_1"),))
+    with Simulator(strict(), api_key=KEY, script=[step]) as sim:
+        if "azure" in name or "vertex" in name or "bedrock" in name:
+            sim.change(api_key=None)
+        reply = run(sim, name, request("hi", system=("Be brief.",), tools=(TOOL,), is_streaming=is_streaming))
+        assert (reply.message.text, reply.message.reasoning) == ("Reading.", "Hm.")
+        assert [c.parsed_arguments() for c in reply.message.tool_calls] == [{"path": "ü"}]
+        assert reply.usage == sim.billed[0]
+        assert sim.violations == []
+        seen = sim.requests[0].headers
+        assert KEY in f"{seen.get('authorization')} {seen.get('x-api-key')} {seen.get('api-key')}"
+
+
+@first_parties
+def test_refusals_keep_their_verdicts(name: str) -> None:
+    with Simulator(script=[Fail("openai_overflow"), Fail("openai_bad_key")]) as sim:
+        with pytest.raises(ProviderError) as overflow:
+            run(sim, name, request("hi"))
+        assert (overflow.value.verdict.kind, overflow.value.verdict.context_limit) == ("prompt_too_long", 8192)
+        with pytest.raises(ProviderError, match="the key was refused"):
+            run(sim, name, request("hi"))
+
+
+@first_parties
+def test_the_network_taking_a_call_is_a_transport_verdict_with_what_was_said(name: str) -> None:
+    with Simulator(script=[Say("The words so far. " * 9, drop_after=12), Drop()]) as sim:
+        with pytest.raises(ProviderError) as dropped:
+            run(sim, name, request("hi"))
+        assert dropped.value.verdict.kind == "transport"
+        assert dropped.value.partial_text.startswith("The words")
+        with pytest.raises(ProviderError, match="lost before a reply came"):
+            run(sim, name, request("hi"))
+
+
+@first_parties
+def test_retries_are_ours_and_stop_at_the_first_byte(name: str) -> None:
+    async def no_sleep(seconds: float) -> None:
+        return None
+
+    with Simulator(script=[Drop(), Fail("anthropic_overloaded"), "third"]) as sim:
+        reply = run(sim, name, request("hi"), retries=Retries(attempts=3), sleep=no_sleep)
+        assert (reply.message.text, len(sim.requests)) == ("third", 3)
+
+
+@pytest.mark.spec("J4")
+@first_parties
+def test_cancelling_closes_the_clients_call_at_once(name: str) -> None:
+    make, mode = CLIENTS[name]
+    with Simulator(script=[Say("word " * 100, chunk_delay_s=0.5), "after"]) as sim:
+
+        async def interrupt() -> float:
+            client = make(sim)
+            way, place = Transport(wire=ClientWire(client)), endpoint_of(client, "m-1", mode)
+            call = asyncio.create_task(way.send(place, request("hi")))
+            while not (sim.requests and sim.requests[0].status):
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(0.1)
+            start = time.monotonic()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            took_s = time.monotonic() - start
+            while not sim.requests[0].was_abandoned:
+                assert time.monotonic() - start < 5, "the service was left talking"
+                await asyncio.sleep(0.005)
+            assert (await way.send(place, request("again"))).message.text == "after"
+            return took_s
+
+        assert asyncio.run(interrupt()) < 0.5
+
+
+@first_parties
+def test_time_outs_hold_through_a_client(name: str) -> None:
+    with Simulator(script=[Say("late", delay_s=5)]) as sim, pytest.raises(ProviderError, match=r"no reply within 0\.2 s"):
+        run(sim, name, request("hi"), timeouts=Timeouts(first_token_s=0.2))
+
+
+def test_a_client_speaks_its_services_protocols_only() -> None:
+    of_openai, of_anthropic = openai.OpenAI(api_key="k"), anthropic.Anthropic(api_key="k")
+    assert (package_of(of_openai), package_of(of_anthropic)) == ("openai", "anthropic")
+    assert (mode_of(of_openai), mode_of(of_anthropic)) == ("chat_completions", "anthropic_messages")
+    assert mode_of(of_openai, "codex_responses") == "codex_responses"
+    with pytest.raises(ConfigError, match="does not speak anthropic_messages"):
+        mode_of(of_openai, "anthropic_messages")
+    with pytest.raises(ConfigError, match="speaks anthropic_messages, not chat_completions"):
+        mode_of(of_anthropic, "chat_completions")
+
+
+@pytest.mark.parametrize("stranger", [object(), "sk-key", None])
+def test_what_is_no_official_client_is_refused_by_name(stranger: object) -> None:
+    with pytest.raises(ConfigError, match=f"client= takes a client .* not {type(stranger).__name__}"):
+        package_of(stranger)

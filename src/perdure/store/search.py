@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from perdure.core.ports import Page, SearchHit
@@ -36,8 +37,10 @@ _OUTPUT = (
 
 
 class _Found(NamedTuple):
+    """A match before it is shown: snippets are only made of those that are."""
+
     score: float
-    created_at_ms: int
+    text: str
     hit: SearchHit
 
 
@@ -64,7 +67,8 @@ class Search:
             return self._messages(tx, clauses, where, limit) + self._kept_outputs(tx, clauses, where, limit)
 
         found = self._backing.database.read(work)
-        return [f.hit for f in sorted(found, key=lambda f: (-f.score, -f.created_at_ms))[:limit]]
+        best = sorted(found, key=lambda f: (-f.score, -f.hit.created_at_ms))[:limit]
+        return [replace(f.hit, snippet=snippet(f.text, clauses)) for f in best]
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """What an address stands for, paged. Raises NotFound."""
@@ -75,8 +79,8 @@ class Search:
         out = []
         for _, conversation, session, tip, seq, kind, created_at, title, body, encoding in rows:
             text = searchable(decode(body, encoding, kind))
-            hit = SearchHit(conversation, session, tip, f"m:{seq}", kind, created_at, snippet(text, clauses), title)
-            out.append(_Found(score(text, clauses), created_at, hit))
+            hit = SearchHit(conversation, session, tip, f"m:{seq}", kind, created_at, "", title)
+            out.append(_Found(score(text, clauses), text, hit))
         return out
 
     def _kept_outputs(self, tx: Transaction, clauses: Sequence[Clause], scope: Scope, limit: int) -> list[_Found]:
@@ -90,9 +94,8 @@ class Search:
                 break
             text = self._passage(place, clauses)
             if text is not None:
-                address, shown = f"output:{ident}", snippet(text, clauses)
-                hit = SearchHit(conversation, session, tip, address, kind, created_at, shown, title)
-                out.append(_Found(score(text, clauses), created_at, hit))
+                hit = SearchHit(conversation, session, tip, f"output:{ident}", kind, created_at, "", title)
+                out.append(_Found(score(text, clauses), text, hit))
         return out
 
     def _candidates(

@@ -188,6 +188,8 @@ class SqliteDatabase:
                 # FULL: a commit is on the disk when it returns, so that a power cut takes nothing acknowledged.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA cache_size = -16000")
+                # Copying the WAL back costs several disk syncs: every 16 MB instead of every 4.
+                connection.execute("PRAGMA wal_autocheckpoint = 4000")
                 connection.execute("PRAGMA journal_size_limit = 67108864")
             except sqlite3.Error:
                 connection.close()

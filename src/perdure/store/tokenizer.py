@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from perdure.core.messages import Message, clean
 
@@ -22,6 +24,7 @@ JOINERS = "_./:@#+-"
 _CJK = (
     "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_FIRST_CJK = "\u3005"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
 _ASCII_CHUNK = re.compile(r"[A-Za-z0-9]+(?:[_./:@#+-]+[A-Za-z0-9]+)*")
 _CHUNK = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[_./:@#+-]+[^\W_{_CJK}]+)*")
@@ -40,18 +43,14 @@ class Tokens:
 def tokenize(text: str) -> Tokens:
     """Never raises, whatever the text."""
     plain = unaccented(text)
-    pattern = _ASCII_CHUNK if plain.isascii() else _CHUNK
     parts: list[str] = []
-    wholes: dict[str, None] = {}
-    for chunk in pattern.findall(plain):
-        if is_cjk(chunk[0]):
-            parts += chunk
-            wholes.update((chunk[i : i + 2], None) for i in range(len(chunk) - 1))
-        elif chunk.islower() and chunk.isalnum():
-            parts.append(chunk[:_LONGEST_PART])
-        else:
-            _split(chunk, parts, wholes)
-    return Tokens(tuple(parts), tuple(wholes))
+    wholes: list[str] = []
+    for chunk in (_ASCII_CHUNK if plain.isascii() else _CHUNK).findall(plain):
+        pieces, names = _cjk(chunk) if chunk >= _FIRST_CJK and is_cjk(chunk[0]) else _named(chunk)
+        parts += pieces
+        if names:
+            wholes += names
+    return Tokens(tuple(parts), tuple(dict.fromkeys(wholes)))
 
 
 def unaccented(text: str) -> str:
@@ -83,24 +82,27 @@ def searchable(message: Message) -> str:
     return "\n".join(p for p in pieces if p)
 
 
-def _split(chunk: str, parts: list[str], wholes: dict[str, None]) -> None:
-    pieces = _JOINT.split(chunk) if not chunk.isalnum() else [chunk]
+def _cjk(run: str) -> tuple[Sequence[str], Sequence[str]]:
+    return run, [run[i : i + 2] for i in range(len(run) - 1)]
+
+
+# Text repeats its words and names, so that most of them are taken apart only once.
+@lru_cache(maxsize=1 << 16)
+def _named(chunk: str) -> tuple[Sequence[str], Sequence[str]]:
+    """A word, identifier or path: its parts, and the wholes it is known by."""
+    if chunk.islower() and chunk.isalnum():
+        return (chunk[:_LONGEST_PART],), ()
+    pieces = _JOINT.split(chunk)
     humps = [h for p in pieces for h in (_HUMPS.findall(p) if not p.islower() else [p])]
-    parts += [h.casefold()[:_LONGEST_PART] for h in humps]
-    if len(humps) < 2:
-        return
-    _keep(chunk, wholes)
+    parts = tuple(h.casefold()[:_LONGEST_PART] for h in humps)
+    if len(parts) < 2:
+        return parts, ()
+    names = [chunk]
     if len(pieces) > 1:
         for name in chunk.split("/"):
-            _keep(name.strip(JOINERS), wholes)
-            for inner in _NAME_JOINT.split(name):
-                if "_" in inner or (inner != inner.casefold() and len(_HUMPS.findall(inner)) > 1):
-                    _keep(inner.strip("_"), wholes)
-
-
-def _keep(name: str, wholes: dict[str, None]) -> None:
-    if 1 < len(name) <= _LONGEST_WHOLE:
-        wholes[name.casefold()] = None
+            inner = [n for n in _NAME_JOINT.split(name) if "_" in n or len(_HUMPS.findall(n)) > 1]
+            names += [name.strip(JOINERS), *(n.strip("_") for n in inner)]
+    return parts, tuple(dict.fromkeys(n.casefold() for n in names if 1 < len(n) <= _LONGEST_WHOLE))
 
 
 def _strings(value: object) -> list[str]:

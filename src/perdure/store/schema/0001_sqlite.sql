@@ -1,12 +1,12 @@
 -- Search and immutability, as SQLite spells them.
 
 CREATE VIRTUAL TABLE message_index USING fts5 (
-  parts, wholes, scope, content = '', prefix = '3', tokenize = "ascii tokenchars '_./-:@#+'")
+  parts, wholes, scope, content = '', columnsize = 0, prefix = '3', tokenize = "ascii tokenchars '_./-:@#+'")
 
 INSERT INTO message_index (message_index, rank) VALUES ('automerge', 8)
 
 CREATE VIRTUAL TABLE output_index USING fts5 (
-  parts, wholes, scope, content = '', prefix = '3', tokenize = "ascii tokenchars '_./-:@#+'")
+  parts, wholes, scope, content = '', columnsize = 0, prefix = '3', tokenize = "ascii tokenchars '_./-:@#+'")
 
 CREATE TRIGGER message_never_changes BEFORE UPDATE ON message
 WHEN NOT EXISTS (SELECT 1 FROM permit WHERE conversation = OLD.conversation AND deed = 'scrub')

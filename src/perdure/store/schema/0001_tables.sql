@@ -8,9 +8,9 @@ CREATE TABLE conversation (
 
 CREATE INDEX conversation_updated ON conversation (updated_at, id)
 
-CREATE INDEX conversation_user ON conversation (user_key, updated_at, id)
+CREATE INDEX conversation_user ON conversation (user_key)
 
-CREATE INDEX conversation_chat ON conversation (source, chat_key, updated_at)
+CREATE INDEX conversation_chat ON conversation (chat_key)
 
 CREATE INDEX conversation_parent ON conversation (parent)
 
@@ -25,8 +25,7 @@ CREATE INDEX session_conversation ON session (conversation, first_seq)
 CREATE TABLE message (
   id {serial}, conversation TEXT NOT NULL REFERENCES conversation (id), seq {int} NOT NULL, session TEXT NOT NULL,
   role TEXT NOT NULL, kind TEXT NOT NULL, body {bytes} NOT NULL, encoding {int} NOT NULL, chars {int} NOT NULL,
-  key {bytes} NOT NULL, chained {int} NOT NULL, created_at {int} NOT NULL, UNIQUE (conversation, seq),
-  UNIQUE (conversation, key))
+  key {bytes} NOT NULL, chained {int} NOT NULL, created_at {int} NOT NULL, UNIQUE (conversation, seq))
 
 CREATE TABLE span (
   session TEXT NOT NULL REFERENCES session (id), ordinal {int} NOT NULL, lo {int} NOT NULL, hi {int} NOT NULL,
@@ -57,7 +56,8 @@ CREATE INDEX event_conversation ON event (conversation, id)
 
 CREATE TABLE output (
   number {serial}, id TEXT NOT NULL UNIQUE, conversation TEXT NOT NULL REFERENCES conversation (id),
-  session TEXT NOT NULL, tool_call TEXT NOT NULL, chars {int} NOT NULL, bytes {int} NOT NULL, sha256 TEXT NOT NULL, place TEXT NOT NULL,
+  session TEXT NOT NULL, tool_call TEXT NOT NULL, chars {int} NOT NULL, bytes {int} NOT NULL, sha256 TEXT NOT NULL,
+  place TEXT NOT NULL,
   is_indexed {int} NOT NULL, created_at {int} NOT NULL)
 
 CREATE INDEX output_conversation ON output (conversation, number)

@@ -1,0 +1,152 @@
+"""The session store against its bars: a conversation of 10,000 messages, then a store of a million."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.data import Skip, sessions
+from benchmarks.store_corpus import Corpus
+from benchmarks.table import Row
+from perdure.core.messages import HANDOFF_FIRST_LINE, Message
+from perdure.store import NewHandoff, Plan, SessionStore, Span, open_store
+from perdure.store.codec import encode
+
+TITLE = "Session store (SQLite)"
+
+_MESSAGES = 10_000
+_STORE = 1_000_000
+_BATCH = 400
+_TRIES = 60
+
+
+def rows() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory(prefix="perdure-store-") as folder:
+        yield from _one_conversation(Path(folder) / "one.db")
+    with tempfile.TemporaryDirectory(prefix="perdure-store-") as folder:
+        yield from _a_million(Path(folder) / "many.db")
+
+
+def _one_conversation(path: Path) -> Iterator[Row]:
+    messages, origin = _real_or_made()
+    content = sum(len(encode(m).canonical) for m in messages)
+    with open_store(path) as store:
+        session = store.create(system_prompt="You are helpful. " * 200)
+        took = [_ms(lambda m=m: store.append(session.id, m)) for m in messages]
+        yield Row("append, first 1,000 messages, median", statistics.median(took[:1_000]), "ms", "< 1", origin)
+        yield Row("append, last 1,000 of 10,000, median", statistics.median(took[-1_000:]), "ms", "< 1")
+        yield Row("append, all, p95", _p95(took), "ms")
+        yield Row("for comparison: a bare commit of one row, median", _bare_commit(path.with_name("bare.db")), "ms")
+        plans = [_plan(store, session.id)]
+        compactions = [_ms(lambda: store.compact(session.id, plans[-1]))]
+        for _ in range(15):
+            plans.append(_plan(store, session.id))
+            compactions.append(_ms(lambda: store.compact(session.id, plans[-1])))
+        yield Row("compact, 10,000 messages, first", compactions[0], "ms", "< 30")
+        yield Row("compact, again, median", statistics.median(compactions[1:]), "ms", "< 30")
+        tip = store.get_compression_tip(session.id)
+        short = statistics.median(_ms(lambda: store.history(tip)) for _ in range(_TRIES))
+        whole = statistics.median(_ms(lambda: store.history(session.id)) for _ in range(5))
+        kept = len(store.history(tip).entries)
+        yield Row(f"load a history of {kept} messages, median", short, "ms", "< 20")
+        yield Row("load a history of 10,000, per message against that", whole / _MESSAGES / (short / kept), "×", "< 3")
+        resumed = [_ms(lambda: store.history(store.get_compression_tip(session.id[:-1]))) for _ in range(_TRIES)]
+        yield Row("resume by a beginning of an old id, p95", _p95(resumed), "ms", "< 20")
+    yield Row("content of the conversation", content / 1e6, "MB")
+    yield Row("database / content, index included", path.stat().st_size / content, "×", "<= 2")
+
+
+def _a_million(path: Path) -> Iterator[Row]:
+    corpus = Corpus()
+    started = time.perf_counter()
+    with open_store(path) as store:
+        tips = _fill(store, corpus, _STORE)
+        seconds = time.perf_counter() - started
+        yield Row(f"filling it, {_STORE:,} messages in {len(tips):,} conversations", seconds, "s")
+        messages = islice(corpus.messages(words=40), 400)
+        took = [_ms(lambda m=m: store.append(tips[0], m)) for m in messages]
+        yield Row("append in a store of a million, median", statistics.median(took), "ms", "< 1")
+        for name, queries in _queries(corpus).items():
+            times = [_ms(lambda q=q: store.search(q)) for q in queries]
+            found = sum(bool(store.search(q)) for q in queries)
+            yield Row(f"search, {name}, p95", _p95(times), "ms", "< 50", f"{found} of {len(queries)} found")
+        lists = [_ms(lambda: store.conversations.list(limit=50)) for _ in range(_TRIES)]
+        yield Row("list 50 conversations, p95", _p95(lists), "ms", "< 20")
+        some = random.Random(3).sample(tips, _TRIES)
+        resumed = [_ms(lambda t=t: store.history(store.get_compression_tip(t))) for t in some]
+        yield Row("resume (tip and history), p95", _p95(resumed), "ms", "< 20")
+    yield Row("size of the database", path.stat().st_size / 1e9, "GB")
+
+
+def _queries(corpus: Corpus) -> dict[str, list[str]]:
+    chance = random.Random(11)
+    common, rarer = corpus.words[:400], corpus.words[400:8_000]
+    return {
+        "two words": [f"{chance.choice(common)} {chance.choice(rarer)}" for _ in range(_TRIES)],
+        "two common words": [" ".join(chance.sample(common, 2)) for _ in range(_TRIES)],
+        "two Chinese characters": chance.sample(corpus.han, _TRIES),
+        "identifier": chance.sample(corpus.identifiers, _TRIES),
+        "path": chance.sample(corpus.paths, _TRIES),
+        "end of a path": ["/".join(p.split("/")[-2:]) for p in chance.sample(corpus.paths, _TRIES)],
+        "prefix": [f"{w[:4]}*" for w in chance.sample([w for w in corpus.words if len(w) > 5], _TRIES)],
+        "phrase of two": [f'"{corpus.sentence(2)}"' for _ in range(_TRIES)],
+        "a word nobody said": [f"zz{n}zz nowhere" for n in range(_TRIES)],
+    }
+
+
+def _fill(store: SessionStore, corpus: Corpus, count: int) -> list[str]:
+    """Conversations of a few hundred messages, some of them compacted: a few years of heavy use."""
+    source, tips = corpus.messages(words=24), []
+    for number in range(0, count, _BATCH):
+        session = store.create(title=corpus.sentence(4), source="bench", user_key=f"user{number % 50}")
+        store.append(session.id, list(islice(source, min(_BATCH, count - number))))
+        store.compact(session.id, _plan(store, session.id))
+        tips.append(session.id)
+    return tips
+
+
+def _plan(store: SessionStore, any_id: str) -> Plan:
+    entries = store.history(store.get_compression_tip(any_id)).entries
+    summary = Message("user", f"{HANDOFF_FIRST_LINE}\n{'what was done and what is left ' * 120}", kind="handoff")
+    return (*(_one(e.seq) for e in entries[:3]), NewHandoff(summary), *(_one(e.seq) for e in entries[-60:]))
+
+
+def _one(seq: int) -> Span:
+    return Span(seq, seq)
+
+
+def _bare_commit(path: Path) -> float:
+    """What this machine's disk takes for one small durable commit, whoever asks for it."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE bare (x)")
+    took = [_ms(lambda: connection.execute("INSERT INTO bare VALUES (?)", ("x" * 1_000,))) for _ in range(1_000)]
+    connection.close()
+    return statistics.median(took)
+
+
+def _real_or_made() -> tuple[list[Message], str]:
+    """Recorded messages where they are at hand, else made ones of the same size."""
+    try:
+        real = [Message.from_dict(m) for s in sessions("entire_cli") for m in s["messages"]]
+        return [real[n % len(real)] for n in range(_MESSAGES)], "recorded sessions"
+    except Skip:
+        return list(islice(Corpus().messages(words=130), _MESSAGES)), "made by code"
+
+
+def _ms(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return (time.perf_counter() - started) * 1_000
+
+
+def _p95(times: Iterable[float]) -> float:
+    ordered = sorted(times)
+    return ordered[int(len(ordered) * 0.95)]

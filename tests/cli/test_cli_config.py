@@ -1,0 +1,125 @@
+"""`perdure config`, used as a person uses it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.editor import edit_file
+from perdure.core.errors import ConfigError
+from support.terminal import perdure
+
+
+def test_set_get_list_unset(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert perdure(home, "config", "get", "compression.threshold").out == "0.5\n"
+    assert perdure(home, "config", "list", "--changed").out == "everything is at its default\n"
+    assert perdure(home, "config", "set", "compression.threshold", ".60").out == "compression.threshold = 0.6\n"
+    assert perdure(home, "config", "get", "compression.threshold").out == "0.6\n"
+    assert perdure(home, "config", "list", "--changed").out == (
+        f"compression.threshold  0.6           from {home}/config.yaml, line 2\n"
+    )
+    assert perdure(home, "config", "unset", "compression.threshold").out == "compression.threshold = 0.5, the default\n"
+    assert "was not in config.yaml" in perdure(home, "config", "unset", "compression.threshold").out
+
+
+def test_a_wrong_value_is_one_plain_line_and_status_1(tmp_path: Path) -> None:
+    run = perdure(tmp_path, "config", "set", "compression.threshold", "1.5")
+    assert (run.status, run.out) == (1, "")
+    assert run.err == (
+        "perdure: compression.threshold = 1.5 is not allowed: a number above 0, at most 1 (from the command line)\n"
+    )
+    negative = perdure(tmp_path, "config", "set", "compression.protect_last_n", "-1")
+    assert negative.err.startswith("perdure: compression.protect_last_n = -1 is not allowed")
+    unknown = perdure(tmp_path, "config", "get", "compression.treshold")
+    assert unknown.status == 1
+    assert "did you mean 'compression.threshold'?" in unknown.err
+
+
+def test_a_broken_file_is_told_by_every_reader_and_can_still_be_mended(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("compression:\n  threshold: 9\n  enabled: perhaps\n")
+    for command in (["config", "list"], ["config", "get", "model.name"], ["plugins", "list"]):
+        run = perdure(tmp_path, *command)
+        assert run.status == 1
+        assert [line.startswith("perdure: compression.") for line in run.err.splitlines()] == [True, True]
+    assert perdure(tmp_path, "config", "path").out == f"{path}\n"
+    mended = perdure(tmp_path, "config", "set", "compression.threshold", "0.9")
+    assert mended.status == 0
+    assert mended.err.startswith("perdure: still wrong: compression.enabled = 'perhaps'")
+
+
+def test_a_flag_wins_for_one_run_and_a_variable_over_the_file(tmp_path: Path) -> None:
+    variable = {"PERDURE_AGENT__MAX_TURNS": "7"}
+    run = perdure(tmp_path, "config", "set", "agent.max_turns", "5", **variable)
+    assert run.err == "perdure: the variable PERDURE_AGENT__MAX_TURNS is set and wins over the file\n"
+    assert perdure(tmp_path, "config", "get", "agent.max_turns").out == "5\n"
+    assert perdure(tmp_path, "config", "get", "agent.max_turns", **variable).out == "7\n"
+    assert perdure(tmp_path, "--set", "agent.max_turns=9", "config", "get", "agent.max_turns", **variable).out == "9\n"
+
+
+def test_a_section_and_lists_can_be_read(tmp_path: Path) -> None:
+    perdure(tmp_path, "config", "set", "fallback_providers", "groq/llama, openrouter")
+    assert perdure(tmp_path, "config", "get", "fallback_providers").out == '["groq/llama", "openrouter"]\n'
+    assert "prompt_caching.cache_ttl = 5m\n" in perdure(tmp_path, "config", "get", "prompt_caching").out
+    listed = perdure(tmp_path, "config", "list", "store").out
+    assert [line.split()[0] for line in listed.splitlines()] == ["store.path", "store.url"]
+
+
+def test_a_password_is_masked_in_lists_and_given_when_asked_for_by_name(tmp_path: Path) -> None:
+    url = "postgresql://me:hunter2@db/perdure"
+    assert "hunter2" not in perdure(tmp_path, "config", "set", "store.url", url).out
+    assert "hunter2" not in perdure(tmp_path, "config", "list").out
+    assert perdure(tmp_path, "config", "get", "store.url").out == f"{url}\n"
+
+
+def test_edit_starts_from_an_explained_file_and_checks_what_came_of_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    fine = perdure(home, "config", "edit", EDITOR="true")
+    assert (fine.status, fine.out) == (0, f"{home}/config.yaml is fine\n")
+    assert "#  threshold: 0.5\n" in (home / "config.yaml").read_text()
+    assert (home / "config.yaml").stat().st_mode & 0o777 == 0o600
+    wrong = perdure(home, "config", "edit", VISUAL="sed -i s/^#model:/modl:/", EDITOR="false")
+    assert wrong.status == 1
+    assert "unknown setting 'modl' (did you mean 'model'?)" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("editor", "said"),
+    [("false", "ended with status 1"), ("no-such-editor --wait", "cannot start"), ("'", "cannot start")],
+)
+def test_an_editor_that_does_not_work_is_told(editor: str, said: str, tmp_path: Path) -> None:
+    run = perdure(tmp_path, "config", "edit", EDITOR=editor)
+    assert run.status == 1
+    assert said in run.err
+    assert "Traceback" not in run.err
+
+
+def test_without_any_editor_it_says_what_to_do(tmp_path: Path) -> None:
+    run = perdure(tmp_path, "config", "edit", PATH="/nowhere")
+    assert run.status == 1
+    assert run.err == f"perdure: no editor found; set EDITOR to one, or open {tmp_path}/config.yaml yourself\n"
+    with pytest.raises(ConfigError, match="cannot start the editor 'nope'"):
+        edit_file(tmp_path / "config.yaml", {"EDITOR": "nope"})
+
+
+def test_a_home_that_cannot_be_made_is_one_plain_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    run = perdure(tmp_path / "file" / "home", "config", "set", "model.name", "x")
+    assert run.status == 1
+    assert run.err.startswith("perdure: cannot ")
+    assert len(run.err.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_home_can_be_read_and_says_that_nothing_was_changed(tmp_path: Path) -> None:
+    perdure(tmp_path, "config", "set", "model.name", "x")
+    tmp_path.chmod(0o500)
+    try:
+        run = perdure(tmp_path, "config", "set", "model.name", "y")
+        assert run.err == f"perdure: cannot write {tmp_path}/config.yaml: Permission denied; nothing was changed\n"
+        assert perdure(tmp_path, "config", "get", "model.name").out == "x\n"
+    finally:
+        tmp_path.chmod(0o700)

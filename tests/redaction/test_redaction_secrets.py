@@ -88,6 +88,11 @@ def test_a_value_that_is_itself_a_key_is_one_secret(rng_key: str) -> None:
     assert (found.kind, found.kept) == ("openai-project", "sk-proj-")
 
 
+def test_a_secret_beside_one_that_is_gone_already_is_still_taken_out() -> None:
+    assert redact("PASSWORD=hunter2 [REDACTED]") == "PASSWORD=[REDACTED] [REDACTED]"
+    assert redact("PASSWORD=[REDACTED] TOKEN=a1b2c3d4e5f6") == "PASSWORD=[REDACTED] TOKEN=[REDACTED]"
+
+
 def test_secrets_come_in_order_and_apart(rng_key: str) -> None:
     found = find_secrets(f"PASSWORD=hunter2\nTOKEN={rng_key}\nhttps://a:b3c@d/ ghp_{rng_key}{rng_key}")
     assert [s.kind for s in found] == ["password", "token", "url-password", "github"]

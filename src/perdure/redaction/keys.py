@@ -15,6 +15,8 @@ _LOOK_BACK = {ord("."): 24, ord("$"): 42, ord("~"): 7}
 _BACKSLASH, _SLASH = ord("\\"), ord("/")
 # No key is longer than this, its first characters show its kind, and this much refused is skipped as a whole.
 _LONGEST, _JUDGED, _LONG = 32_768, 200, 64
+# Past this, a run within encoded data is looked at only where it begins.
+_ENCODED = 4096
 # Keys whose mark stands in their middle or at their end.
 _UNHEADED = re.compile(
     r"(?P<mailchimp>(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9_]))"
@@ -62,10 +64,13 @@ def prefixed_keys(page: Page) -> Iterator[Secret]:
             at = start  # a name, most likely; a key of letters alone stands at the start of its run
         else:
             continue
+        if page.is_inside_blob(start):
+            continue
+        if end - start > _ENCODED and page.is_inside_blob(start + 1):
+            end = start + _LONG
         for found in _keys_within(page.text, at, end):
-            if not page.is_inside_blob(found.start):
-                yield found
-                done = found.end
+            yield found
+            done = found.end
 
 
 def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perdure.context.facts import FactLines, Ledger
 from perdure.context.handoff import SECTIONS, Handoff, render
 from perdure.context.sections import shorten
-from perdure.core.messages import Message, Role
+from perdure.core.messages import ImagePart, Message, Role, TextPart
 from perdure.models.tokens import estimate_text
 from perdure.redaction import redact
 
@@ -18,8 +18,8 @@ FILES_HEADING = "Also touched:"
 CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
 TOLD_SHARE = 0.45
-# Of the facts, the share kept for those that no message in sight tells.
-UNSEEN_SHARE = 0.4
+# What is told and the facts beside it come to at most so many times the budget of the facts.
+TOGETHER = 4 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,30 @@ def compose(
     return _bounded(frame.with_sections(sections), shares)
 
 
-def handoff_message(text: str, before: Message | None, after: Message | None) -> Message:
+def handoff_message(
+    text: str, before: Message | None, after: Message | None, image: ImagePart | None = None
+) -> Message:
     """The handoff in the role that fits between its neighbours; where none does, in that of the message behind it,
     with which the projection then merges it.
     """
-    # Behind a user's message or a result only a reply may stand; but a history never ends in a reply of ours.
-    is_reply = before is not None and before.role in ("user", "tool") and after is not None
-    role: Role = "assistant" if is_reply else "user"
-    return Message(role=role, content=text, kind="handoff")
+    # An image may stand in a user's message only; behind a result the projection then puts a word of ours between.
+    role: Role = "assistant" if image is None and must_be_reply(before, after) else "user"
+    return Message(role=role, content=(TextPart(text), image) if image else text, kind="handoff")
+
+
+def must_be_reply(before: Message | None, after: Message | None) -> bool:
+    """Behind a user's message or a result only a reply may stand; but a history never ends in a reply of ours."""
+    return before is not None and before.role in ("user", "tool") and after is not None
+
+
+def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
+    """The last image of a history and where it stands."""
+    for i in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[i].content, tuple):
+            for part in reversed(messages[i].parts):
+                if isinstance(part, ImagePart):
+                    return i, part
+    return None
 
 
 def _with_instructions(section: str, instructions: Sequence[str]) -> str:
@@ -107,19 +123,17 @@ def _with_instructions(section: str, instructions: Sequence[str]) -> str:
 
 def _facts(sections: Mapping[str, str], ledger: Ledger, shares: Shares, shown: str, frame: Handoff) -> FactLines:
     told = "\n".join(sections.values())
-    room_chars = int(shares.facts_tokens * CHARS_PER_TOKEN)
+    without = render(frame.with_sections(sections), is_short=shares.is_short)
     if shares.whole_chars is not None:
-        room_chars = shares.whole_chars - len(render(frame.with_sections(sections), is_short=shares.is_short)) - 120
+        # Bounded as a whole, a handoff is read by itself.
+        room = shares.whole_chars - len(without) - 120
+        return ledger.lines_for(budget_chars=room, already=told) if room >= 80 else FactLines()
+    used = estimate_text(without)
+    # The more was told, the fewer facts need to stand beside it.
+    room = max(shares.facts_tokens // 2, min(shares.facts_tokens, int(shares.facts_tokens * TOGETHER) - used))
     if shares.whole_tokens is not None:
-        used = estimate_text(render(frame.with_sections(sections), is_short=shares.is_short))
-        room_chars = min(room_chars, int((shares.whole_tokens - used - 20) * CHARS_PER_TOKEN * 0.8))
-    if room_chars < 80:
-        return FactLines()
-    # First what nothing in sight tells any more; then what the kept messages do tell, but only until they go too.
-    unseen = ledger.lines_for(budget_chars=int(room_chars * UNSEEN_SHARE), already=f"{told}\n{shown}")
-    left = room_chars - len(unseen.text)
-    seen = ledger.lines_for(budget_chars=left, already=f"{told}\n{unseen.text}") if left >= 80 else FactLines()
-    return FactLines(unseen.critical + seen.critical, unseen.files + seen.files)
+        room = min(room, int((shares.whole_tokens - used - 20) * 0.8))
+    return ledger.lines_for(budget_tokens=room, already=told, shown=shown) if room >= 20 else FactLines()
 
 
 def _bounded(handoff: Handoff, shares: Shares) -> Handoff:

@@ -15,16 +15,18 @@ from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_w
 from perdure.context.fact_rank import PLACES, Weights, kind_of, weigh
 from perdure.context.fact_reading import MessageFacts, facts_of
 from perdure.context.fact_scan import scan
+from perdure.models.tokens import estimate_text
 
 __all__ = ["FactLines", "Ledger", "MessageFacts", "facts_of"]
 
-# Roughly what a token comes to in paths and code; a budget in tokens is never overspent by much.
-_CHARS_PER_TOKEN = 3.4
+# The most that a token is taken to come to: quoted pieces are paths and names rather than prose.
+_CHARS_PER_TOKEN = 3.7
+_SAMPLE_CHARS = 200
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 30
 _LEAST_CANDIDATES = 100
 # What can still be read beside the handoff is worth so much less in it.
-_SHOWN = 0.1
+_SHOWN = 0.2
 _NOTE_CHARS = 90
 _TINY = 8
 _ENOUGH_PIECES = 4
@@ -56,8 +58,7 @@ class Ledger:
 
         What stands in `shown`, the kept messages, is repeated only where there is room to spare: they too will go.
         """
-        budgets = [budget_chars, None if budget_tokens is None else int(budget_tokens * _CHARS_PER_TOKEN)]
-        room = min((b for b in budgets if b is not None), default=1 << 16)
+        room = min((b for b in (budget_chars, self._chars(budget_tokens)) if b is not None), default=1 << 16)
         if room <= 0:
             return FactLines()
         known, seen = scan(already), scan(shown)
@@ -65,6 +66,14 @@ class Ledger:
         likely = heapq.nsmallest(_LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE, chances)
         page = Page({f: -c for c, f in likely}, room=room, already=already, note=self.note)
         return page.fill(self.pieces(fact) for _, fact in likely)
+
+    def _chars(self, tokens: int | None) -> int | None:
+        """What a budget in tokens comes to in characters of these messages: four in English, one or two in CJK."""
+        if tokens is None:
+            return None
+        sample = "".join(e.message.text[:_SAMPLE_CHARS] + e.arguments[:_SAMPLE_CHARS] for e in self._entries[-40:])
+        per_token = len(sample) / max(1, estimate_text(sample)) if sample else _CHARS_PER_TOKEN
+        return int(tokens * min(per_token, _CHARS_PER_TOKEN))
 
     def pieces(self, fact: str) -> list[Piece]:
         """The ways to show a fact, from the sources it last stood in."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure import prompts
 from perdure.context import transcript
 from perdure.context.active_task import active_task, requests_of
-from perdure.context.assemble import Shares, compose, handoff_message, share_out
+from perdure.context.assemble import Shares, compose, handoff_message, newest_image, share_out
 from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
@@ -23,7 +23,7 @@ from perdure.context.sections import read_sections
 from perdure.context.summarise import Brief, Outcome, summarise
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import Summary
 from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
@@ -65,6 +65,21 @@ class _Job:
         return cls(history, found, middle, fresh, previous, sum(history.tokens[i] for i in at))
 
     @property
+    def before(self) -> Message | None:
+        """What stands right before the handoff."""
+        found = self.found
+        return self.history.messages[found.head_end - 1] if found.head_end > found.lead else None
+
+    @property
+    def image(self) -> ImagePart | None:
+        """The newest image of all, where it would go with the middle and a user's message can carry it on."""
+        newest = newest_image(self.history.messages)
+        if newest is None or newest[0] not in self.found.middle:
+            return None
+        # Behind a user's message the two would become one, and the handoff could not be found again.
+        return None if self.before is not None and self.before.role == "user" else newest[1]
+
+    @property
     def after(self) -> list[Message]:
         """What stands behind the handoff."""
         found, messages = self.found, self.history.messages
@@ -94,7 +109,9 @@ class Writer:
         shares = self._shares(job.tokens)
         outcome = self._summary(job, shares, focus_topic)
         told, findings = self._told(job, outcome.summary, shares)
-        head = shorten_head(history.messages[: found.head_end], head_tokens=self.budgets.head_tokens)
+        # A handoff marks where the head ends.
+        view = [*history.messages[: found.head_end], Message("user", "", kind="handoff")]
+        head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
         handoff = compose(
             told,
             Ledger.collect([e.memo("facts", facts_of) for e in history.entries]),
@@ -104,9 +121,10 @@ class Writer:
             shown="\n".join(_readable([*head, *job.after])),
             frame=self._frame(job, outcome.summary, focus_topic, findings),
         )
+        image = job.image if not shares.is_short else None
+        handoff = replace(handoff, has_image=image is not None)
         text = render(handoff, banner=self._banner(shares), is_short=shares.is_short)
-        before = history.messages[found.head_end - 1] if found.head_end > found.lead else None
-        message = handoff_message(text, before, job.after[0] if job.after else None)
+        message = handoff_message(text, job.before, job.after[0] if job.after else None, image)
         trouble = outcome.failure.why if outcome.failure else ""
         return Written(handoff, message, estimate_message(message), outcome.calls, trouble)
 

@@ -115,7 +115,7 @@ class Stream:
             raise broken_reply("transport", line, partial_text=self.partial_text) from None
         if not isinstance(value, dict):
             return []
-        kind = value.get("type") or event.name
+        kind = as_text(value.get("type")) or event.name
         if kind == "content_block_delta":
             return self._delta(value)
         return self._other(kind, value)
@@ -143,7 +143,7 @@ class Stream:
         self._grown.setdefault((index, key), []).append(text)
         return text
 
-    def _other(self, kind: object, value: Mapping[str, Any]) -> list[Delta]:
+    def _other(self, kind: str, value: Mapping[str, Any]) -> list[Delta]:
         if kind == "message_start":
             self._head = as_map(value.get("message"))
             self._count(as_map(self._head.get("usage")))

@@ -53,7 +53,8 @@ _FAILED = frozenset({"network_error", "insufficient_system_resource", "abort", "
 
 def parse(body: Mapping[str, Any]) -> Reply:
     """The reply in a whole body. Raises ProviderError where the body holds an error, or no answer."""
-    choice = as_map(next(iter(as_list(as_map(body).get("choices"))), None))
+    body = as_map(body)
+    choice = as_map(next(iter(as_list(body.get("choices"))), None))
     if not choice:
         raise _failure(body) or broken_reply("transport", "the service answered without a reply in it")
     stream = Stream()

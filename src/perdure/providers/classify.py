@@ -22,6 +22,7 @@ from perdure.providers.fault_table import (
     MAYBE_QUOTA,
     OVERLOADED,
     PER_DAY,
+    PLAN,
     QUOTA,
     RATE,
     SOON,
@@ -104,7 +105,8 @@ def _verdict(status: int | None, said: ErrorText, request_tokens: int | None) ->
     if found is not None:
         return found
     if status == 413:
-        return ErrorVerdict("prompt_too_long", said.message or "the request is too large", status)
+        kind: ErrorKind = "rate_limit" if PLAN.search(text) else "prompt_too_long"
+        return ErrorVerdict(kind, said.message or "the request is too large", status)
     if status == 400 and request_tokens is not None and request_tokens >= HUGE_REQUEST_TOKENS and _is_bare(said):
         line = f"rejected without a reason after a request of about {request_tokens} tokens: taken for too long"
         return ErrorVerdict("prompt_too_long", line, status)

@@ -15,7 +15,7 @@ from typing import Any
 # An error says what it has to say in its first lines; bounding it bounds the time every pattern can take.
 _MOST_CHARS = 6_000
 _MOST_LEAVES = 120
-_MOST_DEPTH = 10
+_MOST_DEPTH = 24
 
 # Keys under which servers echo the request: a conversation may well speak of "prompt is too long" itself.
 _ECHOES = frozenset({"input", "messages", "request", "body", "prompt", "tools", "content", "url", "loc", "help"})
@@ -124,6 +124,9 @@ def _leaves(value: Any) -> Iterator[tuple[str, str]]:
             pending += [(low, v, depth + 1) for _, low, v in known if low not in _ECHOES and low not in _IDS]
         elif isinstance(item, list | tuple) and depth < _MOST_DEPTH:
             pending += [(key, v, depth + 1) for v in item[:30]]
+        elif isinstance(item, Mapping | list | tuple):  # wrapped once too often: its text will do
+            count += 1
+            yield key, str(item)[:_MOST_CHARS]
 
 
 def _message(value: Any, depth: int = 0) -> str:

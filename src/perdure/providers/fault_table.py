@@ -48,6 +48,8 @@ MAYBE_QUOTA = re.compile(
     r"billing details|usage limit",
     re.IGNORECASE,
 )
+# Beside a 413 these tell a plan's limit from a window's: Groq answers so to more tokens than a minute allows.
+PLAN = re.compile(r"\btier\b|on_demand|\borg(?:anization)?\b|requested:? \d|upgrade|rate-limits", re.IGNORECASE)
 SOON = re.compile(r"retry in \d|try again in \d|per[_ ]?minute", re.IGNORECASE)
 PER_DAY = re.compile(r"per[_ ]?day|daily|requests?perday", re.IGNORECASE)
 

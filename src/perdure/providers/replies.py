@@ -43,11 +43,11 @@ def assembled(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapping[
                 thoughts.append(clean(piece.text))
             if piece.detail is not None:
                 order.append(f"r{len(details)}")
-                details.append(piece.detail)
+                details.append(_clean_all(piece.detail))
         elif piece:
             order.append(f"t{len(texts)}")
             texts.append(clean(piece))
-    kept = dict(extra or {})
+    kept: dict[str, Any] = _clean_all(extra or {})
     if order != sorted(order, key=lambda o: ("rtc".index(o[0]), int(o[1:]))):
         kept[ORDER] = order
     return Message(
@@ -114,6 +114,15 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _clean_all(value: Any) -> Any:
+    """A decoded value without the lone surrogates that JSON can spell and no store or wire can hold."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(str(k)): _clean_all(v) for k, v in value.items()}
+    return [_clean_all(v) for v in value] if isinstance(value, list | tuple) else value
+
+
 def _content(texts: list[str], *, has_calls: bool) -> Content:
     if len(texts) == 1:
         return texts[0]
@@ -123,7 +132,8 @@ def _content(texts: list[str], *, has_calls: bool) -> Content:
 
 
 def _with_id(call: ToolCall, index: int, response_id: str) -> ToolCall:
-    call = replace(call, id=clean(call.id), name=clean(call.name), arguments=clean(call.arguments))
+    extra = _clean_all(call.extra) if call.extra else call.extra
+    call = replace(call, id=clean(call.id), name=clean(call.name), arguments=clean(call.arguments), extra=extra)
     if call.id:
         return call
     seed = f"{response_id}|{index}|{call.name}|{call.arguments}"

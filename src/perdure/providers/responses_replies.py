@@ -141,16 +141,16 @@ class Stream:
             raise broken_reply("transport", line, partial_text=self.partial_text) from None
         if not isinstance(value, dict):
             return []
-        kind = value.get("type") or event.name
+        kind = as_text(value.get("type")) or event.name
         text = value.get("delta")
-        if isinstance(kind, str) and isinstance(text, str) and text:
+        if isinstance(text, str) and text:
             if kind in _TEXT_DELTAS:
                 self._texts.append(text)
                 return [TextDelta(text)]
             return [ReasoningDelta(text)] if kind in _REASONING_DELTAS else []
         return self._other(kind, value)
 
-    def _other(self, kind: object, value: Mapping[str, Any]) -> list[Delta]:
+    def _other(self, kind: str, value: Mapping[str, Any]) -> list[Delta]:
         response = as_map(value.get("response"))
         if kind == "response.output_item.done":
             return self._item(value)

@@ -15,9 +15,9 @@ _DURATION = rf"(?:{_ONE}[ ,]{{0,2}}(?:and )?){{1,5}}"
 _IN_WORDS = re.compile(
     r"(?:try again|retry(?:ing)?|wait|available(?: again)?|resets?)(?: [a-z]+){0,3}? "
     rf"(?:(?P<wait>{_DURATION})|(?:in|after|for) (?P<bare>\d+(?:\.\d+)?)(?![\d.]* ?[a-z]))",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
-_UNIT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|milli|s|m(?!s|illi)|h|d)", re.IGNORECASE)
+_UNIT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|milli|s|m(?!s|illi)|h|d)", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 

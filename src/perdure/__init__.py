@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.app import Agent
+    from perdure.context.compressor import ContextCompressor
+    from perdure.context.engine import ContextEngine
+    from perdure.context.plain import compress
+    from perdure.context.registry import register_context_engine
+    from perdure.models.tokens import estimate_tokens
+    from perdure.providers.caching import apply_cache_control
+    from perdure.providers.classify import classify_error
+    from perdure.providers.usage import normalize_usage
+    from perdure.store.store import open_store
 
 __version__ = "0.1.0"
 
-# Where each public name lives. Imported on first use, so that `import perdure` costs nothing.
-_HOMES = {
-    "CompactionReport": "perdure.context.plain",
-    "ContextCompressor": "perdure.context.compressor",
-    "ContextEngine": "perdure.context.engine",
-    "compress": "perdure.context.plain",
-    "estimate_tokens": "perdure.models.tokens",
-    "register_context_engine": "perdure.context.registry",
-}
-
-# Served by __getattr__.
 __all__ = [
-    "CompactionReport",
+    "Agent",
     "ContextCompressor",
     "ContextEngine",
+    "apply_cache_control",
+    "classify_error",
     "compress",
     "estimate_tokens",
+    "normalize_usage",
+    "open_store",
     "register_context_engine",
 ]
+
+# Where each public name lives. Imported on first use, so that `import perdure` costs nothing.
+_HOMES = {
+    "Agent": "perdure.app",
+    "ContextCompressor": "perdure.context.compressor",
+    "ContextEngine": "perdure.context.engine",
+    "apply_cache_control": "perdure.providers.caching",
+    "classify_error": "perdure.providers.classify",
+    "compress": "perdure.context.plain",
+    "estimate_tokens": "perdure.models.tokens",
+    "normalize_usage": "perdure.providers.usage",
+    "open_store": "perdure.store.store",
+    "register_context_engine": "perdure.context.registry",
+}
 
 
 def __getattr__(name: str) -> Any:

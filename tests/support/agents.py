@@ -12,6 +12,7 @@ from perdure.agent.agent import Agent
 from perdure.agent.bridge import LoopThread
 from perdure.agent.parts import Parts
 from perdure.agent.prompt import PromptSources
+from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
@@ -103,10 +104,12 @@ def bench(
 
         def again(session_id: str | None = None, **options: Any) -> Agent:
             new = parts()
-            services = EngineServices(settings=new.settings.compression, state=store.state("engine"))
             return Agent(new, bridge, services=services, session_id=session_id, **options)
 
-        services = EngineServices(settings=made.settings.compression, state=store.state("engine"))
+        def services(live: LiveSession) -> EngineServices:
+            state = store.state(f"engine:{live.conversation_id}")
+            return EngineServices(settings=made.settings.compression, state=state)
+
         agent = Agent(made, bridge, services=services)
         try:
             yield Bench(agent, sim, store, models, made, again)

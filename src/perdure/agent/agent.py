@@ -7,7 +7,7 @@ import concurrent.futures
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from perdure.agent.bridge import LoopThread
@@ -19,7 +19,7 @@ from perdure.agent.parts import Parts
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import ConversationResult, Turn
-from perdure.context.engine import Compaction, EngineServices
+from perdure.context.engine import Compaction, EngineServices, StartReason
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.events import Event, TurnFinished
 from perdure.core.messages import Message, TextPart
@@ -40,7 +40,7 @@ class Agent:
         parts: Parts,
         bridge: LoopThread,
         *,
-        services: EngineServices,
+        services: Callable[[LiveSession], EngineServices],
         session_id: str | None = None,
         callbacks: Callbacks | None = None,
         system_prompt: str | None = None,
@@ -162,7 +162,8 @@ class Agent:
                 store.append(session_id, [Message.from_dict(m) for m in history])
             self._live = LiveSession(parts, store.history(session_id))
             self._gate = Gate(parts, self._live, self._bus.emit)
-            parts.engine.on_session_start(session_id, reason="resume" if wanted else "new", services=self._services)
+            reason: StartReason = "resume" if wanted else "new"
+            parts.engine.on_session_start(session_id, reason=reason, services=self._services(self._live))
         return self._live, self._gate
 
     def _create(self, system_message: str | None) -> str:

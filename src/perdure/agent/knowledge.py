@@ -1,0 +1,49 @@
+"""What is known of the model at an endpoint: its window, what a call cost, what its service stated once."""
+
+from __future__ import annotations
+
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import Catalog
+from perdure.models.limits import LearnedLimits, Route, Window, Windows, step_down
+from perdure.providers.endpoint_info import EndpointInfo
+from perdure.providers.exchange import Endpoint
+
+
+class Knowledge:
+    """Windows and prices by endpoint; construction asks nobody."""
+
+    def __init__(
+        self, catalog: Catalog, learned: LearnedLimits, *, info: EndpointInfo, configured_window: int | None = None
+    ) -> None:
+        self._catalog = catalog
+        self._learned = learned
+        self._info = info
+        self._windows = Windows(catalog, learned, configured=configured_window)
+
+    async def window_of(self, endpoint: Endpoint) -> int:
+        return (await self.window(endpoint)).tokens
+
+    async def window(self, endpoint: Endpoint) -> Window:
+        """The window and who said so; may ask the endpoint, briefly, once."""
+
+        async def ask(route: Route) -> int | None:
+            return await self._info.context_length(endpoint)
+
+        return await self._windows.resolve(_route(endpoint), ask)
+
+    def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
+        self._learned.learn(_route(endpoint), tokens)
+
+    def step_down(self, window_tokens: int) -> int:
+        return step_down(window_tokens)
+
+    def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
+        return self._catalog.cost_usd(endpoint.provider, endpoint.model, usage, base_url=endpoint.base_url)
+
+    def takes_tools(self, endpoint: Endpoint) -> bool:
+        """Whether the model can call tools: none are offered to one that cannot."""
+        return self._catalog.facts(endpoint.provider, endpoint.model, base_url=endpoint.base_url).takes_tools
+
+
+def _route(endpoint: Endpoint) -> Route:
+    return Route(endpoint.provider, endpoint.model, endpoint.base_url)

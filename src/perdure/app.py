@@ -1,0 +1,250 @@
+"""The composition root: the only place that knows every part and puts them together. `perdure.Agent` lives here.
+
+settings → store, transport, route, engine, tools, prompt → `agent.Agent`. Nothing here touches the network; the
+embedded model is started when the first call needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perdure import prompts
+from perdure.agent import agent as talking
+from perdure.agent.bridge import LoopThread
+from perdure.agent.callbacks import Callbacks
+from perdure.agent.embedded import UNSTARTED, EmbeddedSend, embedded_endpoint
+from perdure.agent.knowledge import Knowledge
+from perdure.agent.parts import Parts
+from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
+from perdure.agent.session import LiveSession
+from perdure.config.credentials import api_key_for
+from perdure.config.home import home_dir
+from perdure.config.load import load
+from perdure.config.settings import Settings
+from perdure.context.engine import EngineServices
+from perdure.context.registry import start_engine
+from perdure.core.clock import SystemClock
+from perdure.core.ports import MemorySnapshot, Summarize
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import Catalog
+from perdure.models.limits import LearnedLimits
+from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
+from perdure.providers.client_adapter import ClientWire, endpoint_of
+from perdure.providers.credentials import Credentials
+from perdure.providers.endpoint_info import EndpointInfo
+from perdure.providers.exchange import Endpoint
+from perdure.providers.local import DEFAULT_MODEL, LocalServers, OnProgress
+from perdure.providers.routes import Route, RouteCursor, main_route
+from perdure.providers.transport import Transport
+from perdure.store.ids import TimeIds
+from perdure.store.records import Call
+from perdure.store.records import Route as StoredRoute
+from perdure.store.store import SessionStore, open_store
+from perdure.tools.budgets import Budgets, OutputLimits
+from perdure.tools.registry import Registry
+from perdure.tools.runtime import ToolRuntime
+from perdure.tools.stateful.memory import FileMemory
+
+AnyTools = Iterable[Any]
+
+
+class Agent(talking.Agent):
+    """An agent over your settings; every argument says otherwise for this one agent alone."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        provider: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        api_mode: str | None = None,
+        client: Any = None,
+        settings: Settings | Mapping[str, Any] | None = None,
+        store: SessionStore | str | Path | None = None,
+        session_id: str | None = None,
+        tools: AnyTools | None = None,
+        callbacks: Callbacks | Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        *,
+        home: Path | None = None,
+        on_progress: OnProgress | None = None,
+        source: str = "library",
+    ) -> None:
+        given = {"name": model, "provider": provider, "base_url": base_url}
+        wiring = Wiring(
+            _settings(settings, given, home),
+            home=home or home_dir(),
+            store=store,
+            client=client,
+            api_key=api_key,
+            api_mode=api_mode,
+            source=source,
+            on_progress=on_progress,
+        )
+        super().__init__(
+            wiring.parts(tools or ()),
+            shared_loop(),
+            services=wiring.engine_services,
+            session_id=session_id,
+            callbacks=callbacks if isinstance(callbacks, Callbacks) or callbacks is None else Callbacks(**callbacks),
+            system_prompt=system_prompt,
+        )
+        self.warnings = wiring.warnings
+
+
+class Wiring:
+    """One agent's parts, made from settings. Each method makes one part; `parts` puts them together."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        home: Path,
+        store: SessionStore | str | Path | None,
+        client: Any,
+        api_key: str | None,
+        api_mode: str | None,
+        source: str,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self.settings = settings
+        self.warnings: list[str] = []
+        self._home = home
+        self._source = source
+        self._clock = SystemClock()
+        self.store = store if isinstance(store, SessionStore) else open_store(store or _store_place(settings, home))
+        self.route = self._route(client, api_key, api_mode)
+        wire = ClientWire(client) if client is not None else None
+        servers = LocalServers(home / "logs")
+        self.send = EmbeddedSend(
+            Transport(wire=wire).send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
+        )
+        self._credentials = Credentials(settings.credentials.command)
+        self.knowledge = Knowledge(
+            Catalog(settings.model_overrides),
+            LearnedLimits(self.store.state("limits")),
+            info=EndpointInfo(),
+            configured_window=settings.model.context_length or (self.send.n_ctx if self._is_embedded else None),
+        )
+
+    @property
+    def _is_embedded(self) -> bool:
+        return self.route.main.base_url == UNSTARTED
+
+    def parts(self, tools: AnyTools) -> Parts:
+        engine = start_engine(self.settings.context.engine, home=self._home)
+        if engine.warning:
+            self.warnings.append(engine.warning)
+        memory = FileMemory(
+            self._home / "memory",
+            memory_max_chars=self.settings.memory.memory_max_chars,
+            user_max_chars=self.settings.memory.user_max_chars,
+        )
+        return Parts(
+            store=self.store,
+            send=self.send,
+            routes=RouteCursor(self.route, self._credentials),
+            models=self.knowledge,
+            engine=engine.value,
+            tools=self._tools(tools),
+            memory=memory,
+            prompt_sources=self._prompt_sources,
+            settings=self.settings,
+            clock=self._clock,
+            ids=TimeIds(self._clock),
+            source=self._source,
+            prompts_folder=self._home / "prompts",
+        )
+
+    def engine_services(self, live: LiveSession) -> EngineServices:
+        """What the engine of one conversation is handed."""
+        return EngineServices(
+            summarize=self._summarizer(live),
+            state=self.store.state(f"engine:{live.conversation_id}"),
+            log=self.store.log.reader(live.conversation_id),
+            settings=self.settings.compression,
+            clock=self._clock,
+            summary_window_tokens=self.settings.auxiliary.compression.context_length,
+            prompts_folder=self._home / "prompts",
+        )
+
+    def _route(self, client: Any, api_key: str | None, api_mode: str | None) -> Route:
+        model = self.settings.model
+        if client is not None:
+            mode: Any = api_mode
+            return Route((endpoint_of(client, model.name or "", mode),))
+        if model.provider != "local":
+            found = main_route(self.settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
+            if found is not None:
+                return found
+        return Route((embedded_endpoint(model.name or DEFAULT_MODEL),))
+
+    def _tools(self, tools: AnyTools) -> ToolRuntime:
+        given = self.settings.tool_output
+        limits = OutputLimits(given.default_result_size, given.turn_budget, given.preview_size)
+        budgets = Budgets(self.store.outputs, limits)
+        return ToolRuntime(Registry(tools), clock=self._clock, budgets=budgets, outputs=self.store.outputs)
+
+    def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
+        here = Path.cwd()
+        return PromptSources(
+            identity=prompts.load("identity", self._home / "prompts"),
+            memory=memory,
+            skills=read_skills(self._home / "skills"),
+            context_files=read_context_files(here),
+            platform_notes=platform_notes(here, self._source),
+        )
+
+    def _summarizer(self, live: LiveSession) -> Summarize | None:
+        """Side calls of the compression task; the embedded model is too small to summarise, so code does it there."""
+        if self._is_embedded:
+            return None
+        caller = AuxiliaryCaller(
+            self.send,
+            lambda task: auxiliary_chain(task, self.settings, self.route.main, lookup=api_key_for),
+            record=lambda used: self._record_side_call(live.id, used),
+            credentials=self._credentials,
+        )
+        return Summarizer(caller, run=shared_loop().run, price=self._price)
+
+    def _price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
+        return self.knowledge.cost_usd(endpoint, usage)
+
+    def _record_side_call(self, session_id: str, used: TaskUsage) -> None:
+        where = used.endpoint
+        self.store.ledger.record_call(
+            Call(
+                session_id=session_id,
+                task=used.task,
+                route=StoredRoute(where.provider, where.model, where.api_mode),
+                usage=used.usage,
+                cost_usd=self.knowledge.cost_usd(where, used.usage),
+            )
+        )
+
+
+@cache
+def shared_loop() -> LoopThread:
+    """The one event loop of this process."""
+    return LoopThread()
+
+
+def _settings(
+    given: Settings | Mapping[str, Any] | None, model: Mapping[str, str | None], home: Path | None
+) -> Settings:
+    """The settings handed in, or the user's own; what an argument says of the model goes before both."""
+    said = {f"model.{k}": v for k, v in model.items() if v is not None}
+    if given is None:
+        return load(flags=said, home=home).settings
+    base = given if isinstance(given, Settings) else Settings.model_validate(dict(given))
+    update = {k: v for k, v in model.items() if v is not None}
+    return base.model_copy(update={"model": base.model.model_copy(update=update)}) if update else base
+
+
+def _store_place(settings: Settings, home: Path) -> str | Path:
+    if settings.store.url:
+        return settings.store.url
+    return Path(settings.store.path) if settings.store.path else home / "perdure.db"

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.core.messages import ImagePart, Message, Part, TextPart, ToolCall
 from perdure.providers.caching import Mark, last_marked, mark_of
 from perdure.providers.chat_replies import Stream, parse
-from perdure.providers.encoding import Fragment, dumps, fragments, texts_of, wire_arguments, wire_id, wire_name
+from perdure.providers.encoding import Fragment, dumps, fragments, joined, texts_of, wire_arguments, wire_id, wire_name
 from perdure.providers.exchange import Endpoint, ModelRequest, Quirks
 from perdure.providers.services import quirks_of
 
@@ -58,8 +58,7 @@ def build(request: ModelRequest) -> bytes:
             pieces[i] = request.entries[i].memo(("wire", key, request.cache_ttl), partial(encode, mark=mark)).body
     if front := _system(request.system, mark):
         pieces.insert(0, front)
-    head = dumps(_head(request))
-    return b"".join((head[:-1], b',"messages":[', b",".join(pieces), b"]}"))
+    return joined(_head(request), "messages", pieces)
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:

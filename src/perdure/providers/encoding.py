@@ -102,6 +102,16 @@ def texts_of(parts: Sequence[Part]) -> list[str]:
     return [t for t in found if t]
 
 
+def joined(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
+    """A body of small keys and one long list, its items copied once."""
+    opening = b"".join((dumps(head)[:-1], b',"', key.encode(), b'":['))
+    if not pieces:
+        return opening + b"]}"
+    pieces[0] = opening + pieces[0]
+    pieces[-1] += b"]}"
+    return b",".join(pieces)
+
+
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """One message in wire bytes, with what joining it to its neighbours needs to know."""

@@ -18,6 +18,7 @@ from perdure.providers.encoding import (
     described,
     dumps,
     fragments,
+    joined,
     texts_of,
     wire_arguments,
     wire_id,
@@ -49,8 +50,7 @@ def build(request: ModelRequest) -> bytes:
     replays = request.quirks.takes_encrypted_reasoning
     encode = partial(_encode, replays=replays)
     pieces = [f.body for f in fragments(request.entries, ("responses", replays), encode)]
-    head = dumps(_head(request))
-    return b"".join((head[:-1], b',"input":[', b",".join(pieces), b"]}"))
+    return joined(_head(request), "input", pieces)
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from perdure.store.records import BeganBy, Conversation, Handoff, Lease, NewHand
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import add_handoff, get_session, lineage_of, read_handoffs, view_of
 from perdure.store.text_index import IndexedText
-from perdure.store.views import View, checked, covers_of, joined, seqs, undone, up_to, without
+from perdure.store.views import View, checked, covers_of, holds, joined, undone, up_to, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Compactions:
                 is_said=False,
             )  # fmt: skip
             texts.append((number, scoped(draft, conversation)))
-            previous = max((s for s in seqs(covered) if s in tip.handoffs), default=None)
+            previous = max((s for s in tip.handoffs if holds(covered, s)), default=None)
             add_handoff(
                 tx,
                 Handoff(

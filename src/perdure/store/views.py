@@ -40,24 +40,21 @@ def up_to(view: Sequence[Span], seq: int) -> View:
     return joined(Span(s.lo, min(s.hi, seq)) for s in view if s.lo <= seq)
 
 
-def seqs(view: Iterable[Span]) -> Iterator[int]:
-    for span in view:
-        yield from range(span.lo, span.hi + 1)
+def holds(view: Iterable[Span], seq: int) -> bool:
+    return any(seq in span for span in view)
 
 
 def checked(plan: Plan, view: View) -> None:
     """Raises StoreError unless the plan keeps parts of this view, each at most once and in its order."""
-    rest = list(seqs(view))
-    place = {seq: i for i, seq in enumerate(rest)}
-    last = -1
-    for span in (p for p in plan if isinstance(p, Span)):
-        for seq in range(span.lo, span.hi + 1):
-            at = place.get(seq)
-            if at is None:
-                raise StoreError(f"the plan keeps message {seq}, which is not in the session's view")
-            if at <= last:
-                raise StoreError(f"the plan keeps message {seq} twice or out of order")
-            last = at
+    last = (-1, 0)
+    for kept in (p for p in plan if isinstance(p, Span)):
+        # Neighbours in a view are joined, so that what is kept in one piece lies in one span of it.
+        at = next((i for i, span in enumerate(view) if kept.lo in span), None)
+        if at is None or kept.hi not in view[at] or not len(kept):
+            raise StoreError(f"the plan keeps {kept.address}, which is not in the session's view")
+        if (at, kept.lo) <= last:
+            raise StoreError(f"the plan keeps {kept.address} twice or out of order")
+        last = (at, kept.hi)
 
 
 def covers_of(plan: Plan, view: View) -> list[View]:
@@ -78,7 +75,7 @@ def undone(view: View, handoffs: Mapping[int, Handoff]) -> View:
 
     `handoffs` are those that stand in the view, and those they cover.
     """
-    standing = [handoffs[seq] for seq in seqs(view) if seq in handoffs]
+    standing = [h for seq, h in handoffs.items() if holds(view, seq)]
     if not standing:
         raise StoreError("nothing to undo: this session's view holds no handoff")
     newest = max(standing, key=lambda h: h.seq)
@@ -90,7 +87,7 @@ def undone(view: View, handoffs: Mapping[int, Handoff]) -> View:
 
 def expanded(view: View, handoffs: Mapping[int, Handoff]) -> View:
     """A view with every handoff opened, and those within them, down to what was really said."""
-    while any(seq in handoffs for span in view for seq in seqs([span])):
+    while any(holds(view, seq) for seq in handoffs):
         view = undone(view, handoffs)
     return view
 

@@ -250,6 +250,7 @@ def test_a_bad_section_in_the_file_is_not_hidden_by_a_variable(tmp_path: Path) -
 def test_home_is_where_it_was_asked_for(tmp_path: Path) -> None:
     assert home_dir({"PERDURE_HOME": str(tmp_path), "HOME": "/x"}) == tmp_path
     assert home_dir({"PERDURE_HOME": " ", "HOME": "/x"}) == Path("/x/.perdure")
+    assert home_dir({"PERDURE_HOME": "~/mine", "HOME": "/x"}) == Path("/x/mine")
     assert home_dir({"PERDURE_HOME": "relative"}).is_absolute()
 
 

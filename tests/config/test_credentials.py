@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from perdure.config.credentials import api_key_for, variables_set
+import ast
+from pathlib import Path
+
+import perdure
+from perdure.config.credentials import api_key_for
 
 
 def test_a_key_is_found_and_cleaned_of_pasted_white_space() -> None:
@@ -14,7 +18,18 @@ def test_unset_and_blank_are_none() -> None:
     assert api_key_for("OPENAI_API_KEY", {"OPENAI_API_KEY": "  "}) is None
 
 
-def test_which_variables_hold_a_key() -> None:
-    environ = {"GROQ_API_KEY": "g", "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "a"}
-    wanted = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GROQ_API_KEY")
-    assert variables_set(wanted, environ) == ("ANTHROPIC_API_KEY", "GROQ_API_KEY")
+def test_the_environment_is_read_in_config_alone() -> None:
+    package = Path(perdure.__file__).parent
+    readers = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv"))
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "os"
+            and {a.name for a in node.names} & {"environ", "getenv"}
+        )
+    }
+    assert {reader for reader in readers if not reader.startswith("config/")} == set()
+    assert "config/credentials.py" in readers

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 
 def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
     """The key in `variable`, or None where it is unset or blank; a pasted key's stray white space is dropped."""
     environ = os.environ if environ is None else environ
     return environ.get(variable, "").strip() or None
-
-
-def variables_set(variables: Iterable[str], environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Which of `variables` hold a key, in the order given."""
-    return tuple(name for name in variables if api_key_for(name, environ) is not None)

@@ -158,7 +158,8 @@ def _read_lm_studio(answer: object, model: str) -> int | None:
 def _read_models(answer: object, model: str) -> int | None:
     """The common list: vLLM, OpenRouter, Groq, Together, Anthropic and others, each with a key of its own."""
     for row in _rows(answer, "data"):
-        if row.get("id") == model or model in (row.get("aliases") or ()):
+        aliases = row.get("aliases")
+        if row.get("id") == model or (isinstance(aliases, list) and model in aliases):
             narrower = _sane(_map(row.get("top_provider")).get("context_length"))
             stated = next((v for k in _MODEL_KEYS if (v := _sane(row.get(k))) is not None), None)
             return min(v for v in (narrower, stated) if v is not None) if narrower or stated else None

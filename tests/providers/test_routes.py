@@ -208,6 +208,7 @@ class Service:
         self.asked: list[tuple[str, str | None]] = []
 
     async def __call__(self, endpoint: Endpoint, request: ModelRequest) -> Reply:
+        assert request.cache_ttl is None, "what is sent once is not worth writing to a cache"
         self.asked.append((request.model, endpoint.api_key))
         failure = self.failures.get(f"{endpoint.provider}_{endpoint.api_key}") or self.failures.get(endpoint.provider)
         if failure is not None:

@@ -95,7 +95,7 @@ class AuxiliaryCaller:
         while True:
             here = cursor.endpoint
             try:
-                reply = await self._send(here, aimed(request, here))
+                reply = await self._send(here, aimed(request, here, cache_ttl=None))
             except ProviderError as error:
                 if error.partial_text:  # it answered in part, so it will bill for it, and nobody said how much
                     self._record(TaskUsage(task, here, NOT_REPORTED))

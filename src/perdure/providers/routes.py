@@ -73,10 +73,13 @@ class RouteCursor:
         self._refreshed.clear()
 
 
-def aimed(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl = "5m") -> ModelRequest:
-    """The request as this endpoint wants it: its model, its quirks, and cache marks where it takes them."""
+def aimed(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl | None = "5m") -> ModelRequest:
+    """The request as this endpoint wants it: its model, its quirks, and cache marks where it takes them.
+
+    `cache_ttl` None asks for no marks at all: what is sent once is not worth the price of writing it.
+    """
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode=endpoint.api_mode)
-    marks = cache_ttl_for(endpoint.provider, endpoint.model, cache_ttl)
+    marks = cache_ttl_for(endpoint.provider, endpoint.model, cache_ttl) if cache_ttl is not None else None
     return replace(request, model=endpoint.model, quirks=quirks, cache_ttl=marks)
 
 

@@ -219,7 +219,7 @@ class _Call:
     async def _streamed_reply(
         self, head: bytes, pieces: AsyncIterator[bytes], timer: asyncio.Timeout, timeouts: Timeouts
     ) -> Reply:
-        loop = asyncio.get_running_loop()
+        patience = _Patience(timer, timeouts.idle_s)
         reader, stream = SseReader(), self.mode.Stream()
         piece: bytes | None = head
         while piece is not None:
@@ -232,7 +232,7 @@ class _Call:
                 break
             self._has_token = self._has_token or any(e.name != "ping" for e in events)
             if self._has_token:
-                timer.reschedule(loop.time() + timeouts.idle_s)
+                patience.renew()
             piece = await anext(pieces, None)
         else:
             for event in reader.finish():
@@ -246,6 +246,22 @@ class _Call:
                 self._said.append(delta.text)
             if self.on_event is not None:
                 self.on_event(delta)
+
+
+class _Patience:
+    """The idle time-out of a stream, put off while pieces arrive; not at each, which would cost more than reading it."""
+
+    def __init__(self, timer: asyncio.Timeout, idle_s: float) -> None:
+        self._timer = timer
+        self._idle_s = idle_s
+        self._time_s = asyncio.get_running_loop().time
+        self._renewable_s = 0.0
+
+    def renew(self) -> None:
+        now_s = self._time_s()
+        if now_s >= self._renewable_s:
+            self._timer.reschedule(now_s + self._idle_s)
+            self._renewable_s = now_s + self._idle_s / 8
 
 
 def _is_last(event: SseEvent) -> bool:

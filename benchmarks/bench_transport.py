@@ -1,0 +1,90 @@
+"""What a streamed reply costs us: the reader and the mode alone, and a whole call over loopback HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from benchmarks.table import Row
+from perdure.core.messages import Entry, user
+from perdure.lab.simulator import Say
+from perdure.lab.simulator.rules import Issued, Rules
+from perdure.lab.simulator.service import PROTOCOLS
+from perdure.lab.simulator.turn import Scene, take_turn
+from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest
+from perdure.providers.modes import mode_module
+from perdure.providers.streaming import SseReader
+from perdure.providers.transport import Transport
+
+TITLE = "Streaming: CPU per chunk"
+CHUNKS = 4000
+MODES: dict[ApiMode, str] = {
+    "chat_completions": "/v1/chat/completions",
+    "codex_responses": "/v1/responses",
+    "anthropic_messages": "/v1/messages",
+}
+SERVER = f"""
+from perdure.lab.simulator import Rules, Say, Simulator
+rules = Rules(max_output=1_000_000, window=2_000_000)
+sim = Simulator(rules, script=lambda asked: Say("twelve chars" * {CHUNKS}, chunk_chars=12))
+sim.serve_forever(lambda: print(sim.root_url, flush=True))
+"""
+
+
+def rows() -> Iterator[Row]:
+    for mode in MODES:
+        chunks = frames(mode)
+        yield Row(f"{mode}: reader + feed", best(lambda m=mode, c=chunks: read(m, c)) / len(chunks) * 1e6, "µs", "< 60")
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            root = server.stdout.readline().strip() if server.stdout else ""
+            for mode in MODES:
+                cost = asyncio.run(calls(mode, root))
+                yield Row(f"{mode}: whole call over loopback, httpx included", cost / CHUNKS * 1e6, "µs", "< 60")
+        finally:
+            server.terminate()
+
+
+def frames(mode: ApiMode) -> list[bytes]:
+    """A long reply as the service streams it, one chunk each."""
+    say = Say("twelve chars" * CHUNKS, chunk_chars=12)
+    turn = take_turn(say, number=1, model="m", created_s=0, max_output=1_000_000, ending="length")
+    scene = Scene({"model": "m", "stream_options": {"include_usage": True}}, Rules(), Issued())
+    return list(PROTOCOLS[MODES[mode]].look.stream(turn, scene))
+
+
+def read(mode: ApiMode, chunks: list[bytes]) -> None:
+    reader, stream = SseReader(), mode_module(mode).Stream()
+    for chunk in chunks:
+        for event in reader.feed(chunk):
+            stream.feed(event)
+    stream.finish()
+
+
+async def calls(mode: ApiMode, root: str, runs: int = 4) -> float:
+    """The least CPU seconds of several calls over one kept connection; the first one opens it."""
+    base = root if mode == "anthropic_messages" else f"{root}/v1"
+    request = ModelRequest("m", (Entry(0, user("hi")),), max_tokens=100_000)
+    way, found = Transport(), list[float]()
+    for _ in range(runs):
+        heard: list[object] = []
+        start = time.process_time()
+        reply = await way.send(Endpoint("custom", base, mode, "m"), request, on_event=heard.append)
+        found.append(time.process_time() - start)
+        if len(reply.message.text) != 12 * CHUNKS:
+            raise RuntimeError(f"{mode}: the reply is not whole")
+    await way.aclose()
+    return min(found)
+
+
+def best(work: Callable[[], None], runs: int = 5) -> float:
+    """The least CPU seconds of several runs: the machine is shared."""
+    found = []
+    for _ in range(runs):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)

@@ -110,7 +110,7 @@ class Compactions:
             add_handoff(
                 tx,
                 Handoff(
-                    conversation.id, seq, child_id, covered, item.model, item.focus, previous, item.cost_usd,
+                    conversation.id, seq, child_id, covered, planned, item.model, item.focus, previous, item.cost_usd,
                     item.usage, item.check, now,
                 ),
             )  # fmt: skip

@@ -16,7 +16,7 @@ from perdure.store.rows import CONVERSATION, conversation_of_row, get_conversati
 from perdure.store.text_index import IndexedText
 
 _COPIED = "seq, session, role, kind, body, encoding, chars, key, chained, created_at"
-_HANDED_ON = "seq, session, covers, model, focus, previous, cost_usd, usage, verified, created_at"
+_HANDED_ON = "seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
 _BATCH = 500
 
 

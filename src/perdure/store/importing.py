@@ -145,9 +145,9 @@ def _session(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Session:
 
 
 def _handoff(raw: Mapping[str, Any], conversation_id: str, renamed: Mapping[str, str]) -> Handoff:
-    covers = tuple(Span(**s) for s in raw["covers"])
+    covers, replaced = (tuple(Span(**s) for s in raw[name]) for name in ("covers", "replaced"))
     session = renamed.get(raw["session_id"], raw["session_id"])
-    known = {"conversation_id": conversation_id, "session_id": session, "covers": covers}
+    known = {"conversation_id": conversation_id, "session_id": session, "covers": covers, "replaced": replaced}
     return Handoff(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
 
 

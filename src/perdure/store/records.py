@@ -123,12 +123,16 @@ Plan = tuple[Span | NewHandoff, ...]
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """A stored handoff: message `seq` stands for `covers`; `previous` is the handoff it carries on from."""
+    """A stored handoff: message `seq` stands for `covers`; `previous` is the handoff it carries on from.
+
+    `replaced` is the whole view its compaction was made over, in order: what an undo brings back.
+    """
 
     conversation_id: str
     seq: int
     session_id: str
     covers: tuple[Span, ...]
+    replaced: tuple[Span, ...]
     model: str
     focus: str
     previous: int | None

@@ -21,7 +21,7 @@ SESSION = (
     "id, conversation, parent, began_by, provider, model, api_mode, system_prompt, prompt_encoding, first_seq,"
     " last_seq, started_at, ended_at, end_reason"
 )
-_HANDOFF = "conversation, seq, session, covers, model, focus, previous, cost_usd, usage, verified, created_at"
+_HANDOFF = "conversation, seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
 _ENTRY = "seq, body, encoding, kind, created_at"
 
 # A conversation and how far its log counts: its own first, then what it shares with those it branched off.
@@ -110,11 +110,11 @@ def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, Handoff]:
 
 
 def handoff_of_row(row: Row) -> Handoff:
-    conversation, seq, session, covers, model, focus, previous, cost, usage, verified, created_at = row
-    spans = tuple(Span(lo, hi) for lo, hi in json.loads(covers))
+    conversation, seq, session, covers, replaced, model, focus, previous, cost, usage, verified, created_at = row
+    spans, view = _spans_of_json(covers), _spans_of_json(replaced)
     counts = CanonicalUsage(**json.loads(usage))
     return Handoff(
-        conversation, seq, session, spans, model, focus, previous, cost, counts, json.loads(verified), created_at
+        conversation, seq, session, spans, view, model, focus, previous, cost, counts, json.loads(verified), created_at
     )
 
 
@@ -123,7 +123,8 @@ def add_handoff(tx: Transaction, handoff: Handoff) -> None:
         "conversation": handoff.conversation_id,
         "seq": handoff.seq,
         "session": handoff.session_id,
-        "covers": json.dumps([(s.lo, s.hi) for s in handoff.covers]),
+        "covers": _json_of_spans(handoff.covers),
+        "replaced": _json_of_spans(handoff.replaced),
         "model": handoff.model,
         "focus": handoff.focus,
         "previous": handoff.previous,
@@ -133,6 +134,14 @@ def add_handoff(tx: Transaction, handoff: Handoff) -> None:
         "created_at": handoff.created_at_ms,
     }
     insert(tx, "handoff", values)
+
+
+def _spans_of_json(text: str) -> View:
+    return tuple(Span(lo, hi) for lo, hi in json.loads(text))
+
+
+def _json_of_spans(view: View) -> str:
+    return json.dumps([(s.lo, s.hi) for s in view])
 
 
 def add_spans(tx: Transaction, session_id: str, view: Sequence[Span]) -> None:

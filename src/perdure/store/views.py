@@ -1,7 +1,7 @@
 """Views as lists of spans: pure arithmetic on intervals, the heart of compaction and undo.
 
-A view is an ordered tuple of disjoint spans. Ordinary messages stand in it by ascending `seq`; a handoff, written later
-than what it stands for, stands where that began.
+A view is an ordered tuple of disjoint spans. A handoff, written later than what it stands for, may stand before
+messages of a lower `seq`: the order of the spans is the order of the view.
 """
 
 from __future__ import annotations
@@ -73,16 +73,15 @@ def covers_of(plan: Plan, view: View) -> list[View]:
 def undone(view: View, handoffs: Mapping[int, Handoff]) -> View:
     """The view before its newest compaction, with everything said since. Raises StoreError where there was none.
 
-    `handoffs` are those that stand in the view, and those they cover.
+    `handoffs` are all of the conversation's, by seq.
     """
     standing = [h for seq, h in handoffs.items() if holds(view, seq)]
     if not standing:
         raise StoreError("nothing to undo: this session's view holds no handoff")
     newest = max(standing, key=lambda h: h.seq)
-    lifted = [h for h in standing if h.session_id == newest.session_id]
-    kept = without(view, (Span(h.seq, h.seq) for h in lifted))
-    spans = [*kept, *(s for h in lifted for s in h.covers)]
-    return joined(sorted(_parted(spans, handoffs), key=lambda s: _began_at(s.lo, handoffs)))
+    lifted = [Span(h.seq, h.seq) for h in standing if h.session_id == newest.session_id]
+    since = without(view, [*newest.replaced, *lifted])
+    return joined([*newest.replaced, *since])
 
 
 def expanded(view: View, handoffs: Mapping[int, Handoff]) -> View:
@@ -90,25 +89,6 @@ def expanded(view: View, handoffs: Mapping[int, Handoff]) -> View:
     while any(holds(view, seq) for seq in handoffs):
         view = undone(view, handoffs)
     return view
-
-
-def _parted(spans: Iterable[Span], handoffs: Mapping[int, Handoff]) -> Iterator[Span]:
-    """The same spans with every handoff on its own, for it sorts elsewhere than its neighbours in the log."""
-    for span in spans:
-        lo = span.lo
-        for seq in sorted(seq for seq in handoffs if seq in span):
-            yield Span(lo, seq - 1)
-            yield Span(seq, seq)
-            lo = seq + 1
-        yield Span(lo, span.hi)
-
-
-def _began_at(seq: int, handoffs: Mapping[int, Handoff]) -> tuple[int, int]:
-    """Where in the conversation a message stands: a handoff where the first thing it covers did, before that thing."""
-    at = seq
-    while (handoff := handoffs.get(at)) is not None and handoff.covers:
-        at = handoff.covers[0].lo
-    return (at, 0 if at != seq else 1)
 
 
 def _minus(span: Span, cut: Span) -> Iterator[Span]:

@@ -33,7 +33,7 @@ CREATE TABLE span (
 
 CREATE TABLE handoff (
   conversation TEXT NOT NULL REFERENCES conversation (id), seq {int} NOT NULL, session TEXT NOT NULL,
-  covers TEXT NOT NULL, model TEXT NOT NULL, focus TEXT NOT NULL, previous {int}, cost_usd {real},
+  covers TEXT NOT NULL, replaced TEXT NOT NULL, model TEXT NOT NULL, focus TEXT NOT NULL, previous {int}, cost_usd {real},
   usage TEXT NOT NULL, verified TEXT NOT NULL, created_at {int} NOT NULL, PRIMARY KEY (conversation, seq))
 
 CREATE TABLE call (

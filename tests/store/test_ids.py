@@ -1,0 +1,34 @@
+"""Ids sort by the moment they were made, and never repeat."""
+
+from __future__ import annotations
+
+from perdure.core.clock import SystemClock
+from perdure.store.ids import TimeIds
+from support.store import FakeClock
+
+
+def test_later_ids_sort_after_earlier_ones_within_and_across_milliseconds() -> None:
+    clock = FakeClock()
+    ids = TimeIds(clock)
+    made = []
+    for n in range(500):
+        made.append(ids.new("s_"))
+        clock.pass_ms(n % 3)
+    assert made == sorted(set(made))
+    assert {len(i) for i in made} == {21}
+
+
+def test_a_clock_set_back_makes_no_earlier_ids() -> None:
+    clock = FakeClock()
+    ids = TimeIds(clock)
+    before = ids.new("c_")
+    clock.pass_ms(-3_600_000)
+    assert ids.new("c_") > before
+
+
+def test_two_processes_do_not_meet() -> None:
+    clock = SystemClock()
+    one, two = TimeIds(clock), TimeIds(clock)
+    assert not {one.new("t_") for _ in range(2_000)} & {two.new("t_") for _ in range(2_000)}
+    assert one.new("t_").startswith("t_")
+    assert clock.monotonic_s() <= clock.monotonic_s()

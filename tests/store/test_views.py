@@ -1,0 +1,72 @@
+"""Views as spans: the arithmetic beneath compaction and undo."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.usage import NOT_REPORTED
+from perdure.store.records import Handoff, NewHandoff, Span
+from perdure.store.views import View, checked, covers_of, expanded, joined, undone, up_to, without
+from support.store import handoff
+
+
+def seqs(view: View) -> list[int]:
+    return [s for span in view for s in range(span.lo, span.hi + 1)]
+
+
+def view_of(numbers: set[int]) -> View:
+    return joined(Span(n, n) for n in sorted(numbers))
+
+
+SETS = st.sets(st.integers(1, 60))
+
+
+@given(SETS)
+def test_joining_keeps_every_message_in_order_in_the_fewest_spans(numbers: set[int]) -> None:
+    view = view_of(numbers)
+    assert seqs(view) == sorted(numbers)
+    assert len(view) == sum(n - 1 not in numbers for n in numbers)
+
+
+@given(SETS, SETS, st.integers(0, 61))
+def test_taking_away_and_cutting_off_are_set_arithmetic(numbers: set[int], taken: set[int], last: int) -> None:
+    assert seqs(without(view_of(numbers), view_of(taken))) == sorted(numbers - taken)
+    assert seqs(up_to(view_of(numbers), last)) == [n for n in sorted(numbers) if n <= last]
+
+
+@given(SETS.filter(bool), st.data())
+def test_what_is_kept_and_what_is_covered_is_the_whole_view(numbers: set[int], data: st.DataObject) -> None:
+    view = view_of(numbers)
+    kept = data.draw(st.sets(st.sampled_from(sorted(numbers))))
+    plan = (*view_of(kept), handoff())
+    checked(plan, view)
+    (covered,) = covers_of(plan, view)
+    assert sorted([*seqs(covered), *kept]) == sorted(numbers)
+
+
+def test_two_handoffs_share_what_is_dropped_as_they_say() -> None:
+    view = (Span(1, 20),)
+    plan = (NewHandoff(handoff().message, covers=(Span(1, 5),)), handoff(), Span(18, 20))
+    assert covers_of(plan, view) == [(Span(1, 5),), (Span(6, 17),)]
+
+
+@given(st.lists(st.tuples(SETS, st.integers(0, 6)), min_size=1, max_size=6))
+def test_undoing_every_compaction_brings_every_message_back_in_order(rounds: list[tuple[set[int], int]]) -> None:
+    handoffs: dict[int, Handoff] = {}
+    view: View = ()
+    said: list[int] = []
+    last = 0
+    before: list[View] = []
+    for number, (choice, more) in enumerate(rounds):
+        new = list(range(last + 1, last + more + 1))
+        said, last = said + new, last + more
+        view = joined([*view, *(Span(n, n) for n in new)])
+        before.append(view)
+        kept = [Span(s, s) for s in seqs(view) if s in choice]
+        (covered,) = covers_of((handoff(), *kept), view)
+        last += 1
+        handoffs[last] = Handoff("c", last, f"s{number}", covered, view, "", "", None, None, NOT_REPORTED, {}, 0)
+        view = joined([Span(last, last), *kept])
+    assert seqs(undone(view, handoffs)) == seqs(before[-1])
+    assert seqs(expanded(view, handoffs)) == said

@@ -66,7 +66,7 @@ def test_every_compaction_is_valid_smaller_and_keeps_the_newest_request(
     out = parsed(report.messages)
     assert rules.violations(out) == []
     assert report.after_tokens < report.before_tokens
-    assert perdure.estimate_tokens(out) < perdure.estimate_tokens(raw)
+    assert perdure.estimate_tokens(out) < perdure.estimate_tokens(rules.repair(parsed(raw)))
     wanted = newest_request(raw)
     after_handoff = report.messages[next(i for i, m in enumerate(out) if m.text.startswith("[PERDURE HANDOFF")) :]
     texts = [part for m in parsed(after_handoff) for part in ([p.text for p in m.parts if hasattr(p, "text")])]

@@ -13,7 +13,7 @@ from perdure.context.engine import Compaction, EngineServices, Insert, Keep
 from perdure.context.handoff import Handoff, handoff_of
 from perdure.core import rules
 from perdure.core.errors import ErrorVerdict, ProviderError
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import Summarize
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from support.compaction import HeldClock, Shelf, logged
@@ -277,6 +277,28 @@ def test_first_turns_do_not_fossilise(head_decay: bool) -> None:
     assert (second.plan[0] == Keep(0, 3)) is not head_decay
     if head_decay:
         assert written(second).covers[0] == (0, written(second).covers[0][1]), "the old head is in the handoff now"
+
+
+@pytest.mark.spec("D1")
+def test_the_newest_image_goes_on_with_the_handoff_until_a_newer_one_is_shown() -> None:
+    def shown(name: str) -> dict[str, Any]:
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{name}"}}
+        return {"role": "user", "content": [{"type": "text", "text": f"Look at {name}."}, picture]}
+
+    def images(messages: list[Message]) -> list[str]:
+        return [p.url[-4:] for m in messages for p in m.parts if isinstance(p, ImagePart)]
+
+    rest = working_session(20)
+    entries = logged([*rest[:40], shown("AAAA"), *rest[32:64], shown("BBBB"), *rest[32:]])
+    first = engine().compress(entries)
+    assert images(first.messages) == ["BBBB"]
+    assert rules.violations(first.messages) == []
+    after = go_on(first, entries, working_session(20))
+    second = engine().compress(after)
+    assert images(second.messages) == ["BBBB"]
+    assert second.messages[0].text.startswith("[PERDURE HANDOFF")
+    third = engine().compress(go_on(second, after, [*working_session(20), shown("CCCC")]))
+    assert images(third.messages) == ["CCCC"]
 
 
 # -- the handoff over a chain ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from perdure.context.handoff import (
     split_merged,
 )
 from perdure.core import rules
-from perdure.core.messages import HANDOFF_FIRST_LINE, Message, TextPart, user
+from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Message, TextPart, user
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), max_size=80)
 LINES = st.lists(
@@ -136,6 +136,17 @@ def test_a_handoff_merged_with_a_message_is_taken_apart_again(content: str | tup
     assert found is not None
     assert found.section("Goal") == "ship it"
     assert split_merged(user("hello")) == (user("hello"),)
+
+
+@pytest.mark.spec("D1", "D6")
+def test_a_handoff_keeps_its_own_image_when_it_is_taken_apart() -> None:
+    picture, theirs = ImagePart("data:image/png;base64,AAAA"), ImagePart("data:image/png;base64,BBBB")
+    handoff = Message("user", (TextPart(render(Handoff({}, has_image=True))), picture), kind="handoff")
+    assert split_merged(handoff) == (handoff,)
+    request = Message("user", (theirs, TextPart("what is this?")))
+    assert split_merged(Message.from_dict(rules.merge(handoff, request).to_dict())) == (handoff, request)
+    bare = Message("user", render(Handoff({})), kind="handoff")
+    assert split_merged(Message.from_dict(rules.merge(bare, request).to_dict())) == (bare, request)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1])), max_size=12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from perdure.core.messages import ImagePart, Message, Role, TextPart
 from perdure.models.tokens import estimate_text
 from perdure.redaction import redact
 
+INSTRUCTIONS_HEADING = "The user's standing instructions, word for word:"
 FACTS_HEADING = "Exact values from the compacted messages:"
 FILES_HEADING = "Also touched:"
 # What a token of handoff text comes to in characters, for those who count in them.
@@ -114,11 +116,19 @@ def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
     return None
 
 
+def carried_instructions(previous: Handoff | None) -> list[str]:
+    """The standing instructions a handoff quotes, so that no summariser can lose them on the way to the next."""
+    section = previous.section("Constraints & Preferences") if previous else ""
+    _, found, quoted = section.partition(f"{INSTRUCTIONS_HEADING}\n")
+    lines = itertools.takewhile(lambda line: line.startswith("- “"), quoted.splitlines() if found else ())
+    return [line.removeprefix("- “").removesuffix("”") for line in lines]
+
+
 def _with_instructions(section: str, instructions: Sequence[str]) -> str:
-    missing = [f"- “{redact(line)}”" for line in instructions if line not in section]
-    if not missing:
-        return section
-    return "\n".join(("The user's standing instructions, word for word:", *missing, *((section,) if section else ())))
+    """The section led by the user's standing instructions, each once and word for word."""
+    quoted = list(dict.fromkeys(f"- “{' '.join(redact(line).split())}”" for line in instructions))
+    told = [line for line in section.splitlines() if line not in quoted and line != INSTRUCTIONS_HEADING]
+    return "\n".join((INSTRUCTIONS_HEADING, *quoted, *told)) if quoted else section
 
 
 def _facts(sections: Mapping[str, str], ledger: Ledger, shares: Shares, shown: str, frame: Handoff) -> FactLines:

@@ -33,6 +33,8 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.budgets import WindowBudgets
 
 DEFAULT_WINDOW = 128_000
+# A history is not rewritten, and its cached prefix not thrown away, for less than this or a twentieth of it.
+_LEAST_GAIN_TOKENS = 16
 
 
 class ContextCompressor(ContextEngine):
@@ -164,8 +166,8 @@ class ContextCompressor(ContextEngine):
         plan = history.plan(range(found.head_end), written.message, kept)
         after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
         after += min(sum(history.tokens[found.lead : found.head_end]), self.budgets.head_tokens)
-        if after >= before:
-            why = "Nothing was compacted: the handoff would not be shorter than the messages it stands for."
+        if after > before - max(_LEAST_GAIN_TOKENS, before // 20):
+            why = "Nothing was compacted: the handoff would hardly be shorter than the messages it stands for."
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
             return self._scored(noop, reason)
         done = Compaction(

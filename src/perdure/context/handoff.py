@@ -15,14 +15,14 @@ whoever stored it and wherever it was found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
-from perdure.core.messages import HANDOFF_FIRST_LINE, Kind, Message, Part, TextPart
+from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Kind, Message, Part, TextPart
 
 SECTIONS: tuple[str, ...] = (
     "Active Task",
@@ -41,6 +41,7 @@ SECTIONS: tuple[str, ...] = (
 )
 END_MARKER = "[END OF PERDURE HANDOFF: the conversation goes on below this line]"
 NOTHING = "None"
+ATTACHED = "Attached: the newest image of the compacted messages."
 BY_CODE = "code alone, from the messages themselves (no summary model)"
 
 Interval = tuple[int, int]
@@ -53,7 +54,9 @@ _SOURCE = re.compile(
     re.MULTILINE,
 )
 # What a section's own text may not contain, or the handoff could no longer be taken apart.
-_BREAKS = re.compile(r"^#{1,2}(?= )|^(?=\[(?:END OF )?PERDURE HANDOFF)|^(?=Source: \d+ messages?\b)", re.MULTILINE)
+_BREAKS = re.compile(
+    r"^#{1,2}(?= )|^(?=\[(?:END OF )?PERDURE HANDOFF)|^(?=Source: \d+ messages?\b|Attached: )", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Handoff:
     created_at_ms: int = 0
     cost_usd: float | None = None
     focus_topic: str | None = None
+    # The newest image of what it stands for is attached to its message, behind the text.
+    has_image: bool = False
     # What the check against the sources marked or removed.
     findings: tuple[str, ...] = field(default=(), compare=False)
 
@@ -103,9 +108,10 @@ def render(handoff: Handoff, *, banner: str | None = None, is_short: bool = Fals
     """The handoff as the text a model reads; `is_short` is the form for small windows, without empty sections."""
     if banner is None:
         banner = prompts.load("handoff_banner_short" if is_short else "handoff_banner")
+    source = source_line(handoff) + (f"\n{ATTACHED}" if handoff.has_image else "")
     names = tuple(handoff.sections) if is_short else SECTIONS
     body = "\n\n".join(f"## {name}\n{handoff.section(name) or NOTHING}" for name in names)
-    return f"{HANDOFF_FIRST_LINE}\n{_tidy(banner)}\n{source_line(handoff)}\n\n{body}\n\n{END_MARKER}"
+    return f"{HANDOFF_FIRST_LINE}\n{_tidy(banner)}\n{source}\n\n{body}\n\n{END_MARKER}"
 
 
 def source_line(handoff: Handoff) -> str:
@@ -137,6 +143,7 @@ def parse_handoff(text: str) -> Handoff | None:
         model="" if model == BY_CODE else model,
         created_at_ms=_epoch_ms(source["when"]),
         cost_usd=float(source["cost"]) if source["cost"] else None,
+        has_image=f"\n{ATTACHED}\n" in preface,
     )
 
 
@@ -159,15 +166,26 @@ def handoff_of(message: Message) -> Handoff | None:
 
 def split_merged(message: Message) -> tuple[Message, ...]:
     """A handoff that was merged into the message behind it, as the two it was; any other message alone."""
-    if message.kind != "handoff" or not isinstance(message.content, tuple) or len(message.content) < 2:
+    if message.kind != "handoff" or not isinstance(message.content, tuple):
         return (message,)
-    rest: tuple[Part, ...] = message.content[1:]
+    own = _own_parts(message.content)
+    if len(message.content) <= own:
+        return (message,)
+    rest: tuple[Part, ...] = message.content[own:]
     only = rest[0] if len(rest) == 1 else None
     content = only.text if isinstance(only, TextPart) and not only.extra else rest
     first = message.content[0]
-    handoff = Message(message.role, first.text if isinstance(first, TextPart) else None, kind="handoff")
+    mine = first.text if own == 1 and isinstance(first, TextPart) else message.content[:own]
     kind: Kind = "user" if message.role == "user" else "assistant"
-    return (handoff, replace(message, content=content, kind=kind))
+    return (Message(message.role, mine, kind="handoff"), replace(message, content=content, kind=kind))
+
+
+def _own_parts(parts: Sequence[Part]) -> int:
+    """How many of a message's parts belong to the handoff it begins with."""
+    first = parts[0] if parts else None
+    if not isinstance(first, TextPart) or len(parts) < 2 or not isinstance(parts[1], ImagePart):
+        return 1
+    return 2 if f"\n{ATTACHED}\n" in first.text.split("\n## ", 1)[0] else 1
 
 
 def merged_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perdure import prompts
 from perdure.context import transcript
 from perdure.context.active_task import active_task, requests_of
-from perdure.context.assemble import Shares, compose, handoff_message, newest_image, share_out
+from perdure.context.assemble import Shares, carried_instructions, compose, handoff_message, newest_image, share_out
 from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
@@ -116,7 +116,7 @@ class Writer:
             told,
             Ledger.collect([e.memo("facts", facts_of) for e in history.entries]),
             active_task=active_task(requests_of(job.since_previous, _section(job.previous, "Active Task"))),
-            instructions=standing_instructions(e.message for e in job.fresh),
+            instructions=[*carried_instructions(job.previous), *standing_instructions(job.since_previous)],
             shares=shares,
             shown="\n".join(_readable([*head, *job.after])),
             frame=self._frame(job, outcome.summary, focus_topic, findings),

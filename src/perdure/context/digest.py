@@ -30,6 +30,9 @@ _SHARES = {
 }
 # Sections that only grow: what a previous handoff said there is kept, and these are all its own.
 _CARRIED = ("Constraints & Preferences", "Relevant Files", "Critical Context")
+_DEFAULT_CHARS = 8_000
+# Less room than this says nothing.
+_LEAST_CHARS = 60
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
 _TODO_DONE = frozenset(("completed", "complete", "done", "cancelled", "canceled"))
 
@@ -50,12 +53,12 @@ def build_digest(
     before = dict(previous or {})
     material = _Material(messages, actions_of(messages), before)
     sections = {name: before[name] for name in _CARRIED if before.get(name)}
-    room = max(0, (budget_chars or 8_000) - sum(map(len, sections.values())))
+    room = max(0, (_DEFAULT_CHARS if budget_chars is None else budget_chars) - sum(map(len, sections.values())))
     left = float(room)
     spare = 0.0
     for name, share in _SHARES.items():
         allowed = min(left, room * share + spare)
-        text = redact(_MAKERS[name](material, int(allowed)))
+        text = redact(_MAKERS[name](material, int(allowed))) if allowed >= _LEAST_CHARS else ""
         spare = allowed - len(text)
         left -= len(text)
         if text:
@@ -68,7 +71,7 @@ def _goal(m: _Material, room: int) -> str:
     if before := m.previous.get("Goal"):
         return before
     first = next((talk.spoken(x) for x in m.messages if x.is_real_user and talk.spoken(x)), "")
-    return f"The conversation began with: “{beginning(first, max(80, room))}”" if first else ""
+    return f"The conversation began with: “{beginning(first, room - 32)}”" if first else ""
 
 
 def _completed(m: _Material, room: int) -> str:
@@ -125,7 +128,7 @@ def _state(m: _Material, room: int) -> str:
 
 def _in_progress(m: _Material, room: int) -> str:
     said = next((x.text for x in reversed(m.messages) if x.role == "assistant" and x.text.strip()), "")
-    lines = [f"- The assistant's last words here: “{ending(said, min(400, max(80, room)))}”"] if said else []
+    lines = [f"- The assistant's last words here: “{ending(said, min(400, room - 45))}”"] if said else []
     if m.actions:
         last = m.actions[-1]
         lines.append(f"- Last call: {last.verb} {last.target} → {last.outcome}")

@@ -43,7 +43,7 @@ from perdure.store.ids import TimeIds
 from perdure.store.records import Call
 from perdure.store.records import Route as StoredRoute
 from perdure.store.store import SessionStore, open_store
-from perdure.tools.budgets import Budgets, OutputLimits
+from perdure.tools.budgets import Budgets
 from perdure.tools.registry import Registry
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.stateful.memory import FileMemory
@@ -183,10 +183,8 @@ class Wiring:
         return Route((embedded_endpoint(model.name or DEFAULT_MODEL),))
 
     def _tools(self, tools: AnyTools) -> ToolRuntime:
-        given = self.settings.tool_output
-        limits = OutputLimits(given.default_result_size, given.turn_budget, given.preview_size)
-        budgets = Budgets(self.store.outputs, limits)
-        return ToolRuntime(Registry(tools), clock=self._clock, budgets=budgets, outputs=self.store.outputs)
+        outputs = self.store.outputs
+        return ToolRuntime(Registry(tools), clock=self._clock, budgets=Budgets(outputs), outputs=outputs)
 
     def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
         here = Path.cwd()

@@ -31,8 +31,16 @@ def _imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{a.name}" for a in node.names)
+            # `from package import module` needs the module, not what the package's front page re-exports.
+            named = [f"{node.module}.{a.name}" for a in node.names]
+            yield from named
+            if not all(_is_module(n) for n in named):
+                yield node.module
+
+
+def _is_module(name: str) -> bool:
+    path = SRC / Path(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
 
 
 def test_no_file_is_longer_than_a_person_reads_at_once() -> None:

@@ -51,6 +51,9 @@ class KnownModels:
     def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
         return usage.total_tokens / 1e6
 
+    def takes_tools(self, endpoint: Endpoint) -> bool:
+        return True
+
 
 @dataclass
 class Bench:

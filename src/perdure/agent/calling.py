@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perdure.agent.continuation import Emit, compact
@@ -10,6 +11,7 @@ from perdure.agent.gate import Gate
 from perdure.agent.parts import Parts
 from perdure.agent.recovery import Action, Attempts, advice, lowered_output
 from perdure.agent.session import LiveSession
+from perdure.config.settings import Settings
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Recovered
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
@@ -17,6 +19,7 @@ from perdure.models.budgets import window_budgets
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
 from perdure.store.records import Call, Route, StoredEvent
+from perdure.tools.budgets import OutputLimits
 
 OVERFLOW_STOP = ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
 
@@ -67,6 +70,7 @@ class Caller:
         """Another endpoint answers from now on: another window, another way to count."""
         self._window = None
         self._live.counter.switch_model(self._parts.routes.endpoint.model)
+        self._live.offer_tools()
         self._gate.forget_preparation()
         await self.fit_window()
 
@@ -80,17 +84,13 @@ class Caller:
             model=endpoint.model,
             entries=live.projection.entries(),
             system=blocks,
-            tools=tuple(self._tools()) if with_tools else (),
+            tools=live.tools if with_tools else (),
             max_tokens=max_tokens,
             temperature=settings.temperature,
             reasoning_effort=settings.reasoning_effort,
             is_streaming=parts.settings.display.streaming,
         )
         return aimed(request, endpoint, cache_ttl=parts.settings.prompt_caching.cache_ttl)
-
-    def _tools(self) -> list[dict[str, object]]:
-        schemas = self._parts.tools.registry.schemas()
-        return [*schemas, *(dict(s) for s in self._parts.engine.get_tool_schemas())]
 
     async def _send(self, request: ModelRequest, task_id: str) -> Reply:
         """One attempt, recorded whatever becomes of it."""
@@ -100,7 +100,9 @@ class Caller:
         started_ms = self._parts.clock.now_ms()
         self._live.counter.begin_call()
         self._emit(CallStarted(endpoint.model, estimate, self._window or 0, threshold))
-        record = _Record(task_id, endpoint, estimate, self._window, threshold, started_ms)
+        record = _Record(
+            task_id, endpoint, estimate, self._window, threshold, self._live.composition.as_dict(), started_ms
+        )
         try:
             reply = await self._parts.send(endpoint, request, on_event=self._emit)
         except ProviderError as error:
@@ -184,6 +186,7 @@ class Caller:
             provider=endpoint.provider,
             max_tokens=settings.model.max_tokens,
         )
+        self._parts.tools.budgets.limits = output_limits(settings, window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,7 @@ class _Record:
     estimate_tokens: int
     window_tokens: int | None
     threshold_tokens: int
+    composition: Mapping[str, int]
     started_ms: int
 
     def call(
@@ -209,7 +213,16 @@ class _Record:
             estimate_tokens=self.estimate_tokens,
             window_tokens=self.window_tokens,
             threshold_tokens=self.threshold_tokens,
+            composition=self.composition,
             verdict=verdict,
             started_at_ms=self.started_ms,
             ended_at_ms=ended_ms,
         )
+
+
+def output_limits(settings: Settings, window: int) -> OutputLimits:
+    """The budgets of tool output for a window: the full figures, or a share of a small one."""
+    given = settings.tool_output
+    return OutputLimits(given.default_result_size, given.turn_budget, given.preview_size).scaled(
+        window, result_ratio=given.window_result_ratio, turn_ratio=given.window_turn_ratio
+    )

@@ -49,6 +49,10 @@ class Models(Protocol):
         """What a call cost; None where no price is known."""
         ...
 
+    def takes_tools(self, endpoint: Endpoint) -> bool:
+        """Whether the model can call tools: none are offered to one that cannot."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure import prompts
+from perdure.agent.composition import Composition
 from perdure.agent.parts import Parts
 from perdure.agent.request import Projection
 from perdure.core.messages import Entry, Message
@@ -52,7 +53,15 @@ class LiveSession:
         self.projection.extend(added)
         self.counter.extend(added)
         self._parts.engine.observe(added)
+        self.composition.extend(added)
         return added
+
+    def offer_tools(self) -> None:
+        """Makes ready what goes with every request to the present model; one that cannot call tools is offered none."""
+        can_call = self._parts.models.takes_tools(self._parts.routes.endpoint)
+        self.tools = tuple(self._parts.tools.registry.schemas()) if can_call else ()
+        self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
+        self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
 
     def settle(self) -> None:
         """Gives every call that a crash or an interrupt cut off its logged result: the outcome is unknown."""
@@ -84,5 +93,6 @@ class LiveSession:
         folder = self._parts.prompts_folder
         self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
         self.counter.rebase(self.entries)
-        self.counter.set_fixed(system=self.system_blocks, tools=self._parts.tools.registry.schemas())
         self._parts.engine.observe(self.entries)
+        self.composition = Composition(self.entries)
+        self.offer_tools()

@@ -7,7 +7,9 @@ reply asks for no tool. Everything is on disk before the next step begins.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from perdure import prompts
 from perdure.agent.budget import SpendingLimit, Spent, Steps
@@ -18,7 +20,7 @@ from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError
 from perdure.core.events import Notice, Outcome, StatusChanged, TurnFinished, TurnStarted
-from perdure.core.messages import Message
+from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.exchange import Reply
 from perdure.tools.runtime import ToolScope
@@ -30,17 +32,22 @@ STEP_LIMIT = "The step limit of this turn was reached before the work was done."
 
 @dataclass(frozen=True, slots=True)
 class ConversationResult:
-    """How a turn ended: the answer, every message of the conversation as it is sent, and what it used."""
+    """How a turn ended: the answer, the session's messages, and what it used."""
 
     outcome: Outcome
     final_response: str
     session_id: str
     conversation_id: str
     task_id: str
-    messages: list[dict[str, object]] = field(default_factory=list)
+    entries: Sequence[Entry] = ()
     usage: CanonicalUsage = field(default_factory=CanonicalUsage)
     cost_usd: float | None = None
     error: str | None = None
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The session's history as OpenAI-style dicts, made when asked for."""
+        return [e.message.to_dict() for e in self.entries]
 
 
 class Turn:
@@ -128,7 +135,7 @@ class Turn:
             session_id=self._live.id,
             conversation_id=self._live.conversation_id,
             task_id=self._task_id,
-            messages=[e.message.to_dict() for e in self._live.entries],
+            entries=tuple(self._live.entries),
             usage=usage,
             cost_usd=cost,
             error=error,

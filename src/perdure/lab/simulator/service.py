@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+import perdure.lab.simulator.chat as chat
+import perdure.lab.simulator.chat_rules as chat_rules
+import perdure.lab.simulator.messages as messages
+import perdure.lab.simulator.messages_rules as messages_rules
+import perdure.lab.simulator.responses as responses
+import perdure.lab.simulator.responses_rules as responses_rules
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import chat, chat_rules, messages, messages_rules, responses, responses_rules
 from perdure.lab.simulator.cache import CacheUse, MarkCache, PrefixCache
 from perdure.lab.simulator.http import ClientGone, Connection, HttpRequest
 from perdure.lab.simulator.rules import Issued, Refusal, Rules, Violation

@@ -83,7 +83,7 @@ class Deletions:
         gone = tx.run("DELETE FROM message WHERE conversation = ?", (owner,))
         for table in ("handoff", "call", "event", "output", "lease", "session"):
             tx.run(f"DELETE FROM {table} WHERE conversation = ?", (owner,))
-        tx.run("DELETE FROM state WHERE scope = ?", (f"conversation:{owner}",))
+        tx.run("DELETE FROM state WHERE scope LIKE ?", (f"%:{owner}",))
         tx.run("DELETE FROM permit WHERE conversation = ?", (owner,))
         tx.run("UPDATE conversation SET parent = NULL WHERE parent = ?", (owner,))
         tx.run("DELETE FROM conversation WHERE id = ?", (owner,))

@@ -35,8 +35,9 @@ ASCII_COUNTS = (
     "space_mark",
     "indents",  # runs of two or more spaces
     "space_number",
-    "tab_runs",
-    "line_ends",
+    "tab_runs",  # inside a line
+    "tab_indents",  # at its start
+    "line_ends",  # runs of line ends
 )
 SCRIPT_COUNTS = (
     "han",
@@ -52,6 +53,7 @@ SCRIPT_COUNTS = (
     "wide",  # full-width forms
     "emoji",
     "hangul_words",
+    "hangul_long",  # syllables beyond the third of a word
     "greek_cyrillic_words",
     "hebrew_arabic_words",
     "cjk_marks",
@@ -140,6 +142,7 @@ def _count_ascii(raw: bytes) -> Counts:
     after_lower_class = at & (at << 9)
     after_upper_class = at & (at << 7)
     capitals = (begins & upper).bit_count()
+    tab_indents = (after_lower_class & begins & tab).bit_count()
     return (
         (at & letter).bit_count(),
         (begins & lower).bit_count() + capitals - (after_lower_class & lower).bit_count(),
@@ -157,7 +160,8 @@ def _count_ascii(raw: bytes) -> Counts:
         (after_upper_class & mark).bit_count(),
         (begins_pair & space).bit_count(),
         (after_lower_class & digit).bit_count(),
-        (begins & tab).bit_count(),
+        (begins & tab).bit_count() - tab_indents,
+        tab_indents,
         (begins & newline).bit_count(),
     )
 
@@ -168,10 +172,12 @@ def _count_scripts(raw: bytes) -> Counts:
     leads = b"_" + raw.translate(tables.leads, tables.not_leads)
     bars = leads.count(b"eeee")
     kana = leads.count(b"j")
+    hangul, hangul_words = leads.count(b"k"), leads.count(b"_k")
+    hangul_long = hangul - hangul_words - leads.count(b"_kk") - leads.count(b"_kkk")
     cjk_marks = raw.count(b"\xe3\x80") if kana else 0
     return (
         leads.count(b"h"),
-        leads.count(b"k"),
+        hangul,
         kana - cjk_marks,
         leads.count(b"l"),
         leads.count(b"g"),
@@ -182,7 +188,8 @@ def _count_scripts(raw: bytes) -> Counts:
         bars,
         leads.count(b"f"),
         leads.count(b"w"),
-        leads.count(b"_k"),
+        hangul_words,
+        hangul_long,
         leads.count(b"_g"),
         leads.count(b"_s"),
         cjk_marks,

@@ -316,3 +316,25 @@ def test_a_store_opened_before_a_fork_is_refused_in_the_child(tmp_path: Path) ->
     """
     done = run(code, str(tmp_path / "s.db"))
     assert "open it again" in done.stdout
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize("deed", ["scrub", "delete"])
+def test_nothing_of_what_was_taken_out_is_left_in_any_file(tmp_path: Path, deed: str) -> None:
+    secret = "QZXJ7731VERYSECRET"
+    with open_store(tmp_path / "sessions.db") as store:
+        session = store.create(system_prompt=f"prompt {secret}", title=secret)
+        # Short enough to be stored uncompressed, so that it would be seen.
+        store.append(session.id, [user(f"key {secret} {n}") for n in range(60)])
+        sink = store.outputs.begin(session.id, "call_1")
+        sink.write(f"out {secret}")
+        sink.close()
+        other = conversation(store)
+        if deed == "scrub":
+            store.scrub(session.id, lambda text: text.replace(secret, "[REDACTED]"))
+            assert len(store.history(session.id).entries) == 60
+        else:
+            store.delete(session.id)
+        held = [p for p in tmp_path.rglob("*") if p.is_file() and secret.lower().encode() in p.read_bytes().lower()]
+        assert held == []
+        assert len(store.history(other).entries) == 20

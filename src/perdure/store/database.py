@@ -61,6 +61,10 @@ class Database(Protocol):
         the transaction."""
         ...
 
+    def erase(self, work: Callable[[Transaction], T]) -> T:
+        """A write after which nothing of what it removed is left on the disk."""
+        ...
+
     def backup(self, path: Path) -> None:
         """A whole copy, taken while others read and write."""
         ...

@@ -18,6 +18,8 @@ from perdure.store.text_index import IndexedText
 _COPIED = "seq, session, role, kind, body, encoding, chars, key, chained, created_at"
 _HANDED_ON = "seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
 _BATCH = 500
+# A few seconds' work: all of an ordinary index. A very large one is not rewritten for each conversation that goes.
+_MERGED_PAGES = 20_000
 
 
 class Deletions:
@@ -40,9 +42,11 @@ class Deletions:
                 self._hand_on(tx, conversation)
                 outputs += self._forget_outputs(tx, conversation)
                 messages += self._forget(tx, conversation)
+            for index in ("message", "output"):
+                self._backing.index.settle(tx, index, most_pages=_MERGED_PAGES)
             return Deleted(tuple(c.id for c in doomed), messages, outputs)
 
-        deleted = self._backing.database.write(work)
+        deleted = self._backing.database.erase(work)
         for conversation_id in deleted.conversation_ids:
             self._outputs.shelf.remove(conversation_id)
         return deleted

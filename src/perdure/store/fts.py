@@ -24,9 +24,12 @@ class FtsIndex:
             [(number, t.parts, t.wholes, t.scope) for number, t in texts],
         )
 
-    def settle(self, tx: Transaction, index: IndexName) -> None:
+    def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
         # Until segments are merged, a removed text's words still stand in the older ones.
-        tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('optimize')")
+        if most_pages is None:
+            tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('optimize')")
+        else:
+            tx.run(f"INSERT INTO {index}_index ({index}_index, rank) VALUES ('merge', ?)", (-most_pages,))
 
     def newest(
         self,

@@ -48,12 +48,12 @@ class Importer:
         try:
             conversation = _conversation(records, renamed)
             drafts = [(m, _draft(m)) for m in records["message"]]
-            is_new = self.backing.database.write(lambda tx: self._write(tx, records, conversation, drafts, renamed))
+            self.backing.database.write(lambda tx: self._write(tx, records, conversation, drafts, renamed))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"the file is no export of a conversation ({error!r}); nothing was imported") from error
-        if is_new:
-            for output in records["output"]:
-                self.outputs.restore(conversation, output["id"], output["tool_call_id"], output["text"])
+        # After the rows, each on its own: importing once more brings what a crash in between left out.
+        for output in records["output"]:
+            self.outputs.restore(conversation, output["id"], output["tool_call_id"], output["text"])
         return conversation
 
     def _write(
@@ -63,11 +63,11 @@ class Importer:
         conversation: Conversation,
         drafts: list[tuple[dict[str, Any], Draft]],
         renamed: Mapping[str, str],
-    ) -> bool:
-        """False where the same log was here already."""
+    ) -> None:
+        """Adds nothing where the same log is here already."""
         if tx.row("SELECT 1 FROM conversation WHERE id = ?", (conversation.id,)):
             _refuse_other(tx, conversation.id, drafts)
-            return False
+            return
         said = [m for m in records["message"] if m["is_said"]]
         insert_conversation(tx, conversation, key=bytes.fromhex(said[-1]["key"]) if said else FIRST_KEY)
         for raw in records["session"]:
@@ -87,7 +87,6 @@ class Importer:
         for raw in records["event"]:
             session = renamed.get(raw["session_id"], raw["session_id"])
             insert_event(tx, conversation.id, StoredEvent(**{**raw, "session_id": session}))
-        return True
 
 
 def parsed(lines: Iterable[str]) -> Records:

@@ -63,10 +63,14 @@ class Outputs:
         return "".join(self.shelf.chunks(self._row(output_id)[-1]))
 
     def restore(self, conversation: Conversation, output_id: str, tool_call_id: str, output: str) -> None:
-        """An imported output, under its own id unless that is taken."""
-        taken = self._backing.database.read(lambda tx: tx.row("SELECT 1 FROM output WHERE id = ?", (text(output_id),)))
-        is_ours = _OUTPUT_ID.fullmatch(output_id) is not None
-        ident = output_id if is_ours and taken is None else self._backing.ids.new("o_")
+        """An imported output, under its own id unless another conversation has it; one that is here already stays."""
+        owner = self._backing.database.read(
+            lambda tx: tx.row("SELECT conversation FROM output WHERE id = ?", (text(output_id),))
+        )
+        if owner is not None and owner[0] == conversation.id:
+            return
+        is_free = owner is None and _OUTPUT_ID.fullmatch(output_id) is not None
+        ident = output_id if is_free else self._backing.ids.new("o_")
         writer = self.shelf.begin(conversation.id, ident)
         sink = _Sink(self._backing, self.shelf, writer, conversation, ident, text(tool_call_id))
         sink.write(output)
@@ -102,7 +106,7 @@ class Outputs:
                 self._backing.index.add(tx, "output", [(number, output_tokens(new, conversation))])
             self._backing.index.settle(tx, "output")
 
-        self._backing.database.write(work)
+        self._backing.database.erase(work)
 
     def _row(self, output_id: str) -> Row:
         row = self._backing.database.read(

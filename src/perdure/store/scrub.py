@@ -48,7 +48,7 @@ class Scrubber:
             self._backing.index.settle(tx, "message")
             return conversation, changed
 
-        conversation, changed = self._backing.database.write(work)
+        conversation, changed = self._backing.database.erase(work)
         return Scrubbed(changed, self._scrub_outputs(conversation, redact))
 
     def _messages(self, tx: Transaction, conversation: Conversation, redact: Redact) -> int:

@@ -32,7 +32,7 @@ PATIENCE_S = 60.0
 _RETRY_PAUSE_S = 0.005
 _IDLE_READERS = 8
 
-Job = Callable[[Transaction], Any]
+Job = Callable[[], Any]
 
 
 class SqliteTransaction:
@@ -83,10 +83,17 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
 
     def write(self, work: Callable[[Transaction], T]) -> T:
+        return self._queued(lambda: self._transact(work))
+
+    def erase(self, work: Callable[[Transaction], T]) -> T:
+        return self._queued(lambda: self._transact_erasing(work))
+
+    def _queued(self, job: Callable[[], T]) -> T:
+        """What a job returns, run by the one thread that writes."""
         future: Future[T] = Future()
         with self._closing:
             self._refuse_if_unusable()
-            self._jobs.put((work, future))
+            self._jobs.put((job, future))
         return future.result()
 
     def use_wal(self) -> None:
@@ -134,7 +141,7 @@ class SqliteDatabase:
         while (job := self._jobs.get()) is not None:
             work, future = job
             try:
-                future.set_result(self._transact(work))
+                future.set_result(work())
             except BaseException as error:  # the writer's edge: whatever a job raised belongs to who asked for it
                 future.set_exception(error)
             # Neither the job nor its result may live on while the thread waits for the next one.
@@ -158,6 +165,18 @@ class SqliteDatabase:
                     if connection.in_transaction:
                         with suppress(sqlite3.Error):
                             connection.execute("ROLLBACK")
+
+    def _transact_erasing(self, work: Callable[[Transaction], T]) -> T:
+        """Freed pages are overwritten, and the WAL, where older ones may stand, is emptied."""
+        connection = self._writer
+        connection.execute("PRAGMA secure_delete = ON")
+        try:
+            result = self._transact(work)
+        finally:
+            connection.execute("PRAGMA secure_delete = OFF")
+        with translated(self.path):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return result
 
     @contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:

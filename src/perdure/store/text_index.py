@@ -52,8 +52,8 @@ class TextIndex(Protocol):
         """The texts must be those that were added."""
         ...
 
-    def settle(self, tx: Transaction, index: IndexName) -> None:
-        """Leaves nothing on disk of what was removed."""
+    def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
+        """Leaves nothing on disk of what was removed, or as little as so much work allows."""
         ...
 
     def newest(

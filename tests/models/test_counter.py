@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -11,12 +11,26 @@ from hypothesis import strategies as st
 
 from perdure.core.messages import Entry, Message, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.models.calibrations import Calibration, Calibrations
 from perdure.models.families import family_of
 from perdure.models.tokens import TokenCounter, estimate_tokens
 
 T = TypeVar("T")
 WORDS = "the next step is to read the file and to run its tests "
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}
+
+
+class Memory:
+    """A key-value store in memory."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self._state = state
+
+    def get(self, key: str) -> Any:
+        return self._state.get(key)
+
+    def set(self, key: str, value: Any) -> None:
+        self._state[key] = value
 
 
 def prompt(tokens: int, *, output: int = 0, cached: int = 0) -> CanonicalUsage:
@@ -136,6 +150,27 @@ def test_a_model_switch_forgets_what_the_old_model_taught() -> None:
     assert counter.estimate == pytest.approx(expected, abs=1)
     assert counter.last_prompt_tokens is None
     assert counter.calibration.ratio == 1.0
+
+
+@pytest.mark.spec("B2")
+def test_what_was_learned_about_a_model_is_there_for_the_next_conversation() -> None:
+    state: dict[str, Any] = {}
+    kept = Calibrations(Memory(state))
+    counter = TokenCounter("gpt-5")
+    counter.extend(long_history())
+    raw = counter.estimate
+    counter.observe(prompt(round(raw * 1.2)))
+    kept.keep("openai", "gpt-5", counter.calibration)
+    fresh = TokenCounter("gpt-5", calibration=Calibrations(Memory(state)).get("OpenAI", "GPT-5"))
+    fresh.extend(long_history())
+    assert fresh.estimate == pytest.approx(raw * 1.2, rel=0.01)
+    assert kept.get("openai", "gpt-5-mini") == Calibration()
+
+
+@pytest.mark.parametrize("stored", [7, "x", {}, {"ratio": "1"}, {"ratio": 99}, {"ratio": True}, {"image_tokens": -1}])
+def test_a_damaged_calibration_is_the_neutral_one(stored: object) -> None:
+    kept = Calibrations(Memory({"calibration:openai:gpt-5": stored}))
+    assert kept.get("openai", "gpt-5") == Calibration()
 
 
 @pytest.mark.spec("B1")

@@ -9,28 +9,17 @@ and reasoning tokens count when their message is sent back, as part of the next 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
+from perdure.models.calibrations import IMAGE_RANGE, RATIO_RANGE, Calibration
 from perdure.models.families import family_of
 from perdure.models.figures import NO_FIGURES, Figures
 from perdure.models.sizes import entry_figures, sum_figures, text_figures, tools_figures
 
-# A service that truncates silently, or that counts what we do not see, must not bend every later estimate.
-_RATIO_RANGE = (0.5, 2.0)
-_IMAGE_RANGE = (1.0, 20_000.0)
 # Below this much text the ratio says more about a service's framing than about its tokenizer.
 _RATIO_MIN_TOKENS = 200.0
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """What real usage taught about one model: how far off the estimate is, and what an image costs."""
-
-    ratio: float = 1.0
-    image_tokens: float | None = None
 
 
 class TokenCounter:
@@ -43,10 +32,11 @@ class TokenCounter:
         system: str | Sequence[str] = "",
         tools: Sequence[Mapping[str, Any]] | None = None,
         sends_reasoning: bool = False,
+        calibration: Calibration | None = None,
     ) -> None:
         self._family = family_of(model)
         self._sends_reasoning = sends_reasoning
-        self._calibration = Calibration()
+        self._calibration = calibration or Calibration()
         self._fixed = NO_FIGURES
         self._history = NO_FIGURES
         # What the last real prompt held, what the call under way holds, and how large the former really was.
@@ -113,10 +103,12 @@ class TokenCounter:
         self._history = sum_figures(entry_figures(e) for e in entries)
         self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
 
-    def switch_model(self, model: str | None, *, sends_reasoning: bool | None = None) -> None:
+    def switch_model(
+        self, model: str | None, *, sends_reasoning: bool | None = None, calibration: Calibration | None = None
+    ) -> None:
         """Another model counts otherwise: what the old one taught is forgotten. Costs arithmetic only."""
         self._family = family_of(model)
-        self._calibration = Calibration()
+        self._calibration = calibration or Calibration()
         self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
         if sends_reasoning is not None:
             self._sends_reasoning = sends_reasoning
@@ -145,7 +137,7 @@ class TokenCounter:
         text_share = real_tokens - sent.images * per_image
         ratio = old.ratio
         if text >= _RATIO_MIN_TOKENS and text_share > 0:
-            ratio = _clamp(text_share / text, _RATIO_RANGE)
+            ratio = _clamp(text_share / text, RATIO_RANGE)
         self._calibration = Calibration(ratio, image_tokens)
 
     def _learn_image(self, sent: Figures, real_tokens: int) -> float | None:
@@ -156,7 +148,7 @@ class TokenCounter:
             return old
         text = self._calibration.ratio * self._text_tokens(added)
         cost = (real_tokens - self._real_tokens - text) / added.images
-        if not _IMAGE_RANGE[0] <= cost <= _IMAGE_RANGE[1]:
+        if not IMAGE_RANGE[0] <= cost <= IMAGE_RANGE[1]:
             return old
         return cost if old is None else (old + cost) / 2
 

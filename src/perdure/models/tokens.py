@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import Message
-from perdure.models.counter import Calibration, TokenCounter
+from perdure.models.calibrations import Calibration
+from perdure.models.counter import TokenCounter
 from perdure.models.families import Family, family_of
 from perdure.models.figures import NO_FIGURES, Figures, count_text
 from perdure.models.sizes import entry_figures, figures_of, sum_figures, text_figures, tools_figures

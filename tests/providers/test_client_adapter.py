@@ -143,6 +143,16 @@ def test_time_outs_hold_through_a_client(name: str) -> None:
         run(sim, name, request("hi"), timeouts=Timeouts(first_token_s=0.2))
 
 
+@pytest.mark.parametrize("name", ["Anthropic", "AsyncAnthropic"])
+def test_a_client_that_cannot_sign_is_an_auth_verdict(name: str) -> None:
+    client = getattr(anthropic, name)(base_url="http://127.0.0.1:9", api_key="k")
+    client.api_key = None
+    way = Transport(wire=ClientWire(client))
+    with pytest.raises(ProviderError, match="the client you handed over could not make the call") as caught:
+        asyncio.run(way.send(endpoint_of(client, "m"), request("hi")))
+    assert caught.value.verdict.kind == "auth"
+
+
 def test_a_client_speaks_its_services_protocols_only() -> None:
     of_openai, of_anthropic = openai.OpenAI(api_key="k"), anthropic.Anthropic(api_key="k")
     assert (package_of(of_openai), package_of(of_anthropic)) == ("openai", "anthropic")

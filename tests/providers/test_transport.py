@@ -170,6 +170,22 @@ def test_no_network_and_wrong_hosts_are_said_in_one_line(base_url: str, words: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["sk-pasted\n", "sk-with blank ", "sk-“quoted”", "sk-\x00"])
+@all_modes
+def test_a_key_that_cannot_be_sent_is_said_without_showing_it(mode: ApiMode, key: str) -> None:
+    place = Endpoint("custom", "http://127.0.0.1:9/v1", mode, "m", api_key=key)
+    with pytest.raises(ProviderError, match="Check the key for 'custom'") as caught:
+        asyncio.run(once().send(place, request("hi")))
+    assert caught.value.verdict.kind == "auth"
+    assert "sk-" not in repr(caught.value)
+
+
+def test_a_header_that_cannot_be_sent_is_named() -> None:
+    place = Endpoint("custom", "http://127.0.0.1:9/v1", "chat_completions", "m", headers={"x-team": "münchen\n"})
+    with pytest.raises(ProviderError, match="the header 'x-team' holds a character"):
+        asyncio.run(once().send(place, request("hi")))
+
+
 def test_a_key_never_appears_in_an_error() -> None:
     body = {"error": {"message": "Incorrect API key provided: sk-proj-abcdef123456.", "type": "invalid_request_error"}}
     with Simulator(script=[Fail(status=401, body=body)]) as sim:

@@ -18,8 +18,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import ModuleType
 from typing import Any
 
-from perdure.core.errors import ConfigError
+from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.providers.exchange import ApiMode, Endpoint
+from perdure.providers.failures import quote
 from perdure.providers.wire import WireResponse
 
 PACKAGES = ("openai", "anthropic")
@@ -91,6 +92,10 @@ class ClientWire:
             response = await self._client.post(path, **asked)
         except self._package.APIStatusError as error:
             response = error.response
+        except self.failures():
+            raise
+        except Exception as error:  # the client's own code, and whatever signs for it
+            raise _unsigned(error) from error
         try:
             yield _Decoded(response, self._client) if _is_aws_stream(response) else response
         finally:
@@ -109,6 +114,10 @@ class ClientWire:
             return self._client.post(path, **asked)
         except self._package.APIStatusError as error:
             return error.response
+        except self.failures():
+            raise
+        except Exception as error:  # the client's own code, and whatever signs for it
+            raise _unsigned(error) from error
 
 
 class _Decoded:
@@ -185,6 +194,12 @@ class _Pump:
         # The loop may have been closed since: then nobody is waiting.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+
+
+def _unsigned(error: Exception) -> ProviderError:
+    """A call the client did not make at all: no credentials, an expired token, a missing package."""
+    line = f"the client you handed over could not make the call: {type(error).__name__}: {quote(str(error))}"
+    return ProviderError(ErrorVerdict("auth", line))
 
 
 def _is_aws_stream(response: Any) -> bool:

@@ -19,6 +19,8 @@ QUOTE_CHARS = 300
 
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _MODEL_WORDS = re.compile(r"\bmodel\b|deployment", re.IGNORECASE)
+_SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
+_KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
 
@@ -70,6 +72,20 @@ def not_an_api(place: Place, status: int, body: bytes, *, partial: str = "") -> 
     line = f"answered with {what}" + (f": {heard!r}" if heard else "")
     line += f". Is {place.base_url} the API's address? It usually ends in /v1."
     return failed(place, "transport", line, status=status, partial=partial)
+
+
+def unsendable(headers: Mapping[str, str]) -> str | None:
+    """The name of a header whose value HTTP cannot carry; a key pasted with a line break is one."""
+    return next((name for name, value in headers.items() if not _SENDABLE.fullmatch(value)), None)
+
+
+def unsendable_header(place: Place, name: str) -> ProviderError:
+    """Names the header, never its value: that may be a key."""
+    if name.lower() in _KEY_HEADERS:
+        line = "the key holds a blank, a line break or a character no key has"
+        line += f". Check the key for {place.provider!r}: `perdure doctor` shows where it is read from."
+        return failed(place, "auth", line)
+    return failed(place, "bad_request", f"the header {name!r} holds a character that cannot be sent: check it.")
 
 
 def is_html(body: bytes) -> bool:

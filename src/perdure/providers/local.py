@@ -111,8 +111,14 @@ class LocalServers:
         with self._lock:
             child = self._running.get((path, n_ctx))
             if child is None or not child.is_alive:
-                child = self._running[path, n_ctx] = _Child(path, n_ctx=n_ctx, log_dir=self._log_dir)
-                child.wait_until_ready(on_progress or (lambda text, seconds: None))
+                child = _Child(path, n_ctx=n_ctx, log_dir=self._log_dir)
+                try:
+                    child.wait_until_ready(on_progress or (lambda text, seconds: None))
+                except BaseException:
+                    # Ctrl-C while it loads leaves nothing behind.
+                    child.stop()
+                    raise
+                self._running[path, n_ctx] = child
             return child.model
 
     def close(self) -> None:

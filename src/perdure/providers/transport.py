@@ -14,17 +14,29 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from types import ModuleType
 
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.providers.classify import classify_error
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply, SseEvent
-from perdure.providers.failures import Place, broken, failed, is_html, is_worth_retrying, not_an_api, refused
+from perdure.providers.failures import (
+    Place,
+    broken,
+    failed,
+    is_html,
+    is_worth_retrying,
+    not_an_api,
+    refused,
+    unsendable,
+    unsendable_header,
+)
 from perdure.providers.modes import mode_module
+from perdure.providers.patience import IdleTimer, Retries, Timeouts
 from perdure.providers.streaming import SseReader
 from perdure.providers.wire import HttpxWire, Wire, WireResponse
+
+__all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]
 
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
 OnEvent = Callable[[Delta], None]
@@ -37,39 +49,6 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 _RETRIED_KINDS = frozenset({"rate_limit", "overloaded", "transport"})
 _RETRIED_STATUS = frozenset({408, 425, 500, 502, 503, 504, 529})
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long to wait, in seconds, and for what."""
-
-    connect_s: float = 10.0
-    # Until the first event of a stream; keep-alive comments do not count.
-    first_token_s: float = 300.0
-    # Between two pieces of a stream; anything that arrives counts.
-    idle_s: float = 120.0
-    # For the whole of a reply that is not streamed.
-    reply_s: float = 900.0
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How often a call that got no reply is tried again, and after what wait."""
-
-    attempts: int = 3
-    base_s: float = 0.5
-    cap_s: float = 8.0
-    # A service that asks for more patience than this is left to the caller, who may know another route.
-    max_retry_after_s: float = 30.0
-
-    def wait_s(self, attempt: int, *, retry_after_s: float | None, random: float) -> float | None:
-        """How long to wait before attempt `attempt` + 1; None when there is to be none."""
-        if attempt >= self.attempts:
-            return None
-        if retry_after_s is not None:
-            # Spread out, but never earlier than was asked for.
-            return None if retry_after_s > self.max_retry_after_s else retry_after_s * (1 + 0.1 * random)
-        return min(self.cap_s, self.base_s * 2.0 ** (attempt - 1)) * (0.5 + 0.5 * random)
 
 
 class Transport:
@@ -134,6 +113,7 @@ class _Call:
         self.has_begun = False
         self.may_retry = True
         self._has_token = False
+        self._size = 0
         self._said: list[str] = []
         self._losses: tuple[type[BaseException], ...] = ()
 
@@ -145,6 +125,8 @@ class _Call:
         first_s = timeouts.first_token_s if self.is_streaming else timeouts.reply_s
         self._losses = wire.failures()
         headers = {"content-type": "application/json", **self.mode.headers(self.endpoint)}
+        if (name := unsendable(headers)) is not None:
+            raise unsendable_header(self.place, name)
         try:
             async with asyncio.timeout(first_s) as timer:
                 async with wire.post(
@@ -219,13 +201,16 @@ class _Call:
     async def _streamed_reply(
         self, head: bytes, pieces: AsyncIterator[bytes], timer: asyncio.Timeout, timeouts: Timeouts
     ) -> Reply:
-        patience = _Patience(timer, timeouts.idle_s)
+        patience = IdleTimer(timer, timeouts.idle_s)
         reader, stream = SseReader(), self.mode.Stream()
         piece: bytes | None = head
         while piece is not None:
             events = reader.feed(piece)
             for event in events:
                 self._tell(stream.feed(event))
+            self._size += len(piece)
+            if self._size > MAX_BODY_BYTES:
+                raise not_an_api(self.place, 200, head, partial=self.partial_text)
             if events and _is_last(events[-1]):
                 timer.reschedule(None)
                 await _drain(pieces, (TimeoutError, *self._losses))
@@ -246,22 +231,6 @@ class _Call:
                 self._said.append(delta.text)
             if self.on_event is not None:
                 self.on_event(delta)
-
-
-class _Patience:
-    """The idle time-out of a stream, put off while pieces arrive; not at each: that costs more than reading it."""
-
-    def __init__(self, timer: asyncio.Timeout, idle_s: float) -> None:
-        self._timer = timer
-        self._idle_s = idle_s
-        self._time_s = asyncio.get_running_loop().time
-        self._renewable_s = 0.0
-
-    def renew(self) -> None:
-        now_s = self._time_s()
-        if now_s >= self._renewable_s:
-            self._timer.reschedule(now_s + self._idle_s)
-            self._renewable_s = now_s + self._idle_s / 8
 
 
 def _is_last(event: SseEvent) -> bool:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import httpx
 
 
+_LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+
+
 class WireResponse(Protocol):
     """An answer whose head is here and whose body is on its way; httpx's own responses are such."""
 
@@ -85,7 +88,7 @@ class HttpxWire:
         if self._client is None or self._loop is not loop:
             limits = httpx.Limits(max_connections=self._max_connections, keepalive_expiry=60.0)
             # A proxy from the environment must not come between us and a server on this machine.
-            direct: dict[str, httpx.AsyncBaseTransport | None] = {"all://127.0.0.1": None, "all://localhost": None}
+            direct: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(_LOOPBACK)
             self._client = httpx.AsyncClient(limits=limits, mounts=direct, follow_redirects=False)
             self._loop = loop
         return self._client

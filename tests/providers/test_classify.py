@@ -12,7 +12,8 @@ from perdure.providers.exchange import Reply
 from perdure.providers.fault_table import FAULT_ROWS
 from perdure.providers.overflow_table import CAP_ROWS, SUM_ROWS
 from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
-from support.error_samples import REFERENCE, VARIANTS, Sample, anthropic, openai
+from support.error_samples import REFERENCE, Sample, anthropic, openai
+from support.error_variants import VARIANTS
 
 LIMIT_ROWS = (*SUM_ROWS, *CAP_ROWS, *PROMPT_ROWS, *SIZE_ROWS, *GENERIC_ROWS)
 KINDS = {"prompt": {"prompt_too_long"}, "cap": {"output_cap"}, "sum": {"output_cap"}, "total": {"prompt_too_long"}}

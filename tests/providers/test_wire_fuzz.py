@@ -16,7 +16,8 @@ from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.messages import Message
 from perdure.providers.classify import classify_error
 from perdure.providers.exchange import Reply, SseEvent
-from support.error_samples import RATE_LIMITS, REFERENCE, VARIANTS, Sample
+from support.error_samples import REFERENCE, Sample
+from support.error_variants import RATE_LIMITS, VARIANTS
 from support.wire_scripts import MODES, Answer, streamed, whole
 
 # A slow pattern would show as one call of seconds; a busy machine shows as one of tenths.

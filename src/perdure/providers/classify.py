@@ -43,7 +43,14 @@ _SAYS_NOTHING = re.compile(
 )
 _OUTPUT_WORDS = re.compile(r"completion|output|response|generat|max_?(?:new_)?tokens|prediction", re.IGNORECASE)
 _BREAKDOWN = re.compile(r"(\d+)((?: [a-z_]+){1,6})", re.IGNORECASE)
-_FIGURE = re.compile(r"(?<![\w.])\d{3,9}(?![\w]|\.\d)")
+# Figures that may be tokens: neither parts of names nor counted in something else.
+_FIGURE = re.compile(r"(?<![\w.-])\d{3,9}(?![\w-]|\.\d| ?(?:characters?|chars?|bytes?|[km]i?b)\b)", re.IGNORECASE)
+_LIMIT = re.compile(
+    r"(?:max(?:imum)?|limit(?:ed)?|up to|at most|allowed|supports?|window|only|<=?|less than|size|length)\b\D{0,25}?"
+    + _FIGURE.pattern.replace(r"\d{3,9}", r"(\d{3,9})", 1),
+    re.IGNORECASE,
+)
+_LEAST_WINDOW = 1_000
 
 
 def classify_error(
@@ -182,9 +189,14 @@ def _prompt_of(parts: str) -> int | None:
 
 
 def _guessed_window(text: str) -> int | None:
-    """The smaller of the two figures an unknown wording states; one alone, or many, prove nothing."""
-    figures = sorted({int(f) for f in _FIGURE.findall(text.partition(" | ")[0])})
-    return figures[0] if len(figures) == 2 and figures[0] >= 1_000 else None
+    """The window an unknown wording states: the smaller of two figures, or the one that is called a limit."""
+    said = text.partition(" | ")[0]
+    figures = sorted({int(f) for f in _FIGURE.findall(said) if int(f) >= _LEAST_WINDOW})
+    if len(figures) == 2:
+        return figures[0]
+    named = {int(m) for m in _LIMIT.findall(said) if int(m) >= _LEAST_WINDOW}
+    # A lone number may be an error's own: it is a limit only where tokens are spoken of.
+    return named.pop() if len(named) == 1 and "token" in said.lower() else None
 
 
 def _is_bare(said: ErrorText) -> bool:
@@ -197,7 +209,7 @@ def _by_status(status: int | None, said: ErrorText) -> ErrorKind | None:
     if status in (401, 403):
         return "bad_request" if re.search(r"moderation|flagged", said.text, re.IGNORECASE) else "auth"
     if status == 429:
-        return "rate_limit"
+        return "overloaded" if re.search(r"overload", said.text, re.IGNORECASE) else "rate_limit"
     if status in (408, 425, 499, 502, 504, 598, 599) or 520 <= status <= 527:
         return "transport"
     if status >= 500 or status == 424:

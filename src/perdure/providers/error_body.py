@@ -18,7 +18,7 @@ _MOST_LEAVES = 120
 _MOST_DEPTH = 24
 
 # Keys under which servers echo the request: a conversation may well speak of "prompt is too long" itself.
-_ECHOES = frozenset({"input", "messages", "request", "body", "prompt", "tools", "content", "url", "loc", "help"})
+_ECHOES = frozenset({"input", "messages", "request", "body", "prompt", "tools", "content", "url", "help"})
 _IDS = frozenset({"request_id", "id", "user_id", "trace_id", "requestid", "session_id", "@type", "logid"})
 _CODE_KEYS = frozenset(
     {"code", "type", "status", "reason", "__type", "error_code", "param", "error_type", "stop_reason", "finish_reason"}
@@ -122,6 +122,8 @@ def _leaves(value: Any) -> Iterator[tuple[str, str]]:
         elif isinstance(item, Mapping) and depth < _MOST_DEPTH:
             known = [(str(k), str(k).lower(), v) for k, v in list(item.items())[:60]]
             pending += [(low, v, depth + 1) for _, low, v in known if low not in _ECHOES and low not in _IDS]
+        elif key == "loc" and isinstance(item, list | tuple):  # a validator's path to what it refuses
+            yield key, ".".join(map(str, item[:8]))[:200]
         elif isinstance(item, list | tuple) and depth < _MOST_DEPTH:
             pending += [(key, v, depth + 1) for v in item[:30]]
         elif isinstance(item, Mapping | list | tuple):  # wrapped once too often: its text will do

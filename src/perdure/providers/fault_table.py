@@ -29,7 +29,9 @@ QUOTA = _row(
     r"(?:usage|spend\w*|monthly|weekly) limits?|(?:monthly|weekly|daily) (?:usage|spend\w*|credit|token) "
     r"(?:limit|quota)|monthly included credits|spending (?:limit|cap)|\barrear|"
     r"account (?:is )?(?:not active|suspended|overdue)|"
-    r"maximum billing reached|exceeded_current_quota|premium requests?|extra usage is required|ServiceQuotaExceeded|"
+    r"maximum billing reached|exceeded_current_quota|premium requests?|(?:does ?n.t|do ?n.t|do not|does not) have "
+    r"(?:any|enough) credits|not enough credits|"
+    r"(?:hit|reached) your (?:usage )?limit|token quota|使用上限|extra usage is required|ServiceQuotaExceeded|"
     r"FreeTierOnly|free tier of the model has been exhausted|no resource package|余额不足|欠费|账户已欠|额度已用",
     (429, '{"error":{"message":"You exceeded your current quota, please check your plan and billing details.",'
      '"type":"insufficient_quota","param":null,"code":"insufficient_quota"}}'),
@@ -59,6 +61,9 @@ RATE = _row(
     r"hour|day|sec)|calls? ?/ ?(?:min|sec|hour)|\b(?:TPM|RPM|TPD|RPD|ITPM|OTPM|RPS)\b|per[-_ ]?minute|"
     r"too[_ ]many[_ ](?:concurrent[_ ])?requests|throttl|request too large for (?:model|gpt|o\d)|"
     r"too many tokens,? (?:please wait|per )|concurren\w+ (?:limit|request)|slow down|allocated quota exceeded|"
+    r"(?:this|per|each|every|last|current|one|in a) (?:minute|second|hour|day)\b|tokens? ?/ ?min|"
+    r"reached (?:\w+ )?max (?:request|concurrency|rpm|tpm)|resource[_ ]?(?:has been )?exhausted(?!.{0,80}larger "
+    r"than max)|"
     r"limit:? \d+,? (?:used:? \d+,? )?requested:? \d+|tokens\b.{0,40}\brate_limit|"
     r"tier capacity exceeded|限流|请求过于频繁|并发|频率限制|速率限制",
     (429, '{"error":{"message":"Rate limit reached for gpt-4o in organization org-x on tokens per min (TPM): Limit '
@@ -113,7 +118,9 @@ TRANSPORT = _row(
     r"servname|"
     r"name resolution|\bssl|certificate|peer closed|incomplete (?:chunked )?read|incompleteread|premature|socket "
     r"hang up|"
-    r"server disconnected|disconnect|bad gateway|gateway|network|remote ?protocol|stream (?:ended|closed|error)|"
+    r"closed (?:the )?connection|connection attempts|connection terminated|handshake|"
+    r"etimedout|enotfound|eai_again|server disconnected|disconnect|bad gateway|gateway|network|remote ?protocol|"
+    r"stream (?:ended|closed|error)|"
     r"context cancell?ed|request (?:was )?cancell?ed|fetch failed|\b(?:read|write|close|protocol|os)error\b|"
     r"unreachable|no route to host|modelstreamerror",
     (504, "<html><head><title>504 Gateway Time-out</title></head><body>nginx</body></html>"),

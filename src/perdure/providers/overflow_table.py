@@ -32,8 +32,9 @@ _MAX = r"max[_ ]?(?:completion|output|new)?[_ ]?tokens"
 SUM_ROWS: tuple[LimitRow, ...] = (
     _row(
         "sum",
-        r"maximum context length is (?P<window>\d+) tokens?.{0,60}?requested (?:about |at least )?\d+ tokens? "
-        r"\((?P<parts>[^()]{1,200})\)",
+        r"maximum context length is (?P<window>\d+) tokens?.{0,60}?requested (?:about |at least )?\d+ tokens?[ "
+        r",:(]{1,3}"
+        r"(?P<parts>\d[^()]{1,200}?(?:completion|output|response|functions|tools))\b",
         "OpenAI, DeepSeek, OpenRouter, older vLLM",
         "This model's maximum context length is 4097 tokens. However, you requested 4120 tokens (3120 in the "
         "messages, 1000 in the completion). Please reduce the length of the messages or completion.",
@@ -111,6 +112,13 @@ SUM_ROWS: tuple[LimitRow, ...] = (
         "Cloudflare Workers AI",
         "AiError: The estimated number of input and maximum output tokens (134028) exceeded this model context window "
         "limit (131072).",
+    ),
+    _row(
+        "sum",
+        r"(?P<prompt>\d{2,9}) ?(?:(?:prompt|input) )?(?:tokens? )?\+ ?(?P<output>\d{1,9}) ?(?:[a-z_]{1,20} ){0,3}>=? ?"
+        r"(?P<window>\d{3,9})",
+        "servers that show their arithmetic",
+        "prompt + max_tokens does not fit: 7000 + 2000 > 8192",
     ),
     _row(
         "total",

@@ -43,6 +43,11 @@ PROMPT_ROWS: tuple[LimitRow, ...] = (
         "request (6031 tokens) exceeds the available context size (2048 tokens), try increasing it",
     ),
     _row(
+        r"exceeds the available context size \((?P<window>\d+)",
+        "llama.cpp, without a count",
+        "the request exceeds the available context size (4096 tokens), try increasing it",
+    ),
+    _row(
         r"requested tokens \((?P<prompt>\d+)\) exceed context window of (?P<window>\d+)",
         "llama-cpp-python",
         "Requested tokens (5083) exceed context window of 4096",
@@ -192,6 +197,11 @@ SIZE_ROWS: tuple[LimitRow, ...] = (
     _row(
         r"passed \d+ input characters", "vLLM", "You passed 900000 input characters and requested 4096 output tokens."
     ),
+    _row(
+        r"payload size exceeds the limit|'body' failed to satisfy constraint: member must have length less",
+        "Gemini, Bedrock",
+        "Request payload size exceeds the limit: 20971520 bytes.",
+    ),
     _row(r"(?:payload|request entity|content|request body) too large", "gateways", "Payload Too Large", 413),
     _row(
         r"expected maxLength: \d+, actual: \d+",
@@ -207,10 +217,11 @@ SIZE_ROWS: tuple[LimitRow, ...] = (
 )
 
 _SUBJECT = (
-    r"(?:context[ _](?:window|length|size|limit)|(?:maximum|max) (?:context|sequence|prompt|input|model|token)[ _]?"
+    r"(?:context[ _](?:window|length|size|limit)|(?:maximum|max) (?:context|sequence|prompt|input|model|token|"
+    r"message)[ _]?"
     r"(?:length|size|window|limit|tokens?)|(?:prompt|input|sequence|message|conversation|request) (?:length|size|"
     r"tokens?)|"
-    r"(?:prompt|input) token count|tokens in (?:the )?(?:request|prompt|input)|token limit)"
+    r"(?:prompt|input) token count|tokens in (?:the )?(?:request|prompt|input)|token (?:limit|length|count))"
 )
 
 # Wordings no table knows: something that is measured, and a word for too much of it, close together.

@@ -19,6 +19,7 @@ from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
 from perdure.core.usage import CanonicalUsage
 from perdure.lab.simulator import Simulator
+from perdure.providers.credentials import Credentials
 from perdure.providers.exchange import ApiMode, Endpoint
 from perdure.providers.routes import Route, RouteCursor
 from perdure.providers.transport import Retries, Transport
@@ -37,13 +38,16 @@ class KnownModels:
     """Windows as the test says; limits learned are kept, a token costs a millionth of a dollar."""
 
     window: int = 32_000
+    # Other windows, by model.
+    windows: dict[str, int] = field(default_factory=dict)
     learned: list[int] = field(default_factory=list)
 
     async def window_of(self, endpoint: Endpoint) -> int:
-        return min([self.window, *self.learned])
+        return self.windows.get(endpoint.model, self.window)
 
     def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
         self.learned.append(tokens)
+        self.windows[endpoint.model] = tokens
 
     def step_down(self, window_tokens: int) -> int:
         return window_tokens // 2
@@ -76,13 +80,21 @@ def bench(
     tools: Any = (),
     settings: Settings | None = None,
     fallbacks: tuple[Endpoint, ...] = (),
+    model: str = "m-1",
+    provider: str = "custom",
+    key_command: str | None = None,
     **rules: Any,
 ) -> Iterator[Bench]:
-    """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy."""
-    with Simulator(script=script, window=rules.pop("sim_window", window), **rules) as sim:
+    """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
+
+    The script is a row of steps, or one function from request to step.
+    """
+    steps = script[0] if len(script) == 1 and callable(script[0]) else script
+    with Simulator(script=steps, window=rules.pop("sim_window", window), **rules) as sim:
         store = open_store(folder / "perdure.db")
         models = KnownModels(window)
-        main = endpoint(sim, mode)
+        main = replace(endpoint(sim, mode, model=model), provider=provider)
+        route = Route((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))
         transport = Transport(retries=Retries(attempts=1))
         clock = SystemClock()
 
@@ -91,7 +103,7 @@ def bench(
             return Parts(
                 store=store,
                 send=transport.send,
-                routes=RouteCursor(Route((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))),
+                routes=RouteCursor(route, Credentials(key_command)),
                 models=models,
                 engine=ContextCompressor(context_length=window, settings=chosen.compression),
                 tools=ToolRuntime(Registry(tools), clock=clock),

@@ -12,17 +12,19 @@ from typing import Any, TypeVar
 
 from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
-from perdure.agent.continuation import compact
+from perdure.agent.continuation import compact, report
 from perdure.agent.events import EventBus
 from perdure.agent.gate import Gate
 from perdure.agent.parts import Parts
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import ConversationResult, Turn
-from perdure.context.engine import Compaction, EngineServices, StartReason
+from perdure.context.engine import EngineServices, StartReason
+from perdure.context.plain import CompactionReport
 from perdure.core.errors import InvalidMessage, PerdureError
-from perdure.core.events import Event, TurnFinished
+from perdure.core.events import Event, ModelSwitched, TurnFinished
 from perdure.core.messages import Message, TextPart
+from perdure.providers.routes import Route as RouteToModel
 from perdure.store.records import Route
 
 T = TypeVar("T")
@@ -108,9 +110,22 @@ class Agent:
         if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
-    def compress(self, focus_topic: str | None = None) -> Compaction:
+    def compress(self, focus_topic: str | None = None) -> CompactionReport:
         """Compacts now, at any fill level; says what came of it."""
         return self._wait(self._compress(focus_topic))
+
+    async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
+        return await asyncio.wrap_future(self._start(self._compress(focus_topic)))
+
+    def switch_model(self, route: RouteToModel) -> None:
+        """Goes on with another model; the gate sees to it that the history fits before the next call."""
+        old = self._parts.routes.endpoint.model
+        self._parts.routes.switch_to(route)
+        if self._live is not None and self._gate is not None:
+            self._gate.forget_preparation()
+            self._live.counter.switch_model(route.main.model)
+            self._live.offer_tools()
+        self._bus.emit(ModelSwitched(old, route.main.model, "chosen"))
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -144,11 +159,12 @@ class Agent:
         with self._held(live):
             return await turn.run(message)
 
-    async def _compress(self, focus_topic: str | None) -> Compaction:
+    async def _compress(self, focus_topic: str | None) -> CompactionReport:
         live, gate = self._open(None, None)
         gate.forget_preparation()
         with self._held(live):
-            return await compact(live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
+            made = await compact(live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
+        return report(made, live.entries)
 
     def _open(
         self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None

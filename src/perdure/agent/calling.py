@@ -15,7 +15,7 @@ from perdure.config.settings import Settings
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Recovered
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.models.budgets import window_budgets
+from perdure.models.budgets import raised_threshold, window_budgets
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
 from perdure.store.records import Call, Route, StoredEvent
@@ -177,9 +177,14 @@ class Caller:
     async def _set_window(self, window: int) -> None:
         self._window = window
         endpoint, settings = self._parts.routes.endpoint, self._parts.settings
-        self._gate.budgets = window_budgets(
-            window, threshold=settings.compression.threshold, max_tokens=settings.model.max_tokens
+        compression = settings.compression
+        threshold = raised_threshold(
+            compression.threshold,
+            provider=endpoint.provider,
+            model=endpoint.model,
+            is_enabled=compression.codex_gpt55_autoraise,
         )
+        self._gate.budgets = window_budgets(window, threshold=threshold, max_tokens=settings.model.max_tokens)
         self._parts.engine.update_model(
             context_length=window,
             model=endpoint.model,

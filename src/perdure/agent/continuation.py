@@ -9,6 +9,7 @@ from perdure.agent.parts import Parts
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
 from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, unchanged
+from perdure.context.plain import CompactionReport
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
 from perdure.core.messages import Entry
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
@@ -56,6 +57,21 @@ def _rotate(made: Compaction, live: LiveSession, parts: Parts, *, focus: str) ->
     )
     live.move_to(child, parts.store.history(child.id).entries)
     parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
+
+
+def report(made: Compaction, entries: Sequence[Entry]) -> CompactionReport:
+    """What came of a compaction, as the person who asked for it reads it."""
+    handoffs = [e.message.text for e in entries if e.message.kind == "handoff"]
+    return CompactionReport(
+        messages=[e.message.to_dict() for e in entries],
+        outcome=made.outcome,
+        handoff=handoffs[-1] if handoffs else "",
+        before_tokens=made.before_tokens,
+        after_tokens=made.after_tokens,
+        message=made.message,
+        notices=made.notices,
+        record=made.handoff,
+    )
 
 
 def plan_over_log(made: Compaction, entries: Sequence[Entry]) -> Plan:

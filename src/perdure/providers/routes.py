@@ -43,24 +43,42 @@ class RouteCursor:
         self.endpoint = route.main
         self._index = 0
         self._credentials = credentials
-        # Keys that were refused and refreshed once already: a second refusal is final.
-        self._refreshed: set[str | None] = set()
+        # Whose keys were refused and refreshed once already: a second refusal is final.
+        self._refreshed: set[tuple[str, str | None]] = set()
 
     async def advance(self, verdict: ErrorVerdict) -> Endpoint | None:
         """Where to try after this failure: the same place with a fresh key, the next place, or None: give up."""
-        if verdict.kind == "auth" and self._credentials is not None and self.endpoint.api_key not in self._refreshed:
-            refused = self.endpoint
-            self._refreshed.add(refused.api_key)
-            fresh = await self._credentials.refresh(refused)
+        if verdict.kind == "auth" and self._credentials is not None and self._who not in self._refreshed:
+            self._refreshed.add(self._who)
+            fresh = await self._credentials.refresh(self.endpoint)
             if fresh is not None:
-                self._refreshed.add(fresh)
-                self.endpoint = replace(refused, api_key=fresh)
+                self._adopt(fresh)
                 return self.endpoint
         if verdict.kind not in MOVING_ON or self._index + 1 >= len(self.route.endpoints):
             return None
         self._index += 1
         self.endpoint = self.route.endpoints[self._index]
         return self.endpoint
+
+    @property
+    def _who(self) -> tuple[str, str | None]:
+        return self.endpoint.provider, self.endpoint.api_key
+
+    def _adopt(self, fresh: str) -> None:
+        """Puts a fresh key wherever the refused one stands, so that a fallback there does not fail by it again."""
+        refused = self._who
+        endpoints = (
+            replace(e, api_key=fresh) if (e.provider, e.api_key) == refused else e for e in self.route.endpoints
+        )
+        self.route = Route(tuple(endpoints))
+        self.endpoint = replace(self.endpoint, api_key=fresh)
+        self._refreshed.add(self._who)
+
+    def fork(self) -> RouteCursor:
+        """A cursor of its own that stands where this one does."""
+        other = RouteCursor(self.route, self._credentials)
+        other.endpoint, other._index = self.endpoint, self._index
+        return other
 
     def switch_to(self, route: Route) -> None:
         """Goes on along another route, from its main endpoint: the user chose another model."""

@@ -32,6 +32,12 @@ class Registry:
     def switch_on(self, toolset: str) -> None:
         self._off.discard(toolset)
 
+    def without(self, *names: str) -> Registry:
+        """A registry of its own with the same tools but these, on and off as here."""
+        made = Registry(t for t in self._tools.values() if t.name not in names)
+        made._off = set(self._off)
+        return made
+
     def find(self, name: str) -> Tool:
         """The tool of that name. Raises ToolError with what was probably meant."""
         found = self._tools.get(name)

@@ -1,0 +1,86 @@
+"""Delegated work: a child with a conversation, an engine and a budget of its own. Only its report comes back.
+
+What a child costs is kept with its own conversation, whose parent is the one that asked: shown apart, and summed up
+with the parent's where a whole is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from perdure.agent.continuation import Emit
+from perdure.agent.gate import Gate
+from perdure.agent.parts import Parts
+from perdure.agent.session import LiveSession
+from perdure.agent.turn import Turn
+from perdure.context.engine import ContextEngine, EngineServices
+from perdure.core.events import Event, Notice, ToolFinished, ToolStarted
+from perdure.core.messages import user
+from perdure.store.records import Route
+from perdure.tools.runtime import ToolRuntime
+
+# What a child does not get: it has nobody to ask, and helpers of helpers end nowhere.
+WITHHELD = ("clarify", "delegate_task")
+
+
+class Children:
+    """The Spawner port over the parts of a parent agent."""
+
+    def __init__(
+        self,
+        parts: Callable[[], Parts],
+        *,
+        parent_id: Callable[[], str],
+        make_engine: Callable[[], ContextEngine],
+        services: Callable[[LiveSession], EngineServices],
+        emit: Emit,
+    ) -> None:
+        self._parts = parts
+        self._parent_id = parent_id
+        self._make_engine = make_engine
+        self._services = services
+        self._emit = emit
+
+    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+        """The child's report; how it failed, where it did, is a report too."""
+        parts = self._child_parts(max_iterations)
+        endpoint = parts.routes.endpoint
+        session = parts.store.conversations.delegate(
+            self._parent_id(),
+            system_prompt=parts.store.conversations.session(self._parent_id()).system_prompt,
+            route=Route(endpoint.provider, endpoint.model, endpoint.api_mode),
+        )
+        live = LiveSession(parts, parts.store.history(session.id))
+        parts.engine.on_session_start(session.id, reason="new", services=self._services(live))
+        gate = Gate(parts, live, self._hear)
+        message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
+        result = await Turn(parts, live, gate, self._hear, task_id=parts.ids.new("t_")).run(message)
+        parts.engine.on_session_end(live.id)
+        if result.outcome == "failed":
+            return f"The helper failed: {result.error}"
+        note = " (it stopped at its step limit)" if result.outcome == "budget" else ""
+        return f"{result.final_response}{note}"
+
+    def _child_parts(self, max_iterations: int | None) -> Parts:
+        parts = self._parts()
+        settings = parts.settings
+        if max_iterations is not None:
+            agent = settings.agent.model_copy(update={"max_turns": max_iterations})
+            settings = settings.model_copy(update={"agent": agent})
+        registry = parts.tools.registry.without(*WITHHELD)
+        tools = ToolRuntime(
+            registry,
+            clock=parts.clock,
+            budgets=parts.tools.budgets,
+            outputs=parts.tools.outputs,
+            hooks=parts.tools.hooks,
+            guard=parts.tools.guard,
+        )
+        engine, routes = self._make_engine(), parts.routes.fork()
+        return replace(parts, settings=settings, engine=engine, routes=routes, tools=tools, source="delegate")
+
+    def _hear(self, event: Event) -> None:
+        """A child's tools and notices are seen; its words are not, for they are not the answer."""
+        if isinstance(event, ToolStarted | ToolFinished | Notice):
+            self._emit(event)

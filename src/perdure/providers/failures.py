@@ -7,8 +7,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field, replace
 
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.exchange import Endpoint
@@ -16,11 +15,13 @@ from perdure.providers.wire import url_of
 
 # A service's own words are quoted, never poured out: an HTML page or a stack trace is cut here.
 QUOTE_CHARS = 300
+READ_CHARS = 4000
 
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _MODEL_WORDS = re.compile(r"\bmodel\b|deployment", re.IGNORECASE)
 _SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key")
+_SIGN_IN = re.compile(r"^(\w+://)[^/@]*@")
 _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
 
@@ -34,12 +35,24 @@ class Place:
     provider: str
     # Where it lists its models.
     models_url: str
+    # What must not be quoted, even where a service repeats it.
+    secret: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, endpoint: Endpoint) -> Place:
-        host = urlsplit(endpoint.base_url).netloc.rpartition("@")[2] or endpoint.base_url or endpoint.provider
+        # A password in the address is as secret as a key.
+        base_url = _SIGN_IN.sub(r"\1", endpoint.base_url)
+        host = base_url.partition("://")[2].partition("/")[0] or base_url or endpoint.provider
         models_path = "/v1/models" if endpoint.api_mode == "anthropic_messages" else "/models"
-        return cls(host, endpoint.base_url, endpoint.model, endpoint.provider, url_of(endpoint.base_url, models_path))
+        models_url = url_of(base_url, models_path)
+        return cls(host, base_url, endpoint.model, endpoint.provider, models_url, endpoint.api_key or "")
+
+    def quote(self, text: str) -> str:
+        """What was said, in one line, without the key."""
+        said = quote(text)
+        if self.secret:
+            said = said.replace(self.secret, "[key]")
+        return _KEY.sub("[key]", said)
 
 
 def failed(place: Place, kind: ErrorKind, line: str, *, status: int | None = None, partial: str = "") -> ProviderError:
@@ -52,7 +65,7 @@ def refused(place: Place, verdict: ErrorVerdict, *, partial: str = "") -> Provid
     if verdict.kind == "transport" and verdict.status is None:
         # Found out while reading the reply: the line is our own already.
         return ProviderError(verdict, place.host, partial_text=partial)
-    said = _KEY.sub("[key]", quote(verdict.message)) or "no reason given"
+    said = place.quote(verdict.message) or "no reason given"
     code = f" ({verdict.status})" if verdict.status else ""
     line = f"{_what(place, verdict)}{code}: {said.rstrip('.')}.{_try(place, verdict)}"
     return ProviderError(replace(verdict, message=line), place.host, partial_text=partial)
@@ -66,9 +79,9 @@ def broken(place: Place, error: BaseException, *, partial: str = "") -> Provider
 
 def not_an_api(place: Place, status: int, body: bytes, *, partial: str = "") -> ProviderError:
     """An answer that is neither the JSON nor the stream that was asked for."""
-    text = body[:4000].decode("utf-8", "replace")
+    text = body[: 4 * READ_CHARS].decode("utf-8", "replace")
     what = "a web page" if is_html(body) else "something that is not a model's reply"
-    heard = quote(text)
+    heard = place.quote(text)
     line = f"answered with {what}" + (f": {heard!r}" if heard else "")
     line += f". Is {place.base_url} the API's address? It usually ends in /v1."
     return failed(place, "transport", line, status=status, partial=partial)
@@ -94,6 +107,7 @@ def is_html(body: bytes) -> bool:
 
 def quote(text: str) -> str:
     """One line of what was said, tags and blank space taken out, cut to a length a terminal shows."""
+    text = text[:READ_CHARS]
     plain = " ".join(_TAGS.sub(" ", text).split()) if "<" in text else " ".join(text.split())
     return plain if len(plain) <= QUOTE_CHARS else plain[: QUOTE_CHARS - 1] + "…"
 
@@ -163,7 +177,7 @@ def _network_line(place: Place, error: BaseException, *, has_started: bool) -> s
         if isinstance(cause, socket.gaierror):
             return f"no such host, or no network: {check} and your connection."
         if isinstance(cause, ssl.SSLError):
-            return f"the secure connection failed ({quote(str(cause))}): {check} and the server's certificate."
+            return f"the secure connection failed ({place.quote(str(cause))}): {check} and the server's certificate."
         if isinstance(cause, ConnectionRefusedError) or getattr(cause, "errno", None) == errno.ECONNREFUSED:
             return f"nothing is listening there: start the server, or {check}."
         if getattr(cause, "errno", None) in (errno.ENETUNREACH, errno.EHOSTUNREACH):
@@ -172,12 +186,11 @@ def _network_line(place: Place, error: BaseException, *, has_started: bool) -> s
     if "ConnectTimeout" in names:
         return f"no answer to the connection attempt: {check} and your connection."
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
-        return (
-            f"{place.base_url!r} is no address a call can go to ({quote(str(error))}): it looks like https://host/v1."
-        )
+        return f"{place.base_url!r} is no address a call can go to ({place.quote(str(error))}): it looks like https://host/v1."
     if "ConnectError" in names and "all connection attempts failed" in str(error).lower():
         return f"nothing is listening there: start the server, or {check}."
     if "ConnectError" in names:
-        return f"could not connect ({quote(str(error))}): {check} and your connection."
+        return f"could not connect ({place.quote(str(error))}): {check} and your connection."
     when = "in the middle of the reply" if has_started else "before a reply came"
-    return f"the connection was lost {when} ({quote(str(error)) or type(error).__name__}); nothing was kept, try again."
+    why = place.quote(str(error)) or type(error).__name__
+    return f"the connection was lost {when} ({why}); nothing was kept, try again."

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseInputParam
+from pydantic import TypeAdapter
 
 from perdure.core.errors import ProviderError
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, TextPart, ToolCall, tool_result, user
@@ -74,6 +76,15 @@ def test_reasoning_with_nothing_behind_it_or_no_seal_is_left_out() -> None:
     bare = {k: v for k, v in SEALED.items() if k != "encrypted_content"}
     named = Message(role="assistant", content="ok", kind="assistant", reasoning_details=(bare,))
     assert kinds(built(user("?"), named)) == ["message", "message"]
+
+
+def test_input_items_are_what_the_official_clients_types_describe() -> None:
+    call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"}
+    said = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "so"}]}
+    reply = responses.parse({"id": "r", "status": "completed", "output": [SEALED, said, call]})
+    look = Message(role="user", content=(TextPart("?"), ImagePart("https://x/y.png")), kind="user")
+    # Servers written in Python check requests with these very types.
+    TypeAdapter(ResponseInputParam).validate_python(built(look, reply.message, tool_result("call_1", "out"))["input"])
 
 
 def test_a_messages_phase_is_kept_and_sent_back() -> None:

@@ -114,7 +114,8 @@ def _assistant(message: Message, *, replays: bool) -> list[dict[str, Any]]:
 
 
 def _said(text: str, message: Message) -> dict[str, Any]:
-    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    # As plain text: the list form is an output item's, and servers that check types want its id and status too.
+    item = {"type": "message", "role": "assistant", "content": text}
     phase = message.extra.get("phase")
     return {**item, "phase": phase} if isinstance(phase, str) else item
 

@@ -338,3 +338,18 @@ def test_nothing_of_what_was_taken_out_is_left_in_any_file(tmp_path: Path, deed:
         held = [p for p in tmp_path.rglob("*") if p.is_file() and secret.lower().encode() in p.read_bytes().lower()]
         assert held == []
         assert len(store.history(other).entries) == 20
+
+
+@pytest.mark.spec("I6")
+def test_a_search_goes_on_when_an_outputs_file_was_taken_away(tmp_path: Path) -> None:
+    with open_store(tmp_path / "sessions.db") as store:
+        session = conversation(store)
+        for call, text in (("a", "lost small word"), ("b", "lost large word " * 20_000)):
+            sink = store.outputs.begin(session, call)
+            sink.write(text)
+            Path(sink.close().place).unlink()
+        store.append(session, user("a lost word"))
+        assert [h.address for h in store.search("lost word")] == ["m:21"]
+        with pytest.raises(StoreError, match="gone"):
+            store.outputs.read(store.outputs.list(session)[0].id)
+        assert store.delete(session).outputs == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from perdure.core.errors import NotFound
 from perdure.store.backing import Backing
 from perdure.store.codec import decode
 from perdure.store.database import Transaction, insert
@@ -96,9 +98,11 @@ class Deletions:
     def _forget_outputs(self, tx: Transaction, conversation: Conversation) -> int:
         rows = tx.rows("SELECT number, place, is_indexed FROM output WHERE conversation = ?", (conversation.id,))
         for number, place, is_indexed in rows:
-            if is_indexed:
-                text = "".join(self._outputs.shelf.chunks(place))
-                self._backing.index.remove(tx, "output", [(number, output_tokens(text, conversation))])
+            # Where the file is gone already, its words lead to no row and are never shown.
+            with suppress(NotFound):
+                text = "".join(self._outputs.shelf.chunks(place)) if is_indexed else ""
+                tokens = output_tokens(text, conversation)
+                self._backing.index.remove(tx, "output", [(number, tokens)] if is_indexed else [])
         return len(rows)
 
 

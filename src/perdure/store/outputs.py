@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
 from perdure.store.backing import Backing
@@ -88,21 +88,15 @@ class Outputs:
         def work(tx: Transaction) -> None:
             conversation = get_conversation(tx, row[1])
             facts = tx.rows("SELECT number, is_indexed FROM output WHERE id = ?", (output_id,))
-            number, is_indexed = facts[0]
+            number, was_indexed = facts[0]
+            is_indexed = int(len(new) <= INDEXED_CHARS)
             tx.run(
                 "UPDATE output SET chars = ?, bytes = ?, sha256 = ?, place = ?, is_indexed = ? WHERE id = ?",
-                (
-                    len(new),
-                    len(data),
-                    hashlib.sha256(data).hexdigest(),
-                    place,
-                    int(len(new) <= INDEXED_CHARS),
-                    output_id,
-                ),
+                (len(new), len(data), hashlib.sha256(data).hexdigest(), place, is_indexed, output_id),
             )
-            if is_indexed:
+            if was_indexed:
                 self._backing.index.remove(tx, "output", [(number, output_tokens(old, conversation))])
-            if len(new) <= INDEXED_CHARS:
+            if is_indexed:
                 self._backing.index.add(tx, "output", [(number, output_tokens(new, conversation))])
             self._backing.index.settle(tx, "output")
 
@@ -151,44 +145,36 @@ class _Sink:
 
     def close(self) -> StoredOutput:
         place = self.writer.finish()
-        tokens = output_tokens("".join(self._kept), self.conversation) if self._chars <= INDEXED_CHARS else None
-        record_output(
-            self.backing, self.conversation, self.output_id, tokens,
-            {
-                "tool_call": self.tool_call_id, "chars": self._chars, "bytes": self._bytes,
-                "sha256": self._digest.hexdigest(), "place": place,
-            },
-        )  # fmt: skip
+        try:
+            self.backing.database.write(lambda tx: self._record(tx, place))
+        except StoreError:
+            # Without its row nothing would ever find or delete the text again.
+            self.writer.discard()
+            raise
         sha256, shown = self._digest.hexdigest(), self.shelf.shown(place)
         return StoredOutput(self.output_id, self.conversation.id, self.tool_call_id, self._chars, sha256, shown)
 
     def abort(self) -> None:
         self.writer.discard()
 
-
-def record_output(
-    backing: Backing,
-    conversation: Conversation,
-    output_id: str,
-    tokens: IndexedText | None,
-    known: dict[str, Value],
-) -> None:
-    """The row of a finished output, and its index where it has one."""
-
-    def work(tx: Transaction) -> None:
+    def _record(self, tx: Transaction, place: str) -> None:
+        is_indexed = self._chars <= INDEXED_CHARS
         values: dict[str, Value] = {
-            "id": output_id,
-            "conversation": conversation.id,
-            "session": conversation.tip_session_id,
-            "is_indexed": int(tokens is not None),
-            "created_at": backing.clock.now_ms(),
-            **known,
+            "id": self.output_id,
+            "conversation": self.conversation.id,
+            "session": self.conversation.tip_session_id,
+            "tool_call": self.tool_call_id,
+            "chars": self._chars,
+            "bytes": self._bytes,
+            "sha256": self._digest.hexdigest(),
+            "place": place,
+            "is_indexed": int(is_indexed),
+            "created_at": self.backing.clock.now_ms(),
         }
         number = insert_numbered(tx, "output", values, number="number")
-        if tokens is not None:
-            backing.index.add(tx, "output", [(number, tokens)])
-
-    backing.database.write(work)
+        if is_indexed:
+            tokens = output_tokens("".join(self._kept), self.conversation)
+            self.backing.index.add(tx, "output", [(number, tokens)])
 
 
 def output_tokens(output: str, conversation: Conversation) -> IndexedText:

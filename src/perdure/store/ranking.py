@@ -28,9 +28,9 @@ def score(text: str, clauses: Sequence[Clause]) -> float:
     return total - 0.1 * math.log1p(len(seen) / 400)
 
 
-def is_met(text: str, clauses: Sequence[Clause]) -> bool:
-    """Whether a text that was already folded holds every clause: what a scan goes by where there is no index."""
-    return all((c.needle and c.needle in text) or (c.is_word and c.parts[0] in text) for c in clauses)
+def is_met(text: str, clause: Clause) -> bool:
+    """Whether a text that was already folded holds a clause: what a scan goes by where there is no index."""
+    return bool(clause.needle and clause.needle in text) or (clause.is_word and clause.parts[0] in text)
 
 
 def snippet(text: str, clauses: Sequence[Clause]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from perdure.core.errors import StoreError
 from perdure.core.ports import Page, SearchHit
 from perdure.store.addresses import Addresses
 from perdure.store.backing import Backing
@@ -25,6 +27,7 @@ _MOST_LOOKED_AT = 6_000
 _MOST_RESULTS = 200
 # Outputs too large for the index are read through, newest first, up to this many characters in all.
 _SCANNED_CHARS = 16_000_000
+_OVERLAP_CHARS = 256
 
 _MESSAGE = (
     "SELECT m.id, m.conversation, m.session, c.tip, m.seq, m.kind, m.created_at, c.title, m.body, m.encoding"
@@ -86,17 +89,29 @@ class Search:
     def _kept_outputs(self, tx: Transaction, clauses: Sequence[Clause], scope: Scope, limit: int) -> list[_Found]:
         if not scope.takes_outputs:
             return []
-        rows = [*self._candidates(tx, "output", clauses, scope, limit), *_too_large(tx, scope)]
-        out, budget = [], _SCANNED_CHARS
-        for _, conversation, session, tip, ident, kind, created_at, title, place, chars in rows:
-            budget -= chars
+        out = []
+        for row in self._candidates(tx, "output", clauses, scope, limit):
+            out += self._found_in(row, clauses, self._text(row))
+        budget = _SCANNED_CHARS
+        for row in _too_large(tx, scope):
+            budget -= row[-1]
             if budget < 0:
                 break
-            text = self._passage(place, clauses)
-            if text is not None:
-                hit = SearchHit(conversation, session, tip, f"output:{ident}", kind, created_at, "", title)
-                out.append(_Found(score(text, clauses), text, hit))
+            out += self._found_in(row, clauses, self._passage(row, clauses))
         return out
+
+    def _found_in(self, row: Row, clauses: Sequence[Clause], text: str | None) -> list[_Found]:
+        _, conversation, session, tip, ident, kind, created_at, title, *_ = row
+        if text is None:
+            return []
+        hit = SearchHit(conversation, session, tip, f"output:{ident}", kind, created_at, "", title)
+        return [_Found(score(text, clauses), text, hit)]
+
+    def _text(self, row: Row) -> str | None:
+        """An output the index found; None where its file was taken away behind our back."""
+        with suppress(StoreError):
+            return "".join(self._outputs.shelf.chunks(row[-2]))
+        return None
 
     def _candidates(
         self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: Scope, wanted: int
@@ -126,21 +141,20 @@ class Search:
                 return
             below = ids[-1]
 
-    def _passage(self, place: str, clauses: Sequence[Clause]) -> str | None:
-        """The first stretch of an output that holds a clause, if the whole of it holds them all."""
-        missing, passage = list(clauses), None
-        tail = ""
-        for chunk in self._outputs.shelf.chunks(place):
-            # The last words of one chunk go with the next, so that nothing is missed between them.
-            stretch = tail + chunk
-            seen = folded(stretch)
-            met = [c for c in missing if is_met(seen, [c])]
-            if met and passage is None:
-                passage = stretch
-            missing = [c for c in missing if c not in met]
-            if not missing:
-                return passage
-            tail = chunk[-256:]
+    def _passage(self, row: Row, clauses: Sequence[Clause]) -> str | None:
+        """The first stretch of a large output that holds a clause, if the whole of it holds them all."""
+        missing, passage, tail = list(clauses), None, ""
+        with suppress(StoreError):
+            for chunk in self._outputs.shelf.chunks(row[-2]):
+                # The last words of one chunk go with the next, so that nothing is missed between them.
+                stretch = tail + chunk
+                seen = folded(stretch)
+                met = [c for c in missing if is_met(seen, c)]
+                passage = stretch if met and passage is None else passage
+                missing = [c for c in missing if c not in met]
+                if not missing:
+                    return passage
+                tail = chunk[-_OVERLAP_CHARS:]
         return None
 
 

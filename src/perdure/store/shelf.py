@@ -117,8 +117,9 @@ class _FileWriter:
     def discard(self) -> None:
         with suppress(OSError):
             self._file.close()
-        with suppress(OSError):
-            self._part.unlink()
+        for path in (self._part, self._path):
+            with suppress(OSError):
+                path.unlink()
 
 
 def _folder_of(database: Path) -> Path:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 DIALECT = Dialect(
     name="sqlite",
-    types={"int": "INTEGER", "real": "REAL", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"},
+    types={"int": "INTEGER", "real": "REAL", "text": "TEXT", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"},
 )
 # How long a write waits for writers of other processes before a person is told.
 PATIENCE_S = 60.0

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from benchmarks.secret_samples import keys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import perdure
+from perdure.config.settings import CompressionSettings
 from perdure.context.compressor import ContextCompressor
 from perdure.core import rules
-from perdure.core.messages import Message
-from support.long_histories import histories
-from support.summarisers import HOSTILE
+from perdure.core.messages import HANDOFF_FIRST_LINE, Message, TextPart
+from support.long_histories import histories, step
+from support.summarisers import HOSTILE, Scripted
 
-CASES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SAMPLE = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOAK = settings(max_examples=3_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WINDOWS = st.sampled_from([1_000, 2_000, 5_000, 9_000, 16_000, 24_000, 64_000])
 CHOICES = st.fixed_dictionaries(
     {},
@@ -30,6 +33,9 @@ CHOICES = st.fixed_dictionaries(
 TEMPERS = st.sampled_from([None, *HOSTILE])
 
 
+ANYTHING = given(raw=histories(), window=WINDOWS, choices=CHOICES, temper=TEMPERS)
+
+
 def parsed(raw: list[dict[str, Any]]) -> list[Message]:
     return [Message.from_dict(m) for m in raw]
 
@@ -39,21 +45,19 @@ def newest_request(raw: list[dict[str, Any]]) -> str | None:
     return texts[-1] if texts else None
 
 
-def must_stay(raw: list[dict[str, Any]], engine: ContextCompressor) -> int:
+def must_stay(raw: list[dict[str, Any]]) -> int:
     """Tokens that no compaction may take away: system messages and the newest request."""
     messages = parsed(raw)
     lead = rules.leading_system(messages)
-    newest = next((m for m in reversed(messages) if m.is_real_user), None)
+    newest = next((m for m in reversed(messages) if m.is_real_user and m.parts), None)
     kept = [*messages[:lead], *([newest] if newest else [])]
     return perdure.estimate_tokens(kept)
 
 
-@pytest.mark.spec("D2", "D3", "D4", "D7", "D8", "K1", "K2", "F4", "C9")
-@CASES
-@given(raw=histories(), window=WINDOWS, choices=CHOICES, temper=TEMPERS)
-def test_every_compaction_is_valid_smaller_and_keeps_the_newest_request(
+def holds_of_every_compaction(
     raw: list[dict[str, Any]], window: int, choices: dict[str, Any], temper: str | None
 ) -> None:
+    """Valid, smaller, the input untouched, the newest request kept, within the threshold or honest about it."""
     before = [dict(m) for m in raw]
     ask = HOSTILE[temper]() if temper else None
     report = perdure.compress(raw, context_length=window, summarize=ask, settings=choices)
@@ -67,25 +71,69 @@ def test_every_compaction_is_valid_smaller_and_keeps_the_newest_request(
     assert rules.violations(out) == []
     assert report.after_tokens < report.before_tokens
     assert perdure.estimate_tokens(out) < perdure.estimate_tokens(rules.repair(parsed(raw)))
+    at = next(i for i, m in enumerate(out) if m.text.startswith(HANDOFF_FIRST_LINE))
     wanted = newest_request(raw)
-    after_handoff = report.messages[next(i for i, m in enumerate(out) if m.text.startswith("[PERDURE HANDOFF")) :]
-    texts = [part for m in parsed(after_handoff) for part in ([p.text for p in m.parts if hasattr(p, "text")])]
-    assert wanted is None or wanted in texts
-    engine = ContextCompressor(context_length=window, settings=None)
+    assert wanted is None or wanted in [p.text for m in out[at:] for p in m.parts if isinstance(p, TextPart)]
+    engine = ContextCompressor(context_length=window, settings=CompressionSettings(**choices))
     threshold = engine.budgets.threshold_tokens
-    if report.after_tokens > threshold and "threshold" not in choices:
-        assert must_stay(raw, engine) > 0.4 * threshold
+    if report.after_tokens > threshold:
+        assert must_stay(raw) > 0.3 * threshold
         assert "still above the threshold" in report.message
 
 
-@pytest.mark.spec("D8")
-@CASES
-@given(raw=histories(), window=WINDOWS, choices=CHOICES, temper=TEMPERS)
-def test_a_second_compaction_without_new_content_changes_nothing(
-    raw: list[dict[str, Any]], window: int, choices: dict[str, Any], temper: str | None
-) -> None:
+def holds_of_two_in_a_row(raw: list[dict[str, Any]], window: int, choices: dict[str, Any], temper: str | None) -> None:
+    """Without new content the second changes nothing."""
     ask = HOSTILE[temper]() if temper else None
     once = perdure.compress(raw, context_length=window, summarize=ask, settings=choices)
     twice = perdure.compress(once.messages, context_length=window, summarize=ask, settings=choices)
     assert twice.outcome == "nothing_to_do"
     assert twice.messages == once.messages
+
+
+@pytest.mark.spec("D2", "D3", "D4", "D7", "D8", "K1", "K2", "F4", "C9")
+@SAMPLE
+@ANYTHING
+def test_every_compaction_is_valid_smaller_and_keeps_the_newest_request(**case: Any) -> None:
+    holds_of_every_compaction(**case)
+
+
+@pytest.mark.spec("D8")
+@SAMPLE
+@ANYTHING
+def test_a_second_compaction_without_new_content_changes_nothing(**case: Any) -> None:
+    holds_of_two_in_a_row(**case)
+
+
+@pytest.mark.soak
+@SOAK
+@ANYTHING
+def test_every_compaction_over_thousands_of_histories(**case: Any) -> None:
+    holds_of_every_compaction(**case)
+
+
+@pytest.mark.soak
+@SOAK
+@ANYTHING
+def test_two_in_a_row_over_thousands_of_histories(**case: Any) -> None:
+    holds_of_two_in_a_row(**case)
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("temper", [None, "leaking"])
+def test_no_secret_of_the_corpus_is_in_any_handoff_or_prompt(seed: int, temper: str | None) -> None:
+    samples = [s for s in keys(seed) if len(s.secret) >= 12]
+    raw: list[dict[str, Any]] = []
+    for n, sample in enumerate(samples):
+        raw.append({"role": "user", "content": f"Please always use this for job_{n}:\n{sample.text}"})
+        raw += step(n, chars=600, command=f"deploy job_{n} <<E\n{sample.text}\nE")
+        raw.append({"role": "tool", "tool_call_id": f"late_{n}", "content": f"error in job_{n}\n{sample.text}"})
+        raw.append({"role": "assistant", "content": f"job_{n} runs with\n{sample.text}"})
+    raw.append({"role": "user", "content": f"Now run the last one again with\n{samples[0].text}"})
+    leak = "## Goal\nRun all jobs as before.\n## Critical Context\n" + "\n".join(s.text for s in samples)
+    ask = Scripted(leak) if temper else None
+    report = perdure.compress(raw, context_length=64_000, summarize=ask)
+    assert report.outcome != "nothing_to_do"
+    for sample in samples:
+        for text in (report.handoff, *(ask.prompts if ask else ())):
+            assert sample.secret not in text, sample.kind

@@ -102,8 +102,8 @@ def handoff_message(
 
 
 def must_be_reply(before: Message | None, after: Message | None) -> bool:
-    """Behind a user's message or a result only a reply may stand; but a history never ends in a reply of ours."""
-    return before is not None and before.role in ("user", "tool") and after is not None
+    """Behind a user's message, a note or a result only a reply may stand; but a history never ends in one of ours."""
+    return before is not None and before.role != "assistant" and after is not None
 
 
 def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:

@@ -77,7 +77,7 @@ class _Job:
         if newest is None or newest[0] not in self.found.middle:
             return None
         # Behind a user's message the two would become one, and the handoff could not be found again.
-        return None if self.before is not None and self.before.role == "user" else newest[1]
+        return newest[1] if self.before is None or self.before.role in ("assistant", "tool") else None
 
     @property
     def after(self) -> list[Message]:

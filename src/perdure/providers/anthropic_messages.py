@@ -7,7 +7,7 @@ the last mark of one call is always among those of the next. `parse` and `Stream
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall
@@ -57,25 +57,21 @@ def headers(endpoint: Endpoint) -> dict[str, str]:
 
 def build(request: ModelRequest) -> bytes:
     """The body to post. Same request, same bytes; a message that was sent before costs one lookup."""
-    key = ("anthropic",)
+    kept = list(fragments(request.entries, "anthropic", _encode))
     separators: list[bytes] = []
-    blocks: list[bytes] = []
-    takes_mark: list[bool] = []
     before = ""
-    for fragment in fragments(request.entries, key, _encode):
+    for fragment in kept:
         role = "assistant" if fragment.role == "assistant" else "user"
         if role == before:
             separators.append(b",")
         else:
             separators.append(b"]}," + _OPENERS[role] if before else _OPENERS[role])
         before = role
-        blocks.append(fragment.body)
-        takes_mark.append(fragment.takes_mark)
+    blocks = [f.body for f in kept]
     mark = mark_of(request.cache_ttl) if request.cache_ttl is not None else None
     if mark is not None:
-        marked = partial(_encode, mark=mark)
-        for i in _marked_ends(separators, takes_mark):
-            blocks[i] = _remarked(request.entries, i, (key, request.cache_ttl), marked)
+        for i in _marked_ends(separators, kept):
+            blocks[i] = _remarked(request.entries[i], kept[i], mark)
     head = dumps(_head(request, mark))
     out = [head[:-1], b',"messages":[']
     for pair in zip(separators, blocks, strict=True):
@@ -84,12 +80,12 @@ def build(request: ModelRequest) -> bytes:
     return b"".join(out)
 
 
-def _marked_ends(separators: Sequence[bytes], takes_mark: Sequence[bool]) -> list[int]:
+def _marked_ends(separators: Sequence[bytes], kept: Sequence[Fragment]) -> list[int]:
     """The last entries of the last three wire messages that can carry a mark; walks back no further than it must."""
     found: list[int] = []
     is_end = True
     for i in range(len(separators) - 1, -1, -1):
-        if is_end and takes_mark[i]:
+        if is_end and kept[i].takes_mark:
             found.append(i)
             if len(found) == MARKED_MESSAGES:
                 break
@@ -97,16 +93,12 @@ def _marked_ends(separators: Sequence[bytes], takes_mark: Sequence[bool]) -> lis
     return found
 
 
-def _remarked(entries: Sequence[Entry], index: int, key: object, marked: Any) -> bytes:
-    """One entry's bytes with the mark on its last block; kept too, for the mark stays there for three calls."""
-    around = entries[max(0, index - 64) : index + 1]
-    asking = next((i for i in range(len(around) - 1, -1, -1) if around[i].message.role == "assistant"), 0)
-    # A result is encoded behind its calling message, which knows the id it must name.
-    tail = around[asking:] if entries[index].message.role == "tool" else around[-1:]
-    body = b""
-    for fragment in fragments(tail, key, marked):
-        body = fragment.body
-    return body
+def _remarked(entry: Entry, fragment: Fragment, mark: Mark) -> bytes:
+    """One entry's bytes with the mark on its last block. Not kept: in two calls the mark has moved on."""
+    message = entry.message
+    if fragment.role == "tool":  # under the id its call asks with, which the message itself may not name
+        message = replace(message, tool_call_id=next(iter(fragment.ids)))
+    return _encode(message, mark=mark).body
 
 
 def _head(request: ModelRequest, mark: Mark | None) -> dict[str, Any]:

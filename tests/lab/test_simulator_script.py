@@ -117,6 +117,13 @@ def test_a_script_file_gives_every_kind_of_step(tmp_path: Path) -> None:
     ]
 
 
+def test_the_script_in_the_docs_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    file = tmp_path / "script.json"
+    file.write_text(page.partition("```json\n")[2].partition("```")[0], encoding="utf-8")
+    assert [type(s) for s in load_script(file)] == [Say, Say, Fail, Fail, Raw, Drop]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

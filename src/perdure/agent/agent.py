@@ -14,11 +14,10 @@ from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.continuation import compact, report
 from perdure.agent.events import EventBus
-from perdure.agent.gate import Gate
 from perdure.agent.parts import Parts
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
-from perdure.agent.turn import ConversationResult, Turn
+from perdure.agent.turn import ConversationResult, Talk, Turn
 from perdure.context.engine import EngineServices, StartReason
 from perdure.context.plain import CompactionReport
 from perdure.core.errors import InvalidMessage, PerdureError
@@ -54,8 +53,7 @@ class Agent:
         self._system_prompt = system_prompt
         self._bus = EventBus()
         self._callbacks = callbacks
-        self._live: LiveSession | None = None
-        self._gate: Gate | None = None
+        self._talk: Talk | None = None
         self._running: concurrent.futures.Future[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
 
@@ -121,10 +119,8 @@ class Agent:
         """Goes on with another model; the gate sees to it that the history fits before the next call."""
         old = self._parts.routes.endpoint.model
         self._parts.routes.switch_to(route)
-        if self._live is not None and self._gate is not None:
-            self._gate.forget_preparation()
-            self._live.counter.switch_model(route.main.model)
-            self._live.offer_tools()
+        if self._talk is not None:
+            self._talk.caller.model_changed()
         self._bus.emit(ModelSwitched(old, route.main.model, "chosen"))
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -132,7 +128,7 @@ class Agent:
     @property
     def session_id(self) -> str | None:
         """The present session; None until something was said."""
-        return self._live.id if self._live is not None else self._wanted_id
+        return self._talk.live.id if self._talk is not None else self._wanted_id
 
     @property
     def events(self) -> EventBus:
@@ -140,9 +136,9 @@ class Agent:
 
     def close(self) -> None:
         """Ends the conversation for the engine; the store stays open for others."""
-        if self._live is not None:
-            self._parts.engine.on_session_end(self._live.id)
-            self._live = None
+        if self._talk is not None:
+            self._parts.engine.on_session_end(self._talk.live.id)
+            self._talk = None
 
     # -- inside the loop ---------------------------------------------------------------------------------------------
 
@@ -154,33 +150,32 @@ class Agent:
         task_id: str | None,
     ) -> ConversationResult:
         message = _user_message(user_message)
-        live, gate = self._open(system_message, history)
-        turn = Turn(self._parts, live, gate, self._bus.emit, task_id=task_id or self._parts.ids.new("t_"))
-        with self._held(live):
+        talk = self._open(system_message, history)
+        turn = Turn(self._parts, talk, self._bus.emit, task_id=task_id or self._parts.ids.new("t_"))
+        with self._held(talk.live):
             return await turn.run(message)
 
     async def _compress(self, focus_topic: str | None) -> CompactionReport:
-        live, gate = self._open(None, None)
-        gate.forget_preparation()
-        with self._held(live):
-            made = await compact(live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
-        return report(made, live.entries)
+        talk = self._open(None, None)
+        talk.gate.forget_preparation()
+        await talk.caller.fit_window()
+        with self._held(talk.live):
+            made = await compact(talk.live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
+        return report(made, talk.live.entries)
 
-    def _open(
-        self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None
-    ) -> tuple[LiveSession, Gate]:
+    def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> Talk:
         """The conversation to go on with: the one at hand, a resumed one, or a new one."""
-        if self._live is None or self._gate is None or history is not None:
+        if self._talk is None or history is not None:
             store, parts = self._parts.store, self._parts
             wanted = self._wanted_id if history is None else None
             session_id = store.get_compression_tip(wanted) if wanted else self._create(system_message)
             if history:
                 store.append(session_id, [Message.from_dict(m) for m in history])
-            self._live = LiveSession(parts, store.history(session_id))
-            self._gate = Gate(parts, self._live, self._bus.emit)
+            live = LiveSession(parts, store.history(session_id))
             reason: StartReason = "resume" if wanted else "new"
-            parts.engine.on_session_start(session_id, reason=reason, services=self._services(self._live))
-        return self._live, self._gate
+            parts.engine.on_session_start(session_id, reason=reason, services=self._services(live))
+            self._talk = Talk(parts, live, self._bus.emit)
+        return self._talk
 
     def _create(self, system_message: str | None) -> str:
         parts, endpoint = self._parts, self._parts.routes.endpoint

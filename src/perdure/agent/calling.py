@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.agent.continuation import Emit, compact
@@ -33,7 +33,7 @@ class Asked:
 
 
 class Caller:
-    """Makes the calls of one conversation."""
+    """Makes the calls of one conversation, and remembers what they taught about its window."""
 
     def __init__(self, parts: Parts, live: LiveSession, gate: Gate, emit: Emit) -> None:
         self._parts = parts
@@ -41,7 +41,15 @@ class Caller:
         self._gate = gate
         self._emit = emit
         self._window: int | None = None
-        self.asked: list[Asked] = []
+        self._asked: list[Asked] = []
+
+    @property
+    def asked(self) -> Sequence[Asked]:
+        """The calls of the present turn."""
+        return self._asked
+
+    def begin_turn(self) -> None:
+        self._asked = []
 
     async def ask(self, task_id: str, *, extra_system: str = "", with_tools: bool = True) -> Reply:
         """The model's reply to the history as it is. Raises ProviderError with advice once nothing more can be done."""
@@ -52,7 +60,7 @@ class Caller:
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             try:
                 reply = await self._send(request, task_id)
-                if reply.finish != "context_overflow":
+                if not _had_no_room(reply):
                     return reply
                 verdict = OVERFLOW_STOP
             except ProviderError as error:
@@ -66,13 +74,12 @@ class Caller:
         assert self._window is not None
         return self._window
 
-    async def model_changed(self) -> None:
+    def model_changed(self) -> None:
         """Another endpoint answers from now on: another window, another way to count."""
         self._window = None
         self._live.counter.switch_model(self._parts.routes.endpoint.model)
         self._live.offer_tools()
         self._gate.forget_preparation()
-        await self.fit_window()
 
     # -- one attempt -------------------------------------------------------------------------------------------------
 
@@ -118,7 +125,7 @@ class Caller:
 
     def _record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> None:
         cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
-        self.asked.append(Asked(usage, cost))
+        self._asked.append(Asked(usage, cost))
         self._parts.store.ledger.record_call(
             record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
         )
@@ -148,7 +155,7 @@ class Caller:
             return False
         if (new.provider, new.model, new.base_url) != (old.provider, old.model, old.base_url):
             self._emit(ModelSwitched(old.model, new.model, verdict.kind.replace("_", " ")))
-            await self.model_changed()
+            self.model_changed()
         return True
 
     def _tell(self, verdict: ErrorVerdict, action: Action) -> None:
@@ -223,6 +230,12 @@ class _Record:
             started_at_ms=self.started_ms,
             ended_at_ms=ended_ms,
         )
+
+
+def _had_no_room(reply: Reply) -> bool:
+    """The window was full before, or while, the model answered; some services only cut the answer off."""
+    said_nothing = not reply.message.text and not reply.message.tool_calls and not reply.usage.output_tokens
+    return reply.finish == "context_overflow" or (reply.finish == "length" and reply.usage.reported and said_nothing)
 
 
 def output_limits(settings: Settings, window: int) -> OutputLimits:

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perdure.agent.continuation import Emit
-from perdure.agent.gate import Gate
 from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
-from perdure.agent.turn import Turn
+from perdure.agent.turn import Talk, Turn
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.events import Event, Notice, ToolFinished, ToolStarted
 from perdure.core.messages import user
@@ -53,9 +52,8 @@ class Children:
         )
         live = LiveSession(parts, parts.store.history(session.id))
         parts.engine.on_session_start(session.id, reason="new", services=self._services(live))
-        gate = Gate(parts, live, self._hear)
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
-        result = await Turn(parts, live, gate, self._hear, task_id=parts.ids.new("t_")).run(message)
+        result = await Turn(parts, Talk(parts, live, self._hear), self._hear, task_id=parts.ids.new("t_")).run(message)
         parts.engine.on_session_end(live.id)
         if result.outcome == "failed":
             return f"The helper failed: {result.error}"

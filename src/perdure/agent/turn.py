@@ -50,20 +50,28 @@ class ConversationResult:
         return [e.message.to_dict() for e in self.entries]
 
 
+class Talk:
+    """A conversation at hand: its session, its gate and its calls, from its opening to its end."""
+
+    def __init__(self, parts: Parts, live: LiveSession, emit: Emit) -> None:
+        self.live = live
+        self.gate = Gate(parts, live, emit)
+        self.caller = Caller(parts, live, self.gate, emit)
+
+
 class Turn:
     """One user message worked on to its end."""
 
-    def __init__(self, parts: Parts, live: LiveSession, gate: Gate, emit: Emit, *, task_id: str) -> None:
+    def __init__(self, parts: Parts, talk: Talk, emit: Emit, *, task_id: str) -> None:
         self._parts = parts
-        self._live = live
-        self._gate = gate
+        self._live, self._gate, self._caller = talk.live, talk.gate, talk.caller
         self._emit = emit
         self._task_id = task_id
-        self._caller = Caller(parts, live, gate, emit)
         self._steps = Steps(parts.settings.agent.max_turns)
 
     async def run(self, user_message: Message) -> ConversationResult:
         """Never raises for what can go wrong in a turn: the outcome says it. Cancelling it ends it cleanly."""
+        self._caller.begin_turn()
         self._emit(TurnStarted(self._task_id, self._live.id))
         self._live.settle()
         self._live.append(user_message)

@@ -20,7 +20,8 @@ def counted(text: str) -> dict[str, int]:
     ("text", "expected"),
     [
         ("camelCase word", {"letters": 13, "words": 3, "capitals": 1}),
-        ("12345 7", {"numbers": 2, "long_digits": 2, "space_number": 1}),
+        ("12345 7", {"numbers": 2, "lone_digits": 1, "long_digits": 2, "space_number": 1}),
+        ("an API", {"letters": 5, "words": 2, "capitals": 1, "shouts": 1}),
         ("a, b", {"letters": 2, "words": 2, "marks": 1, "mark_runs": 1, "mark_space": 1}),
         ("=====", {"marks": 5, "mark_runs": 1, "mark_pairs": 1, "mark_bars": 1}),
         ("a/b", {"letters": 2, "words": 2, "marks": 1, "mark_runs": 1, "slashes": 1}),
@@ -28,7 +29,7 @@ def counted(text: str) -> dict[str, int]:
         ("\t\tx", {"letters": 1, "words": 1, "tab_runs": 1}),
         ("x\n\t\ty\tz", {"letters": 3, "words": 3, "tab_runs": 1, "tab_indents": 1, "line_ends": 1}),
         ("x;\n\n", {"letters": 1, "words": 1, "marks": 1, "mark_runs": 1, "line_ends": 1}),
-        ("9Z8", {"letters": 1, "words": 1, "capitals": 1, "mixed": 2, "numbers": 2}),
+        ("9Z8", {"letters": 1, "words": 1, "capitals": 1, "mixed": 2, "numbers": 2, "lone_digits": 2}),
         ("x" * 20, {"letters": 20, "words": 1, "long_letters": 5}),
         ("汉字。", {"han": 2, "cjk_marks": 1}),
         ("かなカナ", {"kana": 4}),

@@ -23,8 +23,10 @@ ASCII_COUNTS = (
     "words",  # runs of letters, a change to upper case begins a new one
     "long_letters",  # letters beyond the 15th of a run: no vocabulary holds such words
     "capitals",  # runs of upper case
+    "shouts",  # runs of two or more capitals
     "mixed",  # digit next to upper case, as in base64
     "numbers",  # runs of digits
+    "lone_digits",  # numbers of one digit
     "long_digits",  # digits beyond the third of a run
     "marks",  # every ASCII character that is neither letter, digit nor space
     "mark_runs",
@@ -141,15 +143,17 @@ def _count_ascii(raw: bytes) -> Counts:
     begins_four = four & ~(four << 8)
     after_lower_class = at & (at << 9)
     after_upper_class = at & (at << 7)
-    capitals = (begins & upper).bit_count()
+    capitals, numbers = (begins & upper).bit_count(), (begins & digit).bit_count()
     tab_indents = (after_lower_class & begins & tab).bit_count()
     return (
         (at & letter).bit_count(),
         (begins & lower).bit_count() + capitals - (after_lower_class & lower).bit_count(),
         (sixteen & letter).bit_count(),
         capitals,
+        (begins_pair & upper).bit_count(),
         (after_lower_class & upper).bit_count() + (after_upper_class & digit).bit_count(),
-        (begins & digit).bit_count(),
+        numbers,
+        numbers - (begins_pair & digit).bit_count(),
         (four & digit).bit_count(),
         (at & mark).bit_count(),
         (begins & mark).bit_count(),
@@ -170,28 +174,30 @@ def _count_scripts(raw: bytes) -> Counts:
     tables = _tables()
     # Only the first byte of each character stays, and spaces, so that words can be told.
     leads = b"_" + raw.translate(tables.leads, tables.not_leads)
-    bars = leads.count(b"eeee")
-    kana = leads.count(b"j")
-    hangul, hangul_words = leads.count(b"k"), leads.count(b"_k")
-    hangul_long = hangul - hangul_words - leads.count(b"_kk") - leads.count(b"_kkk")
+    hangul, kana, symbols = leads.count(b"k"), leads.count(b"j"), leads.count(b"e")
+    greek_cyrillic, hebrew_arabic = leads.count(b"g"), leads.count(b"s")
+    # Pairs are looked for only where they can be: they cost three times a single letter's count.
+    bars = leads.count(b"eeee") if symbols else 0
     cjk_marks = raw.count(b"\xe3\x80") if kana else 0
+    hangul_words = leads.count(b"_k") if hangul else 0
+    short = hangul_words + leads.count(b"_kk") + leads.count(b"_kkk") if hangul else 0
     return (
         leads.count(b"h"),
         hangul,
         kana - cjk_marks,
         leads.count(b"l"),
-        leads.count(b"g"),
-        leads.count(b"s"),
+        greek_cyrillic,
+        hebrew_arabic,
         leads.count(b"t"),
         leads.count(b"v"),
-        leads.count(b"e") - 4 * bars,
+        symbols - 4 * bars,
         bars,
         leads.count(b"f"),
         leads.count(b"w"),
         hangul_words,
-        hangul_long,
-        leads.count(b"_g"),
-        leads.count(b"_s"),
+        hangul - short,
+        leads.count(b"_g") if greek_cyrillic else 0,
+        leads.count(b"_s") if hebrew_arabic else 0,
         cjk_marks,
     )
 

@@ -12,6 +12,7 @@ import pytest
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message, ToolCall, assistant, tool_result, user
 from perdure.core.ports import Clock
 from perdure.store import NewHandoff, SessionStore, Span, open_store
+from support.postgres import PostgresBackend
 
 
 class FakeClock:
@@ -76,11 +77,11 @@ class SqliteBackend:
 
 def backend_of(name: str, folder: Path) -> Backend:
     """The database of that name, empty."""
-    makers = {"sqlite": SqliteBackend}
+    makers = {"sqlite": SqliteBackend, "postgresql": PostgresBackend}
     return makers[name](folder)
 
 
-BACKENDS = ("sqlite",)
+BACKENDS = ("sqlite", "postgresql")
 
 
 @pytest.fixture(params=BACKENDS)

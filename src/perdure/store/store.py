@@ -153,8 +153,24 @@ def open_store(path_or_url: str | Path, *, clock: Clock | None = None, ids: IdSo
     """The store at a file path, `sqlite:///path` or `postgresql://…`. Made if it is new, brought up to date if old."""
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
+    if str(path_or_url).startswith(("postgresql://", "postgres://")):
+        return _open_postgres(str(path_or_url), clock, ids)
     path = _file_of(str(path_or_url))
     return SessionStore(Backing(open_sqlite(path, clock=clock), FtsIndex(), clock, ids), FileShelf(path))
+
+
+def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:
+    # Imported here: the driver is an extra, and costs time that a person with a file should not pay.
+    try:
+        from perdure.store.postgres_index import TsvectorIndex
+        from perdure.store.postgres_open import open_postgres
+        from perdure.store.postgres_shelf import RowShelf
+    except ImportError as error:
+        raise StoreUnavailable(
+            f"PostgreSQL needs a driver that is not installed ({error}): pip install 'perdure[postgres]'"
+        ) from error
+    database = open_postgres(url, clock=clock)
+    return SessionStore(Backing(database, TsvectorIndex(), clock, ids), RowShelf(database))
 
 
 def _file_of(where: str) -> Path:

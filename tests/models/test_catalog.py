@@ -25,6 +25,7 @@ SONNET = ("anthropic", "claude-sonnet-4-5")
     [
         ("openai-codex", "gpt-5.5", 272_000),
         ("openai", "gpt-5.5", 1_050_000),
+        ("openai-responses", "gpt-5.5", 1_050_000),
         ("openrouter", "openai/gpt-5.5", 1_050_000),
         ("copilot", "gpt-5.5", 400_000),
         ("anthropic", "claude-sonnet-4-5", 200_000),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.usage import CanonicalUsage
@@ -25,7 +26,7 @@ _HOUR_WRITE_FACTOR = 2.0
 # (provider, model, window): first match wins. Some services grant one model windows that differ much.
 _WINDOWS: tuple[tuple[str, str, int], ...] = (
     ("openai-codex", r"gpt-5", 272_000),
-    ("openai", r"gpt-5\.5(-pro)?$", 1_050_000),
+    ("openai|openai-responses", r"gpt-5\.5(-pro)?$", 1_050_000),
     ("openrouter", r"(openai/)?gpt-5\.5(-pro)?$", 1_050_000),
     ("copilot|github-copilot", r"gpt-5\.5$", 400_000),
     ("deepseek", r"deepseek-(chat|reasoner)$", 131_072),
@@ -129,6 +130,8 @@ class Catalog:
         return next(iter(exact or [o for o in same if o.provider is None]), None)
 
 
+# A name the library does not know takes it milliseconds to be sure of.
+@lru_cache(maxsize=512)
 def _lookup(provider: str | None, model: str, base_url: str | None) -> tuple[Any, Any] | None:
     """The library's provider and model rows; a proxy nobody knows is tried by its URL."""
     from genai_prices import data_snapshot

@@ -260,6 +260,31 @@ VARIANTS: tuple[Sample, ...] = (
     Sample("refused", None, "All connection attempts failed", "transport"),
     Sample("closed", None, "Remote end closed connection without response", "transport"),
     Sample("TLS", None, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "transport"),
+    Sample("a window in other words", 400, "The model's context window is 32768 tokens but your request used 40000",
+           TOO_LONG, 32768),
+    Sample("a limit in other words", 400, openai("This request has 150000 tokens which is over the 128000 token limit"),
+           TOO_LONG, 128000),
+    Sample("too big", 400, "Request too big: 300000 tokens, limit 200000", TOO_LONG, 200000),
+    Sample("allowed input", 400, "maximum allowed input tokens is 30720, received 40000", TOO_LONG, 30720),
+    Sample("max_model_len", 400, "Total tokens 9000 exceeds max_model_len 8192", TOO_LONG, 8192),
+    Sample("no figures at all", 400, "conversation too long", TOO_LONG),
+    Sample("a range in other words", 400, "max_tokens should be in range [1, 8192]", "output_cap", None, 8192),
+    Sample("a cap in other words", 400, "`max_tokens` is too high. The maximum for this model is 4096", "output_cap", None, 4096),
+    Sample("a cap on completions", 400, "Requested completion tokens (9000) exceed the limit of 4096", "output_cap", None, 4096),
+    Sample("sum in other words", 400, "prompt (5000 tokens) + completion (4000 tokens) exceeds context window 8192",
+           "output_cap", 8192, 3192),
+    Sample("a prompt that the arithmetic alone refuses", 400, "prompt tokens (9000) + max tokens (4000) > 8192", TOO_LONG, 8192),
+    Sample("rate limit that speaks of the prompt", 400, "Rate limit: prompt is too long for your tier's tokens per minute",
+           "rate_limit"),
+    Sample("rate limit that speaks of the context", 429, "You have exceeded the maximum context tokens per minute",
+           "rate_limit"),
+    Sample("OpenRouter free models", 429, {"error": {"code": 429, "message":
+        "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day"}}, "rate_limit"),
+    Sample("daily quota", 400, "You have reached your daily quota", "quota"),
+    Sample("a tool's stack is not ours", 400, openai("Tool call failed: maximum call stack size exceeded"), "bad_request"),
+    Sample("a description is not the prompt", 400, openai(
+        "Function get_context: description exceeds limit of 1024 characters"), "bad_request"),
+    Sample("an image is not the prompt", 400, "The input image is too large", "bad_request"),
 )  # fmt: skip
 
 # Rate-limit texts, for fuzzing: however they are cut or scrambled, they are never an overflow.

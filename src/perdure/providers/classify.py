@@ -153,7 +153,7 @@ def _of_row(
     figures = {k: int(v) for k, v in stated.items() if v.isdigit()}
     window = figures.get("window") or figures.get("n_ctx") or (said.figures or {}).get("window")
     if row.kind == "cap":
-        cap = figures.get("cap", figures.get("below", 0) - 1)
+        cap = figures.get("cap") or figures.get("most") or figures.get("below", 0) - 1
         return ErrorVerdict("output_cap", said.message, status, output_limit=cap if cap > 0 else None)
     if row.kind == "prompt" or window is None:
         return ErrorVerdict("prompt_too_long", said.message, status, context_limit=window)

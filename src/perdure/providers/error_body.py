@@ -31,6 +31,8 @@ _TAGS = re.compile(r"<(script|style)\b.{0,20000}?</\1\s*>|<!--.{0,5000}?-->|<[^<
 _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,300})", re.IGNORECASE)
 _URL = re.compile(r"https?(?://|%3A)\S+", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<!\[\d)(?<=\d)[,_’](?=\d{3}(?!\d))")
+# No count has so many digits, and a pattern may try each of them.
+_NO_COUNT = re.compile(r"\d{13,}")
 _ESCAPES = {'\\"': '"', "\\n": " ", "\\t": " ", "\\u003c": "<", "\\u003e": ">", "\\u0026": "&", "\\u0027": "'"}
 
 
@@ -197,7 +199,7 @@ def _line(text: str) -> str:
     """One bounded line: its end is kept too, for wrappers put the cause last."""
     if len(text) > _MOST_CHARS:
         text = f"{text[: _MOST_CHARS * 2 // 3]} … {text[-_MOST_CHARS // 3 :]}"
-    return _THOUSANDS.sub("", " ".join(_URL.sub(" ", text).split()))
+    return _NO_COUNT.sub("#", _THOUSANDS.sub("", " ".join(_URL.sub(" ", text).split())))
 
 
 def _short(text: str) -> str:

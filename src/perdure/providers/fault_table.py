@@ -31,7 +31,8 @@ QUOTA = _row(
     r"account (?:is )?(?:not active|suspended|overdue)|"
     r"maximum billing reached|exceeded_current_quota|premium requests?|(?:does ?n.t|do ?n.t|do not|does not) have "
     r"(?:any|enough) credits|not enough credits|"
-    r"(?:hit|reached) your (?:usage )?limit|token quota|使用上限|extra usage is required|ServiceQuotaExceeded|"
+    r"(?:hit|reached) your (?:usage )?limit|token quota|(?:daily|weekly|monthly) quota|使用上限|extra usage is "
+    r"required|ServiceQuotaExceeded|"
     r"FreeTierOnly|free tier of the model has been exhausted|no resource package|余额不足|欠费|账户已欠|额度已用",
     (429, '{"error":{"message":"You exceeded your current quota, please check your plan and billing details.",'
      '"type":"insufficient_quota","param":null,"code":"insufficient_quota"}}'),

@@ -121,6 +121,21 @@ SUM_ROWS: tuple[LimitRow, ...] = (
         "prompt + max_tokens does not fit: 7000 + 2000 > 8192",
     ),
     _row(
+        "sum",
+        rf"(?:prompt|input)(?: tokens?)?:? \(?(?P<prompt>\d+)(?: tokens?)?\)? ?\+ ?(?:{_MAX}|completion|output)(?: "
+        rf"tokens?)?"
+        r":? \(?(?P<output>\d+)(?: tokens?)?\)?\D{1,40}?(?P<window>\d{3,9})",
+        "servers that show their arithmetic",
+        "prompt (5000 tokens) + completion (4000 tokens) exceeds context window 8192",
+    ),
+    _row(
+        "sum",
+        r"\((?P<prompt>\d+) (?:tokens? (?:in|from) (?:the )?)?(?:prompt|input|messages) ?(?:\+|and|,) ?(?P<output>\d+) "
+        r"(?:tokens? (?:in|for) (?:the )?)?(?:completion|output|max_tokens)\)\D{1,60}?(?P<window>\d{3,9})",
+        "servers that show their arithmetic",
+        "Requested 9000 tokens (5000 prompt + 4000 completion) but context is 8192",
+    ),
+    _row(
         "total",
         r"exceeded model token limit:? ?(?P<window>\d+)",
         "Moonshot, Kimi",
@@ -204,13 +219,36 @@ CAP_ROWS: tuple[LimitRow, ...] = (
     ),
     _row(
         "cap",
+        rf"{_MAX}{_Q}:? (?:value )?(?:must|should) be (?:in (?:the )?range |between |in |within )\D{{0,3}}\d+ ?"
+        r"(?:,|and|to|-) ?(?P<cap>\d+)",
+        "wordings of a range",
+        "The value of max_tokens must be between 1 and 8192",
+    ),
+    _row(
+        "cap",
+        rf"{_MAX}{_Q} does not support \d+.{{0,40}}?maximum is (?P<cap>\d+)|(?:generate|produce|output) (?:at most|"
+        rf"up to|a "
+        r"maximum of) (?P<most>\d+) (?:output |completion |new )?tokens",
+        "wordings of a maximum",
+        "this model can generate at most 8192 output tokens, but 16000 were requested",
+    ),
+    _row(
+        "cap",
+        r"(?:completion|output|generated) tokens? (?:\(\d+\) )?(?:exceeds?|exceeded|is greater than|over)\b\D{0,40}"
+        r"(?P<cap>\d+)",
+        "wordings of a maximum",
+        "Requested completion tokens (9000) exceed the limit of 4096",
+    ),
+    _row(
+        "cap",
         rf"{_MAX}{_Q}.{{0,16}}?(?:限制|范围|取值|区间).{{0,12}}?[\[［【]\d+ ?[,，] ?(?P<cap>\d+)",
         "Zhipu",
         "max_tokens参数非法：限制 [1,4096]",
     ),
     _row(
         "cap",
-        rf"{_MAX}{_Q}\)? (?:value )?(?:\(?{_Q}\d+{_Q}\)? )?(?:is |was )?(?:too (?:large|high|big)|(?:must be <=?|"
+        rf"{_MAX}{_Q}\)?:? (?:value )?(?:\(?{_Q}\d+{_Q}\)? )?(?:is |was )?"
+        r"(?:too (?:large|high|big)(?:\D{0,10}\d*\D{0,10}maximum\D{0,40}?(?P<most>\d+))?|(?:must be <=?|"
         r"should be <=?|must be at most|must not exceed|cannot exceed|can ?not be greater than|must be less than|"
         r"should be less than|exceeds?|exceeded|larger than|greater than|above)(?:[^\d.]{0,60}?(?P<cap>\d+))?)",
         "TGI and others",

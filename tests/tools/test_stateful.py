@@ -126,7 +126,7 @@ def test_search_finds_words_and_opens_addresses_page_by_page() -> None:
     search = _Search()
     tool = SessionSearch(search, page_chars=4)
     assert "m:7 · user · 2023-11-14" in tool.session_search(ME, "port", here=True).text
-    assert search.asked == [("port", {"user_key": "ada", "conversation_id": "c_1"})]
+    assert search.asked == [("port", {"user": "ada", "conversation": "c_1"})]
     assert "Nothing found" in tool.session_search(ME, "absent").text
     assert tool.session_search(ME, "m:1-3").text.startswith(
         "0123\n[m:1-3: characters from 0 of 10; read on with offset=4"

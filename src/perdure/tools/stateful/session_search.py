@@ -38,9 +38,9 @@ class SessionSearch:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
         if ADDRESS.fullmatch(query.strip()):
             return self._open(query.strip(), context, max(0, offset))
-        scope: dict[str, object] = {"user_key": context.user_key}
+        scope: dict[str, object] = {"user": context.user_key}
         if here:
-            scope["conversation_id"] = context.conversation_id
+            scope["conversation"] = context.conversation_id
         hits = self._search.search(query, scope=scope, limit=min(max(1, limit), 50))
         if not hits:
             return ToolReply(f"Nothing found for {query!r}. Try fewer or other words, or a prefix such as deplo*.")

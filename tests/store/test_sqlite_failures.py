@@ -353,3 +353,20 @@ def test_a_search_goes_on_when_an_outputs_file_was_taken_away(tmp_path: Path) ->
         with pytest.raises(StoreError, match="gone"):
             store.outputs.read(store.outputs.list(session)[0].id)
         assert store.delete(session).outputs == 2
+
+
+def test_outputs_a_crash_left_of_a_deleted_conversation_go_when_the_store_is_opened(tmp_path: Path) -> None:
+    with open_store(tmp_path / "sessions.db") as store:
+        gone, kept = store.create(), store.create()
+        places = []
+        for session in (gone, kept):
+            sink = store.outputs.begin(session.id, "call_1")
+            sink.write("text")
+            places.append(Path(sink.close().place))
+        store.delete(gone.id)
+        # As if the process had died between the commit and this.
+        places[0].parent.mkdir()
+        places[0].write_text("text")
+    with open_store(tmp_path / "sessions.db"):
+        assert not places[0].parent.exists()
+        assert places[1].read_text() == "text"

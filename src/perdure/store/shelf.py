@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -82,6 +82,12 @@ class FileShelf:
 
     def remove(self, conversation_id: str) -> None:
         shutil.rmtree(self._folder / conversation_id, ignore_errors=True)
+
+    def sweep(self, deleted: Iterable[str]) -> None:
+        """Removes what a crash left of conversations that were deleted."""
+        for conversation_id in deleted:
+            if (self._folder / conversation_id).is_dir():
+                self.remove(conversation_id)
 
     def shown(self, place: str) -> str:
         return str(self._folder / place)

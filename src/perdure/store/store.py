@@ -156,7 +156,10 @@ def open_store(path_or_url: str | Path, *, clock: Clock | None = None, ids: IdSo
     if str(path_or_url).startswith(("postgresql://", "postgres://")):
         return _open_postgres(str(path_or_url), clock, ids)
     path = _file_of(str(path_or_url))
-    return SessionStore(Backing(open_sqlite(path, clock=clock), FtsIndex(), clock, ids), FileShelf(path))
+    database, shelf = open_sqlite(path, clock=clock), FileShelf(path)
+    # Files are outside the transaction that deleted their rows: a crash in between is made good here.
+    shelf.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
+    return SessionStore(Backing(database, FtsIndex(), clock, ids), shelf)
 
 
 def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:

@@ -1,0 +1,112 @@
+"""The SQLite side of the Database port: one writer, many readers, patience with other processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.core.clock import SystemClock
+from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.store.database import Transaction
+from perdure.store.sqlite import SqliteDatabase
+from perdure.store.sqlite_open import open_sqlite
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
+    opened = open_sqlite(tmp_path / "sessions.db", clock=SystemClock(), patience_s=0.3)
+    yield opened
+    opened.close()
+
+
+def put(key: str) -> object:
+    return lambda tx: tx.run("INSERT INTO state VALUES ('s', ?, '1')", (key,))
+
+
+def keys(database: SqliteDatabase) -> list[str]:
+    return [k for (k,) in database.read(lambda tx: tx.rows("SELECT key FROM state ORDER BY key"))]
+
+
+@pytest.mark.spec("I1")
+def test_every_commit_is_on_disk_when_it_returns(database: SqliteDatabase) -> None:
+    settings = {
+        name: database.write(lambda tx, name=name: tx.rows(f"PRAGMA {name}"))[0][0]
+        for name in ("journal_mode", "synchronous", "foreign_keys")
+    }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_work_that_raises_is_undone_and_the_next_goes_on(database: SqliteDatabase) -> None:
+    def half(tx: Transaction) -> None:
+        tx.run("INSERT INTO state VALUES ('s', 'half', '1')")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        database.write(half)
+    database.write(put("whole"))
+    assert keys(database) == ["whole"]
+
+
+def test_a_reader_sees_one_moment_while_others_write(database: SqliteDatabase) -> None:
+    def look(tx: Transaction) -> tuple[int, int]:
+        before = tx.rows("SELECT COUNT(*) FROM state")[0][0]
+        database.write(put("meanwhile"))
+        return before, tx.rows("SELECT COUNT(*) FROM state")[0][0]
+
+    assert database.read(look) == (0, 0)
+    assert keys(database) == ["meanwhile"]
+
+
+def test_readers_cannot_write(database: SqliteDatabase) -> None:
+    with pytest.raises(StoreError, match="read-only"):
+        database.read(put("sneaked in"))
+    assert keys(database) == []
+
+
+@pytest.mark.spec("I8")
+def test_a_busy_file_is_waited_for(database: SqliteDatabase) -> None:
+    other = sqlite3.connect(database.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.15, lambda: other.execute("COMMIT"))
+    release.start()
+    database.write(put("patient"))
+    release.join()
+    other.close()
+    assert keys(database) == ["patient"]
+
+
+def test_a_file_busy_for_too_long_is_said_plainly_and_nothing_is_lost(database: SqliteDatabase) -> None:
+    other = sqlite3.connect(database.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="another process kept it busy"):
+        database.write(put("too late"))
+    other.execute("COMMIT")
+    other.close()
+    database.write(put("in time"))
+    assert keys(database) == ["in time"]
+
+
+def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
+    database = open_sqlite(tmp_path / "sessions.db", clock=SystemClock())
+    started, go = threading.Event(), threading.Event()
+
+    def slow(tx: Transaction) -> None:
+        started.set()
+        go.wait()
+        tx.run("INSERT INTO state VALUES ('s', 'slow', '1')")
+
+    writing = threading.Thread(target=database.write, args=(slow,))
+    writing.start()
+    started.wait()
+    closing = threading.Thread(target=database.close)
+    closing.start()
+    go.set()
+    writing.join()
+    closing.join()
+    again = open_sqlite(tmp_path / "sessions.db", clock=SystemClock())
+    assert keys(again) == ["slow"]
+    again.close()

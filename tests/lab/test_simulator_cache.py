@@ -16,7 +16,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.lab.simulator import Asked, Say, Simulator, count_text
 from perdure.lab.simulator.cache import MarkCache, PrefixCache
 from perdure.lab.simulator.tokens import Block, cut_text, segment
-from support.simulator import FakeClock
+from support.simulator import FakeClock, http
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 HEADERS = {"authorization": "Bearer k", "anthropic-version": "2023-06-01"}
@@ -24,7 +24,7 @@ SYSTEM = "s" * 8000  # 2,000 tokens, and one for the role
 
 
 def post(sim: Simulator, path: str, body: Any) -> dict[str, Any]:
-    response = httpx.post(f"{sim.root_url}{path}", json=body, headers=HEADERS, trust_env=False, timeout=10)
+    response = http().post(f"{sim.root_url}{path}", json=body, headers=HEADERS)
     assert response.status_code == 200, response.text
     return response.json()
 

@@ -9,13 +9,14 @@ import httpx
 import pytest
 
 from perdure.lab.simulator import Call, Rules, Say, Simulator, strict
+from support.simulator import http
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 HEADERS = {"authorization": "Bearer k", "anthropic-version": "2023-06-01"}
 
 
 def post(sim: Simulator, path: str, body: Any, **fields: Any) -> httpx.Response:
-    return httpx.post(f"{sim.root_url}{path}", json=body, headers=HEADERS, trust_env=False, timeout=10, **fields)
+    return http().post(f"{sim.root_url}{path}", json=body, headers=HEADERS, **fields)
 
 
 def message_of(response: httpx.Response) -> str:
@@ -323,11 +324,9 @@ def test_keys_models_headers_and_json_are_checked() -> None:
         assert post(sim, CHAT, {**chat(said("user")), "model": "other"}).json()["error"]["code"] == "model_not_found"
         assert post(sim, CHAT, chat(said("user"))).status_code == 200
         assert sim.violations == []
-        no_version = httpx.post(
-            f"{sim.root_url}{MESSAGES}", json={"model": "m"}, headers={"x-api-key": "k"}, trust_env=False
-        )
+        no_version = http().post(f"{sim.root_url}{MESSAGES}", json={"model": "m"}, headers={"x-api-key": "k"})
         assert "anthropic-version" in message_of(no_version)
-        broken = httpx.post(f"{sim.root_url}{CHAT}", content=b"{", headers=HEADERS, trust_env=False)
+        broken = http().post(f"{sim.root_url}{CHAT}", content=b"{", headers=HEADERS)
         assert "could not parse the JSON" in message_of(broken)
 
 

@@ -16,12 +16,12 @@ import pytest
 from perdure.core.errors import ConfigError, PerdureError, ProviderError
 from perdure.lab.simulator import SAMPLES, Asked, Call, Drop, Fail, Raw, Say, Simulator, load_script
 from perdure.providers.classify import classify_error
-from support.simulator import MODES, request, send
+from support.simulator import MODES, http, request, send
 
 
 def post(sim: Simulator, path: str = "/v1/chat/completions", **fields: Any) -> httpx.Response:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
-    return httpx.post(f"{sim.root_url}{path}", json=body, trust_env=False, timeout=10)
+    return http().post(f"{sim.root_url}{path}", json=body)
 
 
 # What a sample's name says of its kind; the first word that fits counts.
@@ -147,15 +147,15 @@ def test_an_unknown_sample_lists_those_there_are() -> None:
 
 def test_steps_and_report_over_http() -> None:
     with Simulator() as sim:
-        added = httpx.post(f"{sim.root_url}/simulator/script", json=["over http"], trust_env=False)
+        added = http().post(f"{sim.root_url}/simulator/script", json=["over http"])
         assert added.json() == {"added": 1}
         assert post(sim).json()["choices"][0]["message"]["content"] == "over http"
         post(sim, messages=[])
-        report = httpx.get(f"{sim.root_url}/simulator/report", trust_env=False).json()
+        report = http().get(f"{sim.root_url}/simulator/report").json()
         assert [r["status"] for r in report["requests"]] == [200, 400]
         assert [v["rule"] for v in report["violations"]] == ["shape"]
         assert report["billed"]["output_tokens"] == sim.total.output_tokens
-        bad = httpx.post(f"{sim.root_url}/simulator/script", json=[{"sya": 1}], trust_env=False)
+        bad = http().post(f"{sim.root_url}/simulator/script", json=[{"sya": 1}])
         assert bad.status_code == 400
 
 
@@ -167,7 +167,7 @@ def test_noise_on_the_line_does_not_stop_it() -> None:
             with socket.create_connection(("127.0.0.1", int(sim.root_url.rpartition(":")[2]))) as line:
                 line.sendall(noise)
         assert post(sim).status_code == 200
-        assert httpx.get(f"{sim.root_url}/nowhere", trust_env=False).status_code == 404
+        assert http().get(f"{sim.root_url}/nowhere").status_code == 404
 
 
 def test_a_taken_port_is_said_plainly() -> None:
@@ -197,9 +197,9 @@ def test_the_command_serves_says_where_and_stops_with_ctrl_c(tmp_path: Path) -> 
             assert found, first
             body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
             url = f"{found[0]}/v1/chat/completions"
-            reply = httpx.post(url, json=body, trust_env=False).json()
+            reply = http().post(url, json=body).json()
             assert reply["choices"][0]["message"]["content"] == "from the file"
-            row = httpx.get(f"{found[0]}/v1/models", trust_env=False).json()["data"][0]
+            row = http().get(f"{found[0]}/v1/models").json()["data"][0]
             assert row["context_length"] == 77
         finally:
             process.send_signal(signal.SIGINT)

@@ -22,7 +22,7 @@ from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import ApiMode, ModelRequest, Reply
 from perdure.providers.local import LocalModel, LocalServers, find_weights, packaged_weights
 from support.local import N_CTX, needs_local
-from support.simulator import MODES, once, request
+from support.simulator import MODES, http, once, request
 
 LESSON = "The sea is wide and blue, and the ships on it are small. " * 3
 
@@ -87,7 +87,7 @@ def test_it_says_what_it_is_fit_for_and_takes_no_tools(model: LocalModel) -> Non
 
 @needs_local
 def test_it_answers_only_whoever_started_it(model: LocalModel) -> None:
-    answer = httpx.post(f"{model.base_url}/v1/chat/completions", json={"messages": []}, trust_env=False)
+    answer = http().post(f"{model.base_url}/v1/chat/completions", json={"messages": []})
     assert answer.status_code == 401
     assert model.base_url.startswith("http://127.0.0.1:")
 
@@ -114,7 +114,7 @@ time.sleep(60)
 
 def is_serving(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/health", trust_env=False).status_code == 200
+        return http().get(f"{url}/health").status_code == 200
     except httpx.TransportError:
         return False
 

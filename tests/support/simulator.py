@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import Any
+
+import httpx
 
 from perdure.core.messages import Entry, Message, user
 from perdure.lab.simulator import Simulator
 from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Quirks, Reply
 from perdure.providers.transport import OnEvent, Retries, Transport
+from perdure.providers.wire import certificates_for
 
 MODES: tuple[ApiMode, ...] = ("chat_completions", "codex_responses", "anthropic_messages")
 PATHS = {
@@ -24,6 +28,12 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
     },
 }
+
+
+@cache
+def http() -> httpx.Client:
+    """A plain client of its own kind; it loads no certificates, which would cost more than most tests."""
+    return httpx.Client(trust_env=False, timeout=20, verify=certificates_for("http://"))
 
 
 class FakeClock:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from perdure.providers.exchange import Endpoint
 from perdure.providers.modes import mode_module
-from perdure.providers.wire import url_of
+from perdure.providers.wire import certificates_for, url_of
 
 if TYPE_CHECKING:
     import httpx
@@ -71,7 +71,11 @@ class EndpointInfo:
         try:
             async with (
                 asyncio.timeout(self._time_limit_s),
-                httpx.AsyncClient(timeout=self._time_limit_s, trust_env=not is_nearby(endpoint)) as client,
+                httpx.AsyncClient(
+                    timeout=self._time_limit_s,
+                    trust_env=not is_nearby(endpoint),
+                    verify=certificates_for(endpoint.base_url),
+                ) as client,
             ):
                 answers = await asyncio.gather(*(_try(client, p, endpoint, headers) for p in probes))
         except TimeoutError:

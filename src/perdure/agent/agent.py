@@ -8,6 +8,7 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from perdure.agent.bridge import LoopThread
@@ -31,6 +32,17 @@ T = TypeVar("T")
 
 class TurnFailed(PerdureError):
     """A turn ended without an answer; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """The context meter: the next request's size against window and threshold, and what fills it."""
+
+    model: str
+    tokens: int = 0
+    window: int | None = None
+    threshold: int | None = None
+    composition: Mapping[str, int] = field(default_factory=dict)
 
 
 class Agent:
@@ -131,6 +143,24 @@ class Agent:
         return self._talk.live.id if self._talk is not None else self._wanted_id
 
     @property
+    def gauge(self) -> Gauge:
+        """How full the window is, by the same counter that the gate reads."""
+        if self._talk is None:
+            return Gauge(self._parts.routes.endpoint.model)
+        budgets, live = self._talk.gate.budgets, self._talk.live
+        return Gauge(
+            self._parts.routes.endpoint.model,
+            live.counter.estimate,
+            budgets.window if budgets is not None else None,
+            budgets.threshold_tokens if budgets is not None else None,
+            live.composition.as_dict(),
+        )
+
+    def undo(self) -> str:
+        """Takes the last compaction back; nothing is deleted. The id of the session that goes on."""
+        return self._wait(self._undo())
+
+    @property
     def events(self) -> EventBus:
         return self._bus
 
@@ -162,6 +192,15 @@ class Agent:
         with self._held(talk.live):
             made = await compact(talk.live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
         return report(made, talk.live.entries)
+
+    async def _undo(self) -> str:
+        talk = self._open(None, None)
+        talk.gate.forget_preparation()
+        with self._held(talk.live):
+            session = self._parts.store.undo(talk.live.id, lease=talk.live.lease)
+            talk.live.move_to(session, self._parts.store.history(session.id).entries)
+        self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(talk.live))
+        return session.id
 
     def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> Talk:
         """The conversation to go on with: the one at hand, a resumed one, or a new one."""

@@ -1,0 +1,40 @@
+"""Every slash command, in the order `/help` shows them."""
+
+from __future__ import annotations
+
+from perdure.commands.command import Command, Commands, Said, Surface
+from perdure.commands.compress import COMPRESS
+from perdure.commands.context import CONTEXT
+from perdure.commands.conversations import BRANCH, NEW, RESUME, RETRY, SESSIONS, UNDO
+from perdure.commands.finding import EXPAND, SEARCH
+from perdure.commands.settings import MODEL, QUIT, STOP
+from perdure.commands.usage import INSIGHTS, USAGE
+
+
+def all_commands() -> Commands:
+    """The commands of every surface."""
+
+    def show_help(surface: Surface, argument: str) -> Said:
+        return Said(commands.help())
+
+    commands = Commands(
+        [
+            COMPRESS,
+            CONTEXT,
+            USAGE,
+            INSIGHTS,
+            NEW,
+            RESUME,
+            SESSIONS,
+            BRANCH,
+            RETRY,
+            UNDO,
+            EXPAND,
+            SEARCH,
+            MODEL,
+            STOP,
+            QUIT,
+            Command("help", "/help", "this list", show_help),
+        ]
+    )
+    return commands

@@ -1,0 +1,94 @@
+"""What a slash command is, what it is lent, and what it answers. The same objects on every surface."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from perdure.agent.agent import Agent
+from perdure.core.errors import PerdureError
+from perdure.store.store import SessionStore
+
+
+class Surface(Protocol):
+    """What a surface lends a command: the conversation at hand, and how to open another."""
+
+    store: SessionStore
+    user_key: str
+
+    @property
+    def agent(self) -> Agent:
+        """The conversation at hand."""
+        ...
+
+    def open(self, session_id: str | None) -> None:
+        """Goes on with another conversation; None begins a new one."""
+        ...
+
+    def choose_model(self, name: str) -> str:
+        """Goes on with another model; says which it is now. Raises ConfigError."""
+        ...
+
+
+Level = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A command's answer: text to show, and what the surface does next."""
+
+    text: str
+    level: Level = "info"
+    # A message to send as a turn now, as if the person had typed it.
+    then_send: str | None = None
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command; `run` gets the surface and what stood behind the name."""
+
+    name: str
+    usage: str
+    summary: str
+    run: Callable[[Surface, str], Said]
+
+
+class Commands:
+    """Every command there is, by name."""
+
+    def __init__(self, commands: Iterable[Command]) -> None:
+        self._commands: Mapping[str, Command] = {c.name: c for c in commands}
+
+    def __iter__(self) -> Iterator[Command]:
+        return iter(self._commands.values())
+
+    def dispatch(self, surface: Surface, text: str) -> Said | None:
+        """The answer to a slash command; None for what is an ordinary message. Never raises for what a person types."""
+        if not is_command(text):
+            return None
+        name, _, argument = text.strip().removeprefix("/").partition(" ")
+        command = self._commands.get(name.lower())
+        if command is None:
+            near = difflib.get_close_matches(name.lower(), list(self._commands), n=1)
+            hint = f"Did you mean /{near[0]}?" if near else "/help lists what there is."
+            return Said(f"There is no command /{name}. {hint}", "error")
+        try:
+            return command.run(surface, argument.strip())
+        except PerdureError as error:
+            return Said(str(error), "error")
+
+    def names(self) -> list[str]:
+        return [f"/{n}" for n in self._commands]
+
+    def help(self) -> str:
+        width = max(len(c.usage) for c in self._commands.values())
+        return "\n".join(f"{c.usage:<{width}}  {c.summary}" for c in self._commands.values())
+
+
+def is_command(text: str) -> bool:
+    """Whether a line is a command: a slash and a word, not a path such as /etc/hosts."""
+    first = text.strip().split(maxsplit=1)[0] if text.strip() else ""
+    return first.startswith("/") and first[1:].replace("-", "").isalpha() and "\n" not in first

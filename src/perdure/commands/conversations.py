@@ -1,0 +1,97 @@
+"""`/new`, `/resume [id]`, `/sessions`, `/branch`, `/retry`, `/undo`: which conversation one is in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from perdure.commands.command import Command, Said, Surface
+from perdure.core.errors import NotFound
+from perdure.core.messages import Entry
+
+_LISTED = 20
+_SHOWN_CHARS = 60
+
+
+def new(surface: Surface, argument: str) -> Said:
+    old = surface.agent.session_id
+    surface.open(None)
+    back = f" The old one is kept: /resume {old}" if old else ""
+    return Said(f"A new conversation.{back}")
+
+
+def resume(surface: Surface, argument: str) -> Said:
+    if not argument:
+        return sessions(surface, "")
+    conversation = surface.store.conversations.get(argument)
+    surface.open(conversation.tip_session_id)
+    count = len(surface.store.history(conversation.tip_session_id).entries)
+    return Said(f"Resumed {conversation.id} {_titled(conversation.title)}({count} messages in view).")
+
+
+def sessions(surface: Surface, argument: str) -> Said:
+    page = surface.store.conversations.list(user_key=surface.user_key or None, limit=_LISTED).conversations
+    if not page:
+        return Said("There are no conversations yet.")
+    lines = [f"{c.id}  {_when(c.updated_at_ms)}  {c.source:<8} {c.title or '–'}" for c in page]
+    return Said("\n".join([*lines, "", "Open one with /resume ID."]))
+
+
+def branch(surface: Surface, argument: str) -> Said:
+    """A conversation of its own that shares everything so far, or up to the turn named."""
+    at = _turn_start(surface, argument)
+    session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
+    surface.open(session.id)
+    where = f"before “{_short(at)}”" if at is not None else "from here"
+    return Said(f"Branched {where} into {session.conversation_id}. The other one is as it was.")
+
+
+def retry(surface: Surface, argument: str) -> Said:
+    """Asks the last question (or an earlier one) again, in a branch, so that the first answer is kept."""
+    at = _turn_start(surface, argument or "1")
+    if at is None:
+        return Said("There is nothing to retry.", "error")
+    session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1)
+    surface.open(session.id)
+    return Said(f"Asking again: “{_short(at)}”", then_send=at.message.text)
+
+
+def undo(surface: Surface, argument: str) -> Said:
+    _here(surface)
+    surface.agent.undo()
+    return Said("The last compaction is undone; nothing was lost by it. The next one waits until the window is full.")
+
+
+def _here(surface: Surface) -> str:
+    if surface.agent.session_id is None:
+        raise NotFound("Nothing has been said yet.")
+    return surface.agent.session_id
+
+
+def _turn_start(surface: Surface, argument: str) -> Entry | None:
+    """The user message of the nth turn from the end; None for no argument."""
+    if not argument:
+        return None
+    asked = [e for e in surface.store.log.said(_here(surface)) if e.message.is_real_user]
+    back = int(argument) if argument.isdigit() else 1
+    return asked[-back] if 0 < back <= len(asked) else None
+
+
+def _short(entry: Entry) -> str:
+    text = " ".join(entry.message.text.split())
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _titled(title: str) -> str:
+    return f"“{title}” " if title else ""
+
+
+def _when(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+NEW = Command("new", "/new", "start a new conversation; this one is kept", new)
+RESUME = Command("resume", "/resume [id]", "go on with another conversation, by any id of it", resume)
+SESSIONS = Command("sessions", "/sessions", "list conversations", sessions)
+BRANCH = Command("branch", "/branch [n]", "go on in a copy, from here or from before the nth last question", branch)
+RETRY = Command("retry", "/retry [n]", "ask the last (or nth last) question again, in a branch", retry)
+UNDO = Command("undo", "/undo", "take the last compaction back", undo)

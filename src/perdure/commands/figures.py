@@ -1,0 +1,54 @@
+"""How figures are shown, in one way everywhere: tokens, money, shares, bars."""
+
+from __future__ import annotations
+
+from perdure.agent.agent import Gauge
+from perdure.core.usage import CanonicalUsage
+
+_FULL, _EMPTY, _MARK = "█", "░", "│"
+
+
+def tokens(n: int) -> str:
+    return f"{n:,}"
+
+
+def money(usd: float | None) -> str:
+    """An unknown price is said to be unknown, never shown as nothing."""
+    if usd is None:
+        return "unknown"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+def share(part: float | None) -> str:
+    return "–" if part is None else f"{part:.0%}"
+
+
+def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> str:
+    """A bar of `value` in `whole`; `mark` puts a line where something happens."""
+    filled = min(width, round(width * value / whole)) if whole else 0
+    cells = [_FULL] * filled + [_EMPTY] * (width - filled)
+    if mark is not None and whole:
+        cells[min(width - 1, round(width * mark / whole))] = _MARK
+    return "".join(cells)
+
+
+def gauge_line(gauge: Gauge) -> str:
+    """`████░░│░░ 12,345 of 32,000 tokens (39%), compacts at 16,000`."""
+    if gauge.window is None:
+        return f"{tokens(gauge.tokens)} tokens; the window is known after the first message"
+    drawn = bar(gauge.tokens, gauge.window, mark=gauge.threshold)
+    line = f"{drawn} {tokens(gauge.tokens)} of {tokens(gauge.window)} tokens ({share(gauge.tokens / gauge.window)})"
+    return f"{line}, compacts at {tokens(gauge.threshold)}" if gauge.threshold else line
+
+
+def usage_lines(usage: CanonicalUsage) -> list[str]:
+    """The classes apart: what was read from cache must not inflate a headline."""
+    rows = [
+        ("input, fresh", usage.input_tokens),
+        ("input, from cache", usage.cache_read_tokens),
+        ("input, to cache", usage.cache_write_tokens),
+        ("output", usage.output_tokens),
+    ]
+    if usage.reasoning_tokens:
+        rows.append(("  of it reasoning", usage.reasoning_tokens))
+    return [f"{name:<18} {tokens(n):>12}" for name, n in rows]

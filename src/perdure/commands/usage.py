@@ -1,0 +1,68 @@
+"""`/usage` and `/insights [days]`: what was used and what it cost."""
+
+from __future__ import annotations
+
+from perdure.commands.command import Command, Said, Surface
+from perdure.commands.figures import bar, gauge_line, money, share, tokens, usage_lines
+from perdure.core.clock import SystemClock
+from perdure.store.records import Grouping, Totals, UsageRow
+
+_DAY_MS = 86_400_000
+_GROUPS: tuple[Grouping, ...] = ("day", "model", "source", "task")
+NOTHING_YET = "Nothing has been said yet."
+
+
+def usage(surface: Surface, argument: str) -> Said:
+    """This conversation: tokens by class, cost, cache, gauge, compactions."""
+    session_id = surface.agent.session_id
+    if session_id is None:
+        return Said(NOTHING_YET)
+    totals = surface.store.ledger.totals(session_id)
+    lines = [
+        *usage_lines(totals.usage),
+        f"{'cost':<18} {_cost(totals):>12}",
+        f"{'cache hit rate':<18} {share(totals.usage.cache_hit_rate):>12}",
+        f"{'model calls':<18} {totals.calls:>12}",
+        f"{'compactions':<18} {totals.compactions:>12}",
+    ]
+    if totals.unreported_calls:
+        about = tokens(totals.unreported_estimate_tokens)
+        lines.append(f"{totals.unreported_calls} calls ended unreported, about {about} tokens")
+    return Said("\n".join([*lines, "", gauge_line(surface.agent.gauge)]))
+
+
+def insights(surface: Surface, argument: str) -> Said:
+    """All conversations of the last days, by day, model, surface and task."""
+    if argument and not argument.isdigit():
+        return Said("/insights takes a number of days, e.g. /insights 7", "error")
+    days = int(argument or 30)
+    since_ms = SystemClock().now_ms() - days * _DAY_MS
+    parts = []
+    for group in _GROUPS:
+        rows = surface.store.ledger.usage(group, since_ms=since_ms, user_key=surface.user_key or None)
+        if rows:
+            parts.append(f"by {group}\n{_table(rows)}")
+    return Said("\n\n".join([f"The last {days} days", *parts]) if parts else f"Nothing in the last {days} days.")
+
+
+def _table(rows: list[UsageRow]) -> str:
+    most = max(r.totals.usage.input_tokens + r.totals.usage.output_tokens for r in rows) or 1
+    lines = [f"  {'':<24} {'fresh':>11} {'cached':>12} {'output':>10} {'cost':>10}"]
+    for row in rows:
+        used = row.totals.usage
+        fresh = used.input_tokens + used.cache_write_tokens
+        lines.append(
+            f"  {(row.group or '–')[:24]:<24} {tokens(fresh):>11} {tokens(used.cache_read_tokens):>12} "
+            f"{tokens(used.output_tokens):>10} {_cost(row.totals):>10} "
+            f"{bar(used.input_tokens + used.output_tokens, most, width=12)}"
+        )
+    return "\n".join(lines)
+
+
+def _cost(totals: Totals) -> str:
+    known = money(totals.cost_usd)
+    return f"{known}+" if totals.cost_usd is not None and totals.unpriced_calls else known
+
+
+USAGE = Command("usage", "/usage", "tokens, cost and cache of this conversation", usage)
+INSIGHTS = Command("insights", "/insights [days]", "totals by day, model, surface and task", insights)

@@ -1,0 +1,164 @@
+"""Slash commands on a conversation that outgrew its window: each says at a glance what one wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.agent import Agent
+from perdure.commands.all import all_commands
+from perdure.commands.command import Said, is_command
+from perdure.core.errors import ConfigError
+from support.agents import Bench, bench
+
+pytestmark = pytest.mark.spec("N1")
+ALL = all_commands()
+
+
+class Desk:
+    """The least of a surface: one agent at a time."""
+
+    def __init__(self, b: Bench) -> None:
+        self._b = b
+        self._agent = b.agent
+        self.store = b.store
+        self.user_key = ""
+
+    @property
+    def agent(self) -> Agent:
+        return self._agent
+
+    def open(self, session_id: str | None) -> None:
+        self._agent = self._b.again(session_id)
+
+    def choose_model(self, name: str) -> str:
+        if name == "nonsense":
+            raise ConfigError("no model is called 'nonsense'")
+        return name
+
+    def do(self, text: str) -> Said:
+        said = ALL.dispatch(self, text)
+        assert said is not None
+        return said
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A conversation of twelve turns on a window of 8,000 tokens, compacted on the way."""
+    with bench(tmp_path, *[f"Answer {i}: " + "word " * 350 for i in range(40)], window=8_000) as b:
+        for i in range(12):
+            b.agent.chat(f"Question {i}? The port is {8000 + i}. " + "filler " * 200)
+        yield Desk(b)
+
+
+def test_ordinary_messages_and_paths_are_no_commands(desk: Desk) -> None:
+    for text in ("hello", "/etc/hosts is broken", "/home/ada/x.py", "what does /usage do?", "", "/ "):
+        assert not is_command(text)
+        assert ALL.dispatch(desk, text) is None
+
+
+def test_an_unknown_command_gets_a_did_you_mean(desk: Desk) -> None:
+    assert desk.do("/comprss").text == "There is no command /comprss. Did you mean /compress?"
+    assert "/help lists" in desk.do("/zzz").text
+
+
+def test_help_lists_every_command(desk: Desk) -> None:
+    shown = desk.do("/help").text
+    assert all(name in shown for name in ALL.names())
+
+
+@pytest.mark.spec("N2")
+def test_compress_tells_apart_done_and_nothing_to_do(desk: Desk) -> None:
+    desk.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
+    first = desk.do("/compress ports")
+    assert first.text.startswith("Compacted without a model")
+    assert "before █" in first.text
+    assert desk.do("/compress").text.startswith("Nothing to compact.")
+
+
+@pytest.mark.spec("A7")
+def test_usage_shows_tokens_by_class_cost_cache_gauge_and_compactions(desk: Desk) -> None:
+    shown = desk.do("/usage").text
+    for wanted in ("input, fresh", "from cache", "output", "cost", "cache hit rate", "compactions", "of 8,000 tokens"):
+        assert wanted in shown
+    assert desk.store.ledger.totals(desk.agent.session_id or "").compactions > 0
+
+
+@pytest.mark.spec("A7")
+def test_insights_group_by_day_model_surface_and_task(desk: Desk) -> None:
+    shown = desk.do("/insights 7").text
+    for wanted in ("by day", "by model", "by source", "by task", "m-1", "main"):
+        assert wanted in shown
+    assert desk.do("/insights soon").level == "error"
+
+
+def test_context_draws_what_fills_the_window(desk: Desk) -> None:
+    shown = desk.do("/context").text
+    for wanted in ("system", "handoff", "tail", "compacts at 6,000"):
+        assert wanted in shown
+
+
+@pytest.mark.spec("I5")
+def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(desk: Desk) -> None:
+    assert "Question 0? The port is 8000" in desk.do("/expand").text
+    found = desk.do("/search 8003").text
+    assert "«8003»" in found
+    address = found.split()[0]
+    assert "The port is 8003" in desk.do(f"/expand {address}").text
+    assert desk.do("/search nowhere-to-be-found").text.startswith("Nothing found")
+    assert desk.do("/expand m:99999").level == "error"
+
+
+@pytest.mark.spec("I3")
+def test_undo_takes_the_compaction_back_and_the_next_one_waits(desk: Desk) -> None:
+    before = len(desk.store.history(desk.agent.session_id or "").entries)
+    assert "undone" in desk.do("/undo").text
+    assert len(desk.store.history(desk.agent.session_id or "").entries) > before
+    assert desk.store.conversations.session(desk.agent.session_id or "").began_by == "undo"
+
+
+@pytest.mark.spec("I4")
+def test_new_and_resume_by_any_id_of_the_chain(desk: Desk) -> None:
+    first = desk.store.conversations.sessions(desk.agent.session_id or "")[0].id
+    tip = desk.agent.session_id
+    assert f"/resume {tip}" in desk.do("/new").text
+    assert desk.agent.session_id is None
+    assert "Resumed" in desk.do(f"/resume {first}").text
+    assert desk.agent.session_id == tip
+    assert desk.do("/resume c_nowhere").level == "error"
+    assert "Open one with /resume" in desk.do("/resume").text
+
+
+def test_retry_asks_the_last_question_again_and_keeps_the_first_answer(desk: Desk) -> None:
+    old = desk.agent.session_id or ""
+    said = desk.do("/retry")
+    assert said.then_send is not None
+    assert said.then_send.startswith("Question 11?")
+    assert desk.store.conversations.get(desk.agent.session_id or "").kind == "branch"
+    desk.agent.chat(said.then_send)
+    assert len(desk.store.log.said(old)) == 24
+
+
+def test_branch_from_an_earlier_turn_leaves_the_other_as_it_was(desk: Desk) -> None:
+    old = desk.agent.session_id or ""
+    assert "before “Question 9?" in desk.do("/branch 3").text
+    asked = [e.message.text[:11] for e in desk.store.log.said(desk.agent.session_id or "") if e.message.is_real_user]
+    assert asked[-1] == "Question 8?"
+    assert len(desk.store.log.said(old)) == 24
+
+
+def test_model_shows_and_switches_and_an_error_is_one_line(desk: Desk) -> None:
+    assert desk.do("/model").text.startswith("m-1")
+    assert desk.do("/model other").text == "Going on with other."
+    assert desk.do("/model nonsense") == Said("no model is called 'nonsense'", "error")
+    assert desk.do("/quit").is_leaving
+
+
+def test_before_anything_was_said_commands_say_so(tmp_path: Path) -> None:
+    with bench(tmp_path, "hi") as b:
+        desk = Desk(b)
+        for text in ("/usage", "/expand", "/undo", "/retry"):
+            assert "Nothing has been said yet" in desk.do(text).text
+        assert desk.do("/context").text == "The context is empty."

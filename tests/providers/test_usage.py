@@ -201,7 +201,7 @@ _USAGE = st.recursive(_LEAF, lambda inner: st.dictionaries(_KEYS, inner, max_siz
 
 
 @pytest.mark.spec("A1", "A3")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(raw=_USAGE, mode=st.sampled_from(MODES))
 def test_whatever_comes_nothing_is_negative_and_totals_add_up(raw: object, mode: str) -> None:
     usage = normalize_usage(raw, mode)

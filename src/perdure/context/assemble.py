@@ -20,8 +20,8 @@ FILES_HEADING = "Also touched:"
 CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
 TOLD_SHARE = 0.45
-# What is told and the facts beside it come to at most so many times the budget of the facts.
-TOGETHER = 4 / 3
+# What is told beyond this share of its cap comes off the facts, so that a handoff stays one.
+TOLD_FREELY = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,8 @@ def _facts(sections: Mapping[str, str], ledger: Ledger, shares: Shares, shown: s
         return ledger.lines_for(budget_chars=room, already=told) if room >= 80 else FactLines()
     used = estimate_text(without)
     # The more was told, the fewer facts need to stand beside it.
-    room = max(shares.facts_tokens // 2, min(shares.facts_tokens, int(shares.facts_tokens * TOGETHER) - used))
+    spare = int(shares.told_tokens * TOLD_FREELY) - used
+    room = max(shares.facts_tokens // 2, shares.facts_tokens + min(0, spare))
     if shares.whole_tokens is not None:
         room = min(room, int((shares.whole_tokens - used - 20) * 0.8))
     return ledger.lines_for(budget_tokens=room, already=told, shown=shown) if room >= 20 else FactLines()

@@ -12,7 +12,7 @@ Precedence: a call and its results stay together > the newest user message > the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.core.messages import Message
 from perdure.core.rules import leading_system
@@ -70,8 +70,10 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
     found = _with_kept(messages, tokens, Boundaries(size, lead, head_end, (), tail_start, previous), newest, limits)
     if not found.has_content and sum(tokens[lead:head_end]) > limits.head_tokens:
         # Few but huge: the only thing that can give way is a head larger than its share.
-        shorter = _fitting_head(messages, tokens, lead, head_end, limits)
-        found = Boundaries(size, lead, shorter, found.kept, found.tail_start, previous)
+        found = replace(found, head_end=_fitting_head(messages, tokens, lead, head_end, limits))
+    if not found.kept and found.tail_start == size:
+        # Nothing would follow the handoff: it ends the history, and must not become one with a head before it.
+        found = replace(found, head_end=lead)
     return found
 
 
@@ -160,4 +162,4 @@ def _with_kept(
             if i < found.tail_start and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
                 kept.append(i)
             break
-    return Boundaries(found.size, found.lead, found.head_end, tuple(sorted(kept)), found.tail_start, found.previous)
+    return replace(found, kept=tuple(sorted(kept)))

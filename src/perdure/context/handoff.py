@@ -166,18 +166,26 @@ def handoff_of(message: Message) -> Handoff | None:
 
 def split_merged(message: Message) -> tuple[Message, ...]:
     """A handoff that was merged into the message behind it, as the two it was; any other message alone."""
-    if message.kind != "handoff" or not isinstance(message.content, tuple):
+    if not is_merged(message):
         return (message,)
-    own = _own_parts(message.content)
-    if len(message.content) <= own:
-        return (message,)
-    rest: tuple[Part, ...] = message.content[own:]
+    parts = message.parts
+    own = _own_parts(parts)
+    rest = parts[own:]
     only = rest[0] if len(rest) == 1 else None
     content = only.text if isinstance(only, TextPart) and not only.extra else rest
-    first = message.content[0]
-    mine = first.text if own == 1 and isinstance(first, TextPart) else message.content[:own]
+    first = parts[0]
+    mine = first.text if own == 1 and isinstance(first, TextPart) else parts[:own]
     kind: Kind = "user" if message.role == "user" else "assistant"
     return (Message(message.role, mine, kind="handoff"), replace(message, content=content, kind=kind))
+
+
+def is_merged(message: Message) -> bool:
+    """A handoff stands before the message's own parts, by its text: merging may have changed what kind it is."""
+    if not isinstance(message.content, tuple) or len(message.content) < 2:
+        return False
+    first = message.content[0]
+    is_handoff = isinstance(first, TextPart) and first.text.startswith(HANDOFF_FIRST_LINE)
+    return is_handoff and len(message.content) > _own_parts(message.content)
 
 
 def _own_parts(parts: Sequence[Part]) -> int:

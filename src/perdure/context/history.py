@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.context.engine import Insert, Keep, Step
-from perdure.context.handoff import split_merged
+from perdure.context.handoff import is_merged, split_merged
+from perdure.core import rules
 from perdure.core.messages import Entry, Message
 from perdure.models.tokens import entry_figures, estimate_figures
 
@@ -32,8 +33,10 @@ class History:
         is_logged = bool(items) and all(isinstance(item, Entry) for item in items)
         entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
         origins: list[int | None] | None = None
-        if any(e.message.kind == "handoff" and isinstance(e.message.content, tuple) for e in entries):
-            entries, origins = _split(entries)
+        if not is_logged and not rules.is_valid([e.message for e in entries]):
+            entries, origins = _repaired(entries)
+        if any(is_merged(e.message) for e in entries):
+            entries, origins = _split(entries, origins)
         return cls(entries, [e.message for e in entries], [tokens_of(e, model) for e in entries], origins, is_logged)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
@@ -61,16 +64,26 @@ def tokens_of(entry: Entry, model: str = "") -> int:
     return entry.memo(("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None))
 
 
-def _split(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
+def _repaired(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
+    """A history in no log, mended before it is measured: what leaves is mended too, and must measure alike."""
+    place = {id(e.message): i for i, e in enumerate(entries)}
+    mended = rules.repair([e.message for e in entries])
+    origins = [place.get(id(m)) for m in mended]
+    return [
+        Entry(n, m) if at is None else entries[at] for n, (m, at) in enumerate(zip(mended, origins, strict=True))
+    ], origins
+
+
+def _split(entries: Sequence[Entry], origins: Sequence[int | None] | None) -> tuple[list[Entry], list[int | None]]:
     """Handoffs that were merged with the message behind them, taken apart again."""
     out: list[Entry] = []
-    origins: list[int | None] = []
+    places: list[int | None] = []
     for i, e in enumerate(entries):
         pieces = split_merged(e.message)
         if len(pieces) == 1:
             out.append(e)
-            origins.append(i)
+            places.append(i if origins is None else origins[i])
         else:
             out += [Entry(e.seq, piece, e.created_at_ms) for piece in pieces]
-            origins += [None] * len(pieces)
-    return out, origins
+            places += [None] * len(pieces)
+    return out, places

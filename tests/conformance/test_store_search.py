@@ -245,3 +245,14 @@ def test_an_address_that_opens_nothing_says_so(store: SessionStore, address: str
     session = conversation(store, 1)
     with pytest.raises(NotFound):
         store.open(address, conversation_id=session)
+
+
+@pytest.mark.spec("I6")
+def test_a_time_far_back_is_found_behind_many_newer_matches(store: SessionStore, clock: FakeClock) -> None:
+    session = store.create()
+    store.append(session.id, [user(f"status old {n}") for n in range(5)])
+    edge = clock.now_ms() + 1
+    clock.pass_ms(1000)
+    store.append(session.id, [user(f"status new {n}") for n in range(700)])
+    old = store.search("status", scope={"until_ms": edge})
+    assert {h.address for h in old} == {f"m:{n}" for n in range(1, 6)}

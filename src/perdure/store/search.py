@@ -130,16 +130,17 @@ class Search:
     def _walk(
         self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: Scope, strategy: Strategy
     ) -> Iterator[Row]:
-        below: int | None = None
-        for _ in range(_MOST_LOOKED_AT // _RANKED):
+        """Matches within the scope, newest first, in steps that widen: most searches are done after the first."""
+        below, step, seen = None, _RANKED, 0
+        while seen < _MOST_LOOKED_AT:
             ids = self._backing.index.newest(
-                tx, index, clauses, strategy=strategy, scopes=scope.words, below=below, limit=_RANKED
+                tx, index, clauses, strategy=strategy, scopes=scope.words, below=below, limit=step
             )
             rows = _rows(tx, index, ids, scope) if ids else {}
             yield from (rows[i] for i in ids if i in rows)
-            if len(ids) < _RANKED:
+            if len(ids) < step:
                 return
-            below = ids[-1]
+            below, step, seen = ids[-1], step * 4, seen + step
 
     def _passage(self, row: Row, clauses: Sequence[Clause]) -> str | None:
         """The first stretch of a large output that holds a clause, if the whole of it holds them all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from perdure.agent.parts import Delta, Send
 from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Reply
@@ -36,6 +37,8 @@ class EmbeddedSend:
         if endpoint.base_url != UNSTARTED:
             return await self._send(endpoint, request, on_event=on_event)
         model = await asyncio.to_thread(self._started, endpoint.model)
+        if request.tools and not model.can_call_tools:
+            request = replace(request, tools=())
         return await self._send(model.endpoint(endpoint.api_mode), request, on_event=on_event)
 
     def _started(self, model: str) -> LocalModel:

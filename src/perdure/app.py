@@ -21,7 +21,7 @@ from perdure.agent.parts import Parts
 from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
 from perdure.agent.session import LiveSession
 from perdure.config.credentials import api_key_for
-from perdure.config.home import home_dir
+from perdure.config.home import home_dir, make_home
 from perdure.config.load import load
 from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices
@@ -38,6 +38,7 @@ from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
 from perdure.providers.local import DEFAULT_MODEL, LocalServers, OnProgress
 from perdure.providers.routes import Route, RouteCursor, main_route
+from perdure.providers.services import service
 from perdure.providers.transport import Transport
 from perdure.store.ids import TimeIds
 from perdure.store.records import Call
@@ -115,8 +116,12 @@ class Wiring:
         self._home = home
         self._source = source
         self._clock = SystemClock()
-        self.store = store if isinstance(store, SessionStore) else open_store(store or _store_place(settings, home))
-        self.route = self._route(client, api_key, api_mode)
+        self.store = _store(store, settings, home)
+        self.route = (
+            _route_of_client(client, settings, api_mode)
+            if client is not None
+            else _route(settings, api_key=api_key, api_mode=api_mode)
+        )
         wire = ClientWire(client) if client is not None else None
         servers = LocalServers(home / "logs")
         self.send = EmbeddedSend(
@@ -170,17 +175,6 @@ class Wiring:
             summary_window_tokens=self.settings.auxiliary.compression.context_length,
             prompts_folder=self._home / "prompts",
         )
-
-    def _route(self, client: Any, api_key: str | None, api_mode: str | None) -> Route:
-        model = self.settings.model
-        if client is not None:
-            mode: Any = api_mode
-            return Route((endpoint_of(client, model.name or "", mode),))
-        if model.provider != "local":
-            found = main_route(self.settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
-            if found is not None:
-                return found
-        return Route((embedded_endpoint(model.name or DEFAULT_MODEL),))
 
     def _tools(self, tools: AnyTools) -> ToolRuntime:
         outputs = self.store.outputs
@@ -242,7 +236,37 @@ def _settings(
     return base.model_copy(update={"model": base.model.model_copy(update=update)}) if update else base
 
 
-def _store_place(settings: Settings, home: Path) -> str | Path:
+def open_user_store(settings: Settings, home: Path) -> SessionStore:
+    """The store the settings name; the home folder's own file where they name none."""
     if settings.store.url:
-        return settings.store.url
-    return Path(settings.store.path) if settings.store.path else home / "perdure.db"
+        return open_store(settings.store.url)
+    return open_store(Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db")
+
+
+def route_to(settings: Settings, name: str) -> Route:
+    """The route to another model: `model`, or `provider/model` where the provider is one we know."""
+    provider, slash, model = name.partition("/")
+    update = {"name": name}
+    if slash and service(provider) is not None:
+        update = {"provider": provider, "name": model, "base_url": ""}
+    chosen = settings.model.model_copy(update={k: v or None for k, v in update.items()})
+    return _route(settings.model_copy(update={"model": chosen}))
+
+
+def _store(given: SessionStore | str | Path | None, settings: Settings, home: Path) -> SessionStore:
+    if isinstance(given, SessionStore):
+        return given
+    return open_store(given) if given is not None else open_user_store(settings, home)
+
+
+def _route(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> Route:
+    """Where calls go: what the settings say, else the first key found, else the embedded model."""
+    if settings.model.provider != "local":
+        found = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
+        if found is not None:
+            return found
+    return Route((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
+
+
+def _route_of_client(client: Any, settings: Settings, api_mode: Any) -> Route:
+    return Route((endpoint_of(client, settings.model.name or "", api_mode),))

@@ -8,6 +8,7 @@ from perdure import __version__
 from perdure.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
+    "chat": Lazy("perdure.cli.chat:chat", "Talk to an agent whose conversation outlives its window."),
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
@@ -18,6 +19,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 EPILOG = """\b
 Examples:
+  perdure chat                                  talk; on the embedded model where no key is set
   perdure config list                           what is set, and where
   perdure config set compression.threshold 0.6  change a setting
   perdure plugins list                          which context engines there are

@@ -26,7 +26,7 @@ $(VENV)/.dev: $(VENV)/.user
 	@touch $@
 
 run: $(VENV)/.user
-	$(BIN)/perdure $(ARGS)
+	$(BIN)/perdure chat $(ARGS)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m 'not soak' $(ARGS)
@@ -36,6 +36,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m perdure.cli.reference --check docs
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.local import needs_local
-from support.simulator import TOOL, request
 
 from perdure.agent.embedded import EmbeddedSend, embedded_endpoint
 from perdure.core.messages import assistant
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.local import LocalServers
+from support.local import needs_local
+from support.simulator import TOOL, request
 
 
 @pytest.fixture

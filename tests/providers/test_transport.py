@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.errors import ProviderError
+from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.lab.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
 from perdure.providers.exchange import ApiMode, Endpoint
@@ -338,6 +338,21 @@ def test_calls_share_a_connection_and_construction_opens_none() -> None:
         Transport()
         assert sim.connections == 0
         assert asyncio.run(main(sim)) == 1
+
+
+def test_a_proxy_in_the_environment_does_not_come_between_us_and_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with Simulator() as sim:
+        assert send(sim, "chat_completions", request("hi")).message.text.startswith("Simulated")
+
+
+def test_a_proxy_that_cannot_be_used_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "nonsense://127.0.0.1:9")
+    place = Endpoint("custom", "http://example.invalid/v1", "chat_completions", "m")
+    with pytest.raises(ConfigError, match=r"the proxy named in the environment cannot be used: .*nonsense"):
+        asyncio.run(once().send(place, request("hi")))
 
 
 def test_one_transport_serves_several_event_loops() -> None:

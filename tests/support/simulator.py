@@ -33,7 +33,7 @@ TOOL = {
 @cache
 def http() -> httpx.Client:
     """A plain client of its own kind; it loads no certificates, which would cost more than most tests."""
-    return httpx.Client(trust_env=False, timeout=20, verify=certificates_for("http://"))
+    return httpx.Client(trust_env=False, timeout=20, verify=certificates_for("http://127.0.0.1"))
 
 
 class FakeClock:

@@ -7,14 +7,16 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
+from perdure.core.errors import ConfigError
 from perdure.providers.exchange import Endpoint
 
 if TYPE_CHECKING:
     import httpx
 
 
-_LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class WireResponse(Protocol):
@@ -55,8 +57,8 @@ def url_of(base_url: str, path: str) -> str:
 
 
 def certificates_for(url: str) -> ssl.SSLContext | bool:
-    """What httpx is to trust. A plain address needs nothing, and loading every authority costs 50 ms: trust nobody."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") else True
+    """What httpx is to trust. A plain server here needs nobody trusted, and loading every authority costs 50 ms."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") and is_loopback(url) else True
 
 
 class HttpxWire:
@@ -64,8 +66,8 @@ class HttpxWire:
 
     def __init__(self, *, max_connections: int = 20) -> None:
         self._max_connections = max_connections
-        # One for plain addresses, one for those that need certificates.
-        self._clients: dict[bool, httpx.AsyncClient] = {}
+        # By whether an address is plain, and whether it is on this machine.
+        self._clients: dict[tuple[bool, bool], httpx.AsyncClient] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def post(
@@ -95,12 +97,22 @@ class HttpxWire:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._clients, self._loop = {}, loop
-        is_plain = url.startswith("http://")
-        if is_plain not in self._clients:
+        is_plain, is_here = url.startswith("http://"), is_loopback(url)
+        if (is_plain, is_here) not in self._clients:
             limits = httpx.Limits(max_connections=self._max_connections, keepalive_expiry=60.0)
-            # A proxy from the environment must not come between us and a server on this machine.
-            direct: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(_LOOPBACK)
-            self._clients[is_plain] = httpx.AsyncClient(
-                limits=limits, mounts=direct, follow_redirects=False, verify=certificates_for(url)
-            )
-        return self._clients[is_plain]
+            try:
+                # A proxy from the environment must not come between us and a server on this machine.
+                client = httpx.AsyncClient(limits=limits, trust_env=not is_here, verify=certificates_for(url))
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
+                advice = "unset it, or set it to a proxy that can be used"
+                raise ConfigError(f"the proxy named in the environment cannot be used: {error}: {advice}") from error
+            self._clients[is_plain, is_here] = client
+        return self._clients[is_plain, is_here]
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is on this machine."""
+    try:
+        return urlsplit(url).hostname in _LOOPBACK
+    except ValueError:
+        return False

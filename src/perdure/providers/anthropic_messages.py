@@ -147,14 +147,16 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _encode(message: Message, *, mark: Mark | None = None) -> Fragment:
     if message.role == "tool":
         call_id = wire_id(message.tool_call_id or "", "anthropic")
-        return _fragment("tool", [_result(message, call_id)], frozenset((call_id,)), mark)
+        return _fragment("tool", [_result(message, call_id)], ids=frozenset((call_id,)), mark=mark)
     if message.role == "assistant":
         ids = frozenset(wire_id(c.id, "anthropic") for c in message.tool_calls)
-        return _fragment("assistant", _assistant(message), ids, mark)
-    return _fragment("user", _parts(message.parts) or [{"type": "text", "text": EMPTY_TEXT}], frozenset(), mark)
+        return _fragment("assistant", _assistant(message), ids=ids, mark=mark)
+    return _fragment("user", _parts(message.parts) or [{"type": "text", "text": EMPTY_TEXT}], mark=mark)
 
 
-def _fragment(role: str, blocks: list[dict[str, Any]], ids: frozenset[str], mark: Mark | None) -> Fragment:
+def _fragment(
+    role: str, blocks: list[dict[str, Any]], *, ids: frozenset[str] = frozenset(), mark: Mark | None
+) -> Fragment:
     takes_mark = blocks[-1]["type"] not in ("thinking", "redacted_thinking")
     if mark is not None and takes_mark:
         blocks[-1] = {**blocks[-1], "cache_control": mark}
@@ -202,8 +204,7 @@ def _result(message: Message, call_id: str) -> dict[str, Any]:
 
 
 def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    blocks = [_part(p) for p in parts if not isinstance(p, TextPart) or p.text.strip()]
-    return blocks
+    return [_part(p) for p in parts if not isinstance(p, TextPart) or p.text.strip()]
 
 
 def _part(part: Part) -> dict[str, Any]:

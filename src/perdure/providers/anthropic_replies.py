@@ -49,10 +49,11 @@ def parse(body: Mapping[str, Any]) -> Reply:
         raise broken_reply("transport", "the service answered without a reply in it")
     content = body["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
-    return _reply([as_map(b) for b in blocks], body, as_map(body.get("usage")), as_text(body.get("stop_reason")))
+    usage, reason = as_map(body.get("usage")), as_text(body.get("stop_reason"))
+    return _reply([as_map(b) for b in blocks], body, usage=usage, reason=reason)
 
 
-def _reply(blocks: list[Mapping[str, Any]], head: Mapping[str, Any], usage: Mapping[str, Any], reason: str) -> Reply:
+def _reply(blocks: list[Mapping[str, Any]], head: Mapping[str, Any], *, usage: Mapping[str, Any], reason: str) -> Reply:
     response_id = as_text(head.get("id"))
     pieces = [p for b in blocks if (p := _piece(b)) is not None]
     message = assembled(pieces, response_id=response_id)
@@ -191,7 +192,7 @@ class Stream:
         if not self._reason and not self._is_done:
             raise cut_off(self.partial_text)
         blocks: list[Mapping[str, Any]] = [self._whole(i) for i in sorted(self._blocks)]
-        return _reply(blocks, self._head, self._usage, self._reason or "end_turn")
+        return _reply(blocks, self._head, usage=self._usage, reason=self._reason or "end_turn")
 
 
 def _index(value: Mapping[str, Any]) -> int:

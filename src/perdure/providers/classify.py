@@ -28,8 +28,7 @@ from perdure.providers.fault_table import (
     SOON,
     TRANSPORT,
 )
-from perdure.providers.overflow_table import CAP_ROWS, SUM_ROWS, LimitRow
-from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
+from perdure.providers.lengths import Case, length_verdict
 from perdure.providers.retry_after import wait_of_headers, wait_of_text
 
 # A bare 400 after a request of this size is taken for an overflow that some proxy swallowed the text of.
@@ -41,16 +40,6 @@ _SAYS_NOTHING = re.compile(
     r"object|badrequesterror|exception|an|occurred)\b|[\W_]",
     re.IGNORECASE,
 )
-_OUTPUT_WORDS = re.compile(r"completion|output|response|generat|max_?(?:new_)?tokens|prediction", re.IGNORECASE)
-_BREAKDOWN = re.compile(r"(\d+)((?: [a-z_]+){1,6})", re.IGNORECASE)
-# Figures that may be tokens: neither parts of names nor counted in something else.
-_FIGURE = re.compile(r"(?<![\w.-])\d{3,9}(?![\w-]|\.\d| ?(?:characters?|chars?|bytes?|[km]i?b)\b)", re.IGNORECASE)
-_LIMIT = re.compile(
-    r"(?:max(?:imum)?|limit(?:ed)?|up to|at most|allowed|supports?|window|only|<=?|less than|size|length)\b\D{0,25}?"
-    + _FIGURE.pattern.replace(r"\d{3,9}", r"(\d{3,9})", 1),
-    re.IGNORECASE,
-)
-_LEAST_WINDOW = 1_000
 
 
 def classify_error(
@@ -68,7 +57,7 @@ def classify_error(
     said = read_error(body)
     if status is None or 200 <= status < 300:
         status = said.status if said.status is not None else status
-    verdict = _verdict(status, said, request_tokens)
+    verdict = _verdict(Case(status, said, request_tokens))
     if verdict.kind == "unknown" and isinstance(body, BaseException):
         verdict = ErrorVerdict("transport", verdict.message, status)
     if verdict.kind not in _WAITING:
@@ -103,19 +92,19 @@ def error_in(body: Mapping[str, Any]) -> object | None:
     return body if not is_answer and "detail" in body else None
 
 
-def _verdict(status: int | None, said: ErrorText, request_tokens: int | None) -> ErrorVerdict:
-    text = said.text
-    money = _money_or_rate(status, text)
-    if money is not None:
-        return ErrorVerdict(money, said.message or money.replace("_", " "), status)
-    found = _length(status, said, request_tokens)
+def _verdict(case: Case) -> ErrorVerdict:
+    status, said = case.status, case.said
+    kind = _money_or_rate(status, said.text)
+    if kind is not None:
+        return ErrorVerdict(kind, said.message or kind.replace("_", " "), status)
+    found = length_verdict(case)
     if found is not None:
         return found
     if status == 413:
-        kind: ErrorKind = "rate_limit" if PLAN.search(text) else "prompt_too_long"
+        kind = "rate_limit" if PLAN.search(said.text) else "prompt_too_long"
         return ErrorVerdict(kind, said.message or "the request is too large", status)
-    if status == 400 and request_tokens is not None and request_tokens >= HUGE_REQUEST_TOKENS and _is_bare(said):
-        line = f"rejected without a reason after a request of about {request_tokens} tokens: taken for too long"
+    if status == 400 and (case.request_tokens or 0) >= HUGE_REQUEST_TOKENS and _is_bare(said):
+        line = f"rejected without a reason after a request of about {case.request_tokens} tokens: taken for too long"
         return ErrorVerdict("prompt_too_long", line, status)
     kind = _by_status(status, said) or ("transport" if said.is_html else _by_words(said))
     return ErrorVerdict(kind, said.message or _default_line(status), status)
@@ -129,74 +118,6 @@ def _money_or_rate(status: int | None, text: str) -> ErrorKind | None:
         is_passing = is_rate or bool(SOON.search(text))
         return "rate_limit" if is_passing and not PER_DAY.search(text) else "quota"
     return "rate_limit" if is_rate else None
-
-
-def _length(status: int | None, said: ErrorText, request_tokens: int | None) -> ErrorVerdict | None:
-    for row in (*SUM_ROWS, *CAP_ROWS, *PROMPT_ROWS, *SIZE_ROWS):
-        match = row.pattern.search(said.text)
-        if match is not None:
-            return _of_row(row, match, said, status, request_tokens)
-    # Words nobody has seen before are not believed against a status that already says what is wrong.
-    if status in (401, 403, 404, 429) or said.is_html:
-        return None
-    for row in GENERIC_ROWS:
-        if row.pattern.search(said.text):
-            window = (said.figures or {}).get("window") or _guessed_window(said.text)
-            return ErrorVerdict("prompt_too_long", said.message, status, context_limit=window)
-    return None
-
-
-def _of_row(
-    row: LimitRow, match: re.Match[str], said: ErrorText, status: int | None, request_tokens: int | None
-) -> ErrorVerdict:
-    stated = {k: v for k, v in match.groupdict().items() if v is not None}
-    figures = {k: int(v) for k, v in stated.items() if v.isdigit()}
-    window = figures.get("window") or figures.get("n_ctx") or (said.figures or {}).get("window")
-    if row.kind == "cap":
-        cap = figures.get("cap") or figures.get("most") or figures.get("below", 0) - 1
-        return ErrorVerdict("output_cap", said.message, status, output_limit=cap if cap > 0 else None)
-    if row.kind == "prompt" or window is None:
-        return ErrorVerdict("prompt_too_long", said.message, status, context_limit=window)
-    prompt = figures.get("prompt")
-    if "parts" in stated:
-        prompt = _prompt_of(stated["parts"])
-    if prompt is None:
-        return _by_estimate(row, said, window, status, request_tokens)
-    if "least" in stated and request_tokens is not None:
-        # Counting stopped at the limit: our own estimate is the better figure where it is higher.
-        prompt = max(prompt, request_tokens)
-    if prompt >= window:
-        return ErrorVerdict("prompt_too_long", said.message, status, context_limit=window)
-    return ErrorVerdict("output_cap", said.message, status, context_limit=window, output_limit=window - prompt)
-
-
-def _by_estimate(
-    row: LimitRow, said: ErrorText, window: int, status: int | None, request_tokens: int | None
-) -> ErrorVerdict:
-    """Only a sum was stated: our estimate of the prompt tells who is to blame, and without one the wording does."""
-    room = None if request_tokens is None else window - request_tokens
-    # A sum that names no output is believed to be the output's fault only where the prompt is far from the window.
-    is_output = row.kind == "sum" if room is None else room > (window // 5 if row.kind == "total" else 0)
-    if not is_output:
-        return ErrorVerdict("prompt_too_long", said.message, status, context_limit=window)
-    return ErrorVerdict("output_cap", said.message, status, context_limit=window, output_limit=room)
-
-
-def _prompt_of(parts: str) -> int | None:
-    """The prompt's share of "3120 in the messages, 100 in the functions, 1000 in the completion"."""
-    counts = [int(n) for n, label in _BREAKDOWN.findall(parts) if not _OUTPUT_WORDS.search(label)]
-    return sum(counts) if counts else None
-
-
-def _guessed_window(text: str) -> int | None:
-    """The window an unknown wording states: the smaller of two figures, or the one that is called a limit."""
-    said = text.partition(" | ")[0]
-    figures = sorted({int(f) for f in _FIGURE.findall(said) if int(f) >= _LEAST_WINDOW})
-    if len(figures) == 2:
-        return figures[0]
-    named = {int(m) for m in _LIMIT.findall(said) if int(m) >= _LEAST_WINDOW}
-    # A lone number may be an error's own: it is a limit only where tokens are spoken of.
-    return named.pop() if len(named) == 1 and "token" in said.lower() else None
 
 
 def _is_bare(said: ErrorText) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
@@ -18,25 +19,40 @@ _MOST = 10**12
 
 _MALFORMED = -1
 
-# Paths to a figure, first that is given wins. Beside each variant stands who uses it.
-_CHAT_PROMPT = ("prompt_tokens", "promptTokens", "prompt_eval_count")  # the last: Ollama
-_CHAT_OUTPUT = ("completion_tokens", "completionTokens", "eval_count")
-_CHAT_CACHED = (
-    "prompt_tokens_details.cached_tokens",
-    "prompt_cache_hit_tokens",  # DeepSeek
-    "cached_tokens",  # Moonshot
-    "cache_read_input_tokens",  # LiteLLM
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Paths to the figures of a shape that counts the cache in; the first that is given wins."""
+
+    prompt: tuple[str, ...]
+    output: tuple[str, ...]
+    cached: tuple[str, ...]
+    written: tuple[str, ...]
+
+
+# Beside each variant stands who uses it.
+_CHAT = _Names(
+    prompt=("prompt_tokens", "promptTokens", "prompt_eval_count"),  # the last: Ollama
+    output=("completion_tokens", "completionTokens", "eval_count"),
+    cached=(
+        "prompt_tokens_details.cached_tokens",
+        "prompt_cache_hit_tokens",  # DeepSeek
+        "cached_tokens",  # Moonshot
+        "cache_read_input_tokens",  # LiteLLM
+    ),
+    written=(
+        "prompt_tokens_details.cache_write_tokens",  # OpenAI, OpenRouter
+        "prompt_tokens_details.cache_creation_tokens",
+        "prompt_tokens_details.cache_creation_input_tokens",  # DashScope
+        "cache_creation_input_tokens",  # LiteLLM
+    ),
 )
-_CHAT_WRITTEN = (
-    "prompt_tokens_details.cache_write_tokens",  # OpenAI, OpenRouter
-    "prompt_tokens_details.cache_creation_tokens",
-    "prompt_tokens_details.cache_creation_input_tokens",  # DashScope
-    "cache_creation_input_tokens",  # LiteLLM
+_RESPONSES = _Names(
+    prompt=("input_tokens", "inputTokens"),  # the last: Bedrock
+    output=("output_tokens", "outputTokens"),
+    cached=("input_tokens_details.cached_tokens",),
+    written=("input_tokens_details.cache_creation_tokens", "input_tokens_details.cache_write_tokens"),
 )
-_NATIVE_INPUT = ("input_tokens", "inputTokens")  # the last: Bedrock
-_NATIVE_OUTPUT = ("output_tokens", "outputTokens")
-_RESPONSES_CACHED = ("input_tokens_details.cached_tokens",)
-_RESPONSES_WRITTEN = ("input_tokens_details.cache_creation_tokens", "input_tokens_details.cache_write_tokens")
 _ANTHROPIC_READ = ("cache_read_input_tokens", "cacheReadInputTokens")
 _ANTHROPIC_WRITTEN = ("cache_creation_input_tokens", "cacheWriteInputTokens")
 _WRITTEN_5M = ("cache_creation.ephemeral_5m_input_tokens",)
@@ -58,14 +74,14 @@ def normalize_usage(raw: object, api_mode: str) -> CanonicalUsage:
     if shape == "anthropic_messages":
         return _anthropic(usage)
     if shape == "codex_responses":
-        return _inclusive(usage, _NATIVE_INPUT, _NATIVE_OUTPUT, _RESPONSES_CACHED, _RESPONSES_WRITTEN)
-    return _inclusive(usage, _CHAT_PROMPT, _CHAT_OUTPUT, _CHAT_CACHED, _CHAT_WRITTEN)
+        return _inclusive(usage, _RESPONSES)
+    return _inclusive(usage, _CHAT)
 
 
 def _shape(usage: Mapping[str, Any], api_mode: str) -> str:
     """The mode's own shape, unless only another one's figures are there: proxies mix them up."""
-    has_chat = any(k in usage for k in _CHAT_PROMPT + _CHAT_OUTPUT)
-    has_native = any(k in usage for k in _NATIVE_INPUT + _NATIVE_OUTPUT)
+    has_chat = any(k in usage for k in _CHAT.prompt + _CHAT.output)
+    has_native = any(k in usage for k in _RESPONSES.prompt + _RESPONSES.output)
     if api_mode in ("codex_responses", "anthropic_messages"):
         return api_mode if has_native or not has_chat else "chat_completions"
     if has_chat or not has_native:
@@ -75,7 +91,7 @@ def _shape(usage: Mapping[str, Any], api_mode: str) -> str:
 
 
 def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
-    fresh, output = _figure(usage, _NATIVE_INPUT), _figure(usage, _NATIVE_OUTPUT)
+    fresh, output = _figure(usage, _RESPONSES.prompt), _figure(usage, _RESPONSES.output)
     read, written = _figure(usage, _ANTHROPIC_READ), _figure(usage, _ANTHROPIC_WRITTEN)
     written_1h = _count(usage, _WRITTEN_1H)
     split = _count(usage, _WRITTEN_5M) + written_1h
@@ -93,16 +109,10 @@ def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
     )
 
 
-def _inclusive(
-    usage: Mapping[str, Any],
-    prompt_names: Sequence[str],
-    output_names: Sequence[str],
-    cached_names: Sequence[str],
-    written_names: Sequence[str],
-) -> CanonicalUsage:
+def _inclusive(usage: Mapping[str, Any], names: _Names) -> CanonicalUsage:
     """Shapes whose prompt figure counts the cache in."""
-    prompt, output = _figure(usage, prompt_names), _figure(usage, output_names)
-    read, written = _count(usage, cached_names), _count(usage, written_names)
+    prompt, output = _figure(usage, names.prompt), _figure(usage, names.output)
+    read, written = _count(usage, names.cached), _count(usage, names.written)
     reasoning = _count(usage, _REASONING)
     total = _figure(usage, ("total_tokens",))
     said = output or 0

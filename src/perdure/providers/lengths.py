@@ -1,0 +1,100 @@
+"""Too long, or asked for too much? The length tables and the figures in an error's text decide."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from perdure.core.errors import ErrorKind, ErrorVerdict
+from perdure.providers.error_body import ErrorText
+from perdure.providers.overflow_table import CAP_ROWS, SUM_ROWS, LimitRow
+from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
+
+_OUTPUT_WORDS = re.compile(r"completion|output|response|generat|max_?(?:new_)?tokens|prediction", re.IGNORECASE)
+_BREAKDOWN = re.compile(r"(\d+)((?: [a-z_]+){1,6})", re.IGNORECASE)
+# Figures that may be tokens: neither parts of names nor counted in something else.
+_FIGURE = re.compile(r"(?<![\w.-])\d{3,9}(?![\w-]|\.\d| ?(?:characters?|chars?|bytes?|[km]i?b)\b)", re.IGNORECASE)
+_LIMIT = re.compile(
+    r"(?:max(?:imum)?|limit(?:ed)?|up to|at most|allowed|supports?|window|only|<=?|less than|size|length)\b\D{0,25}?"
+    + _FIGURE.pattern.replace(r"\d{3,9}", r"(\d{3,9})", 1),
+    re.IGNORECASE,
+)
+_LEAST_WINDOW = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One error, as far as it is known: what came with it, and how large the prompt was by our own estimate."""
+
+    status: int | None
+    said: ErrorText
+    request_tokens: int | None = None
+
+    def verdict(self, kind: ErrorKind, *, window: int | None = None, output: int | None = None) -> ErrorVerdict:
+        return ErrorVerdict(kind, self.said.message, self.status, context_limit=window, output_limit=output)
+
+
+def length_verdict(case: Case) -> ErrorVerdict | None:
+    """The verdict where the text speaks of length; None where it does not."""
+    said = case.said
+    for row in (*SUM_ROWS, *CAP_ROWS, *PROMPT_ROWS, *SIZE_ROWS):
+        match = row.pattern.search(said.text)
+        if match is not None:
+            return _of_row(row, match, case=case)
+    # Words nobody has seen before are not believed against a status that already says what is wrong.
+    if case.status in (401, 403, 404, 429) or said.is_html:
+        return None
+    for row in GENERIC_ROWS:
+        if row.pattern.search(said.text):
+            window = (said.figures or {}).get("window") or _guessed_window(said.text)
+            return case.verdict("prompt_too_long", window=window)
+    return None
+
+
+def _of_row(row: LimitRow, match: re.Match[str], *, case: Case) -> ErrorVerdict:
+    stated = {k: v for k, v in match.groupdict().items() if v is not None}
+    figures = {k: int(v) for k, v in stated.items() if v.isdigit()}
+    window = figures.get("window") or figures.get("n_ctx") or (case.said.figures or {}).get("window")
+    if row.kind == "cap":
+        cap = figures.get("cap") or figures.get("most") or figures.get("below", 0) - 1
+        return case.verdict("output_cap", output=cap if cap > 0 else None)
+    if row.kind == "prompt" or window is None:
+        return case.verdict("prompt_too_long", window=window)
+    prompt = _prompt_of(stated["parts"]) if "parts" in stated else figures.get("prompt")
+    if prompt is None:
+        return _by_estimate(row, window, case=case)
+    if "least" in stated and case.request_tokens is not None:
+        # Counting stopped at the limit: our own estimate is the better figure where it is higher.
+        prompt = max(prompt, case.request_tokens)
+    if prompt >= window:
+        return case.verdict("prompt_too_long", window=window)
+    return case.verdict("output_cap", window=window, output=window - prompt)
+
+
+def _by_estimate(row: LimitRow, window: int, *, case: Case) -> ErrorVerdict:
+    """Only a sum was stated: our estimate of the prompt tells who is to blame, and without one the wording does."""
+    room = None if case.request_tokens is None else window - case.request_tokens
+    # A sum that names no output is believed to be the output's fault only where the prompt is far from the window.
+    is_output = row.kind == "sum" if room is None else room > (window // 5 if row.kind == "total" else 0)
+    return (
+        case.verdict("output_cap", window=window, output=room)
+        if is_output
+        else case.verdict("prompt_too_long", window=window)
+    )
+
+
+def _prompt_of(parts: str) -> int | None:
+    """The prompt's share of "3120 in the messages, 100 in the functions, 1000 in the completion"."""
+    counts = [int(n) for n, label in _BREAKDOWN.findall(parts) if not _OUTPUT_WORDS.search(label)]
+    return sum(counts) if counts else None
+
+
+def _guessed_window(text: str) -> int | None:
+    """The window an unknown wording states: the smaller of two figures, or the one that is called a limit."""
+    said = text.partition(" | ")[0]
+    figures = sorted({int(f) for f in _FIGURE.findall(said) if int(f) >= _LEAST_WINDOW})
+    if len(figures) == 2:
+        return figures[0]
+    named = {int(m) for m in _LIMIT.findall(said) if int(m) >= _LEAST_WINDOW}
+    # A lone number may be an error's own: it is a limit only where tokens are spoken of.
+    return named.pop() if len(named) == 1 and "token" in said.lower() else None

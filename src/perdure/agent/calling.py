@@ -12,10 +12,10 @@ from perdure.agent.parts import Parts
 from perdure.agent.recovery import Action, Attempts, advice, lowered_output
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
+from perdure.context.figures import figures, threshold_for
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Recovered
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.models.budgets import raised_threshold, window_budgets
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
 from perdure.store.records import Call, Route, StoredEvent
@@ -184,14 +184,10 @@ class Caller:
     async def _set_window(self, window: int) -> None:
         self._window = window
         endpoint, settings = self._parts.routes.endpoint, self._parts.settings
-        compression = settings.compression
-        threshold = raised_threshold(
-            compression.threshold,
-            provider=endpoint.provider,
-            model=endpoint.model,
-            is_enabled=compression.codex_gpt55_autoraise,
+        threshold = threshold_for(settings.compression, provider=endpoint.provider, model=endpoint.model)
+        self._gate.budgets = figures(
+            settings.compression, window, threshold=threshold, max_tokens=settings.model.max_tokens
         )
-        self._gate.budgets = window_budgets(window, threshold=threshold, max_tokens=settings.model.max_tokens)
         self._parts.engine.update_model(
             context_length=window,
             model=endpoint.model,

@@ -47,7 +47,7 @@ def newest_request(raw: list[dict[str, Any]]) -> str | None:
 
 def must_stay(raw: list[dict[str, Any]]) -> int:
     """Tokens that no compaction may take away: system messages and the newest request."""
-    messages = parsed(raw)
+    messages = rules.repair(parsed(raw))
     lead = rules.leading_system(messages)
     newest = next((m for m in reversed(messages) if m.is_real_user and m.parts), None)
     kept = [*messages[:lead], *([newest] if newest else [])]

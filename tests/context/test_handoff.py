@@ -21,7 +21,7 @@ from perdure.context.handoff import (
     split_merged,
 )
 from perdure.core import rules
-from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Message, TextPart, user
+from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Message, TextPart, ToolCall, user
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), max_size=80)
 LINES = st.lists(
@@ -136,6 +136,14 @@ def test_a_handoff_merged_with_a_message_is_taken_apart_again(content: str | tup
     assert found is not None
     assert found.section("Goal") == "ship it"
     assert split_merged(user("hello")) == (user("hello"),)
+
+
+@pytest.mark.spec("D6")
+def test_a_handoff_merged_with_a_bare_call_is_taken_apart_again() -> None:
+    handoff = Message("assistant", render(Handoff({"Goal": "ship it"})), kind="handoff")
+    calling = Message("assistant", None, (ToolCall("c", "terminal"),), kind="assistant")
+    merged = Message.from_dict(rules.merge(handoff, calling).to_dict())
+    assert split_merged(merged) == (handoff, calling)
 
 
 @pytest.mark.spec("D1", "D6")

@@ -22,7 +22,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
-from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Kind, Message, Part, TextPart
+from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart
 
 SECTIONS: tuple[str, ...] = (
     "Active Task",
@@ -170,22 +170,22 @@ def split_merged(message: Message) -> tuple[Message, ...]:
         return (message,)
     parts = message.parts
     own = _own_parts(parts)
-    rest = parts[own:]
-    only = rest[0] if len(rest) == 1 else None
-    content = only.text if isinstance(only, TextPart) and not only.extra else rest
     first = parts[0]
     mine = first.text if own == 1 and isinstance(first, TextPart) else parts[:own]
+    rest: Content = parts[own:] or None
+    if isinstance(rest, tuple) and len(rest) == 1 and isinstance(rest[0], TextPart) and not rest[0].extra:
+        rest = rest[0].text
     kind: Kind = "user" if message.role == "user" else "assistant"
-    return (Message(message.role, mine, kind="handoff"), replace(message, content=content, kind=kind))
+    return (Message(message.role, mine, kind="handoff"), replace(message, content=rest, kind=kind))
 
 
 def is_merged(message: Message) -> bool:
-    """A handoff stands before the message's own parts, by its text: merging may have changed what kind it is."""
-    if not isinstance(message.content, tuple) or len(message.content) < 2:
+    """A handoff stands before what the message itself has, by its text: merging may have changed what kind it is."""
+    parts = message.parts
+    first = parts[0] if parts else None
+    if not isinstance(first, TextPart) or not first.text.startswith(HANDOFF_FIRST_LINE):
         return False
-    first = message.content[0]
-    is_handoff = isinstance(first, TextPart) and first.text.startswith(HANDOFF_FIRST_LINE)
-    return is_handoff and len(message.content) > _own_parts(message.content)
+    return len(parts) > _own_parts(parts) or bool(message.tool_calls)
 
 
 def _own_parts(parts: Sequence[Part]) -> int:

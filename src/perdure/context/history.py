@@ -35,7 +35,7 @@ class History:
         origins: list[int | None] | None = None
         if not is_logged and not rules.is_valid([e.message for e in entries]):
             entries, origins = _repaired(entries)
-        if any(is_merged(e.message) for e in entries):
+        if any(_may_be_merged(e.message) and is_merged(e.message) for e in entries):
             entries, origins = _split(entries, origins)
         return cls(entries, [e.message for e in entries], [tokens_of(e, model) for e in entries], origins, is_logged)
 
@@ -62,6 +62,11 @@ class History:
 def tokens_of(entry: Entry, model: str = "") -> int:
     """The estimated size of a message under a model, worked out once."""
     return entry.memo(("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None))
+
+
+def _may_be_merged(message: Message) -> bool:
+    """Almost no message is; this much can be told without looking into it."""
+    return message.kind == "handoff" or isinstance(message.content, tuple)
 
 
 def _repaired(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:

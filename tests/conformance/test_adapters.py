@@ -15,7 +15,7 @@ import pytest
 
 from perdure.core import rules
 from perdure.core.errors import ProviderError
-from perdure.core.messages import ImagePart, Message, TextPart, tool_result, user
+from perdure.core.messages import ImagePart, Message, TextPart, assistant, tool_result, user
 from perdure.lab.simulator import Call, Say, Simulator, strict
 from perdure.providers.client_adapter import ClientWire, endpoint_of
 from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Quirks
@@ -206,3 +206,44 @@ def test_each_call_reads_the_previous_one_from_the_services_cache(mode: ApiMode,
                 assert after.cache_write_tokens == after.prompt_tokens - before.prompt_tokens
                 assert after.cache_write_1h_tokens == (after.cache_write_tokens if ttl == "1h" else 0)
         assert {r.path for r in sim.requests} == {PATHS[mode]}
+
+
+@pytest.mark.spec("L4")
+@pytest.mark.parametrize(
+    ("mode", "model", "ttl"),
+    [
+        ("chat_completions", "gpt-x", None),
+        ("codex_responses", "gpt-x", None),
+        ("anthropic_messages", "claude-x", "5m"),
+        ("chat_completions", "anthropic/claude-x", "5m"),
+    ],
+)
+def test_after_a_compaction_the_system_prompt_is_still_cached_and_the_rest_within_a_turn(
+    mode: ApiMode, model: str, ttl: Any
+) -> None:
+    quirks = Quirks(takes_cache_marks=ttl is not None)
+    long = [user("The beginning. " * 40), *(m for n in range(4) for m in (assistant(f"Reply {n}."), user(f"Ask {n}.")))]
+    compacted = [user("What happened so far, in short. " * 20), assistant("Reply 3."), user("And now?")]
+    further = [*compacted, assistant("Now this."), user("And then?")]
+    with Simulator(strict(), script=lambda asked: "Fine.") as sim:
+
+        async def main() -> None:
+            way, place = once(), endpoint(sim, mode, model=model)
+            for history in (long, compacted, further):
+                asked = asking(history, model=model, cache_ttl=ttl, quirks=quirks, reasoning_effort=None)
+                await way.send(place, asked)
+
+        asyncio.run(main())
+        fixed = unmarked(json.loads(sim.requests[0].raw))
+        key = "input" if mode == "codex_responses" else "messages"
+        fixed[key] = [m for m in fixed[key] if m.get("role") == "system"]
+        kept = sim.count(PATHS[mode], fixed)
+        _, second, third = sim.billed
+        if ttl is None:
+            # The automatic cache goes by steps: what is left of the system prompt's last one is read anew.
+            assert kept - 128 < second.cache_read_tokens <= kept + 128
+            assert third.cache_read_tokens == second.prompt_tokens // 128 * 128
+        else:
+            assert second.cache_read_tokens == kept
+            assert third.cache_read_tokens == second.prompt_tokens
+        assert sim.violations == []

@@ -168,35 +168,35 @@ PROMPT_ROWS: tuple[LimitRow, ...] = (
         "Prompt has 300,000 tokens, but the configured context size is 131,072 tokens",
     ),
     _row(
-        r"context (?:window|length|size) (?:is|of) (?:only )?(?P<window>\d+)(?: tokens?)?[,;]? (?:but|while|"
+        r"context (?:window|length|size) (?:is|of) (?:only )?(?P<window>\d{3,9})(?: tokens?)?[,;]? (?:but|while|"
         r"whereas|and) "
-        r"\D{0,60}?(?P<prompt>\d+)",
+        r"\D{0,60}?(?P<prompt>\d{3,9})",
         "wordings of a window",
         "The model's context window is 32768 tokens but your request used 40000",
     ),
     _row(
-        r"(?P<prompt>\d+) tokens?,? (?:which )?(?:is )?(?:over|above|exceeds?|exceeding|more than|larger than|>) "
+        r"(?P<prompt>\d{3,9}) tokens?,? (?:which )?(?:is )?(?:over|above|exceeds?|exceeding|more than|larger than|>) "
         r"(?:the |its )?"
-        r"(?:limit of |maximum of )?(?P<window>\d+)",
+        r"(?:limit of |maximum of )?(?P<window>\d{3,9})",
         "wordings of a limit",
         "This request has 150000 tokens which is over the 128000 token limit for this model",
     ),
     _row(
-        r"(?:request|prompt|input|messages?|conversation|context) (?:is )?too (?:big|large|long):? (?P<prompt>\d+) "
+        r"(?:request|prompt|input|messages?|conversation|context) (?:is )?too (?:big|large|long):? (?P<prompt>\d{3,9}) "
         r"tokens?"
-        r"\D{1,20}(?P<window>\d+)",
+        r"\D{1,20}(?P<window>\d{3,9})",
         "wordings of a limit",
         "Request too big: 300000 tokens, limit 200000",
     ),
     _row(
         r"max(?:imum)? (?:allowed )?(?:number of )?(?:input|prompt|context) tokens?(?: "
-        r"allowed)?\D{0,12}(?P<window>\d+)|"
-        r"tokens in the (?:prompt|input) (?:must|should) be (?:less than|at most|<=?) (?P<n_ctx>\d+)",
+        r"allowed)?\D{0,12}(?P<window>\d{3,9})|"
+        r"tokens in the (?:prompt|input) (?:must|should) be (?:less than|at most|<=?) (?P<n_ctx>\d{3,9})",
         "wordings of a limit",
         "maximum allowed input tokens is 30720, received 40000",
     ),
     _row(
-        r"exceeds? max_(?:model|seq)_len\D{0,4}(?P<window>\d+)|max_(?:model|seq)_len exceeded",
+        r"exceeds? max_(?:model|seq)_len\D{0,4}(?P<window>\d{3,9})|max_(?:model|seq)_len exceeded",
         "vLLM and its kin",
         "Total tokens 9000 exceeds max_model_len 8192",
     ),

@@ -374,3 +374,28 @@ def test_one_transport_serves_several_event_loops() -> None:
 )
 def test_a_version_is_named_once(base: str, path: str, url: str) -> None:
     assert url_of(base, path) == url
+
+
+@pytest.mark.spec("G1")
+def test_an_overflow_inside_a_stream_is_one() -> None:
+    with Simulator(window=50, overflows_in_stream=True) as sim:
+        error = failure(sim, "codex_responses", system=("x" * 1000,))
+        assert error.verdict.kind == "prompt_too_long"
+        assert [r.status for r in sim.requests] == [200]
+
+
+@pytest.mark.spec("G1")
+@all_modes
+def test_a_bare_400_means_too_long_only_after_a_huge_request(mode: ApiMode) -> None:
+    with Simulator(window=10_000_000, script=[Fail("proxy_bare_400")] * 2) as sim:
+        assert failure(sim, mode).verdict.kind != "prompt_too_long"
+        assert failure(sim, mode, system=("word " * 400_000,)).verdict.kind == "prompt_too_long"
+
+
+@pytest.mark.spec("G1")
+@all_modes
+def test_a_full_window_as_a_stop_reason_comes_back_as_the_replys_end(mode: ApiMode) -> None:
+    with Simulator(window=60, sum_overflow="stop_reason", script=["y" * 4000]) as sim:
+        reply = send(sim, mode, request("hi", max_tokens=1000 if mode == "anthropic_messages" else None))
+        expected = "context_overflow" if mode == "anthropic_messages" else "length"
+        assert (reply.finish, reply.usage.output_tokens) == (expected, 60 - reply.usage.prompt_tokens)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
 from perdure.providers.modes import mode_module, resolve_mode
 from perdure.providers.services import MODEL_ROWS, SERVICES, quirks_of, service, service_of_url
@@ -97,3 +100,13 @@ def test_model_rows_carry_the_words_that_made_them_necessary() -> None:
 def test_the_page_about_providers_shows_the_table_as_it_is() -> None:
     page = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
     assert rendered() in page
+
+
+def test_the_pages_examples_of_settings_are_settings() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) >= 2
+    for block in blocks:
+        chosen = Settings.model_validate(YAML(typ="safe").load(block))
+        for route in (*chosen.fallback_providers, *chosen.auxiliary.compression.fallback):
+            assert service(route.provider) is not None, f"{route.provider} is not in the table"

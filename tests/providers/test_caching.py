@@ -80,9 +80,18 @@ def test_where_the_mark_stands_by_kind_of_content() -> None:
 def test_a_message_that_cannot_carry_a_mark_hands_it_to_an_earlier_one() -> None:
     messages = chat("system", "user", "assistant", "user", "assistant", "tool", "tool")
     assert marked_at(apply_cache_control(messages)) == [0, 2, 3, 4]
-    assert marked_at(apply_cache_control(messages, native_anthropic=True)) == [0, 4, 5, 6]
+    assert marked_at(apply_cache_control(messages, native_anthropic=True)) == [0, 3, 4, 6]
     odd = [*chat("user", "assistant", "user"), {"role": "assistant", "content": ["not a part"]}]
     assert marked_at(apply_cache_control(odd)) == [0, 1, 2]
+
+
+@pytest.mark.spec("L2")
+@pytest.mark.parametrize("native", [True, False])
+def test_however_many_results_come_at_once_the_last_mark_of_the_call_before_is_kept(native: bool) -> None:
+    before = chat("system", "user", "assistant", "user")
+    last = marked_at(apply_cache_control(before, native_anthropic=native))[-1]
+    after = [*before, *chat("assistant", *["tool"] * 9)]
+    assert last in marked_at(apply_cache_control(after, native_anthropic=native))
 
 
 _CONTENT = st.one_of(

@@ -70,6 +70,10 @@ def apply_cache_control(
     if out and _is_system(out[0]):
         out[0] = _marked(out[0], mark)
     able = [not _is_system(m) and _takes_mark(m, native_anthropic=native_anthropic) for m in out]
+    for i in range(len(out) - 1):
+        # Results of parallel calls become one message on the wire: the last of them carries its mark.
+        if out[i].get("role") == out[i + 1].get("role") == "tool":
+            able[i] = False
     for i in last_marked(able):
         out[i] = _marked(out[i], mark)
     return out

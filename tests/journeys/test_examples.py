@@ -1,0 +1,33 @@
+"""Every example runs, in a home of its own, and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.providers.local import has_runtime, packaged_weights
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAYS = {
+    "minimal_agent.py": "go on with: perdure chat --resume s_",
+    "own_engine.py": "12 calls; the last one carried",
+    "streaming.py": "callback: The tide goes out.",
+    "own_store.py": "You said 8080.",
+}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
+def test_the_example_runs(path: Path, tmp_path: Path) -> None:
+    if path.name == "minimal_agent.py" and not (has_runtime() and packaged_weights()):
+        pytest.skip("the embedded model is not installed")
+    keys = {k: v for k, v in os.environ.items() if not k.endswith(("_API_KEY", "_TOKEN"))}
+    environ = {**keys, "PERDURE_HOME": str(tmp_path), "PERDURE_MODEL__MAX_TOKENS": "24"}
+    done = subprocess.run(
+        [sys.executable, path], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert SAYS.get(path.name, "") in done.stdout

@@ -285,6 +285,10 @@ VARIANTS: tuple[Sample, ...] = (
     Sample("a description is not the prompt", 400, openai(
         "Function get_context: description exceeds limit of 1024 characters"), "bad_request"),
     Sample("an image is not the prompt", 400, "The input image is too large", "bad_request"),
+    Sample("a tool's own words are not the service's", 400, openai(
+        "Tool 'summarize' returned an error: context length exceeded"), "bad_request"),
+    Sample("the service's code counts beside a tool's words", 400, openai(
+        "After the tool returned, the request could not be sent", code="context_length_exceeded"), TOO_LONG),
 )  # fmt: skip
 
 # Rate-limit texts, for fuzzing: however they are cut or scrambled, they are never an overflow.

@@ -12,6 +12,10 @@ from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
 
 _OUTPUT_WORDS = re.compile(r"completion|output|response|generat|max_?(?:new_)?tokens|prediction", re.IGNORECASE)
 _BREAKDOWN = re.compile(r"(\d+)((?: [a-z_]+){1,6})", re.IGNORECASE)
+_OF_A_TOOL = re.compile(
+    r"\b(?:tool|function|command|plugin|mcp)\b[^.|]{0,60}?\b(?:failed|error|returned|raised|reported|said|exited)\b",
+    re.IGNORECASE,
+)
 # Figures that may be tokens: neither parts of names nor counted in something else.
 _FIGURE = re.compile(r"(?<![\w.-])\d{3,9}(?![\w-]|\.\d| ?(?:characters?|chars?|bytes?|[km]i?b)\b)", re.IGNORECASE)
 _LIMIT = re.compile(
@@ -46,8 +50,10 @@ def length_verdict(case: Case) -> ErrorVerdict | None:
     # Words nobody has seen before are not believed against a status that already says what is wrong.
     if case.status in (401, 403, 404) or said.is_html:
         return None
+    # An error that tells of a tool's failure may quote its words; the service's own codes still count.
+    text = said.text.rpartition(" | ")[2] if _OF_A_TOOL.search(said.text) else said.text
     for row in GENERIC_ROWS:
-        if row.pattern.search(said.text):
+        if row.pattern.search(text):
             window = (said.figures or {}).get("window") or _guessed_window(said.text)
             return case.verdict("prompt_too_long", window=window)
     return None

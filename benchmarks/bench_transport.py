@@ -21,6 +21,7 @@ from perdure.providers.transport import Transport
 
 TITLE = "Streaming: CPU per chunk"
 CHUNKS = 4000
+PACED = 400
 MODES: dict[ApiMode, str] = {
     "chat_completions": "/v1/chat/completions",
     "codex_responses": "/v1/responses",
@@ -29,7 +30,9 @@ MODES: dict[ApiMode, str] = {
 SERVER = f"""
 from perdure.lab.simulator import Rules, Say, Simulator
 rules = Rules(max_output=1_000_000, window=2_000_000)
-sim = Simulator(rules, script=lambda asked: Say("twelve chars" * {CHUNKS}, chunk_chars=12))
+burst = Say("twelve chars" * {CHUNKS}, chunk_chars=12)
+paced = Say("twelve chars" * {PACED}, chunk_chars=12, chunk_delay_s=0.002)
+sim = Simulator(rules, script=lambda asked: paced if "paced" in str(asked.body) else burst)
 sim.serve_forever(lambda: print(sim.root_url, flush=True))
 """
 
@@ -42,8 +45,11 @@ def rows() -> Iterator[Row]:
         try:
             root = server.stdout.readline().strip() if server.stdout else ""
             for mode in MODES:
-                cost = asyncio.run(calls(mode, root))
+                cost = asyncio.run(calls(mode, root, "burst", chunks=CHUNKS, runs=8))
                 yield Row(f"{mode}: whole call over loopback, httpx included", cost / CHUNKS * 1e6, "µs", "< 60")
+            cost = asyncio.run(calls("chat_completions", root, "paced", chunks=PACED, runs=2))
+            note = "each waits for the next: mostly waking up"
+            yield Row("the same, a chunk every 2 ms", cost / PACED * 1e6, "µs", note=note)
         finally:
             server.terminate()
 
@@ -64,17 +70,17 @@ def read(mode: ApiMode, chunks: list[bytes]) -> None:
     stream.finish()
 
 
-async def calls(mode: ApiMode, root: str, runs: int = 4) -> float:
+async def calls(mode: ApiMode, root: str, text: str, *, chunks: int, runs: int) -> float:
     """The least CPU seconds of several calls over one kept connection; the first one opens it."""
     base = root if mode == "anthropic_messages" else f"{root}/v1"
-    request = ModelRequest("m", (Entry(0, user("hi")),), max_tokens=100_000)
+    request = ModelRequest("m", (Entry(0, user(text)),), max_tokens=100_000)
     way, found = Transport(), list[float]()
     for _ in range(runs):
         heard: list[object] = []
         start = time.process_time()
         reply = await way.send(Endpoint("custom", base, mode, "m"), request, on_event=heard.append)
         found.append(time.process_time() - start)
-        if len(reply.message.text) != 12 * CHUNKS:
+        if len(reply.message.text) != 12 * chunks:
             raise RuntimeError(f"{mode}: the reply is not whole")
     await way.aclose()
     return min(found)

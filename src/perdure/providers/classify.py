@@ -143,7 +143,7 @@ def _by_words(said: ErrorText) -> ErrorKind:
     for row in (AUTH, OVERLOADED, TRANSPORT, BAD_REQUEST):
         if row.pattern.search(said.text):
             return row.kind
-    numbers = set(re.findall(r"(?<!\d)\d{4}(?!\d)", said.text.partition(" | ")[2]))
+    numbers = set(re.findall(r"(?<!\d)\d{4}(?!\d)", said.codes))
     for code, kind in CODES.items():
         if code in numbers:
             return kind

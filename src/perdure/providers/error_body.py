@@ -44,6 +44,9 @@ class ErrorText:
     text: str
     # The sentence for a person.
     message: str
+    # The codes alone, and what was said without them.
+    codes: str = ""
+    words: str = ""
     # The status the body itself names, where it names one.
     status: int | None = None
     # Figures some servers state as fields of their own.
@@ -62,8 +65,9 @@ def read_error(body: object) -> ErrorText:
     said = [v for k, v in leaves if k not in _CODE_KEYS]
     codes = [v for k, v in leaves if k in _CODE_KEYS]
     message = _message(value) or next(iter(said), "") or " ".join(codes)
-    text = f"{_line(' '.join(said))} | {_line(' '.join(codes))}"
-    return ErrorText(text, _short(message), _status(value), _figures(value), _wait(value))
+    words, coded = _line(" ".join(said)), _line(" ".join(codes))
+    figures, wait_s = _figures(value), _wait(value)
+    return ErrorText(f"{words} | {coded}", _short(message), coded, words, _status(value), figures, wait_s)
 
 
 def _decoded(body: object) -> Any:
@@ -102,7 +106,8 @@ def _of_text(text: str) -> ErrorText:
     if text[:1] in "{[":  # a stump of JSON: its message is what a person should read
         found = re.search(r'"(?:message|msg|detail|error)"\s*:\s*"([^"]{3,2000})', plain)
         message = found[1] if found else plain
-    return ErrorText(_line(plain), _short(message), is_html=is_html)
+    words = _line(plain)
+    return ErrorText(words, _short(message), words=words, is_html=is_html)
 
 
 def _leaves(value: Any) -> Iterator[tuple[str, str]]:

@@ -51,10 +51,10 @@ def length_verdict(case: Case) -> ErrorVerdict | None:
     if case.status in (401, 403, 404) or said.is_html:
         return None
     # An error that tells of a tool's failure may quote its words; the service's own codes still count.
-    text = said.text.rpartition(" | ")[2] if _OF_A_TOOL.search(said.text) else said.text
+    text = said.codes if _OF_A_TOOL.search(said.words) else said.text
     for row in GENERIC_ROWS:
         if row.pattern.search(text):
-            window = (said.figures or {}).get("window") or _guessed_window(said.text)
+            window = (said.figures or {}).get("window") or _guessed_window(said.words)
             return case.verdict("prompt_too_long", window=window)
     return None
 
@@ -97,9 +97,8 @@ def _prompt_of(parts: str) -> int | None:
     return sum(counts) if counts else None
 
 
-def _guessed_window(text: str) -> int | None:
+def _guessed_window(said: str) -> int | None:
     """The window an unknown wording states: the smaller of two figures, or the one that is called a limit."""
-    said = text.partition(" | ")[0]
     figures = sorted({int(f) for f in _FIGURE.findall(said) if int(f) >= _LEAST_WINDOW})
     if len(figures) == 2:
         return figures[0]

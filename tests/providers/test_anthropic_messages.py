@@ -84,6 +84,29 @@ def test_thinking_is_asked_for_as_the_model_takes_it() -> None:
     assert "thinking" not in built(user("?"), reasoning_effort="high", model="claude-3-5-sonnet-latest")
 
 
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("claude-3-7-sonnet-latest", "enabled"),
+        ("anthropic/claude-3.7-sonnet", "enabled"),
+        ("claude-sonnet-4-20250514", "enabled"),
+        ("claude-opus-4-1-20250805", "enabled"),
+        ("claude-sonnet-4-5@20250929", "enabled"),
+        ("us.anthropic.claude-haiku-4-5-20251001-v1:0", "enabled"),
+        ("anthropic/claude-sonnet-4.5", "enabled"),
+        ("kimi-k2-thinking", "enabled"),
+        ("claude-opus-4-6", "adaptive"),
+        ("anthropic/claude-opus-4.7", "adaptive"),
+        ("claude-sonnet-5-5", "adaptive"),
+        ("claude-3-5-haiku-latest", None),
+        ("claude-3-opus-20240229", None),
+    ],
+)
+def test_how_each_family_is_asked_to_think(model: str, kind: str | None) -> None:
+    asked = built(user("?"), model=model, reasoning_effort="low", max_tokens=9_000).get("thinking")
+    assert (asked or {}).get("type") == kind
+
+
 def test_thinking_does_not_start_in_the_middle_of_a_tool_turn() -> None:
     turn = (user("?"), calling(ToolCall("a", "f")), tool_result("a", "1"))
     assert "thinking" not in built(*turn, reasoning_effort="high")

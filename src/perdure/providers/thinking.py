@@ -8,16 +8,16 @@ from typing import Any
 # The wire demands max_tokens; where nobody set it, what the model family allows without asking for more.
 _OUTPUT_DEFAULTS: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"claude-3-(?:opus|haiku|sonnet)|claude-2|claude-instant"), 4_096),
-    (re.compile(r"claude-3-5"), 8_192),
+    (re.compile(r"claude-3[-.]5"), 8_192),
     (re.compile(r"claude"), 32_000),
 )
 _OUTPUT_DEFAULT = 8_192
 
 # Models up to these are given a budget; later ones choose for themselves and are told an effort.
 _BUDGETED = re.compile(
-    r"claude-3-7|claude-(?:opus|sonnet|haiku)-4(?:$|-[0-5](?:$|-)|-20|@)|claude-(?:opus|sonnet|haiku)-4\.[0-5]"
+    r"claude-3[-.]7|claude-(?:opus|sonnet|haiku)-4(?:$|[-.][0-5](?:$|[-@:])|-20|[@:])|claude-4-(?:opus|sonnet)"
 )
-_NEVER = re.compile(r"claude-3-(?:opus|haiku|sonnet|5)|claude-2|claude-instant")
+_NEVER = re.compile(r"claude-3-(?:opus|haiku|sonnet)|claude-3[-.]5|claude-2|claude-instant")
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 48_000}
 _EFFORTS = {"minimal": "low"}
 _LEAST_BUDGET = 1_024

@@ -150,7 +150,7 @@ def test_variants_of_services(mode: str, raw: dict[str, Any], expected: Canonica
         {"prompt_tokens": 10**30, "input_tokens": 10**30}, {"prompt_tokens": None, "input_tokens": None},
         {"prompt_tokens": 5, "completion_tokens": "x", "input_tokens": 5, "output_tokens": "x"},
     ],
-    ids=repr,
+    ids=lambda raw: type(raw).__name__,
 )  # fmt: skip
 def test_what_cannot_be_read_is_empty_and_not_reported(raw: object, mode: str) -> None:
     assert normalize_usage(raw, mode) == NOT_REPORTED

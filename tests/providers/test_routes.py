@@ -239,6 +239,23 @@ def test_a_side_call_that_broke_off_in_its_answer_is_told_as_unreported() -> Non
     assert [u.usage for u in seen] == [NOT_REPORTED, CanonicalUsage(5, 2)]
 
 
+@pytest.mark.spec("A4")
+def test_a_side_call_that_is_interrupted_is_told_as_unreported() -> None:
+    seen: list[TaskUsage] = []
+
+    async def never(endpoint: Endpoint, request: ModelRequest) -> Reply:
+        await asyncio.sleep(3600)
+        raise AssertionError("it was to be interrupted")
+
+    async def run() -> None:
+        side = AuxiliaryCaller(never, lambda _: (MAIN,), record=seen.append)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(side.call("vision", ModelRequest("", [Entry(0, user("hi"))])), 0.05)
+
+    asyncio.run(run())
+    assert [(u.task, u.usage) for u in seen] == [("vision", NOT_REPORTED)]
+
+
 @pytest.mark.spec("J10")
 def test_a_side_job_refreshes_a_refused_key_and_fails_with_the_last_error() -> None:
     seen: list[TaskUsage] = []

@@ -6,6 +6,7 @@ for want of a model the conversation itself has (SPEC J10, F2).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -102,6 +103,9 @@ class AuxiliaryCaller:
                 if await cursor.advance(error.verdict) is None:
                     raise
                 continue
+            except asyncio.CancelledError:
+                self._record(TaskUsage(task, here, NOT_REPORTED))
+                raise
             self._record(TaskUsage(task, here, reply.usage))
             return reply, here
 

@@ -35,18 +35,21 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> Requests:
     before = parse_active_task(previous)
     waiting, closed = list(before.open), list(before.answered)
     for m in messages:
+        if m.role == "tool" or m.tool_calls:
+            continue
         if m.is_real_user:
             text = m.text.strip()
             if not text:
                 continue
             if not is_bare(text):
-                # Quoted by the handoff and kept behind it, a request must not come twice.
-                quoted = quote(text)
-                waiting = [w for w in waiting if quote(w) != quoted]
+                if before.open:
+                    # Quoted by the handoff and kept behind it, a request must not come twice.
+                    quoted = quote(text)
+                    waiting = [w for w in waiting if quote(w) != quoted]
                 waiting.append(text)
             elif goes_on(text) and not waiting:
                 waiting, closed = closed, []
-        elif m.role == "assistant" and m.kind == "assistant" and not m.tool_calls and waiting:
+        elif m.role == "assistant" and m.kind == "assistant" and waiting:
             reply = m.text.strip()
             if reply and not _ASKS_BACK.search(reply[-60:]):
                 waiting, closed = [], waiting

@@ -86,7 +86,7 @@ def compose(
     ):
         if added:
             before = sections.get(name, "")
-            sections[name] = "\n".join((*((before, heading) if before else ()), *map(redact, added)))
+            sections[name] = "\n".join((*((before, heading) if before else ()), redact("\n".join(added))))
     return _bounded(frame.with_sections(sections), shares)
 
 

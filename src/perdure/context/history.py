@@ -32,12 +32,16 @@ class History:
         """Sizes are those under `model`. Raises InvalidMessage for a dict whose role nobody knows."""
         is_logged = bool(items) and all(isinstance(item, Entry) for item in items)
         entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
+        messages = [e.message for e in entries]
         origins: list[int | None] | None = None
-        if not is_logged and not rules.is_valid([e.message for e in entries]):
+        if not is_logged and not rules.is_valid(messages):
             entries, origins = _repaired(entries)
-        if any(_may_be_merged(e.message) and is_merged(e.message) for e in entries):
+            messages = [e.message for e in entries]
+        # Almost no message can be a merged one; which cannot is told without looking into it.
+        if any((m.kind == "handoff" or type(m.content) is tuple) and is_merged(m) for m in messages):
             entries, origins = _split(entries, origins)
-        return cls(entries, [e.message for e in entries], [tokens_of(e, model) for e in entries], origins, is_logged)
+            messages = [e.message for e in entries]
+        return cls(entries, messages, [tokens_of(e, model) for e in entries], origins, is_logged)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
         """Head, handoff, and what follows it, as steps over the input."""
@@ -62,11 +66,6 @@ class History:
 def tokens_of(entry: Entry, model: str = "") -> int:
     """The estimated size of a message under a model, worked out once."""
     return entry.memo(("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None))
-
-
-def _may_be_merged(message: Message) -> bool:
-    """Almost no message is; this much can be told without looking into it."""
-    return message.kind == "handoff" or isinstance(message.content, tuple)
 
 
 def _repaired(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:

@@ -85,7 +85,7 @@ def into_parts(brief: Brief) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     spent = 0
     for block in blocks:
-        size = len(block.encode("utf-8", "replace")) + 2
+        size = (len(block) if block.isascii() else len(block.encode("utf-8", "replace"))) + 2
         if parts[-1] and spent + size > room:
             parts.append([])
             spent = 0

@@ -59,17 +59,16 @@ def blocks(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> list[
     is_usual = prune_chars == PRUNE_CHARS
     key = "result_note" if is_usual else f"result_note:{prune_chars}"
     note_of: Callable[[Message], ResultNote] = partial(result_note, prune_chars=prune_chars)
-    last: dict[int, int] = {}
-    for i, e in enumerate(entries):
-        if e.message.role == "tool" and (mark := e.memo(key, note_of).mark) is not None:
-            last[mark] = i
+    results = {i: e.memo(key, note_of) for i, e in enumerate(entries) if e.message.role == "tool"}
+    last = {note.mark: i for i, note in results.items()}
     out: list[str] = []
     notes: tuple[CallNote, ...] = ()
     for i, e in enumerate(entries):
-        if e.message.role == "tool":
-            note = e.memo(key, note_of)
-            repeats = note.mark is not None and last[note.mark] != i
-            out.append(_result_block(note, answered(notes, e.message), repeats=repeats))
+        if (note := results.get(i)) is not None:
+            if note.mark is not None and last[note.mark] != i:
+                out.append(result_line(answered(notes, e.message), SAME_AGAIN))
+            else:
+                out.append(e.memo(("block", key), partial(_result_block, note, notes)))
         elif e.message.kind != "handoff":
             said = e.memo("speech", speech)
             notes = said.notes
@@ -102,10 +101,12 @@ def speech(message: Message) -> Speech:
     return Speech(f"{_speaker(message)}: {body}" if body else "", notes)
 
 
-def _result_block(note: ResultNote, call: CallNote | None, *, repeats: bool) -> str:
+def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> str:
+    """A result told with the call it answers, which always stands right before it."""
+    call = answered(notes, message)
     if note.is_whole:
         return f"[{call.name if call else 'tool'}] result: {note.text or 'no output'}"
-    return result_line(call, SAME_AGAIN if repeats else note.text)
+    return result_line(call, note.text)
 
 
 def _speaker(message: Message) -> str:

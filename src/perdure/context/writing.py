@@ -15,7 +15,7 @@ from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
 from perdure.context.facts import Ledger, facts_of
 from perdure.context.grounding import check_summary
-from perdure.context.handoff import Handoff, handoff_of, render
+from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
 from perdure.context.instructions import standing_instructions
 from perdure.context.projection import shorten_head
@@ -172,7 +172,7 @@ class Writer:
     def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:
         """Everything about the handoff but its sections (E11)."""
         before = job.previous
-        covers = tuple((e.seq, e.seq) for e in job.fresh) if job.history.is_logged else ()
+        covers = _runs(job.fresh) if job.history.is_logged else ()
         clock = self.services.clock or SystemClock()
         return Handoff(
             {},
@@ -204,6 +204,18 @@ class Writer:
             return prompts.render(name, {}, self.services.prompts_folder)
         except ConfigError:
             return None  # a slip in an override must not stop a compaction
+
+
+def _runs(entries: Sequence[Entry]) -> tuple[Interval, ...]:
+    """The places of the entries, neighbours as one interval."""
+    runs: list[Interval] = []
+    lo = hi = -2
+    for e in entries:
+        if e.seq != hi + 1:
+            runs.append((lo, hi))
+            lo = e.seq
+        hi = e.seq
+    return (*runs[1:], (lo, hi)) if entries else ()
 
 
 def _section(handoff: Handoff | None, name: str) -> str:

@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# Compiled files make every start after the first one faster; what runs here may keep them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test check bench soak format clean
 
 help:

@@ -48,7 +48,8 @@ class Exporter:
         yield from shape
         yield from self._messages(lineage, conversation.last_seq)
         yield from ({"call": asdict(c)} for c in self._ledger.calls(conversation.id))
-        yield from ({"event": asdict(e)} for e in self._ledger.all_events(conversation.id))
+        # An event is numbered by the store it lies in.
+        yield from ({"event": asdict(replace(e, id=0))} for e in self._ledger.all_events(conversation.id))
         for output in self._outputs.list(conversation.id):
             text = self._outputs.whole(output.id)
             yield {"output": {"id": output.id, "tool_call_id": output.tool_call_id, "text": text}}

@@ -86,6 +86,14 @@ class _Job:
         return [*(messages[i] for i in found.kept), *messages[found.tail_start :]]
 
     @property
+    def digested(self) -> list[Message]:
+        """What a digest is made of: the middle, led by the request that began it all, which the head may hold."""
+        fresh = [e.message for e in self.fresh]
+        opening = next((m for m in self.since_previous if m.is_real_user and m.parts), None)
+        is_apart = self.previous is None and opening is not None and not any(m is opening for m in fresh)
+        return [opening, *fresh] if is_apart and opening is not None else fresh
+
+    @property
     def since_previous(self) -> Sequence[Message]:
         """Everything the previous handoff does not speak of."""
         start = self.found.lead if self.found.previous is None else self.found.previous + 1
@@ -160,7 +168,7 @@ class Writer:
         """The sections, and what the check against the sources found; without a summary, those of the digest."""
         if summary is None:
             sections = build_digest(
-                [e.message for e in job.fresh],
+                job.digested,
                 previous=job.previous.sections if job.previous else None,
                 budget_chars=shares.digest_chars,
             )

@@ -24,8 +24,8 @@ class FileEditor:
 
     def tools(self) -> list[Tool]:
         return [
-            tool_from_function(self.write_file, name="write_file", toolset="files"),
-            tool_from_function(self.patch, name="patch", toolset="files"),
+            tool_from_function(self.write_file, name="write_file", toolset="files", written_path_parameter="path"),
+            tool_from_function(self.patch, name="patch", toolset="files", written_path_parameter="path"),
         ]
 
     def write_file(

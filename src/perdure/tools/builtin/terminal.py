@@ -45,7 +45,9 @@ class Terminal:
     def tools(self) -> list[Tool]:
         longest = MAX_TIMEOUT_S + 30
         return [
-            tool_from_function(self.terminal, name="terminal", toolset="terminal", timeout_s=longest),
+            tool_from_function(
+                self.terminal, name="terminal", toolset="terminal", timeout_s=longest, command_parameter="command"
+            ),
             tool_from_function(self.process, name="process", toolset="terminal", timeout_s=longest),
         ]
 
@@ -64,7 +66,7 @@ class Terminal:
             raise ToolError("the command is empty")
         if "\0" in command:
             raise ToolError("the command holds a NUL character, which no shell takes")
-        state = self._states.get(context.task_id, self._first)
+        state = self.state(context.task_id)
         if background:
             return ToolReply(self._start(command, state))
         capture = Capture(context.open_sink, max_chars=self._max_chars())
@@ -75,6 +77,10 @@ class Terminal:
             raise ToolError(f"the shell could not be started: {error}") from None
         self._states[context.task_id] = ended.state
         return capture.reply(_head_line(ended, seconds), is_error=ended.exit_code != 0)
+
+    def state(self, task_id: str) -> ShellState:
+        """The folder and environment that the task's next command starts from."""
+        return self._states.get(task_id, self._first)
 
     def process(
         self,

@@ -1,0 +1,147 @@
+"""Asks the person before something dangerous runs, and remembers what they answered.
+
+What is asked about: shell commands that `danger` finds something in, files written outside the workspace, and tools
+that claim to be dangerous. An answer holds for a *kind* of danger ("git-push", "database", "tool:deploy"), not for one
+command: "once" for this call, "session" for as long as this guard lives, "always" for the user, kept in state. A few
+kinds are so far-reaching that they are asked every time (`Kind.is_lasting`). Where nobody can answer, the call is
+denied, and the model reads why and what to do instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import ToolError
+from perdure.core.ports import ApprovalAnswer, Approver, KeyValue
+from perdure.tools.builtin.shell import ShellState
+from perdure.tools.danger.detect import Surroundings, find_dangers
+from perdure.tools.danger.kinds import KINDS, Danger
+from perdure.tools.danger.places import Places
+from perdure.tools.runtime import ToolScope
+from perdure.tools.tool import Tool
+from perdure.tools.workspace import Workspace
+
+_SHOWN_CHARS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One thing to ask about; `key` is what an answer is remembered under."""
+
+    key: str
+    kind: str
+    what: str
+
+    @property
+    def why(self) -> str:
+        return KINDS[self.kind].why
+
+
+class ApprovalGuard:
+    """A Guard that asks. Without an approver everything dangerous is denied."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        home: Path,
+        approver: Approver | None = None,
+        remembered: KeyValue | None = None,
+        shell_state: Callable[[str], ShellState] | None = None,
+    ) -> None:
+        self._workspace = workspace
+        self._home = home
+        self._approver = approver
+        self._remembered = remembered
+        self._shell_state = shell_state
+        self._session: dict[str, set[str]] = {}
+        # One question at a time: a person answers one, and an answer may settle the next.
+        self._asking = asyncio.Lock()
+
+    async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
+        questions = list(self._questions(tool, arguments, scope))
+        if not questions:
+            return
+        async with self._asking:
+            always = await asyncio.to_thread(self._kept, scope.user_key)
+            allowed = always | self._session.get(scope.user_key, set())
+            open_questions = [q for q in questions if not (KINDS[q.kind].is_lasting and q.key in allowed)]
+            if not open_questions:
+                return
+            answer = await self._asked(tool, arguments, open_questions)
+            if answer == "no":
+                raise ToolError(_denial(tool, open_questions, is_person=self._approver is not None))
+            await self._remember(answer, open_questions, scope.user_key)
+
+    def _questions(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> Iterator[Question]:
+        if tool.is_dangerous:
+            yield Question(f"tool:{tool.name}", "tool", tool.name)
+        if tool.command_parameter is not None:
+            command = str(arguments.get(tool.command_parameter, ""))
+            yield from (Question(d.kind, d.kind, d.what) for d in self._dangers(command, scope.task_id))
+        if tool.written_path_parameter is not None:
+            yield from self._writes(str(arguments.get(tool.written_path_parameter, "")))
+
+    def _dangers(self, command: str, task_id: str) -> tuple[Danger, ...]:
+        state = self._shell_state(task_id) if self._shell_state is not None else None
+        where = Surroundings(
+            workspace=self._workspace.root.resolve(),
+            folder=state.folder if state is not None else self._workspace.root.resolve(),
+            home=self._home,
+            environment=state.environment if state is not None else None,
+        )
+        return find_dangers(command, where)
+
+    def _writes(self, path: str) -> Iterator[Question]:
+        target = self._workspace.resolve(path)
+        zone = Places.at(self._workspace.root.resolve(), target.parent, self._home).place(target.as_posix()).zone
+        kind = {"system": "system-files", "startup": "startup-files", "device": "disk", "git": "git-internals"}.get(
+            zone
+        )
+        if kind is None and not self._workspace.contains(target):
+            kind = "write-outside"
+        if kind is not None:
+            yield Question(kind, kind, str(target))
+
+    async def _asked(self, tool: Tool, arguments: Mapping[str, Any], questions: list[Question]) -> ApprovalAnswer:
+        if self._approver is None:
+            return "no"
+        return await self._approver.approve(
+            action=_action(tool, arguments), reason="; ".join(f"{q.why}: {q.what}" for q in questions)
+        )
+
+    async def _remember(self, answer: ApprovalAnswer, questions: list[Question], user_key: str) -> None:
+        keys = {q.key for q in questions if KINDS[q.kind].is_lasting}
+        if answer == "session":
+            self._session.setdefault(user_key, set()).update(keys)
+        elif answer == "always":
+            self._session.setdefault(user_key, set()).update(keys)
+            await asyncio.to_thread(self._keep, user_key, keys)
+
+    def _kept(self, user_key: str) -> set[str]:
+        known = self._remembered.get(user_key) if self._remembered is not None else None
+        return {k for k in known if isinstance(k, str)} if isinstance(known, list) else set()
+
+    def _keep(self, user_key: str, keys: set[str]) -> None:
+        if self._remembered is not None:
+            self._remembered.set(user_key, sorted(self._kept(user_key) | keys))
+
+
+def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """What the person sees: the command itself, or the tool with its arguments."""
+    if tool.command_parameter is not None:
+        text = str(arguments.get(tool.command_parameter, ""))
+    else:
+        text = f"{tool.name}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _denial(tool: Tool, questions: list[Question], *, is_person: bool) -> str:
+    who = "the person said no" if is_person else "nobody is here to allow it"
+    said = "; ".join(f"{q.why} ({q.what})" for q in questions)
+    instead = " ".join(dict.fromkeys(KINDS[q.kind].instead for q in questions))
+    return f"{tool.name} was not run, {who}: {said}. Do not try it in another form. {instead}"

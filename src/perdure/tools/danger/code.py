@@ -1,0 +1,152 @@
+"""Code of other languages handed to an interpreter: its strings and names tell whether it does what a shell does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perdure.tools.danger.kinds import Danger
+from perdure.tools.danger.marks import DOWNLOADED, UNKNOWN, UNMASKED
+from perdure.tools.danger.places import Places
+from perdure.tools.danger.words import decode_escapes
+
+_STRING = re.compile(
+    r"""(?:\b[rbfuRBFU]{1,2})?("{3}.*?"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`(?:\\.|[^`\\])*`"""
+    r"""|(?:\bq[qwx]?|%x)(?:\{[^}]*\}|\([^)]*\)|/[^/]*/))""",
+    re.S,
+)
+_RUNS = re.compile(
+    r"\b(?:system|popen\d?|Popen|execSync|execFile(?:Sync)?|spawn(?:Sync|l|lp|v|vp)?|exec[lv][pe]{0,2}|shell_exec|passthru"
+    r"|proc_open|getoutput|getstatusoutput|check_output|check_call|os\.execute|io\.popen|qx|IO\.popen|Open3\.\w+"
+    r"|create_subprocess_\w+|do shell script|shell-command|call-process|\$`|Kernel\.\w+)\b|\bsubprocess\b|child_process"
+    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|(?<![\w.])`|%x[({]"
+)
+_DELETES = re.compile(
+    r"\b(?:rmtree|remove_tree|rm_rf|rm_r|rmSync|rmdirSync|removeSync|emptyDirSync|rimraf|delete_tree|deltree"
+    r"|fs\.rm|fs\.promises\.rm|promises\.rm|Remove-Item|removedirs|unlink_recursive|delete-directory)\b"
+)
+_UNLINKS = re.compile(r"\b(?:unlink|unlinkSync|os\.remove|File\.delete|FileUtils\.rm|remove)\b")
+_MANY = re.compile(r"\b(?:glob|rglob|walk|listdir|scandir|iterdir|readdir|readdirSync|Dir)\b|<\*|\*")
+_WRITES = re.compile(
+    r"\bopen\s*\([^)]*['\"][^'\"]*[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
+    r"|open\s*\(?\s*\w*\W+['\"]?>|truncate|os\.rename|shutil\.(?:move|copy)|symlink|chmod"
+)
+_EVALUATES = re.compile(
+    r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
+)
+_UNMASKS = re.compile(
+    r"b64decode|a85decode|b32decode|fromhex|unhexlify|fromCharCode|\batob\b|base64|\bdecompress\b|\bunpack\b|\bpack\b|rot_?13"
+    r"|\bchr\b|Buffer\.from|decode\s*\(|EncodedCommand|FromBase64String"
+)
+_FETCHES = re.compile(
+    r"urlopen|urlretrieve|requests\.get|httpx\.get|\bfetch\s*\(|https?\.get|open-uri|LWP|file_get_contents\s*\(\s*['\"]http"
+    r"|DownloadString|Invoke-WebRequest|\biwr\b|URI\.open|Net::HTTP|WebClient"
+)
+_SOCKETS = re.compile(
+    r"\bsocket\b|TCPSocket|fsockopen|net\.(?:connect|Socket|createConnection)|IO::Socket|\bSocket\b|/inet/tcp"
+)
+_SHELL_ENDS = re.compile(
+    r"dup2|pty\.spawn|/bin/(?:ba|z|da)?sh|\bsh\b\s+-i|cmd\.exe|powershell|child_process|subprocess|\bexec\b"
+)
+_FORKS = re.compile(r"(?:while|for|loop|until)\b[^;\n]*[:;{(\s].{0,40}\bfork\b|\bfork\b.{0,20}\bwhile\b", re.S)
+_SENDS = re.compile(
+    r"requests\.(?:post|put)|urlopen|\.post\s*\(|http\.client|fetch\s*\(|sendall|\.request\s*\(|smtplib"
+)
+_ENVIRONMENT = re.compile(r"os\.environ(?!\.get|\[)|process\.env(?!\.)|\bENV\.to_|getenv\(\)")
+_SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
+_KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
+
+
+_MAX_STARTS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CodeReading:
+    """What code was found to do, what it would run in a shell, delete, and send to a database."""
+
+    dangers: tuple[Danger, ...]
+    scripts: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+
+
+def read_code(text: str, places: Places) -> CodeReading:
+    """Looks at code as far as strings and names tell."""
+    strings = list(_strings(text))
+    # getattr(os, 'sys' + 'tem') names what it calls by a string.
+    names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))
+    what = " ".join(text.split())[:160]
+    dangers = tuple(Danger(kind, what) for kind in _kinds(text, names, strings, places))
+    scripts: tuple[str, ...] = ()
+    if _RUNS.search(names):
+        # A list of arguments is a command too, wherever in the code it begins.
+        scripts = (*strings, *(" ".join(strings[i:]) for i in range(min(len(strings) - 1, _MAX_STARTS))))
+    return CodeReading(dangers, scripts, tuple(_deleted(text)), tuple(strings) if _SQL.search(names) else ())
+
+
+def _kinds(text: str, names: str, strings: list[str], places: Places) -> Iterator[str]:
+    runs = _RUNS.search(names) or _EVALUATES.search(names)
+    if UNMASKED in text or (runs and _UNMASKS.search(names)):
+        yield "hidden-code"
+    if DOWNLOADED in text or (runs and _FETCHES.search(names)):
+        yield "remote-code"
+    if text.strip() == UNKNOWN:
+        yield "hidden-code"
+    if (
+        _SOCKETS.search(names)
+        and (_SHELL_ENDS.search(names) or _RUNS.search(names))
+        and "connect" in names.lower() + text
+    ) or (
+        _SOCKETS.search(names)
+        and re.search(r"/bin/(?:ba)?sh|dup2|/inet/tcp|TCPSocket.*popen|fsockopen.*exec", names, re.S)
+    ):
+        yield "reverse-shell"
+    if _FORKS.search(text):
+        yield "fork-bomb"
+    if _KILLS.search(text):
+        yield "kill"
+    if any(places.holds_secret(s) for s in strings if "/" in s and len(s) < 300):
+        yield "credentials"
+    if _SENDS.search(text) and (_ENVIRONMENT.search(text) or any(places.is_private(s) for s in strings)):
+        yield "credentials"
+    if _WRITES.search(text) or _UNLINKS.search(text):
+        zones = {places.place(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < 300}
+        if "device" in zones:
+            yield "disk"
+        if "system" in zones:
+            yield "system-files"
+        if "startup" in zones:
+            yield "startup-files"
+    if _UNLINKS.search(text) and _MANY.search(text):
+        yield "delete-tree"
+
+
+def _deleted(text: str) -> Iterator[str]:
+    """The paths given to calls that delete a tree; the unknown mark where they are not written out."""
+    for found in _DELETES.finditer(text):
+        call = re.split(r"[)\n;]", text[found.end() : found.end() + 300], maxsplit=1)[0]
+        given = [s for s in _strings(call) if s]
+        yield from given or [UNKNOWN]
+
+
+def _strings(text: str) -> Iterator[str]:
+    """Every string, neighbours joined by + or . as one."""
+    held, end = "", -1
+    for found in _STRING.finditer(text):
+        raw = found.group(1)
+        if raw[0] in "q%":
+            inner = re.sub(r"^[q%][qwx]?.", "", raw)[:-1]
+        else:
+            inner = raw[3:-3] if raw[:3] in ('"""', "'''") else raw[1:-1]
+        value = decode_escapes(inner)
+        between = text[end : found.start()] if end >= 0 else ""
+        if end >= 0 and re.fullmatch(r"\s*[+.]?\s*", between) and (between.strip() or held):
+            held += value
+        else:
+            if held:
+                yield held
+            held = value
+        end = found.end()
+    if held:
+        yield held

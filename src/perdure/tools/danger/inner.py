@@ -1,0 +1,351 @@
+"""What a program runs in turn: `sudo rm`, `xargs`, `find -exec`, `ssh host '…'`, `git -c alias.x='!…'`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from perdure.tools.danger.found import Code, Inner, Script, Words
+from perdure.tools.danger.marks import UNKNOWN, has_mark
+from perdure.tools.danger.prefixes import PREFIXES, SUBCOMMANDS, Prefix
+from perdure.tools.danger.run import Run
+from perdure.tools.danger.says import found_paths
+
+
+def inner_runs(run: Run) -> Iterator[Inner]:
+    """Everything this program would run in turn."""
+    name = {"podman": "docker", "nerdctl": "docker"}.get(run.name, run.name)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        yield from special(run)
+    if name in PREFIXES:
+        yield from _behind(run, run.args, PREFIXES[name])
+    for words, prefix in SUBCOMMANDS.items():
+        if words[0] == name and (rest := _after(run.args, words[1:])) is not None:
+            yield from _behind(run, rest, prefix)
+
+
+def _after(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What follows the sub-command; options before it are passed over, with a value where it is not the word."""
+    at = 0
+    for w in words:
+        while at < len(args) and args[at] != w and (args[at].startswith("-") or (at and args[at - 1].startswith("-"))):
+            at += 1
+        if at >= len(args) or args[at] != w:
+            return None
+        at += 1
+    return args[at:]
+
+
+def _behind(run: Run, args: tuple[str, ...], prefix: Prefix) -> Iterator[Inner]:
+    values, skips = prefix.values.split(), prefix.skips
+    if prefix.script:
+        text = Run(run.name, args, run.places).value_of(prefix.script)
+        if text is not None:
+            yield Script(text, is_elsewhere=prefix.is_elsewhere)
+            return
+    at = 0
+    while at < len(args):
+        a = args[at]
+        if a == "--":
+            at += 1
+            # What stands before the dashes was the wrapper's own.
+            skips = 0 if prefix.is_elsewhere else skips
+            if skips == 0:
+                break
+        elif a.startswith("-") and len(a) > 1:
+            at += 2 if a in values else 1
+        elif re.match(r"[A-Za-z_]\w*=", a) and run.name in ("sudo", "doas", "cross-env", "dotenv"):
+            at += 1
+        elif skips:
+            skips -= 1
+            at += 1
+        else:
+            break
+    rest = args[at:]
+    if not rest:
+        return
+    if run.name in ("watch", "hyperfine") or (prefix.is_elsewhere and len(rest) == 1):
+        yield Script(" ".join(rest), is_elsewhere=prefix.is_elsewhere)
+    else:
+        yield Words(rest, run.stdin, prefix.is_elsewhere)
+
+
+def _env(run: Run) -> Iterator[Inner]:
+    at, args = 0, run.args
+    while at < len(args):
+        a = args[at]
+        if a in ("-S", "--split-string") or a.startswith(("-S", "--split-string=")):
+            text = args[at + 1] if a in ("-S", "--split-string") and at + 1 < len(args) else a.partition("S")[2]
+            rest = " ".join(args[at + 2 :]) if a in ("-S", "--split-string") else " ".join(args[at + 1 :])
+            yield Script(f"{text} {rest}")
+            return
+        if a in ("-u", "--unset", "-C", "--chdir"):
+            at += 2
+        elif a.startswith("-") or re.match(r"[A-Za-z_]\w*=", a):
+            at += 1
+        else:
+            yield Words(args[at:], run.stdin)
+            return
+
+
+def _xargs(run: Run) -> Iterator[Inner]:
+    values = (
+        "-I",
+        "-n",
+        "-P",
+        "-L",
+        "-d",
+        "-s",
+        "-E",
+        "-a",
+        "-i",
+        "--max-args",
+        "--max-procs",
+        "--delimiter",
+        "--arg-file",
+    )
+    at, stand_in = 0, ""
+    while at < len(run.args) and run.args[at].startswith("-"):
+        a = run.args[at]
+        if a.startswith("-I"):
+            stand_in = a[2:] or (run.args[at + 1] if at + 1 < len(run.args) else "{}")
+        at += 2 if a in values and a != "-i" else 1
+    words = run.args[at:] or ("echo",)
+    given = (run.stdin or "").split()
+    # Many things nobody has seen: a delete of them is a delete of a tree.
+    items = [f"**/{g}" if has_mark(g) else g for g in given[:20]] or [f"**/{UNKNOWN}"]
+    if stand_in:
+        for item in items[:5]:
+            yield Words(tuple(w.replace(stand_in, item) for w in words))
+    else:
+        yield Words((*words, *items))
+
+
+def _parallel(run: Run) -> Iterator[Inner]:
+    args = list(run.args)
+    while args and args[0].startswith("-"):
+        args.pop(0)
+        if args and re.fullmatch(r"\d+%?", args[0]):
+            args.pop(0)
+    template, _, rest = " ".join(args).partition(":::")
+    items = rest.split() or (run.stdin or "").split() or [f"**/{UNKNOWN}"]
+    for item in items[:10]:
+        text = item if not template.strip() else template
+        spread = re.sub(r"\{[./]*\}", item.replace("\\", r"\\"), text)
+        yield Script(spread if "{" in text else f"{text} {item}")
+
+
+def _find(run: Run) -> Iterator[Inner]:
+    flags = ("-exec", "-execdir", "-ok", "-okdir")
+    for i, a in enumerate(run.args):
+        if a not in flags:
+            continue
+        words = []
+        for w in run.args[i + 1 :]:
+            if w in (";", "+"):
+                break
+            words.append(w)
+        for path in found_paths(run)[:5]:
+            yield Words(tuple(w.replace("{}", path) for w in words))
+
+
+def _fd(run: Run) -> Iterator[Inner]:
+    for i, a in enumerate(run.args):
+        if a in ("-x", "-X", "--exec", "--exec-batch"):
+            pattern = next((x for x in run.args[:i] if not x.startswith("-")), "*")
+            rest = run.args[i + 1 :]
+            many = f"./**/{pattern}"
+            yield Words(tuple(w.replace("{}", many) for w in rest) + (() if any("{" in w for w in rest) else (many,)))
+            return
+
+
+def _ssh(run: Run) -> Iterator[Inner]:
+    values = (
+        "-i",
+        "-p",
+        "-l",
+        "-o",
+        "-F",
+        "-L",
+        "-R",
+        "-D",
+        "-J",
+        "-b",
+        "-c",
+        "-E",
+        "-e",
+        "-I",
+        "-m",
+        "-Q",
+        "-S",
+        "-W",
+    )
+    at = 0
+    while at < len(run.args) and run.args[at].startswith("-"):
+        at += 2 if run.args[at] in values else 1
+    rest = run.args[at + 1 :]
+    rest = rest[1:] if rest[:1] == ("--",) else rest
+    if rest:
+        yield Script(" ".join(rest), is_elsewhere=True)
+    elif run.stdin and not has_mark(run.stdin):
+        yield Script(run.stdin, is_elsewhere=True)
+
+
+def _git(run: Run) -> Iterator[Inner]:
+    for setting in run.all_values_of("-c"):
+        value = setting.partition("=")[2]
+        if value.startswith("!"):
+            yield Script(value[1:])
+        elif re.match(r"core\.(?:pager|editor|sshcommand|fsmonitor|hookspath)", setting, re.I):
+            yield Script(value)
+    if run.operands[:1] == ("config",):
+        yield from (Script(o[1:]) for o in run.operands if o.startswith("!"))
+    if (rest := _after(run.args, ("submodule", "foreach"))) is not None:
+        yield Script(" ".join(a for a in rest if a != "--recursive"))
+    if "rebase" in run.args:
+        yield from (Script(t) for t in run.all_values_of("-x", "--exec"))
+    if "filter-branch" in run.args:
+        yield from (Script(t) for t in run.all_values_of("--tree-filter", "--index-filter", "--msg-filter"))
+
+
+def _editor(run: Run) -> Iterator[Inner]:
+    for a in run.args:
+        if found := re.match(r"\+?:?(?:silent\s+|execute\s+['\"])?!(.*)", a, re.S):
+            yield Script(found.group(1))
+
+
+def _tar(run: Run) -> Iterator[Inner]:
+    for text in run.all_values_of("--checkpoint-action", "--to-command", "-I", "--use-compress-program", "-F"):
+        yield Script(text.removeprefix("exec="))
+
+
+def _sed(run: Run) -> Iterator[Inner]:
+    for text in (*run.all_values_of("-e", "--expression"), *run.operands[:1]):
+        yield from (Script(found) for found in re.findall(r"(?:^|[;{}\d$/])\s*e\s+(.+)", text))
+        if found := re.search(r"s([/|#,])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gipI\d]*e", text):
+            yield Script(re.sub(r"\\(.)", r"\1", found.group(2)))
+
+
+def _rsync(run: Run) -> Iterator[Inner]:
+    for text in run.all_values_of("-e", "--rsh"):
+        yield Script(text)
+
+
+def _tmux(run: Run) -> Iterator[Inner]:
+    if run.operands[:1] in (("send-keys",), ("send",)):
+        keys = [a for a in run.args[1:] if a not in ("Enter", "C-m") and not a.startswith("-")]
+        yield from (Script(k) for k in keys)
+        yield Script(" ".join(keys))
+    else:
+        yield from (Script(o) for o in run.operands if " " in o)
+
+
+def _trap(run: Run) -> Iterator[Inner]:
+    if run.operands and run.operands[0] not in ("-", ""):
+        yield Script(run.operands[0])
+
+
+def _eval(run: Run) -> Iterator[Inner]:
+    yield Script(" ".join(run.args))
+
+
+def _alias(run: Run) -> Iterator[Inner]:
+    yield from (Script(a.partition("=")[2]) for a in run.args if "=" in a)
+
+
+def _command(run: Run) -> Iterator[Inner]:
+    if not run.has("-v", "-V"):
+        yield from _behind(run, run.args, Prefix())
+
+
+def _at(run: Run) -> Iterator[Inner]:
+    if run.stdin:
+        yield Script(run.stdin)
+
+
+def _make(run: Run) -> Iterator[Inner]:
+    for text in run.all_values_of("--eval"):
+        yield Script(re.sub(r"^\S*:\s*;?", "", text))
+
+
+def _gdb(run: Run) -> Iterator[Inner]:
+    for text in run.all_values_of("-ex"):
+        if text.startswith(("shell ", "!")):
+            yield Script(text.removeprefix("shell ").removeprefix("!"))
+
+
+def _sqlite(run: Run) -> Iterator[Inner]:
+    for text in (*run.args, run.stdin or ""):
+        for found in re.finditer(r"^\s*\.(?:shell|system)\s+(.*)", text, re.M):
+            yield Script(found.group(1))
+
+
+def _expect(run: Run) -> Iterator[Inner]:
+    for text in run.all_values_of("-c"):
+        yield from (Script(found) for found in re.findall(r"(?:spawn|exec|send)\s+(.*)", text))
+
+
+def _pwsh(run: Run) -> Iterator[Inner]:
+    text = run.value_of("-c", "-Command", "-command")
+    yield Code("powershell", text if text else " ".join(run.args))
+
+
+def _cmd(run: Run) -> Iterator[Inner]:
+    rest = _after(run.args, ("/c",)) or _after(run.args, ("/C",))
+    if rest:
+        yield Script(" ".join(rest))
+
+
+def _python_module(run: Run) -> Iterator[Inner]:
+    for i, a in enumerate(run.args[:-1]):
+        if a == "-m":
+            yield Words((run.args[i + 1], *run.args[i + 2 :]), run.stdin)
+            return
+        if not a.startswith("-"):
+            return
+
+
+_SPECIAL: dict[str, Callable[[Run], Iterator[Inner]]] = {
+    "env": _env,
+    "xargs": _xargs,
+    "gxargs": _xargs,
+    "parallel": _parallel,
+    "find": _find,
+    "gfind": _find,
+    "fd": _fd,
+    "fdfind": _fd,
+    "ssh": _ssh,
+    "git": _git,
+    "vim": _editor,
+    "vi": _editor,
+    "nvim": _editor,
+    "ex": _editor,
+    "view": _editor,
+    "tar": _tar,
+    "bsdtar": _tar,
+    "rsync": _rsync,
+    "sed": _sed,
+    "gsed": _sed,
+    "tmux": _tmux,
+    "screen": _tmux,
+    "trap": _trap,
+    "eval": _eval,
+    "alias": _alias,
+    "command": _command,
+    "at": _at,
+    "batch": _at,
+    "make": _make,
+    "gdb": _gdb,
+    "sqlite3": _sqlite,
+    "expect": _expect,
+    "pwsh": _pwsh,
+    "powershell": _pwsh,
+    "powershell.exe": _pwsh,
+    "cmd": _cmd,
+    "cmd.exe": _cmd,
+    "python": _python_module,
+    "python3": _python_module,
+    "python2": _python_module,
+    "py": _python_module,
+}

@@ -1,0 +1,324 @@
+"""Reads a shell script into commands. Lenient on purpose: bash runs the lines before a mistake, so they are read."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.tools.danger.marks import ALL
+from perdure.tools.danger.syntax import (
+    Assignment,
+    Function,
+    Group,
+    HereText,
+    Literal,
+    Loop,
+    Node,
+    Pipeline,
+    Redirect,
+    Simple,
+    Word,
+)
+from perdure.tools.danger.words import WordReader
+
+MAX_DEPTH = 60
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?(\+?)=")
+_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\()|&>>|&>)")
+_FUNCTION = re.compile(r"([^\s;|&<>()'\"$`]+)[ \t]*\([ \t]*\)")
+_BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
+_ENDS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
+_BETWEEN = {"if": ("then", "elif", "else"), "while": ("do",), "until": ("do",), "{": ()}
+_PASSED_OVER = frozenset({"!", "time", "coproc", "then", "do", "else", "elif", "fi", "done", "esac", "}", "in"})
+
+
+class TooDeep(Exception):
+    """More nested than anybody writes by hand."""
+
+
+def parse(text: str, *, depth: int = 0) -> tuple[Node, ...]:
+    """The commands of a script. Raises TooDeep."""
+    clean = text.translate({ord(m): "?" for m in ALL}) if depth == 0 else text
+    return _Parser(clean, 0, depth).everything()
+
+
+class _Parser:
+    def __init__(self, text: str, at: int, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise TooDeep
+        self._depth = depth
+        self._r = WordReader(text, at, self._inner)
+        self._pending: list[HereText] = []
+
+    def everything(self) -> tuple[Node, ...]:
+        nodes: list[Node] = []
+        while True:
+            before = self._r.at
+            nodes += self._sequence(frozenset())
+            if self._r.at >= len(self._r.text):
+                return tuple(nodes)
+            # A bracket or keyword too many: bash would stop here, and what follows is still looked at.
+            self._r.at = max(self._r.at, before) + 1
+
+    def _inner(self, text: str, at: int) -> tuple[tuple[Node, ...], int]:
+        """The commands of a substitution, and the place behind its closing bracket."""
+        inner = _Parser(text, at, self._depth + 1)
+        nodes = inner._sequence(frozenset())
+        while inner._r.at < len(text) and text[inner._r.at] != ")":
+            inner._r.at += 1
+            nodes += inner._sequence(frozenset())
+        return tuple(nodes), min(inner._r.at + 1, len(text))
+
+    def _sequence(self, until: frozenset[str]) -> list[Node]:
+        nodes: list[Node] = []
+        while True:
+            self._skip_separators(";;" in until)
+            if self._r.at >= len(self._r.text) or self._here(")") or (";;" in until and self._here(";;")):
+                return nodes
+            if until and self._peek_keyword() in until:
+                return nodes
+            before = self._r.at
+            node = self._pipeline()
+            if node is not None:
+                nodes.append(node)
+            if self._r.at == before:
+                self._r.at += 1
+
+    def _pipeline(self) -> Node | None:
+        commands = []
+        while True:
+            command = self._command()
+            if command is not None:
+                commands.append(command)
+            self._skip_blank()
+            if not self._here("|") or self._here("||"):
+                break
+            self._r.at += 2 if self._here("|&") else 1
+            self._skip_newlines()
+        if not commands:
+            return None
+        is_background = self._here("&") and not self._here("&&")
+        return Pipeline(tuple(commands), is_background) if len(commands) > 1 or is_background else commands[0]
+
+    def _command(self) -> Node | None:
+        self._skip_blank()
+        while (keyword := self._peek_keyword()) in _PASSED_OVER:
+            self._r.at += len(keyword)
+            self._skip_blank()
+            if keyword == "time" and self._here("-p "):
+                self._r.at += 3
+                self._skip_blank()
+        if self._here("("):  # also `((…))`: read as commands, arithmetic does no harm
+            body, self._r.at = self._inner(self._r.text, self._r.at + 1)
+            return Group(body, self._redirects(), is_subshell=True)
+        if keyword in _ENDS:
+            return self._block(keyword)
+        if keyword in ("for", "select"):
+            return self._loop(keyword)
+        if keyword == "case":
+            return self._case()
+        if keyword == "function":
+            self._r.at += len(keyword)
+            self._skip_blank()
+            name = self._r.word().bare
+            self._skip_blank()
+            if self._here("()"):
+                self._r.at += 2
+            return self._function(name)
+        if found := _FUNCTION.match(self._r.text, self._r.at):
+            self._r.at = found.end()
+            return self._function(found.group(1))
+        return self._simple()
+
+    def _block(self, keyword: str) -> Node:
+        self._r.at += len(keyword)
+        end, between = _ENDS[keyword], _BETWEEN[keyword]
+        body: list[Node] = []
+        while True:
+            body += self._sequence(frozenset({end, *between}))
+            found = self._peek_keyword()
+            if self._r.at >= len(self._r.text) or self._here(")"):
+                break
+            self._r.at += len(found)
+            if found == end:
+                break
+        return Group(tuple(body), self._redirects())
+
+    def _loop(self, keyword: str) -> Node:
+        self._r.at += len(keyword)
+        self._skip_blank()
+        name, words = "", None
+        if self._here("(("):
+            close = self._r.text.find("))", self._r.at)
+            self._r.at = close + 2 if close >= 0 else len(self._r.text)
+        else:
+            name = self._r.word().bare
+            self._skip_newlines()
+            if self._peek_keyword() == "in":
+                self._r.at += 2
+                words = tuple(self._words())
+        self._skip_separators(False)
+        if self._peek_keyword() == "do":
+            self._r.at += 2
+        body = self._sequence(frozenset({"done"}))
+        if self._peek_keyword() == "done":
+            self._r.at += 4
+        return Loop(name, words, (Group(tuple(body), self._redirects()),))
+
+    def _case(self) -> Node:
+        self._r.at += 4
+        self._skip_blank()
+        self._r.word()
+        self._skip_newlines()
+        if self._peek_keyword() == "in":
+            self._r.at += 2
+        body: list[Node] = []
+        while True:
+            self._skip_separators(False)
+            if self._r.at >= len(self._r.text) or self._peek_keyword() == "esac":
+                self._r.at += 4
+                return Group(tuple(body), self._redirects())
+            while self._r.at < len(self._r.text) and not self._here(")"):
+                before = self._r.at
+                self._r.word()
+                self._skip_blank()
+                self._r.at += self._r.text[self._r.at : self._r.at + 1] in ("(", "|") or self._r.at == before
+            self._r.at += 1
+            body += self._sequence(frozenset({";;", "esac"}))
+
+    def _function(self, name: str) -> Node:
+        self._skip_newlines()
+        body = self._command()
+        return Function(name, (body,) if body is not None else ())
+
+    def _simple(self) -> Node | None:
+        assignments: list[Assignment] = []
+        words: list[Word] = []
+        redirects: list[Redirect] = []
+        while True:
+            self._skip_blank()
+            if redirect := self._redirect():
+                redirects.append(redirect)
+                continue
+            found = _ASSIGNMENT.match(self._r.text, self._r.at)
+            declares = bool(words) and words[0].bare in ("export", "declare", "local", "readonly", "typeset")
+            if found and (not words or declares):
+                self._r.at = found.end()
+                assignments.append(self._assigned(found.group(1), bool(found.group(2))))
+                continue
+            if words and words[0].bare == "[[":
+                self._test_operators()
+            before = self._r.at
+            word = self._r.word()
+            if self._r.at == before:
+                break
+            words.append(word)
+            if word.bare == "]]":
+                break
+        made = Simple(tuple(assignments), tuple(words), tuple(redirects))
+        return made if assignments or words or redirects else None
+
+    def _assigned(self, name: str, is_added: bool) -> Assignment:
+        if not self._here("("):
+            return Assignment(name, (self._r.word(),), is_added=is_added)
+        self._r.at += 1
+        values: list[Word] = []
+        while self._r.at < len(self._r.text) and not self._here(")"):
+            before = self._r.at
+            self._skip_newlines()
+            values += self._words()
+            self._r.at += self._r.at == before
+        self._r.at += 1
+        return Assignment(name, tuple(values), is_array=True, is_added=is_added)
+
+    def _words(self) -> list[Word]:
+        words: list[Word] = []
+        while True:
+            self._skip_blank()
+            before = self._r.at
+            word = self._r.word()
+            if self._r.at == before:
+                return words
+            words.append(word)
+
+    def _test_operators(self) -> None:
+        """Inside `[[ … ]]` brackets and comparisons are words, not operators."""
+        while self._r.at < len(self._r.text) and self._r.text[self._r.at] in "<>()&| \n" and not self._here("<("):
+            self._r.at += 1
+
+    def _redirects(self) -> tuple[Redirect, ...]:
+        out: list[Redirect] = []
+        while True:
+            self._skip_blank()
+            found = self._redirect()
+            if found is None:
+                return tuple(out)
+            out.append(found)
+
+    def _redirect(self) -> Redirect | None:
+        found = _REDIRECT.match(self._r.text, self._r.at)
+        if found is None:
+            return None
+        self._r.at = found.end()
+        operator = found.group(1)
+        self._skip_blank()
+        target = self._r.word()
+        if operator not in ("<<", "<<-"):
+            return Redirect(operator, target)
+        texts = [p.text for p in target.parts if isinstance(p, Literal)]
+        is_quoted = any(isinstance(p, Literal) and p.is_quoted for p in target.parts)
+        here = HereText("".join(texts), is_quoted, operator == "<<-")
+        self._pending.append(here)
+        return Redirect(operator, target, here)
+
+    def _newline(self) -> None:
+        self._r.at += 1
+        for here in self._pending:
+            self._fill(here)
+        self._pending.clear()
+
+    def _fill(self, here: HereText) -> None:
+        lines, text = [], self._r.text
+        while self._r.at < len(text):
+            end = text.find("\n", self._r.at)
+            end = len(text) if end < 0 else end
+            line = text[self._r.at : end]
+            self._r.at = min(end + 1, len(text))
+            line = line.lstrip("\t") if here.strips_tabs else line
+            if line == here.delimiter:
+                break
+            lines.append(line)
+        body = "\n".join(lines) + ("\n" if lines else "")
+        if here.is_quoted:
+            here.body = Word((Literal(body, True),))
+        else:
+            here.body = Word(tuple(WordReader(body, 0, self._inner).double_quoted("")))
+
+    def _skip_blank(self) -> None:
+        found = _BLANK.match(self._r.text, self._r.at)
+        self._r.at = found.end() if found else self._r.at
+
+    def _skip_newlines(self) -> None:
+        self._skip_blank()
+        while self._here("\n"):
+            self._newline()
+            self._skip_blank()
+
+    def _skip_separators(self, stops_at_case_end: bool) -> None:
+        while True:
+            self._skip_blank()
+            if self._here("\n"):
+                self._newline()
+            elif stops_at_case_end and self._here(";;"):
+                return
+            elif self._r.text[self._r.at : self._r.at + 1] in (";", "&", "|") and self._r.at < len(self._r.text):
+                if re.match(r"&>", self._r.text[self._r.at : self._r.at + 2]):
+                    return
+                self._r.at += 1
+            else:
+                return
+
+    def _here(self, text: str) -> bool:
+        return self._r.text.startswith(text, self._r.at)
+
+    def _peek_keyword(self) -> str:
+        found = re.compile(r"[a-z]+(?=[\s;|&<>()]|\Z)|[{}!](?=[\s;|&)]|\Z)").match(self._r.text, self._r.at)
+        return found.group() if found else ""

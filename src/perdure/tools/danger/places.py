@@ -1,0 +1,154 @@
+"""Where a path lies, and what it would mean to write, delete or read there."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from perdure.tools.danger.artefacts import ARTEFACTS
+from perdure.tools.danger.marks import FRESH, has_mark
+
+Zone = Literal["workspace", "device", "system", "home", "startup", "git", "fresh", "outside", "unknown"]
+
+_HARMLESS_DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?|shm(?:/.*)?)")
+_SYSTEM = re.compile(
+    r"/(?:etc|bin|sbin|lib\d*|usr|boot|sys|proc|root|var|opt|srv|run|System|Library|Applications|private/etc|Windows)"
+    r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
+)
+_SCRATCH = re.compile(r"/(?:tmp|var/tmp|var/folders|private/tmp|dev/shm)(?:/|\Z)")
+# What a login, a shell, a scheduler or an identity is made of, under any home.
+_STARTUP = re.compile(
+    r"/\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|kshrc|cshrc"
+    r"|tcshrc|inputrc|pam_environment|xinitrc|xprofile|xsession|gitconfig|git-credentials|netrc|npmrc|pypirc|rhosts"
+    r"|forward|bash_history|zsh_history)\Z"
+    r"|/\.(?:ssh|gnupg|aws|kube|azure|docker)(?:/|\Z)"
+    r"|/\.config/(?:fish|autostart|systemd|gcloud|gh|git)(?:/|\Z)|/Library/Launch(?:Agents|Daemons)(?:/|\Z)"
+    r"|/(?:var/)?spool/cron(?:/|\Z)"
+)
+_SECRET = re.compile(
+    r"/\.ssh/(?!.*\.pub\Z)(?:id_|[^/]*_rsa|[^/]*_ed25519|\*|\Z)|/\.ssh\Z|/\.aws(?:/credentials)?\Z|/\.aws/\*\Z|/\.netrc\Z"
+    r"|/\.pgpass\Z|/\.git-credentials\Z|/\.gnupg(?:/|\Z)|/\.kube/config\Z|/\.docker/config\.json\Z|/\.config/gcloud(?:/|\Z)"
+    r"|/\.config/gh/hosts\.yml\Z|/\.(?:npmrc|pypirc|vault-token)\Z|/etc/g?shadow-?\Z|/etc/sudoers|/proc/[^/]+/environ\Z"
+    r"|/\.azure/|/\.terraform\.d/credentials|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|\.kdbx\Z|/wallet\.dat\Z"
+    r"|/etc/ssl/private|/etc/kubernetes/admin\.conf|/var/run/secrets"
+)
+# Not worth a question when read, but nothing to send away.
+_PRIVATE = re.compile(
+    r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)[\w.-]+)?\Z|\.(?:pem|key|p12|pfx|jks|keystore)\Z"
+    r"|(?:^|/)id_[a-z0-9]+\Z"
+    r"|(?:^|/)(?:secrets?|credentials?)(?:\.\w+)?\Z|history\Z|(?:^|/)\.htpasswd\Z|/etc/passwd\Z"
+)
+# A name that is a file's, not a folder's.
+_FILE_NAME = re.compile(
+    r"[^*?\[\]/]\.(?:py|pyc|js|jsx|mjs|cjs|ts|tsx|vue|go|rs|java|kt|c|h|cc|cpp|hpp|o|a|so|cs|rb|php|swift|sh|sql|html|css|scss|json"
+    r"|jsonl|ya?ml|toml|ini|cfg|conf|lock|md|rst|txt|xml|csv|tsv|ipynb|log|pdf|png|jpe?g|gif|svg|zip|tgz|gz|tar|whl|jar|bin|exe|out"
+    r"|sock|pid|tmp|patch|diff|env|map|wasm)\Z",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One path, made absolute; `is_wide` where it names everything in a folder."""
+
+    path: str
+    zone: Zone
+    is_wide: bool = False
+    is_artefact: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        """Whether its name is that of one file."""
+        return not self.is_wide and bool(_FILE_NAME.search(self.path))
+
+
+@dataclass(frozen=True)
+class Places:
+    """A workspace, a home, and the folder a command stands in; on another machine there is no workspace."""
+
+    workspace: str | None
+    home: str
+    folder: str | None
+
+    @classmethod
+    def at(cls, workspace: Path, folder: Path, home: Path) -> Places:
+        return cls(workspace.as_posix(), home.as_posix(), folder.as_posix())
+
+    def entered(self, path: str) -> Places:
+        """After `cd path`; a folder only run time knows is no known folder."""
+        there = None if has_mark(path) and FRESH not in path else self._absolute(path)
+        return replace(self, folder=there)
+
+    def elsewhere(self) -> Places:
+        """On another machine or in a container, where nothing is the workspace."""
+        return Places(None, "/root", "/root")
+
+    def place(self, path: str) -> Place:
+        whole = self._absolute(path)
+        if whole is None:
+            name = path.rsplit("/", 1)[-1]
+            is_artefact = not has_mark(path) and not path.startswith(("/", "..")) and self._is_artefact(path)
+            return Place(path, "unknown", is_wide=_is_everything(name), is_artefact=is_artefact and self._has_workspace)
+        name = posixpath.basename(whole)
+        is_wide = _is_everything(name)
+        at = posixpath.dirname(whole) if is_wide else whole
+        zone = self._zone(at)
+        inside = zone == "workspace" and self.workspace is not None
+        is_artefact = inside and self._is_artefact(whole[len(str(self.workspace)) :])
+        return Place(at, zone, is_wide=is_wide or whole in ("/", self.home, self.workspace), is_artefact=is_artefact)
+
+    def holds_secret(self, path: str) -> bool:
+        """Whether reading it shows a credential."""
+        return bool(_SECRET.search(self._absolute(path) or f"/{path}"))
+
+    def is_private(self, path: str) -> bool:
+        """Whether sending it away would give something away."""
+        return self.holds_secret(path) or bool(_PRIVATE.search(path))
+
+    @property
+    def _has_workspace(self) -> bool:
+        return self.workspace is not None
+
+    def _absolute(self, path: str) -> str | None:
+        if path.startswith(FRESH):
+            return FRESH
+        if has_mark(path[:1]) or (not path.startswith(("/", "~")) and self.folder is None):
+            return None
+        if path == "~" or path.startswith("~/"):
+            path = self.home + path[1:]
+        joined = posixpath.normpath(posixpath.join(self.folder or "/", path))
+        return "/" + joined.lstrip("/")
+
+    def _zone(self, path: str) -> Zone:
+        if path == FRESH or FRESH in path:
+            return "fresh"
+        # /dev/shm is a file system, not a device.
+        if path.startswith("/dev/") and not path.startswith("/dev/shm/"):
+            return "outside" if _HARMLESS_DEVICES.fullmatch(path) else "device"
+        inside = self.workspace is not None and _is_under(path, self.workspace)
+        at_home = _is_under(path, self.home)
+        if _STARTUP.search(path) and (not inside or self.workspace in (self.home, "/")):
+            return "startup"
+        if inside:
+            return "git" if re.search(r"/\.git(?:/(?:hooks|config|objects|refs)(?:/|\Z)|\Z)", path) else "workspace"
+        if path == self.home or (_is_under(self.home, path)):
+            return "system" if path != self.home else "home"
+        if at_home or _SCRATCH.match(path):
+            return "outside"
+        return "system" if _SYSTEM.match(path) else "outside"
+
+    def _is_artefact(self, path: str) -> bool:
+        parts = [p for p in path.split("/") if p not in ("", ".", "**")]
+        return any(fnmatch.fnmatchcase(p, a) for p in parts for a in ARTEFACTS) and ".." not in parts
+
+
+def _is_under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _is_everything(name: str) -> bool:
+    return bool(name) and set(name) <= set("*?.[]!") and "*" in name

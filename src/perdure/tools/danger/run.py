@@ -1,0 +1,95 @@
+"""One program that a command would start, with everything a rule needs to judge it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from perdure.tools.danger.marks import without_marks
+from perdure.tools.danger.places import Place, Places
+
+_SHOWN_CHARS = 160
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program and its arguments after every expansion; `stdin` is what it reads as far as that is known."""
+
+    name: str
+    args: tuple[str, ...]
+    places: Places
+    stdin: str | None = None
+    # Files it writes through `>` and its kin.
+    writes: tuple[str, ...] = ()
+    # Files it reads through `<`.
+    reads: tuple[str, ...] = ()
+    # Names of the programs before it in the pipeline.
+    upstream: tuple[str, ...] = ()
+    is_background: bool = False
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """What begins with `-`, up to `--`; `--name=value` as `--name`."""
+        return tuple(a.partition("=")[0] for a in _before_dashes(self.args) if a.startswith("-") and len(a) > 1)
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The arguments that are no options."""
+        before = list(_before_dashes(self.args))
+        return (*(a for a in before if not a.startswith("-") or a == "-"), *self.args[len(before) + 1 :])
+
+    def has(self, *wanted: str) -> bool:
+        """Whether an option was given; `-f` is found in `-rf`, `--force` also as `--forc`."""
+        for o in self.options:
+            for w in wanted:
+                if o == w or (w.startswith("--") and len(o) > 4 and w.startswith(o)):
+                    return True
+                if len(w) == 2 and not o.startswith("--") and w[1] in o[1:] and re.fullmatch(r"-[A-Za-z0-9]+", o):
+                    return True
+        return False
+
+    def value_of(self, *names: str) -> str | None:
+        """What an option was given: `-o x`, `-ox`, `--out x`, `--out=x`."""
+        for i, a in enumerate(self.args):
+            for name in names:
+                if a == name:
+                    return self.args[i + 1] if i + 1 < len(self.args) else ""
+                if name.startswith("--") and a.startswith(f"{name}="):
+                    return a[len(name) + 1 :]
+                if len(name) == 2 and a.startswith(name) and not a.startswith("--"):
+                    return a[2:]
+        return None
+
+    def all_values_of(self, *names: str) -> list[str]:
+        """The same for an option that may be given several times."""
+        out = []
+        for i in range(len(self.args)):
+            found = Run(self.name, self.args[i : i + 2], self.places).value_of(*names)
+            if found is not None and self.args[i].startswith("-") and _opens_with(self.args[i], names):
+                out.append(found)
+        return out
+
+    def starts(self, *words: str) -> bool:
+        """Whether the operands begin with these words: the sub-command."""
+        return self.operands[: len(words)] == words
+
+    def place(self, path: str) -> Place:
+        return self.places.place(path)
+
+    @property
+    def shown(self) -> str:
+        text = without_marks(" ".join((self.name, *self.args)), "…")
+        return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _before_dashes(args: Iterable[str]) -> Iterable[str]:
+    for a in args:
+        if a == "--":
+            return
+        yield a
+
+
+def _opens_with(arg: str, names: tuple[str, ...]) -> bool:
+    return any(arg == n or arg.startswith(f"{n}=") or (len(n) == 2 and arg.startswith(n)) for n in names)

@@ -1,0 +1,250 @@
+"""What a program would print, as far as reading can tell: enough to follow text into a shell, a file or the network."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+
+from perdure.tools.danger.marks import (
+    DOWNLOADED,
+    FILE,
+    FRESH,
+    PROGRAM,
+    SECRET,
+    UNKNOWN,
+    UNMASKED,
+    has_mark,
+    marks_of,
+)
+from perdure.tools.danger.run import Run
+from perdure.tools.danger.scope import SECRET_NAME
+from perdure.tools.danger.words import decode_escapes
+
+DOWNLOADERS = frozenset(
+    {"curl", "wget", "fetch", "http", "https", "aria2c", "lynx", "w3m", "links", "lwp-request", "axel"}
+)
+_FROM_NETWORK = DOWNLOADERS | {
+    "nc",
+    "ncat",
+    "netcat",
+    "socat",
+    "telnet",
+    "openssl",
+    "ssh",
+    "ftp",
+    "tftp",
+    "gsutil",
+    "dig",
+}
+_TRANSFORMS = frozenset(
+    {"tr", "sed", "awk", "gawk", "perl", "cut", "rev", "tac", "python", "python3", "ruby", "fold", "paste"}
+)
+_PASS_THROUGH = frozenset(
+    {"tee", "head", "tail", "sort", "uniq", "grep", "egrep", "rg", "pv", "sponge", "less", "more", "nl"}
+)
+_DECODERS = {
+    "base64",
+    "gbase64",
+    "base32",
+    "basenc",
+    "xxd",
+    "uudecode",
+    "openssl",
+    "gpg",
+    "gunzip",
+    "zcat",
+    "xzcat",
+    "bzcat",
+    "gzip",
+    "xz",
+    "bzip2",
+    "zstd",
+    "zstdcat",
+    "hexdump",
+}
+
+
+def output_of(run: Run, files: Mapping[str, str]) -> str:
+    """The text on its standard output, marks for what cannot be known."""
+    special = _SPECIAL.get(run.name)
+    if special is not None:
+        return special(run, files)
+    stdin = run.stdin or ""
+    if run.name in _DECODERS and _decodes(run):
+        return _decoded(run, files)
+    if run.name in _FROM_NETWORK:
+        return DOWNLOADED
+    if run.name in _PASS_THROUGH:
+        return stdin or FILE
+    if run.name in _TRANSFORMS:
+        if run.name == "rev" and stdin and not has_mark(stdin):
+            return "\n".join(line[::-1] for line in stdin.split("\n")) + UNMASKED
+        return (marks_of(stdin) + UNKNOWN + ("" if has_mark(stdin) or not stdin else UNMASKED)) if stdin else PROGRAM
+    return PROGRAM + marks_of(stdin, SECRET + DOWNLOADED)
+
+
+def _echo(run: Run, files: Mapping[str, str]) -> str:
+    args = list(run.args)
+    options = ""
+    while args and re.fullmatch(r"-[neE]+", args[0]):
+        options += args.pop(0)
+    text = " ".join(args)
+    return (decode_escapes(text) if "e" in options else text) + ("" if "n" in options else "\n")
+
+
+def _printf(run: Run, files: Mapping[str, str]) -> str:
+    if not run.args:
+        return ""
+    if run.args[0] == "--":
+        return _printf(Run(run.name, run.args[1:], run.places), files)
+    shape, values = decode_escapes(run.args[0]), list(run.args[1:])
+
+    def fill(found: re.Match[str]) -> str:
+        if found.group() == "%%":
+            return "%"
+        value = values.pop(0) if values else ""
+        return decode_escapes(value) if found.group().endswith("b") else value
+
+    out = ""
+    for _ in range(64):
+        before = len(values)
+        out += re.sub(r"%[-+ #0-9.*]*[a-zA-Z]|%%", fill, shape)
+        if not values or len(values) == before:
+            break
+    return out
+
+
+def _cat(run: Run, files: Mapping[str, str]) -> str:
+    paths = [p for p in (*run.operands, *run.reads) if p != "-"]
+    if not paths:
+        return run.stdin or ""
+    return "".join(_file_text(p, run, files) for p in paths)
+
+
+def _file_text(path: str, run: Run, files: Mapping[str, str]) -> str:
+    if path in files:
+        return files[path]
+    known = files.get(run.place(path).path)
+    if known is not None:
+        return known
+    return SECRET if run.places.is_private(path) else FILE
+
+
+def _find(run: Run, files: Mapping[str, str]) -> str:
+    return "".join(f"{p}\n" for p in found_paths(run))
+
+
+def found_paths(run: Run) -> list[str]:
+    """What `find` would come across, as patterns: every start with its last -name."""
+    starts = []
+    for a in run.args:
+        if a.startswith(("-", "(", "!", "\\")):
+            break
+        starts.append(a)
+    names = [run.args[i + 1] for i, a in enumerate(run.args[:-1]) if a in ("-name", "-iname", "-path", "-wholename")]
+    pattern = posixpath.basename(names[-1].removesuffix("/*")) if names else "*"
+    return [f"{s.rstrip('/') or '/'}/**/{pattern}" for s in (starts or ["."])]
+
+
+def _which(run: Run, files: Mapping[str, str]) -> str:
+    return "\n".join(run.operands[-1:]) + "\n"
+
+
+def _environment(run: Run, files: Mapping[str, str]) -> str:
+    if run.operands and not any(SECRET_NAME.search(o) for o in run.operands):
+        return PROGRAM
+    return SECRET
+
+
+def _listed(run: Run, files: Mapping[str, str]) -> str:
+    return "\n".join(run.operands) if run.operands and not run.has("-l") else UNKNOWN
+
+
+def _decodes(run: Run) -> bool:
+    if run.name in ("base64", "gbase64", "base32", "basenc"):
+        return run.has("-d", "-D", "--decode")
+    if run.name in ("gzip", "xz", "bzip2", "zstd"):
+        return run.has("-d", "--decompress", "-c")
+    if run.name == "xxd":
+        return run.has("-r") or any("r" in o for o in run.options)
+    if run.name == "openssl":
+        return "-d" in run.args
+    if run.name == "gpg":
+        return run.has("-d", "--decrypt")
+    return True
+
+
+def _decoded(run: Run, files: Mapping[str, str]) -> str:
+    text = run.stdin or "".join(_file_text(p, run, files) for p in run.operands[:1])
+    kept = marks_of(text, DOWNLOADED + SECRET)
+    if has_mark(text):
+        return UNMASKED + kept
+    try:
+        if run.name == "xxd":
+            raw = bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", text))
+        elif run.name == "base32":
+            raw = base64.b32decode(text.strip())
+        else:
+            raw = base64.b64decode(text.strip())
+    except (ValueError, binascii.Error):
+        return UNMASKED
+    return raw.decode("utf-8", "replace") + UNMASKED
+
+
+def _curl(run: Run, files: Mapping[str, str]) -> str:
+    return DOWNLOADED if not run.has("-o", "-O", "--output", "--remote-name") else ""
+
+
+def _wget(run: Run, files: Mapping[str, str]) -> str:
+    is_printed = any(re.fullmatch(r"-\w*O-", a) or a == "--output-document=-" for a in run.args)
+    return DOWNLOADED if is_printed or run.value_of("-O", "-qO", "--output-document") in ("-", "/dev/stdout") else ""
+
+
+def _nothing(run: Run, files: Mapping[str, str]) -> str:
+    return ""
+
+
+def _fresh(run: Run, files: Mapping[str, str]) -> str:
+    return FRESH
+
+
+def _folder(run: Run, files: Mapping[str, str]) -> str:
+    return run.places.folder or UNKNOWN
+
+
+def _secret(run: Run, files: Mapping[str, str]) -> str:
+    return SECRET
+
+
+def _seq(run: Run, files: Mapping[str, str]) -> str:
+    return "1"
+
+
+_SPECIAL: dict[str, Callable[[Run, Mapping[str, str]], str]] = {
+    "echo": _echo,
+    "printf": _printf,
+    "cat": _cat,
+    "bat": _cat,
+    "find": _find,
+    "fd": lambda run, files: UNKNOWN,
+    "ls": _listed,
+    "which": _which,
+    "command": _which,
+    "type": _which,
+    "env": _environment,
+    "printenv": _environment,
+    "mktemp": _fresh,
+    "pwd": _folder,
+    "curl": _curl,
+    "wget": _wget,
+    "pass": _secret,
+    "security": _secret,
+    "history": _secret,
+    "seq": _seq,
+    "cd": _nothing,
+    "true": _nothing,
+    ":": _nothing,
+}

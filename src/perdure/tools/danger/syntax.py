@@ -1,0 +1,114 @@
+"""A shell command as values: words made of parts, commands made of words, and what holds commands together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    text: str
+    is_quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`$name` or `${name[index]op}`; `rest` is what follows the name inside the braces."""
+
+    name: str
+    is_quoted: bool = False
+    index: str = ""
+    rest: str = ""
+    is_length: bool = False
+    is_indirect: bool = False
+    # Substitutions inside the braces: they run whatever becomes of their text.
+    runs: tuple[Substitution, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """`$(…)`, backticks, `<(…)` (kind "<") or `>(…)` (kind ">")."""
+
+    body: tuple[Node, ...]
+    is_quoted: bool = False
+    kind: str = "$"
+
+
+Part = Literal | Variable | Substitution
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def bare(self) -> str:
+        """The word where it is plain unquoted text, else nothing: only such a word can be a keyword."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], Literal) and not self.parts[0].is_quoted:
+            return self.parts[0].text
+        return ""
+
+
+@dataclass(slots=True)
+class HereText:
+    """A here-document; its body is filled in when the reader comes to it."""
+
+    delimiter: str
+    is_quoted: bool
+    strips_tabs: bool
+    body: Word = field(default_factory=Word)
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    operator: str
+    target: Word
+    here: HereText | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    values: tuple[Word, ...]
+    is_array: bool = False
+    is_added: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word, ...]
+    redirects: tuple[Redirect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    commands: tuple[Node, ...]
+    is_background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`( … )`, `{ … }`, and the bodies of if, while and case, run as if every branch were taken."""
+
+    body: tuple[Node, ...]
+    redirects: tuple[Redirect, ...] = ()
+    is_subshell: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for name in words; do body; done`."""
+
+    name: str
+    words: tuple[Word, ...] | None
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+    body: tuple[Node, ...]
+
+
+Node = Simple | Pipeline | Group | Loop | Function

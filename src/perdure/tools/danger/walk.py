@@ -1,0 +1,376 @@
+"""Follows a command the way a shell would, without running anything, and shows every program it would start."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.tools.danger.builtins import BUILTINS, apply_builtin
+from perdure.tools.danger.code import CodeReading, read_code
+from perdure.tools.danger.forks import multiplies, runs_itself
+from perdure.tools.danger.found import Code, Inner, Script, Words
+from perdure.tools.danger.inner import inner_runs
+from perdure.tools.danger.interpreters import SHELLS, code_of, language_of, runs_stdin, shell_script
+from perdure.tools.danger.kinds import Danger
+from perdure.tools.danger.marks import DOWNLOADED, FILE, PROGRAM, SECRET, UNKNOWN, UNMASKED, has_mark
+from perdure.tools.danger.parser import TooDeep, parse
+from perdure.tools.danger.places import Places
+from perdure.tools.danger.run import Run
+from perdure.tools.danger.says import DOWNLOADERS, output_of
+from perdure.tools.danger.scope import Scope
+from perdure.tools.danger.syntax import Function, Group, Loop, Node, Pipeline, Redirect, Simple, Substitution
+
+MAX_STEPS = 4_000
+_MAX_DEPTH = 24
+_MAX_ITEMS = 8
+
+Judge = Callable[[Run], Iterable[Danger]]
+JudgeCode = Callable[[CodeReading, Run], Iterable[Danger]]
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """Where in the walk: what comes in, what ran before in the pipeline, how deep."""
+
+    scope: Scope
+    stdin: str | None = None
+    upstream: tuple[str, ...] = ()
+    depth: int = 0
+    is_background: bool = False
+
+    def deeper(self) -> _At:
+        return replace(self, depth=self.depth + 1)
+
+
+class Walker:
+    """One reading of one command; `dangers` fills up on the way."""
+
+    def __init__(self, places: Places, judge: Judge, judge_code: JudgeCode) -> None:
+        self.dangers: list[Danger] = []
+        self._places = places
+        self._judge, self._judge_code = judge, judge_code
+        self._files: dict[str, str] = {}
+        self._functions: dict[str, Function] = {}
+        self._called: set[str] = set()
+        self._steps = 0
+
+    def walk(self, text: str, scope: Scope) -> None:
+        scope.assign("PWD", [self._places.folder or UNKNOWN])
+        try:
+            self._nodes(parse(text), _At(scope))
+            for name in [n for n in self._functions if n not in self._called]:
+                unknown = scope.child()
+                unknown.is_open = True
+                self._nodes(self._functions[name].body, _At(unknown, depth=1))
+        except (TooDeep, RecursionError):
+            self.dangers.append(Danger("unreadable", " ".join(text.split())[:120]))
+
+    def _nodes(self, nodes: Sequence[Node], at: _At) -> str:
+        if at.depth > _MAX_DEPTH:
+            raise TooDeep
+        return "".join([self._node(n, at) for n in nodes])
+
+    def _node(self, node: Node, at: _At) -> str:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise TooDeep
+        match node:
+            case Simple():
+                return self._simple(node, at)
+            case Pipeline():
+                return self._pipeline(node, at)
+            case Group():
+                return self._group(node, at)
+            case Loop():
+                return self._loop(node, at)
+            case Function():
+                self._functions[node.name] = node
+                if multiplies(node):
+                    self.dangers.append(Danger("fork-bomb", f"{node.name}() calls itself"))
+                return ""
+
+    def _pipeline(self, node: Pipeline, at: _At) -> str:
+        stdin, upstream = at.stdin, at.upstream
+        if node.is_background and any(runs_itself(c) for c in node.commands):
+            self.dangers.append(Danger("fork-bomb", "a script that starts itself in the background"))
+        for command in node.commands:
+            here = replace(at, stdin=stdin, upstream=upstream, is_background=node.is_background)
+            stdin = self._node(command, here if len(node.commands) == 1 else replace(here, scope=at.scope.child()))
+            upstream = (*upstream, _name(command))
+        return stdin or ""
+
+    def _group(self, node: Group, at: _At) -> str:
+        stdin, writes, _ = self._redirected(node.redirects, at)
+        inner = replace(at, stdin=stdin, scope=at.scope.child() if node.is_subshell else at.scope).deeper()
+        before = self._places
+        out = self._nodes(node.body, inner)
+        if node.is_subshell:
+            self._places = before
+        if writes:
+            self._report(Run("{", (), self._places, writes=tuple(writes)))
+            self._keep(writes, out)
+            return ""
+        return out
+
+    def _loop(self, node: Loop, at: _At) -> str:
+        items = [UNKNOWN]
+        if node.words is not None:
+            items = [f for w in node.words for f in at.scope.fields(w, lambda s: self._substituted(s, at))] or [UNKNOWN]
+        elif at.scope.arguments[1:]:
+            items = at.scope.arguments[1:]
+        out = ""
+        for item in items[:_MAX_ITEMS]:
+            at.scope.assign(node.name, [item])
+            out += self._nodes(node.body, at.deeper())
+        return out
+
+    def _substituted(self, substitution: Substitution, at: _At) -> str:
+        stdin = UNKNOWN if substitution.kind == ">" else None
+        before = self._places
+        out = self._nodes(substitution.body, _At(at.scope.child(), stdin, depth=at.depth + 1))
+        self._places = before
+        if substitution.kind == "$":
+            return out
+        name = f"/dev/fd/{63 + len(self._files)}"
+        self._files[name] = out
+        return name
+
+    def _redirected(self, redirects: Sequence[Redirect], at: _At) -> tuple[str | None, list[str], list[str]]:
+        """What comes in, and the files written and read."""
+        stdin, writes, reads = at.stdin, [], []
+
+        def run(s: Substitution) -> str:
+            return self._substituted(s, at)
+
+        for r in redirects:
+            if r.here is not None:
+                stdin = at.scope.text(r.here.body, run)
+            elif r.operator == "<<<":
+                stdin = at.scope.text(r.target, run) + "\n"
+            elif r.operator in ("<", "<&"):
+                path = at.scope.text(r.target, run)
+                if not path.isdigit():
+                    reads.append(path)
+                    stdin = self._files.get(path, self._files.get(self._places.place(path).path))
+                    stdin = stdin if stdin is not None else (SECRET if self._places.is_private(path) else FILE)
+            else:
+                path = at.scope.text(r.target, run)
+                if not (r.operator == ">&" and (path.isdigit() or path == "-")):
+                    writes.append(path)
+        return stdin, writes, reads
+
+    def _simple(self, node: Simple, at: _At) -> str:
+        def run(s: Substitution) -> str:
+            return self._substituted(s, at)
+
+        fields = [f for w in node.words for f in at.scope.fields(w, run)]
+        declares = bool(fields) and fields[0] in ("export", "declare", "local", "readonly", "typeset")
+        scope = at.scope if not fields or declares else at.scope.child()
+        for a in node.assignments:
+            values = (
+                [f for v in a.values for f in scope.fields(v, run)] if a.is_array else [scope.text(a.values[0], run)]
+            )
+            scope.assign(a.name, values, is_added=a.is_added, is_array=a.is_array)
+            if declares:
+                fields.append(f"{a.name}={' '.join(values)}")
+        stdin, writes, reads = self._redirected(node.redirects, at)
+        if not fields:
+            if writes:
+                self._report(Run(">", (), self._places, writes=tuple(writes), reads=tuple(reads)))
+                self._keep(writes, "")
+            return ""
+        # A builtin changes the shell it runs in; anything else sees the assignments in front of it.
+        inner = replace(at, scope=at.scope if fields[0] in BUILTINS else scope, stdin=stdin)
+        made = Run(
+            _program(fields[0]),
+            tuple(fields[1:]),
+            self._places,
+            stdin,
+            tuple(writes),
+            tuple(reads),
+            at.upstream,
+            at.is_background,
+        )
+        return self._run(made, inner, fields[0])
+
+    def _run(self, run: Run, at: _At, typed: str) -> str:
+        self._steps += 1
+        if at.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
+            raise TooDeep
+        self._check_name(run, typed)
+        self._report(run)
+        self._builtin(run, at)
+        out = self._function_call(run, at) if run.name in self._functions else None
+        self._follow(run, at, typed)
+        out = out if out is not None else output_of(run, self._files)
+        self._download(run)
+        if run.name == "tee":
+            self._keep(run.operands, out)
+        if run.writes:
+            self._keep(run.writes, out)
+            return ""
+        return out
+
+    def _check_name(self, run: Run, typed: str) -> None:
+        if DOWNLOADED in typed or UNMASKED in typed:
+            self.dangers.append(Danger("hidden-code", run.shown))
+        elif typed.startswith("/etc/init.d/") and "stop" in run.args:
+            self.dangers.append(Danger("services", run.shown))
+        elif has_mark(run.name) and _looks_recursive(run):
+            self.dangers.append(Danger("hidden-code", run.shown))
+
+    def _report(self, run: Run) -> None:
+        names = _matching_names(run.name) if re.search(r"[*?\[]", run.name) else (run.name,)
+        for name in names:
+            self.dangers += self._judge(replace(run, name=name))
+
+    def _builtin(self, run: Run, at: _At) -> None:
+        if run.name in ("cd", "pushd", "popd"):
+            target = UNKNOWN if run.name == "popd" else run.operands[0] if run.operands else self._places.home
+            self._places = self._places.entered(target)
+            at.scope.assign("PWD", [self._places.folder or UNKNOWN])
+        elif run.name == "printf" and run.args[:1] == ("-v",) and len(run.args) > 2:
+            at.scope.assign(run.args[1], [output_of(replace(run, args=run.args[2:]), self._files)])
+        else:
+            apply_builtin(run, at.scope)
+
+    def _function_call(self, run: Run, at: _At) -> str:
+        self._called.add(run.name)
+        function = self._functions.pop(run.name)
+        scope = at.scope.child()
+        scope.arguments = [run.name, *run.args]
+        try:
+            return self._nodes(function.body, replace(at, scope=scope).deeper())
+        finally:
+            self._functions[run.name] = function
+
+    def _follow(self, run: Run, at: _At, typed: str) -> None:
+        """Everything the program would run in turn."""
+        for inner in inner_runs(run):
+            self._inner(inner, run, at)
+        for code in code_of(run):
+            self._inner(code, run, at)
+        if run.name in SHELLS:
+            self._shell(run, at)
+        elif (run.name in ("source", ".") and run.operands) or (run.operands and language_of(run.name) is not None):
+            self._file_run(run.operands[0], run, at)
+        self._file_run(typed, run, at)
+
+    def _shell(self, run: Run, at: _At) -> None:
+        for option in ("--rcfile", "--init-file"):
+            if (path := run.value_of(option)) is not None:
+                self._file_run(path, run, at)
+        given = shell_script(run)
+        if given is not None:
+            self._inner(Script(given[0], given[1] or (run.name,)), run, at)
+        elif runs_stdin(run):
+            if run.stdin:
+                self._inner(Script(run.stdin, (run.name, *run.operands)), run, at)
+        else:
+            self._file_run(run.operands[0], run, at)
+
+    def _file_run(self, path: str, run: Run, at: _At) -> None:
+        text = self._files.get(path, self._files.get(self._places.place(path).path) if path else None)
+        text = run.stdin if path in ("/dev/stdin", "/dev/fd/0") else text
+        if text is None:
+            return
+        is_code = language_of(run.name) is not None
+        self._inner(Code("", text) if is_code else Script(text, (path, *run.args)), run, at)
+
+    def _inner(self, inner: Inner, run: Run, at: _At) -> None:
+        before = self._places
+        if not isinstance(inner, Code) and inner.is_elsewhere:
+            self._places = self._places.elsewhere()
+        if isinstance(inner, Code):
+            self._code(inner.text, run, at)
+        elif isinstance(inner, Words):
+            typed = inner.words[0]
+            made = Run(_program(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
+            self._run(made, at.deeper(), typed)
+        else:
+            self._script(inner, run, at)
+        if not (isinstance(inner, Script) and run.name == "eval"):
+            self._places = before
+
+    def _script(self, inner: Script, run: Run, at: _At) -> None:
+        text = inner.text
+        if DOWNLOADED in text:
+            self.dangers.append(Danger("remote-code", run.shown))
+        if UNMASKED in text or (UNKNOWN in text and run.name in (*SHELLS, "eval") and _is_command_unknown(text)):
+            self.dangers.append(Danger("hidden-code", run.shown))
+        scope = at.scope if run.name == "eval" else at.scope.child()
+        scope.arguments = list(inner.arguments) or scope.arguments
+        self._nodes(parse(text, depth=1), _At(scope, None, depth=at.depth + 1))
+
+    def _code(self, text: str, run: Run, at: _At) -> None:
+        reading = read_code(text, self._places)
+        self.dangers += reading.dangers
+        self.dangers += self._judge_code(reading, run)
+        for script in reading.scripts:
+            self._nodes(parse(script, depth=1), _At(at.scope.child(), None, depth=at.depth + 1))
+
+    def _download(self, run: Run) -> None:
+        if run.name not in DOWNLOADERS:
+            return
+        path = run.value_of("-o", "--output", "-O", "--output-document", "-qO")
+        urls = [o for o in run.operands if re.search(r"[/.]", o)]
+        saves = run.name != "curl" or run.has("-O", "--remote-name", "-J")
+        if (path is None or (run.name == "curl" and run.has("-O"))) and urls and saves:
+            path = posixpath.basename(urls[-1].split("?")[0])
+        if path and path != "-":
+            self._keep([path], DOWNLOADED)
+
+    def _keep(self, paths: Iterable[str], text: str) -> None:
+        for p in paths:
+            if p and not p.startswith("/dev/"):
+                self._files[self._places.place(p).path] = text
+
+
+# What a pattern in place of a name may stand for.
+_DISGUISED = (
+    "rm",
+    "dd",
+    "mkfs",
+    "shred",
+    "chmod",
+    "chown",
+    "kill",
+    "sh",
+    "bash",
+    "curl",
+    "wget",
+    "sudo",
+    "reboot",
+    "nc",
+)
+
+
+def _program(typed: str) -> str:
+    """The program's name: without its folder, and without what Windows appends."""
+    name = typed.rsplit("/", 1)[-1] if not typed.endswith("/") else typed
+    return re.sub(r"(?i)\.(?:exe|cmd|bat)\Z", "", name) if len(name) > 4 else name
+
+
+def _matching_names(pattern: str) -> tuple[str, ...]:
+    return tuple(n for n in _DISGUISED if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
+
+
+def _looks_recursive(run: Run) -> bool:
+    """Whether a program nobody knows is given what `rm -r` is given."""
+    if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
+        return False
+    return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.place, run.operands))
+
+
+def _is_command_unknown(text: str) -> bool:
+    """Whether the unknown text may be the command itself and not only an argument of one that is known."""
+    return any(has_mark(line.strip()[:1]) for line in re.split(r"[\n;|&]", text)) or PROGRAM + UNKNOWN in text
+
+
+def _name(node: Node) -> str:
+    if isinstance(node, Simple) and node.words:
+        return _program(node.words[0].bare)
+    return ""

@@ -1,0 +1,418 @@
+"""What developers run all day without thinking: none of it may ask."""
+
+from __future__ import annotations
+
+_COMMANDS = r"""
+ls -la
+ls -R src | head -50
+cd src && ls
+pwd
+cat README.md
+head -n 20 src/app.py
+tail -f logs/app.log
+less docs/index.md
+wc -l src/*.py
+tree -L 2
+stat package.json
+file bin/tool
+du -sh * | sort -h
+df -h
+free -m
+uname -a
+whoami
+date +%s
+env | grep PATH
+printenv HOME
+echo "hello world"
+echo $PATH
+echo 'rm -rf /'
+echo "do not run rm -rf / here" >> notes.md
+grep -rn 'rm -rf' scripts/
+grep -r "DROP TABLE" migrations/
+grep -v '^#' .env.example
+rg -n "TODO" --type py
+rg 'git push --force' docs
+ag pattern src
+find . -name '*.py'
+find . -type f -name '*.ts' -not -path './node_modules/*'
+find src -name '*.py' -exec grep -l import {} +
+find . -name '*.py' | xargs wc -l
+find . -name '*.js' -print0 | xargs -0 grep -n foo
+find . -name '*.pyc' -delete
+find . -type d -name __pycache__ -exec rm -rf {} +
+find . -name '__pycache__' -type d | xargs rm -rf
+find . -name .DS_Store -delete
+find . -name node_modules -prune -o -name '*.ts' -print
+sed -n '1,40p' src/app.py
+sed -i 's/foo/bar/g' src/app.py
+sed -e 's/a/b/' file > out.txt
+awk '{print $1}' data.csv
+awk -F: '{ sum += $2 } END { print sum }' data.txt
+cut -d, -f1 data.csv | sort | uniq -c
+sort -u names.txt -o names.txt
+diff -u a.py b.py
+diff <(sort a) <(sort b)
+tr -d '\r' < in.txt > out.txt
+jq '.scripts' package.json
+cat package.json | jq -r .version
+touch src/new.py
+mkdir -p src/lib/deep
+cp config.example.yml config.yml
+cp -r templates/base new-project
+mv old.py new.py
+mv src/a.py src/lib/
+ln -s ../shared shared
+rm notes.txt
+rm -f build.log
+rm src/old.py tests/test_old.py
+rm -f *.pyc
+rm *.log
+rm -rf node_modules
+rm -rf node_modules package-lock.json && npm install
+rm -rf build dist
+rm -rf build/ dist/ *.egg-info
+rm -rf ./dist/*
+rm -rf target
+rm -rf __pycache__ .pytest_cache .mypy_cache
+rm -rf .next .turbo
+rm -rf coverage htmlcov .coverage
+rm -rf frontend/node_modules
+rm -rf packages/*/dist
+rm -rf venv && python3 -m venv venv
+cd frontend && rm -rf node_modules && npm ci
+rmdir empty
+d=$(mktemp -d); cp a "$d"; rm -rf "$d"
+for d in build dist; do rm -rf "$d"; done
+chmod +x scripts/run.sh
+chmod 644 README.md
+chmod 755 bin/tool
+chmod -R u+w build
+chown me file.txt
+chmod 600 ~/.ssh/id_ed25519
+tar czf release.tgz src
+tar xzf release.tgz -C vendor
+unzip archive.zip -d out
+zip -r out.zip src
+gzip -k data.csv
+gunzip data.csv.gz
+git status
+git status -sb
+git diff
+git diff --stat HEAD~1
+git diff --cached
+git log --oneline -20
+git log -p --follow src/app.py
+git show HEAD
+git show HEAD:src/app.py
+git blame src/app.py
+git add -A
+git add src/app.py
+git commit -m "Fix the thing"
+git commit -am 'docs: explain git reset --hard'
+git commit --amend --no-edit
+git commit -m "$(cat <<'EOF'$LFRemove rm -rf / from scripts$LF$LFIt was; dangerous | really.$LFEOF$LF)"
+git push
+git push origin main
+git push -u origin feature/login
+git push --tags
+git pull
+git pull --rebase origin main
+git fetch --all --prune
+git branch
+git branch -a
+git branch -d merged-feature
+git branch -m old new
+git branch --merged | grep -v main | xargs git branch -d
+git checkout main
+git checkout -b feature/login
+git checkout feature/login
+git checkout v1.2.3
+git checkout origin/main
+git switch main
+git switch -c fix/bug
+git merge main
+git merge --abort
+git rebase main
+git rebase --continue
+git rebase -i HEAD~3
+git stash
+git stash pop
+git stash list
+git restore --staged src/app.py
+git reset HEAD src/app.py
+git reset --soft HEAD~1
+git cherry-pick abc123
+git revert HEAD
+git tag v1.0.0
+git remote -v
+git clone https://github.com/me/repo.git
+git submodule update --init --recursive
+git worktree add ../wt main
+git clean -n
+git clean -nd
+git config user.name "Me"
+git bisect start
+git rev-parse --show-toplevel
+git ls-files | wc -l
+git rm --cached .env
+git rm old.py
+git grep -n foo
+git reflog
+git gc
+git apply fix.patch
+git -C sub status
+npm install
+npm ci
+npm install --save-dev jest
+npm run build
+npm test
+npm test -- --watch=false
+npm run lint -- --fix
+npm outdated
+npm publish --dry-run
+npm uninstall left-pad
+npm audit
+npm ls --depth=0
+npx eslint src --fix
+npx tsc --noEmit
+npx prettier --write .
+npx rimraf dist
+npx prisma migrate dev
+npx prisma generate
+yarn
+yarn add react
+yarn build
+pnpm install --frozen-lockfile
+pnpm -r test
+bun install
+node index.js
+node -e "console.log(1 + 1)"
+node -p "process.version"
+deno run main.ts
+pip install -r requirements.txt
+pip install -e '.[dev]'
+pip list --outdated
+pip freeze > requirements.txt
+pip uninstall -y requests
+python -m pip install --upgrade pip
+python -m venv .venv
+source .venv/bin/activate
+. venv/bin/activate && pytest
+python script.py
+python -m pytest -x tests/
+python -m http.server 8000
+python -c "import sys; print(sys.version)"
+python -c "import json; print(json.load(open('package.json'))['name'])"
+python3 -c 'print("rm -rf /")'
+python3 - <<'EOF'$LFimport json$LFprint(json.dumps({"a": 1}))$LFEOF
+python manage.py migrate
+python manage.py runserver
+python manage.py test
+python setup.py build
+pytest
+pytest -q tests/test_app.py::test_one -k "delete and not drop"
+pytest --cov=src --cov-report=html
+tox -e py311
+ruff check --fix .
+black .
+mypy src
+flake8
+isort .
+uv sync
+uv run pytest
+poetry install
+poetry run pytest
+poetry publish --dry-run
+pre-commit run --all-files
+make
+make build
+make clean
+make test -j4
+make -C docs html
+cmake -B build -S .
+cmake --build build -j8
+cargo build --release
+cargo test
+cargo clippy
+cargo clean
+cargo publish --dry-run
+rustc main.rs
+go build ./...
+go test ./... -run TestX
+go mod tidy
+mvn clean install
+mvn -q test
+./gradlew build
+gradle clean test
+dotnet build
+bundle install
+bundle exec rspec
+rails db:migrate
+rails server
+php artisan migrate
+composer install
+gcc -O2 -o app main.c && ./app
+docker build -t app .
+docker ps -a
+docker images
+docker run --rm -it app bash
+docker run -d -p 8080:80 --name web nginx
+docker run --rm -v "$PWD:/src" -w /src node:20 npm test
+docker exec -it web ls /app
+docker exec db psql -U postgres -c 'SELECT 1'
+docker logs -f web
+docker stop web
+docker rm web
+docker compose up -d
+docker compose down
+docker compose logs api
+docker-compose exec web python manage.py migrate
+docker inspect web
+docker pull postgres:16
+kubectl get pods -A
+kubectl describe pod web-1
+kubectl logs -f deploy/api
+kubectl apply -f k8s/
+kubectl apply -f k8s/ --dry-run=client
+kubectl rollout status deploy/api
+kubectl port-forward svc/api 8080:80
+helm template chart
+helm upgrade --install shop ./chart
+terraform init
+terraform plan
+terraform fmt -recursive
+terraform validate
+aws s3 ls
+aws s3 cp file.txt s3://bucket/
+aws sts get-caller-identity
+gcloud config list
+gh pr create --title x --body y
+gh pr list
+gh issue view 12
+curl https://example.com
+curl -s https://api.example.com/users | jq .
+curl -sS -o page.html https://example.com
+curl -H "Authorization: Bearer $TOKEN" https://api.example.com/me
+curl -X POST -d '{"a":1}' http://localhost:8000/items
+curl -F file=@report.pdf http://localhost:8000/upload
+curl -L https://example.com/data.tar.gz | tar xz
+curl -I https://example.com
+curl -X DELETE --help
+wget https://example.com/data.csv
+wget -q -O data.json https://example.com/data.json
+http GET localhost:8000/health
+ping -c 3 example.com
+dig example.com
+nc -z localhost 5432
+ssh host uptime
+ssh -i ~/.ssh/id_ed25519 me@host 'ls -la /srv'
+ssh me@host "systemctl status nginx"
+scp build.tgz me@host:/tmp/
+rsync -av src/ backup/
+psql -c 'SELECT * FROM users LIMIT 5'
+psql -d shop -c "DELETE FROM users WHERE id = 5"
+psql shop -c "UPDATE users SET name = 'drop table' WHERE id = 1"
+psql shop < schema.sql
+mysql -e 'SHOW TABLES'
+sqlite3 app.db '.tables'
+sqlite3 app.db "SELECT count(*) FROM users"
+redis-cli ping
+mongosh --eval 'db.users.find({})'
+createdb test
+ps aux | grep node
+kill 12345
+kill -9 12345
+kill %1
+kill -1 4321
+kill $(lsof -t -i:3000)
+pkill -f "vite --port 5173"
+lsof -i :3000
+top -b -n 1
+systemctl status nginx
+systemctl restart nginx
+journalctl -u nginx -n 50
+sudo apt-get update
+sudo apt-get install -y ripgrep
+brew install jq
+crontab -l
+which python
+command -v node
+type ls
+export NODE_ENV=test
+export PATH="$HOME/bin:$PATH"
+VAR=1 npm test
+time npm run build
+timeout 60 pytest
+nohup npm start > server.log 2>&1 &
+npm start > /dev/null 2>&1 &
+make 2>&1 | tee build.log
+pytest 2>/dev/null
+make > /tmp/build.log 2>&1
+echo ok > /dev/null
+cat a b > c
+cat > script.sh <<'EOF'$LFrm -rf build$LFEOF
+cat <<EOF > README.md$LF# Title$LFRun `date`.$LFEOF
+bash scripts/build.sh
+bash -c 'echo hi'
+sh -c "npm test && npm run build"
+bash -n script.sh
+./scripts/deploy.sh --check
+eval "$(ssh-agent -s)"
+eval "$(direnv hook bash)"
+source <(kubectl completion bash)
+cat scripts/setup.sh | bash
+xargs -n1 echo < list.txt
+ls *.txt | xargs -I{} cp {} backup/
+for f in *.py; do echo "$f"; done
+while read -r line; do echo "$line"; done < file.txt
+if [ -f package.json ]; then npm ci; fi
+if [[ $x > 1 && -n "$y" ]]; then echo yes; fi
+case "$1" in start) npm start;; *) echo usage;; esac
+test -d build || mkdir build
+[ -d dist ] && rm -rf dist
+(cd frontend && npm run build)
+{ echo a; echo b; } > out.txt
+echo $((1 + 2))
+x=$(git rev-parse HEAD); echo $x
+printf '%s\n' a b c
+true && false || echo done
+watch -n 2 git status
+tmux new-session -d -s dev 'npm run dev'
+vim -c ':wq' file.txt
+openssl rand -hex 16
+openssl x509 -in cert.pem -noout -text
+base64 image.png > image.b64
+base64 -d image.b64 > image.png
+echo aGVsbG8= | base64 -d
+ssh-keygen -t ed25519 -f ./deploy_key -N ''
+ls ~/.ssh
+cat ~/.ssh/id_ed25519.pub
+cat .env.example
+cat .env
+cp .env.example .env
+dd if=/dev/zero of=test.img bs=1M count=10
+dd if=/dev/urandom bs=16 count=1 | base64
+truncate -s 0 logs/app.log
+: > build.log
+tee out.txt < in.txt
+perl -pe 's/foo/bar/' file.txt
+perl -i -pe 's/foo/bar/g' src/app.py
+ruby -e 'puts 1 + 1'
+gem install bundler
+alembic upgrade head
+alembic downgrade -1
+flask run
+uvicorn app:app --reload
+celery -A app worker
+jupyter nbconvert --to script nb.ipynb
+convert in.png -resize 50% out.png
+ffmpeg -i in.mp4 out.gif
+shellcheck scripts/*.sh
+hadolint Dockerfile
+act -n
+"""
+
+
+def ordinary() -> list[str]:
+    """Every command; `$LF` stands for a line break."""
+    return [line.replace("$LF", "\n") for line in _COMMANDS.strip("\n").split("\n")]

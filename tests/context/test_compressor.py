@@ -356,6 +356,22 @@ def test_the_person_is_told_from_the_second_compaction_on_the_model_never() -> N
     assert not any("2 times" in m.text for m in second.messages)
 
 
+@pytest.mark.spec("E12", "E5")
+@pytest.mark.parametrize("ask", [None, GOOD])
+def test_rules_the_user_gave_early_outlive_summarisers_that_drop_them(ask: str | None) -> None:
+    raw = working_session(20)
+    raw[0]["content"] = "Always run `make lint` before you commit. Please bring component_0 up to date."
+    raw[24]["content"] = "From now on never push to the release branch."
+    entries = logged(raw)
+    for n in range(3):
+        done = engine(Scripted(ask) if ask else None).compress(entries)
+        section = written(done).section("Constraints & Preferences")
+        assert "never push to the release branch" in section, n
+        assert "Always run `make lint` before you commit." in section, n
+        assert section.count("never push to the release branch") == 1
+        entries = go_on(done, entries, working_session(20))
+
+
 @pytest.mark.spec("E6")
 def test_a_focus_topic_reaches_the_summariser_and_the_record() -> None:
     ask = Scripted()

@@ -14,9 +14,10 @@ from perdure.redaction import redact
 _LABEL_CHARS = 40
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
+_PER_NAME = len(", ")
 # A fact without enough words around it can be found but hardly understood.
-_BARE = 0.5
-_THRIFT = 1.0
+_BARE = 0.55
+_THRIFT = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ class Piece:
     @classmethod
     def of(cls, fact: str, label: str, text: str, at: tuple[int, int]) -> Piece:
         return cls(fact, label, text, at, scan(text) | {fact}, not text or plain_words(text) >= ENOUGH_WORDS)
+
+    @classmethod
+    def bare(cls, fact: str, label: str, at: tuple[int, int]) -> Piece:
+        """The fact by itself, to be listed under what it stood in."""
+        return cls(fact, label, fact, at, frozenset((fact,)), False)
 
 
 @dataclass(slots=True)
@@ -110,7 +116,10 @@ class Page:
     def _cost(self, piece: Piece) -> int:
         group = self._group(piece.label)
         heading = 0 if group.pieces else len(group.heading) + _PER_LINE
-        return max(1, heading + (len(piece.text) + _PER_PIECE if piece.text else 0))
+        return max(
+            1,
+            heading + (len(piece.text) + (_PER_NAME if piece.text == piece.fact else _PER_PIECE) if piece.text else 0),
+        )
 
     def _gain(self, piece: Piece) -> float:
         group = self._group(piece.label)
@@ -140,8 +149,10 @@ class Page:
         files: list[str] = []
         critical: list[str] = []
         for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: g.heading):
-            texts = dict.fromkeys(p.text for p in sorted(group.pieces, key=lambda p: p.at) if p.text)
-            line = "- " + ": ".join(filter(None, (group.heading, " … ".join(texts))))
+            pieces = sorted(group.pieces, key=lambda p: p.at)
+            quoted = " … ".join(dict.fromkeys(p.text for p in pieces if p.text and p.text != p.fact))
+            names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.text == p.fact))
+            line = "- " + ": ".join(filter(None, (group.heading, " · ".join(filter(None, (quoted, names))))))
             (files if group.is_place and "://" not in group.heading else critical).append(line)
         return FactLines(_redacted(critical), _redacted(files))
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
+_TOKEN = re.compile(r"\S+")
 _NUMBERED = re.compile(r"^\s*\d+(?:→|\t|:\s|\|)", re.MULTILINE)
 
 _LINE = 110
@@ -42,6 +43,39 @@ def quote(text: str, fact: str, *, start: int = 0, near: int = _LINE, most: int 
     if plain_words(text[lo:hi]) < ENOUGH_WORDS:
         lo, hi = _widened(text, lo, hi, most=most)
     return tidy(text[lo:hi])
+
+
+def shortest_quote(text: str, fact: str, *, reach: int = 110) -> str:
+    """The shortest piece around the first `fact` that has enough plain words; "" where none within reach has."""
+    at = text.find(fact)
+    if at < 0:
+        return ""
+    end = at + len(fact)
+    # The rest of the token that the fact is part of comes along.
+    lo, hi = max(0, at - reach), min(len(text), end + reach)
+    before = [(m.start() + lo, _words_in(m[0])) for m in _TOKEN.finditer(text[lo:at])][::-1]
+    after = [(m.end() + end, _words_in(m[0])) for m in _TOKEN.finditer(text[end:hi])]
+    best: tuple[int, int] | None = None
+    for start, left in _growing(before, at):
+        for stop, right in _growing(after, end):
+            if len(left | right) >= ENOUGH_WORDS:
+                if best is None or stop - start < best[1] - best[0]:
+                    best = (start, stop)
+                break
+    return tidy(text[best[0] : best[1]]) if best else ""
+
+
+def _growing(tokens: list[tuple[int, frozenset[str]]], edge: int) -> list[tuple[int, frozenset[str]]]:
+    """How far each further plain word reaches, and the words up to there; at first only the token at the edge."""
+    words: frozenset[str] = frozenset()
+    found = [(edge, words)]
+    for place, more in tokens:
+        if more - words:
+            words |= more
+            found.append((place, words))
+            if len(words) >= ENOUGH_WORDS:
+                break
+    return found
 
 
 def tidy(piece: str) -> str:

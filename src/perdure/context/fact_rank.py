@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, Protocol
@@ -31,6 +31,8 @@ _MIXED = re.compile(r"[a-z][A-Z]")
 PLACES: frozenset[FactKind] = frozenset(("path", "file", "url"))
 # What a call points at; as part of a short argument it is what the call was for.
 _POINTED_AT = PLACES | {"number", "id", "code"}
+# What results are full of: line numbers, sizes, attributes. Nobody having spoken of it, it hardly counts.
+_INCIDENTAL: frozenset[FactKind] = frozenset(("number", "code", "dotted", "pair"))
 
 _PRIOR: dict[FactKind, float] = {
     "url": -0.6,
@@ -137,7 +139,15 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
             first_call.update(dict.fromkeys(facts, place))
     for seen, place, facts in reversed(chosen):
         seen.see(place, facts)
-    return Weights(_chances(len(entries), sources), *sources, first, first_call)
+    followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
+    return Weights(_chances(len(entries), sources, followed), *sources, first, first_call)
+
+
+def _followed(listed: frozenset[str], place: int, used: Mapping[str, int]) -> float:
+    """How far a listing was worked through afterwards: the rest of it is then likely to come next."""
+    places = [f for f in listed if "/" in f or "." in f]
+    taken = sum(used.get(f, -1) > place for f in places)
+    return taken / len(places) if taken > 1 else 0.0
 
 
 # For each kind of source: for standing there at all, for how recently, for each doubling of its company, of its count.
@@ -150,9 +160,10 @@ _EVIDENCE = (
     (-0.5, 0.8, -0.08, 0.0),  # in a result
 )
 _POINTED = 2.0
+_FOLLOWED = 4.0
 
 
-def _chances(total: int, sources: Sequence[Sightings]) -> dict[str, float]:
+def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, float]) -> dict[str, float]:
     near = [1 / (1 + (total - place) / 10) for place in range(total)]
     far = [1 / (1 + (total - place) / 50) for place in range(total)]
     logs = [0.0, *(math.log2(n) for n in range(1, 1025))]
@@ -165,7 +176,8 @@ def _chances(total: int, sources: Sequence[Sightings]) -> dict[str, float]:
             odds[fact] = odds.get(fact, 0.0) + at[place] + (repeating and repeating * logs[min(count[fact], 1024)])
             if place > latest.get(fact, -1):
                 latest[fact] = place
-    brief = sources[1].last
+    brief, calls, results = sources[1].last, sources[2].last, sources[5].last
+    spoken = sources[2].last.keys() | sources[3].last.keys() | sources[4].last.keys()
     recent = [_BASE + 0.8 * n + 0.8 * f for n, f in zip(near, far, strict=True)]
     chances: dict[str, float] = {}
     for fact, sum_of_evidence in odds.items():
@@ -173,5 +185,9 @@ def _chances(total: int, sources: Sequence[Sightings]) -> dict[str, float]:
         sum_of_evidence += recent[latest[fact]] + _PRIOR[kind]
         if fact in brief and kind in _POINTED_AT:
             sum_of_evidence += _POINTED
+        elif kind in PLACES and fact not in calls and (place := results.get(fact)) is not None:
+            sum_of_evidence += min(_POINTED, _FOLLOWED * followed[place])
+        elif kind in _INCIDENTAL and fact not in spoken:
+            sum_of_evidence -= _POINTED
         chances[fact] = 1 / (1 + math.exp(-sum_of_evidence))
     return chances

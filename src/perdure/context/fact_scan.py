@@ -21,6 +21,7 @@ _ASCII_RUN = re.compile(r"[\w.@+/~-]+", re.ASCII)
 _PART = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _EXTENSION = re.compile(r"\w[\w-]*(?:\.[\w-]+)*\.[A-Za-z]\w{0,7}")
+_CONTEXT_LINE = re.compile(r"(\.[A-Za-z]\w{0,7})-\d+(?:-.*)?$")
 _MIXED_CASE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
 LONGEST = 200
@@ -58,6 +59,8 @@ def _facts_in(raw: bytes) -> tuple[str, ...]:
 def _readings(piece: str) -> list[str]:
     """A piece as a whole where it is a path, file name or id, else the names and numbers it is made of."""
     if "/" in piece:
+        # Searchers print lines around a hit as `path-12-text`; the path is what counts.
+        piece = _CONTEXT_LINE.sub(r"\1", piece)
         return [piece] if any(map(str.isalnum, piece)) else []
     if _UUID.fullmatch(piece):
         return [piece]

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from perdure.context.fact_page import FactLines, Page, Piece
-from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, quote
+from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, quote, shortest_quote
 from perdure.context.fact_rank import PLACES, Weights, kind_of, weigh
 from perdure.context.fact_reading import MessageFacts, facts_of
 from perdure.context.fact_scan import scan
@@ -19,17 +19,20 @@ from perdure.models.tokens import estimate_text
 
 __all__ = ["FactLines", "Ledger", "MessageFacts", "facts_of"]
 
-# The most that a token is taken to come to: quoted pieces are paths and names rather than prose.
-_CHARS_PER_TOKEN = 3.7
+# What a token of quoted pieces comes to in characters; where the messages themselves have fewer (CJK), as many as they.
+_CHARS_PER_TOKEN = 3.75
+_DENSE = 2.5
 _SAMPLE_CHARS = 200
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
-_CHARS_PER_CANDIDATE = 30
-_LEAST_CANDIDATES = 100
+_CHARS_PER_CANDIDATE = 20
+_LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 900
 # What can still be read beside the handoff is worth so much less in it.
-_SHOWN = 0.2
+_SHOWN = 0.15
 _NOTE_CHARS = 90
-_TINY = 8
-_ENOUGH_PIECES = 4
+# A piece is quoted as short as it can be understood, or at the length of a line where that tells of more facts.
+_LINE_CHARS, _MOST_CHARS = 110, 150
+_ENOUGH_PIECES = 2
+_LONG_CALL = 400
 # How far back a result's call may lie: calls made side by side have all their results behind them.
 _FURTHEST_CALL = 64
 
@@ -63,7 +66,7 @@ class Ledger:
             return FactLines()
         known, seen = scan(already), scan(shown)
         chances = ((-c * _SHOWN if f in seen else -c, f) for f, c in self._weights.chance.items() if f not in known)
-        likely = heapq.nsmallest(_LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE, chances)
+        likely = heapq.nsmallest(min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE), chances)
         page = Page({f: -c for c, f in likely}, room=room, already=already, note=self.note)
         return page.fill(self.pieces(fact) for _, fact in likely)
 
@@ -71,9 +74,9 @@ class Ledger:
         """What a budget in tokens comes to in characters of these messages: four in English, one or two in CJK."""
         if tokens is None:
             return None
-        sample = "".join(e.message.text[:_SAMPLE_CHARS] + e.arguments[:_SAMPLE_CHARS] for e in self._entries[-40:])
-        per_token = len(sample) / max(1, estimate_text(sample)) if sample else _CHARS_PER_TOKEN
-        return int(tokens * min(per_token, _CHARS_PER_TOKEN))
+        sample = "".join(e.message.text[:_SAMPLE_CHARS] for e in self._entries[-40:])
+        per_token = len(sample) / max(1, estimate_text(sample))
+        return int(tokens * (per_token if sample and per_token < _DENSE else _CHARS_PER_TOKEN))
 
     def pieces(self, fact: str) -> list[Piece]:
         """The ways to show a fact, from the sources it last stood in."""
@@ -84,12 +87,21 @@ class Ledger:
         for source in (seen.assistant, seen.calls, seen.user, seen.results):
             if len(found) > _ENOUGH_PIECES or (place := source.last.get(fact)) is None:
                 continue
-            entry = self._entries[place]
-            text = entry.arguments if source is seen.calls else entry.message.text
+            text = self._call_text(place) if source is seen.calls else self._entries[place].message.text
             at = (place, text.find(fact))
-            pieces = {quote(text, fact, near=n, most=m) for n, m in ((len(fact) + _TINY, 0), (50, 90), (110, 150))}
-            found += [Piece.of(fact, self._label(place), p, at) for p in sorted(pieces - {""})]
+            pieces = {shortest_quote(text, fact), quote(text, fact, near=_LINE_CHARS, most=_MOST_CHARS)} - {""}
+            found += [Piece.of(fact, self._label(place), p, at) for p in sorted(pieces)]
+        if found and kind_of(fact) not in PLACES:
+            found.append(Piece.bare(fact, found[-1].label, found[-1].at))
         return found
+
+    def _call_text(self, place: int) -> str:
+        """A call as it stood in the conversation: what was said before it, its arguments, how its result begins."""
+        entry = self._entries[place]
+        if len(entry.arguments) > _LONG_CALL:
+            return entry.arguments
+        result = self._entries[place + 1].message.text[:_NOTE_CHARS] if place + 1 < len(self._entries) else ""
+        return f"{entry.message.text[-2 * _NOTE_CHARS :]}\n{entry.arguments}\n{result}"
 
     def note(self, fact: str) -> str:
         """How a path came up: the line that first named it, or the words around the call that first used it."""

@@ -1,10 +1,40 @@
-"""A summary checked against its sources: what occurs nowhere in them is marked or removed."""
+"""A summary checked against its sources: what occurs nowhere in them is marked or removed (E12).
+
+Models misremember paths, round numbers, and, worst, report requests and consents that nobody gave. A path, number, id or
+URL that no source has is marked where it stands; a file listed as relevant that no source names, and a request or quote
+put into the user's mouth, are taken out.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from perdure.context.fact_rank import kind_of
+from perdure.context.fact_scan import scan
+
+Kind = Literal["path", "number", "id", "url", "quote", "request"]
+
+MARK = "[unverified]"
+
+_QUOTED = re.compile(r"“([^”]{12,})”|\"([^\"\n]{12,})\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
+_USER_SAYS = re.compile(
+    r"\b(?:the )?user(?:'s)? (?:\w+ )?(?:asked|asks|wants?|wanted|requested|requests|said|says|told|confirmed|approved|agreed"
+    r"|instructed|insisted|demanded|needs|request|instruction)\b"
+    r"|用户(?:要求|希望|想要?|说|确认|同意)|使用者(?:要求|希望|想要?|說)|ユーザー?(?:は|が)|사용자(?:는|가|의)",
+    re.IGNORECASE,
+)
+# Sections that speak for the user: what stands there in quotes is what they are held to have said.
+_USERS_OWN = frozenset(("Active Task", "Pending User Asks", "Constraints & Preferences"))
+_FILES = "Relevant Files"
+_WORDS = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
+_SPACES = re.compile(r"\s+")
+_CURLY = str.maketrans("“”‘’", "\"\"''")
+# Of a claim about the user, so many of its words must be the sources' own: a summary rewords, but not everything.
+_LEAST_SHARE = 0.4
+_FEWEST_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +43,7 @@ class Finding:
 
     section: str
     text: str
-    kind: Literal["path", "number", "id", "url", "quote", "request"]
+    kind: Kind
     action: Literal["marked", "removed"]
 
 
@@ -25,6 +55,113 @@ class CheckResult:
     findings: tuple[Finding, ...] = ()
 
 
+class Sources:
+    """All that a summary may rest on, as one text to look things up in."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._text = "\n".join(texts)
+        self._words: frozenset[str] | None = None
+        self._flat: str | None = None
+
+    def has_fact(self, fact: str) -> bool:
+        """Whether a fact stands in the sources; a path also where one ends like it, with at least two parts."""
+        if fact in self._text or fact.casefold() in self.flat:
+            return True
+        if kind_of(fact) == "path":
+            parts = [p for p in fact.replace("\\", "/").split("/") if p not in ("", ".", "~")]
+            return len(parts) > 2 and "/".join(parts[-2:]) in self._text
+        return False
+
+    def has_quote(self, quote: str) -> bool:
+        """Whether the words stand in the sources in this order, spacing and quote marks aside; dots may stand for more."""
+        pieces = [p for p in re.split(r"…|\.\.\.|\[[^\]]*\]", _flattened(quote)) if p.strip(" .,;:!?。、")]
+        return all(p.strip(" .,;:!?。、") in self.flat for p in pieces)
+
+    def share_of(self, claim: str) -> float:
+        """The share of a claim's words that the sources use; 1 where it has too few to tell."""
+        words = {w.casefold() for w in _WORDS.findall(claim)}
+        if len(words) < _FEWEST_WORDS:
+            return 1.0
+        if self._words is None:
+            self._words = frozenset(_WORDS.findall(self.flat))
+        return sum(w in self._words or w in self.flat for w in words) / len(words)
+
+    @property
+    def flat(self) -> str:
+        if self._flat is None:
+            self._flat = _flattened(self._text)
+        return self._flat
+
+
 def check_summary(sections: Mapping[str, str], sources: Iterable[str]) -> CheckResult:
     """The summary's sections with everything unsupported marked or removed."""
-    return CheckResult(dict(sections))
+    known = Sources(sources)
+    findings: list[Finding] = []
+    checked = {
+        name: "\n".join(
+            kept for line in text.split("\n") if (kept := _checked_line(name, line, known, findings)) is not None
+        ).strip()
+        for name, text in sections.items()
+    }
+    return CheckResult({n: t for n, t in checked.items() if t}, tuple(findings))
+
+
+def _checked_line(section: str, line: str, known: Sources, findings: list[Finding]) -> str | None:
+    """The line as it may stand; None where it must go."""
+    if invented := _invented(section, line, known):
+        findings.append(Finding(section, invented[1], invented[0], "removed"))
+        return None
+    unsupported = [f for f in _checkable(line) if not known.has_fact(f)]
+    if section == _FILES and unsupported and line.lstrip(" -*`0123456789.").startswith(unsupported[0]):
+        findings.append(Finding(section, unsupported[0], "path", "removed"))
+        return None
+    for fact in unsupported:
+        line = _marked(line, fact)
+        findings.append(Finding(section, fact, _KINDS[kind_of(fact)], "marked"))
+    for quote in _quotes(line):
+        if not known.has_quote(quote):
+            line = _marked(line, quote)
+            findings.append(Finding(section, quote, "quote", "marked"))
+    return line
+
+
+def _invented(section: str, line: str, known: Sources) -> tuple[Kind, str] | None:
+    """What a line puts into the user's mouth that no source has."""
+    speaks_for_user = section in _USERS_OWN or _USER_SAYS.search(line) is not None
+    if not speaks_for_user:
+        return None
+    quotes = _quotes(line)
+    if wrong := [q for q in quotes if not known.has_quote(q)]:
+        return "request", wrong[0]
+    claim = _USER_SAYS.sub(" ", line)
+    if not quotes and _USER_SAYS.search(line) and known.share_of(claim) < _LEAST_SHARE:
+        return "request", line.strip(" -*")
+    return None
+
+
+_KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number": "number", "id": "id", "code": "id"}
+
+
+def _checkable(line: str) -> list[str]:
+    """The facts of a line that must come from somewhere, in their order; names and word pairs may be the summary's own."""
+    found = [f for f in scan(line) if kind_of(f) in _KINDS and (kind_of(f) != "code" or f.isalnum())]
+    return sorted(found, key=line.find)
+
+
+def _quotes(line: str) -> list[str]:
+    return [next(filter(None, m.groups())) for m in _QUOTED.finditer(line)]
+
+
+def _marked(line: str, text: str) -> str:
+    at = line.find(text)
+    if at < 0:
+        return line
+    end = at + len(text)
+    # Behind a closing mark, so that a quoted path stays copyable.
+    while end < len(line) and line[end] in "`\"'”」』»*":
+        end += 1
+    return f"{line[:end]} {MARK}{line[end:]}"
+
+
+def _flattened(text: str) -> str:
+    return _SPACES.sub(" ", text.translate(_CURLY)).casefold()

@@ -1,12 +1,82 @@
-"""Standing instructions: what the user wants always or never done, kept word for word."""
+"""Standing instructions: what the user wants always or never done, kept word for word.
+
+A summariser rewords them, and a rule given early is the first thing that a second compaction forgets. So code picks the
+user's own sentences: those that bind from now on, in any of the languages below, and no mere description ("it never
+works", "I always liked that").
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+from perdure.context.talk import sentences, spoken
 from perdure.core.messages import Message
 
+# What binds wherever it stands in a sentence.
+_BINDING = re.compile(
+    r"\b(?:from now on|from here on|going forward|in (?:the )?future,|henceforth|at all times|under no circumstances"
+    r"|every time you|each time you|whenever you|no matter what|by default,? (?:use|do|write|answer|reply)"
+    r"|(?:you|it|they|everything|all|each|every \w+|code|tests?|commits?|answers?|replies) (?:must|should|shall)(?: \w+)? (?:always|never|only|not)"
+    r"|(?:must|should|shall) (?:always|never)|remember (?:to|that you)|I(?:'d| would)? (?:prefer|want you to always|want you to never))\b"
+    r"|不要|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后|往后)|今后|今後|以后(?:都|请|不|每)"
+    r"|每次都|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|别再|只能用"
+    r"|必ず|絶対|常に|今後|これから(?:は|も)|毎回|決して|しないで|しないこと|してはいけ|禁止|覚えておいて|以後"
+    r"|항상|절대|반드시|앞으로(?:는|도)?|매번|하지 ?(?:마|말)|금지|언제나|기억해"
+    r"|\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|ne (?:\w+ )?jamais|désormais|dorénavant"
+    r"|immer|niemals|ab (?:jetzt|sofort)|künftig|sempre|d'ora in poi|daqui em diante|всегда|никогда|отныне|впредь)\b",
+    re.IGNORECASE,
+)
+# What binds only as a command, at the head of a clause.
+_COMMAND = re.compile(
+    r"(?:^|[,;:–—]\s*|\b(?:please|and|but|also|so|then|ok|okay)[, ]+)"
+    r"(?:always|never|do not ever|don't ever|don't|do not|make sure|be sure|avoid|only (?:use|write|run|answer|reply|change|touch)"
+    r"|stop \w+ing|no (?:more )?\w+ing)\b",
+    re.IGNORECASE,
+)
+# A description of how things are, not a wish: "it never works", "I don't know".
+_DESCRIBES = re.compile(
+    r"\b(?:I|he|she|it|they|this|that|there|we|which|who)(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
+    r"(?: \w+)? (?:always|never)\b(?! (?:want|use|do) )|^(?:don't|do not) (?:know|think|see|understand|worry|mind|you)\b",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"[?？]\s*[\"”’)]*$")
+_LISTED = re.compile(r"^[-*•]\s+“(.+)”$", re.MULTILINE)
 
-def standing_instructions(messages: Iterable[Message], *, limit: int = 20) -> list[str]:
-    """The user's sentences that bind from now on, newest last, without repetition."""
-    return []
+_LONGEST = 500
+_SHORTEST = 4
+# Of a pasted document only what frames it is the user's own voice.
+_OWN_VOICE_CHARS = 4_000
+_FRAME_CHARS = 1_000
+
+
+def standing_instructions(messages: Iterable[Message], *, previous: str = "", limit: int = 20) -> list[str]:
+    """The user's sentences that bind from now on, word for word, oldest first, none twice.
+
+    `previous` is the section of an earlier handoff that quotes them. Over the limit, the first and the newest are kept.
+    """
+    found = dict.fromkeys(_LISTED.findall(previous))
+    for message in messages:
+        if message.is_real_user:
+            for sentence in sentences(_own_voice(spoken(message))):
+                if is_standing(sentence):
+                    # Said again, it counts from then on.
+                    found.pop(sentence, None)
+                    found[sentence] = None
+    rules = list(found)
+    if len(rules) <= limit:
+        return rules
+    return rules[: limit // 2] + rules[len(rules) - (limit - limit // 2) :]
+
+
+def is_standing(sentence: str) -> bool:
+    """Whether a sentence binds what comes after it, rather than tell or ask something."""
+    if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
+        return False
+    if _BINDING.search(sentence):
+        return True
+    return _COMMAND.search(sentence) is not None and _DESCRIBES.search(sentence) is None
+
+
+def _own_voice(text: str) -> str:
+    return text if len(text) <= _OWN_VOICE_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"

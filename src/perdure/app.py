@@ -27,7 +27,7 @@ from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices
 from perdure.context.registry import start_engine
 from perdure.core.clock import SystemClock
-from perdure.core.ports import MemorySnapshot, Summarize
+from perdure.core.ports import Approver, Asker, MemorySnapshot, Summarize
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
 from perdure.models.limits import LearnedLimits
@@ -73,6 +73,8 @@ class Agent(talking.Agent):
         home: Path | None = None,
         on_progress: OnProgress | None = None,
         source: str = "library",
+        approver: Approver | None = None,
+        asker: Asker | None = None,
     ) -> None:
         given = {"name": model, "provider": provider, "base_url": base_url}
         wiring = Wiring(
@@ -84,6 +86,8 @@ class Agent(talking.Agent):
             api_mode=api_mode,
             source=source,
             on_progress=on_progress,
+            approver=approver,
+            asker=asker,
         )
         super().__init__(
             wiring.parts(tools or ()),
@@ -110,8 +114,13 @@ class Wiring:
         api_mode: str | None,
         source: str,
         on_progress: OnProgress | None,
+        approver: Approver | None = None,
+        asker: Asker | None = None,
     ) -> None:
         self.settings = settings
+        # Who is asked before something dangerous runs, and who answers the model's own questions; None: nobody.
+        self.approver = approver
+        self.asker = asker
         self.warnings: list[str] = []
         self._home = home
         self._source = source

@@ -24,6 +24,7 @@ from perdure.context.plain import CompactionReport
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.events import Event, ModelSwitched, TurnFinished
 from perdure.core.messages import Message, TextPart
+from perdure.providers.exchange import Endpoint
 from perdure.providers.routes import Route as RouteToModel
 from perdure.store.records import Route
 
@@ -141,6 +142,11 @@ class Agent:
     def session_id(self) -> str | None:
         """The present session; None until something was said."""
         return self._talk.live.id if self._talk is not None else self._wanted_id
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the next call goes."""
+        return self._parts.routes.endpoint
 
     @property
     def gauge(self) -> Gauge:

@@ -8,7 +8,7 @@ from perdure import __version__
 from perdure.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
-    "chat": Lazy("perdure.cli.chat:chat", "Talk to an agent whose conversation outlives its window."),
+    "chat": Lazy("perdure.cli.chat.command:chat", "Talk to an agent whose conversation outlives its window."),
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),

@@ -8,6 +8,7 @@ from perdure.commands.context import CONTEXT
 from perdure.commands.conversations import BRANCH, NEW, RESUME, RETRY, SESSIONS, UNDO
 from perdure.commands.finding import EXPAND, SEARCH
 from perdure.commands.settings import MODEL, QUIT, STOP
+from perdure.commands.titles import TITLE
 from perdure.commands.usage import INSIGHTS, USAGE
 
 
@@ -29,6 +30,7 @@ def all_commands() -> Commands:
             BRANCH,
             RETRY,
             UNDO,
+            TITLE,
             EXPAND,
             SEARCH,
             MODEL,

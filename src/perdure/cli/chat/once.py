@@ -5,30 +5,48 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from perdure.cli.chat_surface import ChatSurface
+from perdure.cli.chat.attachments import attach
+from perdure.cli.chat.surface import ChatSurface, Person
 from perdure.commands.all import all_commands
+from perdure.commands.titles import title_of
 from perdure.core.events import CompactionFinished, Event, Notice, Recovered
 from perdure.core.messages import Message
 
 
-def ask_once(surface: ChatSurface, text: str, *, as_json: bool) -> int:
-    """The exit code: 0 answered, 1 not, 130 interrupted."""
+def ask_once(flags: Mapping[str, Any], text: str, *, session_id: str | None, as_json: bool) -> int:
+    """The exit code: 0 answered, 1 not, 2 nothing was asked, 130 interrupted."""
     if not text.strip():
         print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
         return 2
-    said = all_commands().dispatch(surface, text)
-    if said is not None:
-        print(said.text)
-        return 1 if said.level == "error" else 0
-    surface.listen(_print_json if as_json else _print_notices, lambda what, seconds: None)
+    person = Person(hear=_print_json if as_json else _print_notices)
+    surface = ChatSurface(flags, session_id=session_id, person=person)
     try:
-        result = surface.agent.run_conversation(text)
+        said = all_commands().dispatch(surface, text)
+        if said is None:
+            return _answer(surface, text, as_json=as_json)
+        if said.then_send is not None:
+            print(f"perdure: {said.text}", file=sys.stderr)
+            return _answer(surface, said.then_send, as_json=as_json)
+        print(said.text, file=sys.stderr if said.level == "error" else sys.stdout)
+        return 1 if said.level == "error" else 0
     except KeyboardInterrupt:
         return 130
     finally:
         surface.close()
+
+
+def _answer(surface: ChatSurface, text: str, *, as_json: bool) -> int:
+    attached = attach(text, Path.cwd())
+    for line in attached.told:
+        print(f"perdure: {line}", file=sys.stderr)
+    result = surface.agent.run_conversation(attached.message)
+    conversations = surface.store.conversations
+    if not conversations.get(result.conversation_id).title:
+        conversations.set_title(result.conversation_id, title_of(text))
     if result.outcome == "failed":
         print(f"perdure: {result.error}", file=sys.stderr)
         return 1
@@ -39,7 +57,7 @@ def ask_once(surface: ChatSurface, text: str, *, as_json: bool) -> int:
 
 def _print_notices(event: Event) -> None:
     match event:
-        case Notice(text=text) | CompactionFinished(message=text):
+        case Notice(text=text) | CompactionFinished(message=text) if text:
             print(f"perdure: {text}", file=sys.stderr)
         case Recovered(verdict=verdict, action=action):
             print(f"perdure: {verdict.message} ({action})", file=sys.stderr)

@@ -1,0 +1,121 @@
+"""`perdure chat`: talk in the terminal, or ask one question."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from perdure.cli.chat.desk import Desk
+    from perdure.cli.chat.live import LiveChat
+    from perdure.core.events import Event
+
+EPILOG = """\b
+Examples:
+  perdure chat                          talk; /help lists the commands
+  perdure chat --resume c_1m7g…         go on with a conversation, by any id of it
+  perdure chat -q "what is in @README.md?"   one question, one answer, a file attached
+  git diff | perdure chat -q "review"   what is piped in goes with the question
+  perdure chat -q "hello" --json        every event as a line of JSON
+
+\b
+Keys:
+  Enter sends · Alt-Enter (or Ctrl-J, or a trailing \\) makes a new line · Tab completes /commands, @paths and ids
+  Up and Ctrl-R find earlier messages · Ctrl-C stops the answer, twice leaves · Ctrl-D leaves
+
+\b
+Exit status:
+  0 answered   1 no answer   2 called wrongly   130 interrupted
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("-r", "--resume", "session_id", metavar="ID", help="Go on with a conversation, by any id of it.")
+@click.option("-m", "--model", metavar="NAME", help="The model to talk to, for this time.")
+@click.option("-p", "--provider", metavar="NAME", help="Its provider, for this time.")
+@click.option("-q", "--question", metavar="TEXT", help="Ask one question, print the answer, and leave.")
+@click.option("--json", "as_json", is_flag=True, help="With a question: print every event as a line of JSON.")
+@click.pass_obj
+def chat(
+    flags: dict[str, str] | None,
+    session_id: str | None,
+    model: str | None,
+    provider: str | None,
+    question: str | None,
+    as_json: bool,
+) -> None:
+    """Talk to an agent whose conversation outlives its window."""
+    from perdure.config.terminal import is_dumb
+
+    given = {**(flags or {})}
+    given |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
+    if question is not None or not sys.stdin.isatty():
+        from perdure.cli.chat.once import ask_once
+
+        code = ask_once(given, _with_input(question), session_id=session_id, as_json=as_json)
+    elif as_json:
+        raise click.UsageError("--json goes with a question: give one with -q, or pipe it in.")
+    elif is_dumb() or not sys.stdout.isatty():
+        code = _plain(given, session_id)
+    else:
+        code = _live(given, session_id)
+    sys.exit(code)
+
+
+def _live(flags: dict[str, str], session_id: str | None) -> int:
+    """The prompt first: nothing that takes time is imported before it stands there."""
+    from perdure.cli.chat.live import LiveChat
+    from perdure.config.home import home_dir, make_home
+    from perdure.config.terminal import wants_color
+
+    home = make_home(home_dir())
+    is_first_run = _is_first_run()
+
+    def open_desk(chat: LiveChat) -> Desk:
+        from perdure.cli.chat.desk import Desk
+        from perdure.cli.chat.surface import ChatSurface, Person
+
+        person = Person(chat.hear, chat.progress, chat.questions, chat.questions)
+        surface = ChatSurface(flags, session_id=session_id, person=person)
+        return Desk(surface, chat.write, is_first_run=is_first_run)
+
+    color = flags.get("display.color", "auto")
+    return LiveChat(open_desk, home=home, is_color=wants_color("never" if color == "never" else "auto")).run()
+
+
+def _plain(flags: dict[str, str], session_id: str | None) -> int:
+    from perdure.cli.chat.desk import Desk
+    from perdure.cli.chat.plain import PlainQuestions, PlainScreen
+    from perdure.cli.chat.plain_loop import PlainChat
+    from perdure.cli.chat.questions import Questions
+    from perdure.cli.chat.surface import ChatSurface, Person
+
+    is_first_run = _is_first_run()
+    screen, asking = PlainScreen(sys.stdout), PlainQuestions(input)
+    questions = Questions(asking.show, asking.withdraw)
+
+    def hear(event: Event) -> None:
+        screen.show(event)
+        desk.heard(event)
+
+    person = Person(hear, screen.progress, questions, questions)
+    surface = ChatSurface(flags, session_id=session_id, person=person)
+    screen.shows_reasoning = surface.settings.display.reasoning
+    desk = Desk(surface, lambda text: screen.line(text.rstrip("\n")), is_first_run=is_first_run)
+    return PlainChat(desk, screen).run()
+
+
+def _is_first_run() -> bool:
+    """Whether there is neither a config nor a conversation yet."""
+    from perdure.config.home import CONFIG_FILE, home_dir
+
+    home = home_dir()
+    return not (home / CONFIG_FILE).exists() and not (home / "perdure.db").exists()
+
+
+def _with_input(question: str | None) -> str:
+    """The question, and behind it whatever was piped in."""
+    piped = "" if sys.stdin.isatty() else sys.stdin.read()
+    return "\n\n".join(part for part in (question, piped.strip()) if part)

@@ -1,0 +1,129 @@
+"""What a chat does with a line: a command, or a message with its attachments. The same behind every kind of prompt."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.cli.chat.attachments import attach
+from perdure.cli.chat.figures import closing_lines, opening_lines, resumed_lines, status_line
+from perdure.cli.chat.surface import ChatSurface, Progress
+from perdure.cli.chat.transcript import Transcript
+from perdure.cli.ink import Ink
+from perdure.commands.all import all_commands
+from perdure.commands.command import Said
+from perdure.commands.titles import title_of
+from perdure.core.errors import PerdureError
+from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
+
+Write = Callable[[str], None]
+# How long the last events of a turn may lag behind its end.
+_LAG_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to show for a line; the turn's own text was shown as it came."""
+
+    text: str = ""
+    is_error: bool = False
+    is_leaving: bool = False
+
+
+class Desk:
+    """One person's chat: its surface, its commands, and the words around them."""
+
+    def __init__(self, surface: ChatSurface, write: Write, *, is_first_run: bool = False) -> None:
+        self.surface = surface
+        self.commands = all_commands()
+        self._write = write
+        self._is_first_run = is_first_run
+        self._asked = ""
+        self._is_heard = threading.Event()
+
+    # -- talking -----------------------------------------------------------------------------------------------------
+
+    def answer(self, line: str, progress: Progress) -> Answer:
+        """Answers one line; never raises for what can go wrong with one."""
+        try:
+            if line.startswith("/compress"):
+                progress("compacting (Ctrl-C cancels)", 0.0)
+            said = self.commands.dispatch(self.surface, line)
+            if said is None:
+                return self._send(line)
+            return self._after(said)
+        except concurrent.futures.CancelledError:
+            return Answer("stopped; nothing has changed")
+        except PerdureError as error:
+            return Answer(str(error), is_error=True)
+
+    def _after(self, said: Said) -> Answer:
+        if said.then_send is None:
+            return Answer(said.text, is_error=said.level == "error", is_leaving=said.is_leaving)
+        self._write(f"{said.text}\n")
+        return self._send(said.then_send)
+
+    def _send(self, text: str) -> Answer:
+        attached = attach(text, Path.cwd())
+        self._write("".join(f"{line}\n" for line in attached.told))
+        self._asked = text
+        self._is_heard.clear()
+        self.surface.agent.run_conversation(attached.message)
+        self._is_heard.wait(_LAG_S)
+        return Answer()
+
+    def heard(self, event: Event) -> None:
+        """Every event passes here last, in its own thread: it names the conversation, and tells when a turn is over."""
+        if isinstance(event, TurnStarted):
+            self._name(event.session_id)
+        elif isinstance(event, TurnFinished):
+            self._is_heard.set()
+
+    def _name(self, session_id: str) -> None:
+        conversations = self.surface.store.conversations
+        if self._asked and not conversations.get(session_id).title and (title := title_of(self._asked)):
+            conversations.set_title(session_id, title)
+
+    def interrupt(self) -> None:
+        self.surface.interrupt()
+
+    def close(self) -> None:
+        self.surface.close()
+
+    # -- the words around it -----------------------------------------------------------------------------------------
+
+    def transcript(self, write: Write, width: Callable[[], int], ink: Ink) -> Transcript:
+        display = self.surface.settings.display
+        return Transcript(write, width=width, ink=ink, shows_reasoning=display.reasoning, streams=display.streaming)
+
+    def opening(self) -> Iterator[str]:
+        if self._is_first_run:
+            from perdure.cli.chat.welcome import welcome_lines
+
+            yield from welcome_lines(self.surface)
+        else:
+            yield from opening_lines(self.surface)
+        yield from resumed_lines(self.surface)
+
+    def closing(self) -> Iterator[str]:
+        yield from closing_lines(self.surface)
+
+    def look_around(self, write: Write) -> None:
+        """On the first run: looks for model servers on this machine, in the background, and tells what it found."""
+        if self._is_first_run:
+            from perdure.cli.chat.welcome import found_lines
+
+            def look() -> None:
+                if lines := list(found_lines()):
+                    write("".join(f"{line}\n" for line in lines))
+
+            threading.Thread(target=look, name="perdure-look", daemon=True).start()
+
+    def status(self) -> str:
+        return status_line(self.surface)
+
+    def changes_status(self, event: Event) -> bool:
+        return isinstance(event, CallFinished | CompactionFinished | ModelSwitched | TurnStarted | TurnFinished)

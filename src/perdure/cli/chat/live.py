@@ -1,0 +1,260 @@
+"""The chat in a terminal: the prompt in one thread, the work in another, events from the agent in between."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.cli.chat.completer import ChatCompleter
+from perdure.cli.chat.prompt_box import Hands, PromptBox
+from perdure.cli.chat.questions import Question, Questions
+from perdure.cli.ink import Ink
+
+if TYPE_CHECKING:  # what takes long to import is imported behind the prompt, in the working thread
+    from perdure.cli.chat.desk import Desk
+    from perdure.cli.chat.transcript import Transcript
+    from perdure.core.events import Event
+
+_LEAVE_WITHIN_S = 2.0
+_TICK_S = 0.2
+# Commands that only read: they are answered at once, whatever else is going on.
+_AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
+OpenDesk = Callable[["LiveChat"], "Desk"]
+
+
+class LiveChat:
+    """Reads, answers, repeats. Typing never waits for work: lines are queued while something is going on."""
+
+    def __init__(self, open_desk: OpenDesk, *, home: Path, is_color: bool, box: PromptBox | None = None) -> None:
+        self._open_desk = open_desk
+        self.ink = Ink(is_color)
+        self._completer = ChatCompleter(Path.cwd())
+        self._box = box or PromptBox(
+            self.hands(), history_file=home / "history", completer=self._completer, is_color=is_color
+        )
+        self.questions = Questions(self._ask, self._withdraw)
+        self._desk: Desk | None = None
+        self._transcript: Transcript | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._waiting: deque[str] = deque()
+        self._events: deque[Event] = deque()
+        self._question: Question | None = None
+        self._is_working = False
+        self._status = "starting …"
+        self._hint = ""
+        self._last_ctrl_c_s = float("-inf")
+        self._failure = ""
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def hands(self) -> Hands:
+        return Hands(self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark)
+
+    def run(self) -> int:
+        """Until the person leaves; the exit code."""
+        worker = threading.Thread(target=self._work, name="perdure-work", daemon=True)
+        started = threading.Event()
+
+        def start(_: object) -> None:
+            if not started.is_set():  # the prompt is drawn: only now begins what takes time
+                started.set()
+                worker.start()
+
+        self._box.app.after_render += start
+        asyncio.run(self._until_left())
+        self._lines.put(None)
+        if self._desk is not None:
+            self._desk.interrupt()
+            worker.join(timeout=5.0)
+            self._box.write("".join(f"{line}\n" for line in self._desk.closing()))
+            self._desk.close()
+        if self._failure:
+            self._box.write(self._failure + "\n")
+        return 1 if self._failure else 0
+
+    async def _until_left(self) -> None:
+        ticking = asyncio.get_running_loop().create_task(self._tick())
+        try:
+            await self._box.app.run_async()
+        finally:
+            ticking.cancel()
+
+    async def _tick(self) -> None:
+        """Keeps the clocks of what is going on moving."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self._is_working or self._desk is None:
+                self._box.redraw()
+
+    # -- the prompt's thread -----------------------------------------------------------------------------------------
+
+    def _on_line(self, shown: str, meant: str) -> None:
+        self._hint = ""
+        if self._question is not None:
+            self._box.write(f"{self.ink.dim('  ›')} {shown}\n")
+            self._question.reply(meant)
+            return
+        if not shown:
+            return
+        name = shown.split(maxsplit=1)[0].lower()
+        if name == "/stop" and self._is_working:
+            self._interrupt()
+        elif name in _AT_ONCE and self._is_working and self._desk is not None:
+            threading.Thread(target=self._answer, args=(meant,), daemon=True).start()
+        elif self._is_working or self._desk is None:
+            self._waiting.append(shown)
+            self._lines.put(meant)
+        else:
+            self._echo(shown)
+            self._is_working = True
+            self._lines.put(meant)
+        self._box.redraw()
+
+    def _on_interrupt(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._last_ctrl_c_s < _LEAVE_WITHIN_S:
+            self._leave()
+            return
+        self._last_ctrl_c_s = now_s
+        if self._question is not None:
+            self._question.reply("")
+        if self._is_working:
+            self._interrupt()
+            self._hint = "stopping … (Ctrl-C again leaves; the conversation is kept)"
+        else:
+            self._hint = "Ctrl-C again leaves; the conversation is kept"
+        self._box.redraw()
+
+    def _interrupt(self) -> None:
+        """Stops what is going on, and what waited behind it."""
+        while not self._lines.empty():
+            self._lines.get_nowait()
+        self._waiting.clear()
+        if self._desk is not None:
+            self._desk.interrupt()
+
+    def _leave(self) -> None:
+        self._box.leave()
+
+    def _echo(self, shown: str) -> None:
+        first, *rest = shown.split("\n")
+        more = "".join(f"  {line}\n" for line in rest)
+        self._box.write(f"{self.ink.bold('›')} {first}\n{more}")
+
+    def _mark(self) -> str:
+        return "? " if self._question is not None else "› "
+
+    def _above(self, width: int, rows: int) -> str:
+        lines = [self.ink.dim(f"  then: {_short(line, width)}") for line in self._waiting]
+        if self._question is not None:
+            lines += [self.ink.warn(line) for line in self._question.text.split("\n")]
+            lines += [self.ink.dim(self._question.hint)] if self._question.hint else []
+        live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
+        return "\n".join([live, *lines] if live else lines)
+
+    def _below(self, width: int) -> str:
+        text = self._hint or self._status
+        return f" {_short(text, width - 1)}".ljust(width)
+
+    def _ask(self, question: Question) -> None:
+        self._box.call(lambda: self._put_up(question))
+
+    def _withdraw(self, question: Question) -> None:
+        self._box.call(lambda: self._take_down(question))
+
+    def _put_up(self, question: Question) -> None:
+        self._question = question
+        self._box.hold()
+        self._box.redraw()
+
+    def _take_down(self, question: Question) -> None:
+        if self._question is question:
+            said = "\n".join(self.ink.warn(line) for line in question.text.split("\n"))
+            self._box.write(f"{said}\n")
+            self._question = None
+            self._box.release()
+            self._box.redraw()
+
+    def _drain(self) -> None:
+        while self._events and self._transcript is not None:
+            self._transcript.show(self._events.popleft())
+        self._box.redraw()
+
+    # -- other threads -----------------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """Lines for the person, from any thread."""
+        self._box.call(lambda: self._box.write(text))
+
+    def hear(self, event: Event) -> None:
+        """An event of the agent, from its thread; what must be looked up for the status is looked up there."""
+        is_first = not self._events
+        self._events.append(event)
+        if is_first:
+            self._box.call(self._drain)
+        if self._desk is not None:
+            self._desk.heard(event)
+            if self._desk.changes_status(event):
+                self._status = self._desk.status()
+                self._box.call(self._box.redraw)
+
+    def progress(self, what: str, seconds: float) -> None:
+        def show() -> None:
+            if self._transcript is not None:
+                self._transcript.busy(what)
+
+        self._box.call(show)
+
+    def _work(self) -> None:
+        """The working thread: opens everything, then answers line by line."""
+        from perdure.core.errors import PerdureError
+
+        try:
+            desk = self._open_desk(self)
+            self._transcript = desk.transcript(lambda text: self._box.write(text), lambda: self._box.width, self.ink)
+            self.write("".join(f"{line}\n" for line in desk.opening()))
+            self._completer.desk = desk
+            self._status, self._desk = desk.status(), desk
+        except PerdureError as error:
+            self._failure = f"perdure: {error}"
+            self._box.call(self._box.leave)
+            return
+        desk.look_around(self.write)
+        while (line := self._lines.get()) is not None:
+            self._box.call(self._begin)
+            self._answer(line)
+            self._box.call(self._end)
+
+    def _begin(self) -> None:
+        self._is_working = True
+        if self._waiting:
+            self._echo(self._waiting.popleft())
+
+    def _end(self) -> None:
+        self._drain()
+        if self._transcript is not None:
+            self._transcript.stop()
+        self._is_working = not self._lines.empty()
+        self._hint = ""
+        self._box.redraw()
+
+    def _answer(self, line: str) -> None:
+        if self._desk is None:
+            return
+        answer = self._desk.answer(line, self.progress)
+        if answer.text:
+            self.write(f"{self.ink.bad(answer.text) if answer.is_error else answer.text}\n\n")
+        self._status = self._desk.status()
+        if answer.is_leaving:
+            self._box.call(self._leave)
+
+
+def _short(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: max(0, width - 1)]}…"

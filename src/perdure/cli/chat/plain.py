@@ -1,0 +1,115 @@
+"""The chat where a terminal can only print lines: one question, then its answer, no escapes."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from perdure.agent.callbacks import status_line as told
+from perdure.cli.chat.questions import Question
+from perdure.cli.chat.tool_lines import finished_line, running_line, spilled_line
+from perdure.cli.ink import Ink
+from perdure.core.events import (
+    CompactionFinished,
+    CompactionStarted,
+    Event,
+    ModelSwitched,
+    Notice,
+    OutputSpilled,
+    ReasoningDelta,
+    Recovered,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+
+_INK = Ink(is_color=False)
+
+
+class PlainScreen:
+    """Prints events one after the other. Called from the agent's event thread."""
+
+    def __init__(self, out: TextIO, *, shows_reasoning: bool = False) -> None:
+        self._out = out
+        self.shows_reasoning = shows_reasoning
+        self._is_mid_line = False
+        self._last_progress = ""
+
+    def show(self, event: Event) -> None:
+        match event:
+            case TextDelta(text):
+                self._put(text)
+            case ReasoningDelta(text) if self.shows_reasoning:
+                self._put(text)
+            case ToolStarted(call):
+                self.line(running_line(call, 0.0).removesuffix(" … 0 s"))
+            case ToolFinished():
+                self.line(finished_line(event, None, _INK).rstrip("\n"))
+            case OutputSpilled():
+                self.line(spilled_line(event, _INK).rstrip("\n"))
+            case CompactionStarted() | CompactionFinished() | Recovered() | ModelSwitched() | Notice():
+                self.line(f"[{told(event)}]")
+            case TurnFinished(outcome=outcome, error=error):
+                self.line(
+                    {"failed": error or "failed", "interrupted": "stopped; the conversation is kept"}.get(outcome, "")
+                )
+            case _:
+                pass
+
+    def progress(self, what: str, seconds: float) -> None:
+        """Said once: a line that cannot be drawn over is not repeated."""
+        if what != self._last_progress:
+            self._last_progress = what
+            self.line(f"{what} …")
+
+    def line(self, text: str) -> None:
+        """A line of its own, whatever stands there."""
+        lead = "\n" if self._is_mid_line else ""
+        self._out.write(f"{lead}{text}\n" if text else lead)
+        self._out.flush()
+        self._is_mid_line = False
+
+    def _put(self, text: str) -> None:
+        from perdure.cli.chat.paint import safe
+
+        self._out.write(safe(text))
+        self._out.flush()
+        self._is_mid_line = not text.endswith("\n")
+
+
+class PlainQuestions:
+    """Asks on a line of its own and reads the answer there."""
+
+    def __init__(self, read: Callable[[str], str]) -> None:
+        self._read = read
+
+    def show(self, question: Question) -> None:
+        import threading
+
+        def ask() -> None:
+            try:
+                question.reply(self._read(f"\n{question.text}\n{question.hint} ? "))
+            except (EOFError, KeyboardInterrupt):
+                question.reply("")
+
+        threading.Thread(target=ask, daemon=True).start()
+
+    def withdraw(self, question: Question) -> None:
+        """A line that was printed cannot be taken back."""
+
+
+def read_message(prompt: str = "> ") -> str:
+    """One message: a line, those a trailing backslash goes on with, and all that a paste brought along with it."""
+    lines = [input(prompt)]
+    while lines[-1].endswith("\\"):
+        lines[-1] = lines[-1][:-1]
+        lines.append(input("  "))
+    while sys.platform != "win32" and select.select([sys.stdin], [], [], 0.02)[0]:
+        more = sys.stdin.readline()
+        if not more:
+            break
+        lines.append(more.rstrip("\n"))
+    return "\n".join(lines)

@@ -1,0 +1,90 @@
+"""The terminal as a surface: the agent at hand, and how to open another or change its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.agent.agent import Agent
+from perdure.app import Agent as WiredAgent
+from perdure.app import open_user_store, route_to
+from perdure.config.load import load
+from perdure.core.events import Event
+from perdure.core.ports import Approver, Asker
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who sits there: what hears events and progress, and who can be asked. By default, nobody."""
+
+    hear: Callable[[Event], None] = lambda event: None
+    progress: Progress = lambda what, seconds: None
+    approver: Approver | None = None
+    asker: Asker | None = None
+
+
+class ChatSurface:
+    """One person at one terminal. The agent is made when it is first needed."""
+
+    user_key = ""
+
+    def __init__(
+        self, flags: Mapping[str, Any], *, session_id: str | None = None, person: Person | None = None
+    ) -> None:
+        loaded = load(flags=flags)
+        self.home, self.settings = loaded.home, loaded.settings
+        self.store = open_user_store(self.settings, self.home)
+        self.person = person or Person()
+        self._stop_hearing: Callable[[], None] = lambda: None
+        self._agent: WiredAgent | None = None
+        # A wrong id is told before anything else happens.
+        self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
+
+    @property
+    def agent(self) -> Agent:
+        if self._agent is None:
+            self._agent = WiredAgent(
+                settings=self.settings,
+                store=self.store,
+                session_id=self._next_id,
+                home=self.home,
+                on_progress=self.person.progress,
+                source="terminal",
+                approver=self.person.approver,
+                asker=self.person.asker,
+            )
+            self._stop_hearing = self._agent.events.listen(self.person.hear)
+        return self._agent
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._agent.warnings if self._agent is not None else []
+
+    @property
+    def session_id(self) -> str | None:
+        """The present session, without making an agent for it."""
+        return self._agent.session_id if self._agent is not None else self._next_id
+
+    def interrupt(self) -> None:
+        if self._agent is not None:
+            self._agent.interrupt()
+
+    def open(self, session_id: str | None) -> None:
+        self.close()
+        self._next_id = session_id
+
+    def choose_model(self, name: str) -> str:
+        route = route_to(self.settings, name)
+        self.agent.switch_model(route)
+        return f"{route.main.model} ({route.main.provider})"
+
+    def close(self) -> None:
+        """Leaves the conversation at hand; everything of it is kept."""
+        if self._agent is not None:
+            self._next_id = self._agent.session_id
+            self._agent.close()
+            self._stop_hearing()
+            self._agent = None

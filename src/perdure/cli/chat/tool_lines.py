@@ -1,0 +1,45 @@
+"""One line for each tool: what it was called with, how long it took, how much it said, where the rest is kept."""
+
+from __future__ import annotations
+
+from perdure.cli.ink import Ink
+from perdure.core.events import OutputSpilled, ToolFinished
+from perdure.core.messages import ToolCall
+
+_TARGET_CHARS = 60
+# The argument that says most about a call, the best first.
+_TELLING = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
+
+
+def target_of(call: ToolCall) -> str:
+    """What a call is about, shortened to part of a line."""
+    given = call.parsed_arguments() or {}
+    for key in _TELLING:
+        if isinstance(value := given.get(key), str) and value.strip():
+            shown = " ".join(value.split())
+            return shown if len(shown) <= _TARGET_CHARS else f"{shown[: _TARGET_CHARS - 1]}…"
+    return ""
+
+
+def running_line(call: ToolCall, seconds: float) -> str:
+    return f"● {_named(call)} … {seconds:.0f} s"
+
+
+def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Ink) -> str:
+    """`● terminal pytest tests/ · 0.8 s · 3,204 characters`."""
+    mark = ink.bad("✗") if event.is_error else ink.good("●")
+    size = spilled.chars if spilled is not None else len(event.result.text)
+    figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
+    if event.is_error:
+        figures.insert(0, "failed")
+    if spilled is not None:
+        figures.append(f"kept at {spilled.address}")
+    return f"{mark} {_named(event.call)} {ink.dim('· ' + ' · '.join(figures))}\n"
+
+
+def spilled_line(event: OutputSpilled, ink: Ink) -> str:
+    return ink.dim(f"  {event.call.name}: {event.chars:,} characters kept at {event.address}") + "\n"
+
+
+def _named(call: ToolCall) -> str:
+    return f"{call.name} {target_of(call)}".rstrip()

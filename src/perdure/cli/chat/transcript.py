@@ -1,0 +1,192 @@
+"""Events as a person reads them: finished text for good, what is still happening in a few lines above the prompt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from perdure.agent.callbacks import status_line as told
+from perdure.cli.chat.blocks import Block, Blocks
+from perdure.cli.chat.tool_lines import finished_line, running_line, spilled_line
+from perdure.cli.ink import Ink
+from perdure.core.events import (
+    CallStarted,
+    CompactionFinished,
+    CompactionStarted,
+    Event,
+    ModelSwitched,
+    Notice,
+    OutputSpilled,
+    ReasoningDelta,
+    Recovered,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from perdure.core.messages import ToolCall
+
+# A live block beyond this is drawn as plain text: what is drawn many times must stay cheap.
+_PAINT_CHARS = 4_000
+Write = Callable[[str], None]
+
+
+class Transcript:
+    """One chat's output. Used from one thread; `write` takes whole lines, `live` is drawn as often as one likes."""
+
+    def __init__(
+        self, write: Write, *, width: Callable[[], int], ink: Ink, shows_reasoning: bool = False, streams: bool = True
+    ) -> None:
+        self._write = write
+        self._width = width
+        self._ink = ink
+        self._shows_reasoning = shows_reasoning
+        self._streams = streams
+        self._blocks = Blocks()
+        self._has_gap = False
+        self._thought = ""
+        self._thinks_since_s: float | None = None
+        # What is going on, and since when.
+        self._activity: tuple[str, float] | None = None
+        self._tools: dict[str, tuple[ToolCall, float]] = {}
+        self._spilled: dict[str, OutputSpilled] = {}
+        self._drawn: tuple[tuple[str, int], str] = (("", 0), "")
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def show(self, event: Event) -> None:
+        match event:
+            case TextDelta(text):
+                self._end_thinking()
+                self._print(self._blocks.feed(text))
+            case ReasoningDelta(text):
+                self._think(text)
+            case CallStarted():
+                self.busy("thinking")
+            case ToolStarted(call):
+                self._end_text()
+                self._tools[call.id] = (call, time.monotonic())
+            case ToolFinished(call=call):
+                self._tools.pop(call.id, None)
+                self._write(finished_line(event, self._spilled.pop(call.id, None), self._ink))
+            case OutputSpilled(call=call):
+                self._note_spill(event)
+            case CompactionStarted(before_tokens=before):
+                self._end_text()
+                self.busy(f"compacting about {before:,} tokens")
+            case TurnFinished():
+                self._finish(event)
+            case CompactionFinished() | Recovered() | ModelSwitched() | Notice():
+                self._tell(event)
+            case _:
+                pass
+
+    def busy(self, what: str) -> None:
+        """Something that takes a while has begun; the same words again do not start its clock anew."""
+        if self._activity is None or self._activity[0] != what:
+            self._activity = (what, time.monotonic())
+
+    def idle(self) -> None:
+        self._activity = None
+
+    def stop(self) -> None:
+        """Nothing more comes of what was going on; what was shown of an answer stays on the page."""
+        self._end_text()
+        self._tools.clear()
+        self.idle()
+
+    # -- the live part -----------------------------------------------------------------------------------------------
+
+    def live(self, *, width: int, rows: int) -> str:
+        """What is still happening, as at most `rows` lines."""
+        lines = self._live_block(width) if self._streams else []
+        if self._shows_reasoning and self._thought:
+            lines = [*lines, *(self._ink.dim(line) for line in self._thought.split("\n")[-3:])]
+        now_s = time.monotonic()
+        lines += [self._ink.key(running_line(call, now_s - began)) for call, began in self._tools.values()]
+        if self._activity is not None and not self._tools:
+            what, began = self._activity
+            lines.append(self._ink.dim(f"{_turning(now_s)} {what} … {now_s - began:.0f} s"))
+        return "\n".join(lines[-rows:]) if rows > 0 else ""
+
+    def _live_block(self, width: int) -> list[str]:
+        text = self._blocks.live
+        if not text.strip():
+            return []
+        if len(text) > _PAINT_CHARS:
+            return _wrapped(text[-_PAINT_CHARS:], width)
+        if self._drawn[0] != (text, width):
+            self._drawn = ((text, width), self._painted(text, width))
+        return self._drawn[1].rstrip("\n").split("\n")
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _print(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            shown = self._painted(block.markdown, self._width())
+            if shown:
+                self._write(f"\n{shown}" if self._has_gap else shown)
+            self._has_gap = not block.source.rstrip("\n ") or block.source.endswith("\n\n")
+        if blocks:
+            self.idle()
+
+    def _painted(self, markdown: str, width: int) -> str:
+        from perdure.cli.chat.paint import painted  # rich costs a fifth of a second: not before the first answer
+
+        return painted(markdown, width=width, is_color=self._ink.is_color)
+
+    def _think(self, text: str) -> None:
+        if self._thinks_since_s is None:
+            self._thinks_since_s = time.monotonic()
+        if not self._shows_reasoning:
+            return
+        *whole, self._thought = (self._thought + text).split("\n")
+        for line in whole:
+            self._write(self._ink.dim(line) + "\n")
+
+    def _end_thinking(self) -> None:
+        if self._thinks_since_s is None:
+            return
+        took_s = time.monotonic() - self._thinks_since_s
+        left, self._thought, self._thinks_since_s = self._thought, "", None
+        if left:
+            self._write(self._ink.dim(left) + "\n")
+        if not self._shows_reasoning:
+            self._write(self._ink.dim(f"thought for {took_s:.0f} s") + "\n")
+
+    def _end_text(self) -> None:
+        self._end_thinking()
+        self._print(self._blocks.end())
+        self._has_gap = False
+
+    def _note_spill(self, event: OutputSpilled) -> None:
+        """A spill is told with its tool's line; where that line was written before, on one of its own."""
+        if event.call.id in self._tools:
+            self._spilled[event.call.id] = event
+        else:
+            self._write(spilled_line(event, self._ink))
+
+    def _tell(self, event: Event) -> None:
+        self._end_text()
+        self.idle()
+        if said := told(event):
+            is_loud = isinstance(event, Recovered) or (isinstance(event, Notice) and event.level == "warning")
+            self._write((self._ink.warn if is_loud else self._ink.dim)(f"· {said}") + "\n")
+
+    def _finish(self, event: TurnFinished) -> None:
+        self.stop()
+        if event.outcome == "failed":
+            self._write(self._ink.bad(event.error or "the turn failed") + "\n")
+        elif event.outcome == "interrupted":
+            self._write(self._ink.dim("stopped; the conversation is kept") + "\n")
+        self._write("\n")
+
+
+def _turning(now_s: float) -> str:
+    return "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(now_s * 8) % 10]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Plain lines no wider than the terminal."""
+    width = max(1, width - 1)
+    return [line[i : i + width] for line in text.split("\n") for i in range(0, max(1, len(line)), width)]

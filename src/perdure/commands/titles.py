@@ -1,0 +1,42 @@
+"""Titles: a short one made by code from a conversation's first message, or the person's own with `/title words`."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.commands.command import Command, Said, Surface
+from perdure.core.errors import NotFound
+
+_MAX_CHARS = 48
+_MARKS = re.compile(r"[`*_#>\[\]|]+")
+_PASTE = re.compile(r"pasted \d+: [\d,]+ (?:lines|characters)")
+
+
+def title_of(text: str) -> str:
+    """The first line that says anything, without Markdown, cut between words."""
+    for line in text.splitlines():
+        words = " ".join(_PASTE.sub(" ", _MARKS.sub(" ", line[:1_000])).split())
+        if any(c.isalnum() for c in words):
+            return _cut(words)
+    return ""
+
+
+def _cut(words: str) -> str:
+    if len(words) <= _MAX_CHARS:
+        return words.rstrip(" .,:;")
+    head = words[: _MAX_CHARS - 1]
+    whole = head.rpartition(" ")[0] if " " in head[_MAX_CHARS // 2 :] else head
+    return f"{whole.rstrip(' .,:;')}…"
+
+
+def run(surface: Surface, argument: str) -> Said:
+    session_id = surface.agent.session_id
+    if session_id is None:
+        raise NotFound("Nothing has been said yet.")
+    if not argument:
+        return Said(surface.store.conversations.get(session_id).title or "This conversation has no title yet.")
+    surface.store.conversations.set_title(session_id, argument)
+    return Said(f"Titled “{argument}”.")
+
+
+TITLE = Command("title", "/title [words]", "show this conversation's title, or give it another", run)

@@ -22,8 +22,9 @@ CHANGES = frozenset(("edited", "wrote"))
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ERROR = re.compile(
-    r"\b\w*(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot|unable to"
-    r"|not found|no such|timed out|undefined|invalid|aborted)\b|\bFAIL(?:ED)?\b|exit(?:ed with)?(?: code| status)? [1-9]"
+    r"\b\w*(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot"
+    r"|unable to|not found|no such|timed out|undefined|invalid|aborted)\b"
+    r"|\bFAIL(?:ED)?\b|exit(?:ed with)?(?: code| status)? [1-9]"
     r"|错误|失败|エラー|失敗|오류|실패"
 )
 _TESTS = re.compile(

@@ -30,12 +30,12 @@ def _words_in(piece: str) -> frozenset[str]:
     return frozenset(w.lower() for w in _WORD.findall(piece))
 
 
-def quote(text: str, fact: str, *, start: int = 0, near: int = _LINE, most: int = _MOST) -> str:
-    """The piece of `text` around the first `fact` from `start`: its line, and its neighbours where that says too little.
+def quote(text: str, fact: str, *, near: int = _LINE, most: int = _MOST) -> str:
+    """The piece of `text` around the first `fact`: its line, and its neighbours where that says too little.
 
     "" where the fact does not stand there.
     """
-    at = text.find(fact, start)
+    at = text.find(fact)
     if at < 0:
         return ""
     end = at + len(fact)

@@ -1,8 +1,8 @@
 """Which facts will be needed again: a weight for each, from where it stood, how recently, how often, in what company.
 
-The weight is a probability, from a sum of evidence. The figures are rounded from a fit over recorded sessions of several
-kinds of work; what they say is plain: what was used in a call is used again, soon rather than late; a name in a short
-message says more than one of two hundred in a listing; the last few turns count most.
+The weight is a probability, from a sum of evidence. The figures are rounded from a fit over recorded sessions of
+several kinds of work; what they say is plain: what was used in a call is used again, soon rather than late; a name in
+a short message says more than one of two hundred in a listing; the last few turns count most.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from typing import Literal, Protocol
 FactKind = Literal["url", "path", "pair", "file", "number", "id", "code", "name", "dotted"]
 
 # What ends a file name and not an attribute: `report.find` is no file.
-_EXTENSIONS = frozenset(
-    "py pyi ipynb js jsx mjs cjs ts tsx vue svelte java kt scala gradle c cc cpp cxx h hpp cs go mod sum rs rb php swift"
-    " lua pl r jl sh bash zsh ps1 bat sql md mdx rst txt tex org adoc json jsonl json5 yaml yml toml ini cfg conf env lock"
-    " properties xml html htm css scss less svg csv tsv parquet log db sqlite zip gz tar tgz png jpg jpeg gif webp mp3 mp4"
-    " wav pdf doc docx xls xlsx ppt pptx eml proto graphql tf diff patch".split()
-)
+# fmt: off
+_EXTENSIONS = frozenset((
+    "py", "pyi", "ipynb", "js", "jsx", "mjs", "cjs", "ts", "tsx", "vue", "svelte", "java", "kt", "scala",
+    "gradle", "c", "cc", "cpp", "cxx", "h", "hpp", "cs", "go", "mod", "sum", "rs", "rb", "php", "swift",
+    "lua", "pl", "r", "jl", "sh", "bash", "zsh", "ps1", "bat", "sql", "md", "mdx", "rst", "txt", "tex", "org",
+    "adoc", "json", "jsonl", "json5", "yaml", "yml", "toml", "ini", "cfg", "conf", "env", "lock",
+    "properties", "xml", "html", "htm", "css", "scss", "less", "svg", "csv", "tsv", "parquet", "log", "db",
+    "sqlite", "zip", "gz", "tar", "tgz", "png", "jpg", "jpeg", "gif", "webp", "mp3", "mp4", "wav", "pdf",
+    "doc", "docx", "xls", "xlsx", "ppt", "pptx", "eml", "proto", "graphql", "tf", "diff", "patch",
+))
+# fmt: on
 _HEX = re.compile(r"[0-9a-fA-F]{7,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NAME = re.compile(r"\w+")
 _MIXED = re.compile(r"[a-z][A-Z]")
@@ -82,7 +87,7 @@ class Sightings:
 
 @lru_cache(maxsize=1 << 14)
 def kind_of(fact: str) -> FactKind:
-    """What sort of thing a fact names; a "pair" is words with a slash between them, a "code" mixes letters and digits."""
+    """What sort of thing a fact names; a "pair" is two words with a slash, a "code" mixes letters and digits."""
     if "://" in fact:
         return "url"
     end = fact.rpartition(".")[2].lower()
@@ -106,14 +111,14 @@ class Weights:
     """Each fact's probability of being needed again, and the sightings it rests on."""
 
     chance: dict[str, float]
+    first: dict[str, int]
+    first_call: dict[str, int]
     whole: Sightings
     brief: Sightings
     calls: Sightings
     assistant: Sightings
     user: Sightings
     results: Sightings
-    first: dict[str, int]
-    first_call: dict[str, int]
 
 
 def weigh(entries: Sequence[Weighable]) -> Weights:
@@ -140,7 +145,7 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
     for seen, place, facts in reversed(chosen):
         seen.see(place, facts)
     followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
-    return Weights(_chances(len(entries), sources, followed), *sources, first, first_call)
+    return Weights(_chances(len(entries), sources, followed), first, first_call, *sources)
 
 
 def _followed(listed: frozenset[str], place: int, used: Mapping[str, int]) -> float:
@@ -185,8 +190,8 @@ def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, fl
         sum_of_evidence += recent[latest[fact]] + _PRIOR[kind]
         if fact in brief and kind in _POINTED_AT:
             sum_of_evidence += _POINTED
-        elif kind in PLACES and fact not in calls and (place := results.get(fact)) is not None:
-            sum_of_evidence += min(_POINTED, _FOLLOWED * followed[place])
+        elif kind in PLACES and fact not in calls and fact in results:
+            sum_of_evidence += min(_POINTED, _FOLLOWED * followed[results[fact]])
         elif kind in _INCIDENTAL and fact not in spoken:
             sum_of_evidence -= _POINTED
         chances[fact] = 1 / (1 + math.exp(-sum_of_evidence))

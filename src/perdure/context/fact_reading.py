@@ -23,7 +23,7 @@ class CallTarget:
 
 @dataclass(frozen=True, slots=True)
 class MessageFacts:
-    """The facts of one message: in its text, in its calls' arguments, in the short ones, and those that are a whole one."""
+    """One message's facts: in its text, in its calls' arguments, in the short ones, and those that are a whole one."""
 
     message: Message
     said: frozenset[str]

@@ -1,8 +1,8 @@
 """The ledger of exact facts: what was used in calls, said by whom, how recently and how often.
 
 A summary drops most of the paths, ids and names that an agent goes on to need. Code can know better: `facts_of` reads
-each message once (fact_reading), `Ledger` weighs what was read (fact_rank), and `lines_for` quotes (fact_quotes), within
-a budget, the pieces of the sources in which the weightiest facts stand (fact_page).
+each message once (fact_reading), `Ledger` weighs what was read (fact_rank), and `lines_for` quotes (fact_quotes),
+within a budget, the pieces of the sources in which the weightiest facts stand (fact_page).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A summary checked against its sources: what occurs nowhere in them is marked or removed (E12).
 
-Models misremember paths, round numbers, and, worst, report requests and consents that nobody gave. A path, number, id or
-URL that no source has is marked where it stands; a file listed as relevant that no source names, and a request or quote
-put into the user's mouth, are taken out.
+Models misremember paths, round numbers, and, worst, report requests and consents that nobody gave. A path, number, id
+or URL that no source has is marked where it stands; a file listed as relevant that no source names, and a request or
+quote put into the user's mouth, are taken out.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MARK = "[unverified]"
 
 _QUOTED = re.compile(r"“([^”]{12,})”|\"([^\"\n]{12,})\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
 _USER_SAYS = re.compile(
-    r"\b(?:the )?user(?:'s)? (?:\w+ )?(?:asked|asks|wants?|wanted|requested|requests|said|says|told|confirmed|approved|agreed"
-    r"|instructed|insisted|demanded|needs|request|instruction)\b"
+    r"\b(?:the )?user(?:'s)? (?:\w+ )?(?:asked|asks|wants?|wanted|requested|requests|said|says|told|confirmed|approved"
+    r"|agreed|instructed|insisted|demanded|needs|request|instruction)\b"
     r"|用户(?:要求|希望|想要?|说|确认|同意)|使用者(?:要求|希望|想要?|說)|ユーザー?(?:は|が)|사용자(?:는|가|의)",
     re.IGNORECASE,
 )
@@ -73,7 +73,7 @@ class Sources:
         return False
 
     def has_quote(self, quote: str) -> bool:
-        """Whether the words stand in the sources in this order, spacing and quote marks aside; dots may stand for more."""
+        """Whether the words stand in the sources in this order, spacing and marks aside; dots may stand for more."""
         pieces = [p for p in re.split(r"…|\.\.\.|\[[^\]]*\]", _flattened(quote)) if p.strip(" .,;:!?。、")]
         return all(p.strip(" .,;:!?。、") in self.flat for p in pieces)
 
@@ -143,7 +143,7 @@ _KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number
 
 
 def _checkable(line: str) -> list[str]:
-    """The facts of a line that must come from somewhere, in their order; names and word pairs may be the summary's own."""
+    """The facts of a line that must come from somewhere, in their order; names may be the summary's own."""
     found = [f for f in scan(line) if kind_of(f) in _KINDS and (kind_of(f) != "code" or f.isalnum())]
     return sorted(found, key=line.find)
 

@@ -17,9 +17,11 @@ from perdure.core.messages import Message
 _BINDING = re.compile(
     r"\b(?:from now on|from here on|going forward|in (?:the )?future,|henceforth|at all times|under no circumstances"
     r"|every time you|each time you|whenever you|no matter what|by default,? (?:use|do|write|answer|reply)"
-    r"|(?:you|it|they|everything|all|each|every \w+|code|tests?|commits?|answers?|replies) (?:must|should|shall)(?: \w+)? (?:always|never|only|not)"
-    r"|(?:must|should|shall) (?:always|never)|remember (?:to|that you)|I(?:'d| would)? (?:prefer|want you to always|want you to never))\b"
-    r"|不要|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后|往后)|今后|今後|以后(?:都|请|不|每)"
+    r"|(?:you|it|they|everything|all|each|every \w+|code|tests?|commits?|answers?|replies)"
+    r" (?:must|should|shall)(?: \w+)? (?:always|never|only|not)|(?:must|should|shall) (?:always|never)|remember (?:to|that you)"
+    r"|I(?:'d| would)? (?:prefer|want you to always|want you to never))\b"
+    r"|不要|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后|往后)|今后|今後"
+    r"|以后(?:都|请|不|每)"
     r"|每次都|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|别再|只能用"
     r"|必ず|絶対|常に|今後|これから(?:は|も)|毎回|決して|しないで|しないこと|してはいけ|禁止|覚えておいて|以後"
     r"|항상|절대|반드시|앞으로(?:는|도)?|매번|하지 ?(?:마|말)|금지|언제나|기억해"
@@ -30,14 +32,16 @@ _BINDING = re.compile(
 # What binds only as a command, at the head of a clause.
 _COMMAND = re.compile(
     r"(?:^|[,;:–—]\s*|\b(?:please|and|but|also|so|then|ok|okay)[, ]+)"
-    r"(?:always|never|do not ever|don't ever|don't|do not|make sure|be sure|avoid|only (?:use|write|run|answer|reply|change|touch)"
-    r"|stop \w+ing|no (?:more )?\w+ing)\b",
+    r"(?:always|never|do not ever|don't ever|don't|do not|make sure|be sure|avoid"
+    r"|only (?:use|write|run|answer|reply|change|touch)|stop \w+ing|no (?:more )?\w+ing)\b",
     re.IGNORECASE,
 )
 # A description of how things are, not a wish: "it never works", "I don't know".
 _DESCRIBES = re.compile(
-    r"\b(?:I|he|she|it|they|this|that|there|we|which|who)(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
-    r"(?: \w+)? (?:always|never)\b(?! (?:want|use|do) )|^(?:don't|do not) (?:know|think|see|understand|worry|mind|you)\b",
+    r"\b(?:I|he|she|it|they|this|that|there|we|which|who)"
+    r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
+    r"(?: \w+)? (?:always|never)\b(?! (?:want|use|do) )"
+    r"|^(?:don't|do not) (?:know|think|see|understand|worry|mind|you)\b",
     re.IGNORECASE,
 )
 _ASKS = re.compile(r"[?？]\s*[\"”’)]*$")

@@ -12,13 +12,14 @@ from perdure.core.messages import Message
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _QUESTION = re.compile(r"[?？]\s*$|[吗呢か]\s*[。.]?\s*$|(?:까요|나요|는지)\s*[.]?\s*$")
 _DECISION = re.compile(
-    r"\b(?:decided?|decision|chose|choosing|instead of|rather than|opted|going with|let's use|we(?:'ll| will) use|I(?:'ll| will) use"
+    r"\b(?:decided?|decision|chose|choosing|instead of|rather than|opted|going with|let's use|(?:we|I)(?:'ll| will) use"
     r"|because|root cause|the (?:issue|problem|bug|cause|fix) (?:is|was)|trade-?off|should (?:not )?be)\b"
     r"|决定|改用|选择|因为|原因|決め|ことにし|ではなく|ため、|原因|결정|대신|때문에|원인",
     re.IGNORECASE,
 )
 _PLAN = re.compile(
-    r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] |.*\b(?:remains to be|still needs? to)\b)"
+    r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] "
+    r"|.*\b(?:remains to be|still needs? to)\b)"
     r"|接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은",
     re.IGNORECASE,
 )

@@ -12,7 +12,7 @@ from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices, Insert, Keep
 from perdure.context.handoff import Handoff, handoff_of
 from perdure.core import rules
-from perdure.core.errors import ErrorVerdict, ProviderError
+from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import Summarize
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
@@ -477,6 +477,32 @@ def test_a_lasting_failure_cools_down_long_and_a_success_ends_it() -> None:
     clock.pass_s(2)
     assert engine(ask, state=shelf, clock=clock).compress(entries).outcome == "compacted"
     assert shelf.get("compressor.cooldown") is None
+
+
+@pytest.mark.spec("F3")
+def test_no_provider_at_all_cools_down_long() -> None:
+    clock, ask = HeldClock(), Scripted(ConfigError("no endpoint is configured"))
+    made, entries = engine(ask, clock=clock), logged(working_session(20))
+    made.compress(entries)
+    clock.pass_s(599)
+    made.compress(entries)
+    assert ask.calls == 1
+    clock.pass_s(2)
+    made.compress(entries)
+    assert ask.calls == 2
+
+
+@pytest.mark.spec("D5", "F3")
+@pytest.mark.parametrize("limit", [8_000, None])
+def test_a_summary_model_that_overflows_is_asked_again_in_parts(limit: int | None) -> None:
+    too_long = ProviderError(ErrorVerdict("prompt_too_long", "too long", 400, context_limit=limit))
+    ask = Scripted(too_long, GOOD)
+    done = engine(ask).compress(logged(working_session(60, chars=190)))
+    assert done.outcome == "compacted"
+    assert 1 < ask.calls <= 8
+    never = Scripted(too_long)
+    assert engine(never).compress(logged(working_session(60, chars=190))).outcome == "digest"
+    assert never.calls == 2
 
 
 @pytest.mark.spec("F3")

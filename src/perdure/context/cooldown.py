@@ -53,10 +53,10 @@ class CoolDown:
         left = (until_ms - self._clock.now_ms()) / 1000
         return min(max(0.0, left), length_s)
 
-    def failed(self, verdict: ErrorVerdict | None) -> None:
+    def failed(self, verdict: ErrorVerdict | None, *, is_lasting: bool = False) -> None:
         """A passing failure: short, growing with each in a row; one that will not pass: long at once."""
         failures = self._read()[0] + 1
-        if verdict is not None and verdict.kind in _LASTING:
+        if is_lasting or (verdict is not None and verdict.kind in _LASTING):
             length_s = self._no_provider_s
         else:
             length_s = min(self._retry_s * 2 ** (failures - 1), max(self._retry_s, self._no_provider_s))

@@ -47,6 +47,8 @@ class Failure:
 
     why: str
     verdict: ErrorVerdict | None = None
+    # No provider is there at all: asking again soon cannot help.
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summ
             answers.append(_as_summary(ask(prompt, max_tokens=max_tokens)))
         except ProviderError as error:
             answers.append(Failure(str(error) or type(error).__name__, error.verdict))
+        except ConfigError as error:
+            answers.append(Failure(str(error), is_lasting=True))
         except Exception as error:  # the edge to somebody else's code
             answers.append(Failure(f"{type(error).__name__}: {error}"))
 

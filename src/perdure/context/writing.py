@@ -20,7 +20,7 @@ from perdure.context.history import History
 from perdure.context.instructions import standing_instructions
 from perdure.context.projection import shorten_head
 from perdure.context.sections import read_sections
-from perdure.context.summarise import Brief, Outcome, summarise
+from perdure.context.summarise import Brief, Failure, Outcome, summarise
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, ImagePart, Message
@@ -158,10 +158,16 @@ class Writer:
         for ask in asks:
             outcome = summarise(brief, ask, left_s=lambda: give_up_at - clock.monotonic_s())
             calls += outcome.calls
+            if (smaller := _window_it_stated(outcome.failure, brief)) is not None:
+                # Its window was smaller than anyone knew: the same again, in parts that fit.
+                brief = replace(brief, window_tokens=smaller)
+                outcome = summarise(brief, ask, left_s=lambda: give_up_at - clock.monotonic_s())
+                calls += outcome.calls
             if outcome.summary is not None:
                 self.cooldown.succeeded()
                 return Outcome(outcome.summary, None, calls)
-        self.cooldown.failed(outcome.failure.verdict if outcome.failure else None)
+        if outcome.failure is not None:
+            self.cooldown.failed(outcome.failure.verdict, is_lasting=outcome.failure.is_lasting)
         return Outcome(None, outcome.failure, calls)
 
     def _told(self, job: _Job, summary: Summary | None, shares: Shares) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -212,6 +218,13 @@ class Writer:
             return prompts.render(name, {}, self.services.prompts_folder)
         except ConfigError:
             return None  # a slip in an override must not stop a compaction
+
+
+def _window_it_stated(failure: Failure | None, brief: Brief) -> int | None:
+    """The window of a summary model that said "too long"; half of what was believed where it gave no figure."""
+    if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
+        return None
+    return min(failure.verdict.context_limit or brief.window_tokens // 2, brief.window_tokens // 2)
 
 
 def _runs(entries: Sequence[Entry]) -> tuple[Interval, ...]:

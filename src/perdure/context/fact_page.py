@@ -44,8 +44,19 @@ class Piece:
     is_clear: bool
 
     @classmethod
-    def of(cls, fact: str, label: str, text: str, at: tuple[int, int]) -> Piece:
-        return cls(fact, label, text, at, scan(text) | {fact}, not text or plain_words(text) >= ENOUGH_WORDS)
+    def heading(cls, fact: str, at: tuple[int, int]) -> Piece:
+        """A place that is shown by its own heading."""
+        return cls(fact, fact, "", at, frozenset((fact,)), True)
+
+    @classmethod
+    def short(cls, fact: str, label: str, text: str, at: tuple[int, int]) -> Piece:
+        """Just long enough to be understood, so that it is chosen for its own fact alone."""
+        return cls(fact, label, text, at, frozenset((fact,)), True)
+
+    @classmethod
+    def line(cls, fact: str, label: str, text: str, at: tuple[int, int]) -> Piece:
+        """Long enough to tell of other facts too."""
+        return cls(fact, label, text, at, scan(text) | {fact}, plain_words(text) >= ENOUGH_WORDS)
 
     @classmethod
     def bare(cls, fact: str, label: str, at: tuple[int, int]) -> Piece:
@@ -142,7 +153,11 @@ class Page:
         group = self._group(piece.label)
         shown = piece.text if group.pieces else f"{group.heading}\n{piece.text}"
         group.pieces.append(piece)
-        for fact in [f for f in self._open if f in piece.facts or f in shown]:
+        covered = scan(shown) | piece.facts
+        if "/" in shown:
+            # A path shows its folders and its name as well.
+            covered |= {f for f in self._open if f in shown}
+        for fact in covered & self._open.keys():
             del self._open[fact]
 
     def _lines(self) -> FactLines:

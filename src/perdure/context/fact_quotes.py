@@ -9,7 +9,6 @@ from functools import lru_cache
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
-_TOKEN = re.compile(r"\S+")
 _NUMBERED = re.compile(r"^\s*\d+(?:→|\t|:\s|\|)", re.MULTILINE)
 
 _LINE = 110
@@ -51,13 +50,10 @@ def shortest_quote(text: str, fact: str, *, reach: int = 110) -> str:
     if at < 0:
         return ""
     end = at + len(fact)
-    # The rest of the token that the fact is part of comes along.
-    lo, hi = max(0, at - reach), min(len(text), end + reach)
-    before = [(m.start() + lo, _words_in(m[0])) for m in _TOKEN.finditer(text[lo:at])][::-1]
-    after = [(m.end() + end, _words_in(m[0])) for m in _TOKEN.finditer(text[end:hi])]
     best: tuple[int, int] | None = None
-    for start, left in _growing(before, at):
-        for stop, right in _growing(after, end):
+    rights = _after(text, end, reach)
+    for start, left in _before(text, at, reach):
+        for stop, right in rights:
             if len(left | right) >= ENOUGH_WORDS:
                 if best is None or stop - start < best[1] - best[0]:
                     best = (start, stop)
@@ -65,12 +61,31 @@ def shortest_quote(text: str, fact: str, *, reach: int = 110) -> str:
     return tidy(text[best[0] : best[1]]) if best else ""
 
 
-def _growing(tokens: list[tuple[int, frozenset[str]]], edge: int) -> list[tuple[int, frozenset[str]]]:
-    """How far each further plain word reaches, and the words up to there; at first only the token at the edge."""
+_Reach = list[tuple[int, frozenset[str]]]
+
+
+def _before(text: str, at: int, reach: int) -> _Reach:
+    """How far back each further plain word lies, and the words from there on."""
     words: frozenset[str] = frozenset()
-    found = [(edge, words)]
-    for place, more in tokens:
-        if more - words:
+    found = [(at, words)]
+    place = at
+    for token in reversed(text[max(0, at - reach) : at].split()):
+        place = text.rfind(token, 0, place)
+        if (more := _words_in(token)) - words:
+            words |= more
+            found.append((place, words))
+            if len(words) >= ENOUGH_WORDS:
+                break
+    return found
+
+
+def _after(text: str, end: int, reach: int) -> _Reach:
+    words: frozenset[str] = frozenset()
+    found = [(end, words)]
+    place = end
+    for token in text[end : end + reach].split():
+        place = text.find(token, place) + len(token)
+        if (more := _words_in(token)) - words:
             words |= more
             found.append((place, words))
             if len(words) >= ENOUGH_WORDS:

@@ -25,7 +25,7 @@ _DENSE = 2.5
 _SAMPLE_CHARS = 200
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 20
-_LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 900
+_LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 700
 # What can still be read beside the handoff is worth so much less in it.
 _SHOWN = 0.15
 _NOTE_CHARS = 90
@@ -82,15 +82,18 @@ class Ledger:
         """The ways to show a fact, from the sources it last stood in."""
         seen = self._weights
         if fact in seen.brief.last and kind_of(fact) in PLACES:
-            return [Piece.of(fact, fact, "", (seen.calls.last[fact], 0))]
+            return [Piece.heading(fact, (seen.calls.last[fact], 0))]
         found: list[Piece] = []
         for source in (seen.assistant, seen.calls, seen.user, seen.results):
             if len(found) > _ENOUGH_PIECES or (place := source.last.get(fact)) is None:
                 continue
             text = self._call_text(place) if source is seen.calls else self._entries[place].message.text
             at = (place, text.find(fact))
-            pieces = {shortest_quote(text, fact), quote(text, fact, near=_LINE_CHARS, most=_MOST_CHARS)} - {""}
-            found += [Piece.of(fact, self._label(place), p, at) for p in sorted(pieces)]
+            label = self._label(place)
+            if short := shortest_quote(text, fact):
+                found.append(Piece.short(fact, label, short, at))
+            if (line := quote(text, fact, near=_LINE_CHARS, most=_MOST_CHARS)) and line != short:
+                found.append(Piece.line(fact, label, line, at))
         if found and kind_of(fact) not in PLACES:
             found.append(Piece.bare(fact, found[-1].label, found[-1].at))
         return found

@@ -119,6 +119,16 @@ def test_the_longest_histories_still_take_few_calls() -> None:
     assert max(sum(len(b) for b in p) for p in parts) <= 3 * 4_000
 
 
+@pytest.mark.spec("D5")
+def test_long_winded_parts_are_merged_by_whole_lines_each_of_them_heard() -> None:
+    ask = Scripted("## Goal\n" + "\n".join(f"- detail number {n} of this part of the work" for n in range(900)))
+    summarise(brief(window_tokens=8_000), ask, left_s=lambda: 60)
+    merge = ask.prompts[-1].split("<transcript>")[1]
+    assert len(merge.encode()) / 3 <= 8_000
+    assert all(f"PART {n} OF" in merge for n in range(1, ask.calls))
+    assert all(line.endswith("work") for line in merge.splitlines() if line.startswith("- detail"))
+
+
 @pytest.mark.spec("F4")
 @pytest.mark.parametrize(
     ("answer", "why"),

@@ -130,7 +130,9 @@ class ContextCompressor(ContextEngine):
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         tokens = self._last_prompt_tokens if prompt_tokens is None else prompt_tokens
-        if tokens is None or tokens < self.budgets.threshold_tokens:
+        if tokens is None:
+            return False
+        if tokens < self.budgets.threshold_tokens:
             if self._session_id is None:  # a loop of one's own may never report a response: its figure is all there is
                 self._pause.lift()
             return False

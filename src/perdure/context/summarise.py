@@ -107,12 +107,14 @@ def _part_prompt(brief: Brief, part: Sequence[str], number: int, count: int) -> 
 
 def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> Outcome:
     """One more call joins the parts; the previous handoff comes in here, so that it is never lost between them."""
-    notes = "\n\n".join(f"PART {i} OF {len(answers)}\n{a.text.strip()}" for i, a in enumerate(answers, 1))
+    room = max(brief.window_tokens - brief.target_tokens * 2, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
+    notes = "\n\n".join(
+        f"PART {i} OF {len(answers)}\n{_whole_lines(a.text.strip(), room // len(answers))}"
+        for i, a in enumerate(answers, 1)
+    )
     task = _text(brief, "summary_merge")
     if brief.previous:
         task += "\n" + _text(brief, "summary_update")
-    room = max(brief.window_tokens - brief.target_tokens * 2, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
-    notes = notes.encode("utf-8", "replace")[:room].decode("utf-8", "ignore")
     answer = _ask(ask, _prompt(brief, task, notes, brief.previous), brief.target_tokens, timeout_s)
     calls = len(answers) + 1
     if isinstance(answer, Failure):
@@ -121,6 +123,17 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s:
         return Outcome(None, Failure(why), calls)
     usage = sum((a.usage for a in answers), answer.usage)
     return Outcome(Summary(answer.text, answer.model, usage, _sum_cost([*answers, answer])), None, calls)
+
+
+def _whole_lines(text: str, most_bytes: int) -> str:
+    """As many whole lines from the beginning as fit."""
+    kept, spent = [], 0
+    for line in text.splitlines():
+        spent += len(line.encode("utf-8", "replace")) + 1
+        if spent > most_bytes:
+            break
+        kept.append(line)
+    return "\n".join(kept)
 
 
 def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) -> str:

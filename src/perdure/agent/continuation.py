@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from perdure.agent.parts import Parts
-from perdure.agent.prompt import assemble
+from perdure.agent.prompt import renewed
 from perdure.agent.session import LiveSession
 from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, unchanged
 from perdure.context.plain import CompactionReport
@@ -47,7 +47,7 @@ def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, 
 def _rotate(made: Compaction, live: LiveSession, parts: Parts, *, focus: str) -> None:
     parts.memory.flush()
     old = live.session
-    prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
+    prompt = renewed(old.system_prompt, parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
     child = parts.store.compact(
         old.id,
         plan_over_log(made, live.entries),

@@ -53,13 +53,19 @@ def assemble(sources: PromptSources) -> str:
     """The whole system prompt; empty parts leave no trace."""
     parts = [
         sources.identity.strip(),
-        _titled("What you know about the user (USER.md)", _screened("USER.md", sources.memory.user)),
-        _titled("What you noted to remember (MEMORY.md)", _screened("MEMORY.md", sources.memory.memory)),
+        *_memory_blocks(sources.memory).values(),
         _titled("Skills: read the file before you use one", "\n".join(_skill_line(s) for s in sources.skills)),
         *(_titled(f"From {f.name} in the working folder", _shown(f)) for f in sources.context_files),
         _titled("Where you run", sources.platform_notes.strip()),
     ]
     return "\n\n".join(p for p in parts if p)
+
+
+def renewed(prompt: str, sources: PromptSources) -> str:
+    """The prompt a continuation goes on with: the same bytes, unless it is one of ours and memory has changed since."""
+    # A prompt that does not open with our identity was handed in: it says what its author wants, and nothing else.
+    is_ours = bool(sources.identity.strip()) and prompt.startswith(sources.identity.strip())
+    return assemble(sources) if is_ours and not _shows_memory(prompt, sources.memory) else prompt
 
 
 def read_context_files(folder: Path, max_chars: int = CONTEXT_FILE_CHARS) -> list[ContextFile]:
@@ -89,6 +95,26 @@ def read_skills(folder: Path) -> list[Skill]:
 def platform_notes(cwd: Path, surface: str) -> str:
     """What the model must know of the machine; nothing that changes within a session, such as the time."""
     return f"System: {platform.system()}. Working folder: {cwd}. The user talks to you through: {surface}."
+
+
+def _memory_blocks(memory: MemorySnapshot) -> dict[str, str]:
+    """What the prompt shows of the memory, by title; "" where there is nothing."""
+    return {
+        title: _titled(title, _screened(name, text))
+        for title, name, text in (
+            ("What you know about the user (USER.md)", "USER.md", memory.user),
+            ("What you noted to remember (MEMORY.md)", "MEMORY.md", memory.memory),
+        )
+    }
+
+
+def _shows_memory(prompt: str, memory: MemorySnapshot) -> bool:
+    """Whether the prompt shows the memory as it is now: each block whole, and none that has become empty."""
+    parts = f"\n\n{prompt}\n\n# "
+    return all(
+        f"\n\n{block}\n\n# " in parts if block else f"\n\n# {title}\n\n" not in parts
+        for title, block in _memory_blocks(memory).items()
+    )
 
 
 def _read(path: Path, max_chars: int) -> ContextFile:

@@ -1,0 +1,65 @@
+"""What a compaction carries over into the session that goes on, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.agent import Agent
+from perdure.agent.prompt import ContextFile, PromptSources, assemble, renewed
+from perdure.core.ports import MemorySnapshot
+from support.agents import bench
+
+
+def _talk_until_compacted(agent: Agent, session_id: str) -> None:
+    for i in range(12):
+        if agent.session_id not in (None, session_id):
+            return
+        agent.chat(f"question {i} " + "padding words " * 250)
+
+
+@pytest.mark.spec("I2", "J13")
+def test_a_prompt_that_was_handed_in_is_not_replaced_by_ours_at_a_compaction(tmp_path: Path) -> None:
+    with bench(tmp_path, window=8_000) as b:
+        agent = b.again(system_prompt="Answer in verse.")
+        agent.chat("hello")
+        first = agent.session_id or ""
+        _talk_until_compacted(agent, first)
+        assert agent.session_id != first
+        assert b.store.conversations.session(agent.session_id or "").system_prompt == "Answer in verse."
+        assert b.sim.requests[-1].body["messages"][0]["content"].startswith("Answer in verse.")
+
+
+@pytest.mark.spec("I2", "J13")
+def test_the_prompt_stays_byte_identical_while_memory_does_whatever_else_has_changed() -> None:
+    memory = MemorySnapshot(memory="uses uv", user="likes brevity")
+    files = [ContextFile("AGENTS.md", "run make test")]
+    before = assemble(PromptSources("You are Perdure.", memory=memory, context_files=files))
+    elsewhere = PromptSources("You are Perdure.", memory=memory, platform_notes="Working folder: /elsewhere.")
+    assert renewed(before, elsewhere) == before
+
+
+@pytest.mark.spec("I2", "J13")
+@pytest.mark.parametrize(
+    "now",
+    [
+        MemorySnapshot(memory="uses uv\n\nand ruff", user="likes brevity"),
+        MemorySnapshot(memory="uses", user="likes brevity"),
+        MemorySnapshot(memory="", user="likes brevity"),
+        MemorySnapshot(memory="uses uv", user=""),
+    ],
+    ids=["more", "less", "no notes", "no user"],
+)
+def test_changed_memory_makes_a_new_prompt_at_the_next_compaction(now: MemorySnapshot) -> None:
+    then = MemorySnapshot(memory="uses uv", user="likes brevity")
+    before = assemble(PromptSources("You are Perdure.", memory=then, platform_notes="System: Linux."))
+    sources = PromptSources("You are Perdure.", memory=now, platform_notes="System: Linux.")
+    assert renewed(before, sources) == assemble(sources) != before
+
+
+@pytest.mark.spec("J13")
+def test_notes_that_shrank_to_their_first_paragraph_are_seen_as_changed() -> None:
+    before = assemble(PromptSources("me", memory=MemorySnapshot(memory="one\n\ntwo", user="")))
+    sources = PromptSources("me", memory=MemorySnapshot(memory="one", user=""))
+    assert renewed(before, sources) == assemble(sources)

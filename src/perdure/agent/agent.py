@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import os
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,6 +13,7 @@ from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.continuation import compact, report
 from perdure.agent.events import EventBus
+from perdure.agent.holder import is_gone, this_process
 from perdure.agent.parts import Parts
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
@@ -234,7 +233,7 @@ class Agent:
     @contextlib.contextmanager
     def _held(self, live: LiveSession) -> Iterator[None]:
         """The right to write the conversation, for as long as a turn lasts. Raises LeaseLost, naming the holder."""
-        with self._parts.store.leases.held(live.id, f"{socket.gethostname()}:{os.getpid()}") as lease:
+        with self._parts.store.leases.held(live.id, this_process(), is_gone=is_gone) as lease:
             live.lease = lease
             try:
                 yield

@@ -7,7 +7,7 @@ refused within its own transaction, so that a process that slept through its exp
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,14 +27,21 @@ class Leases:
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
-    def acquire(self, any_id: str, holder: str, *, ttl_ms: int = DEFAULT_TTL_MS) -> Lease:
-        """Raises LeaseLost, naming the holder, while another's lease runs."""
+    def acquire(
+        self,
+        any_id: str,
+        holder: str,
+        *,
+        ttl_ms: int = DEFAULT_TTL_MS,
+        is_gone: Callable[[str], bool] = lambda holder: False,
+    ) -> Lease:
+        """Raises LeaseLost, naming the holder, while another's lease runs; one who `is_gone` is not waited for."""
 
         def take(tx: Transaction) -> Lease:
             conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
             row = tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (conversation.id,))
             now = self._backing.clock.now_ms()
-            if row is not None and row[2] > now:
+            if row is not None and row[2] > now and not is_gone(row[0]):
                 raise _held(conversation.id, row[0], row[2])
             lease = Lease(conversation.id, holder, (row[1] if row else 0) + 1, now + ttl_ms)
             tx.run(
@@ -81,9 +88,16 @@ class Leases:
         return self._backing.database.read(look)
 
     @contextmanager
-    def held(self, any_id: str, holder: str, *, ttl_ms: int = DEFAULT_TTL_MS) -> Iterator[Lease]:
+    def held(
+        self,
+        any_id: str,
+        holder: str,
+        *,
+        ttl_ms: int = DEFAULT_TTL_MS,
+        is_gone: Callable[[str], bool] = lambda holder: False,
+    ) -> Iterator[Lease]:
         """A lease for a block of work, renewed by a heartbeat at a third of its life, released at the end."""
-        lease = self.acquire(any_id, holder, ttl_ms=ttl_ms)
+        lease = self.acquire(any_id, holder, ttl_ms=ttl_ms, is_gone=is_gone)
         done = threading.Event()
 
         def beat() -> None:

@@ -9,10 +9,15 @@ from perdure.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "chat": Lazy("perdure.cli.chat.command:chat", "Talk to an agent whose conversation outlives its window."),
+    "sessions": Lazy("perdure.cli.sessions.group:sessions", "List, read, find, move and delete conversations."),
+    "usage": Lazy("perdure.cli.usage:usage", "Show the tokens and the cost of a conversation."),
+    "insights": Lazy("perdure.cli.usage:insights", "Show totals by day, model, surface and task."),
+    "doctor": Lazy("perdure.cli.doctor:doctor", "Check keys, home folder, database, endpoint and models."),
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
+    "completion": Lazy("perdure.cli.completion:completion", "Print the completion script of a shell."),
 }
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -20,13 +25,14 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 EPILOG = """\b
 Examples:
   perdure chat                                  talk; on the embedded model where no key is set
-  perdure config list                           what is set, and where
+  perdure chat -q "what is in @README.md?"      one question, one answer
+  perdure sessions search "connection refused"  find what was said, however long ago
+  perdure doctor                                what works, what does not, what to do
   perdure config set compression.threshold 0.6  change a setting
-  perdure plugins list                          which context engines there are
 
 \b
 Files:
-  $PERDURE_HOME (default ~/.perdure) holds config.yaml, prompts/ and plugins/.
+  $PERDURE_HOME (default ~/.perdure) holds config.yaml, conversations, prompts/ and plugins/.
 
 \b
 Exit status:

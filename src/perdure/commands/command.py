@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from perdure.agent.agent import Agent
 from perdure.core.errors import PerdureError
@@ -42,7 +42,7 @@ class Said:
     text: str
     level: Level = "info"
     # A message to send as a turn now, as if the person had typed it.
-    then_send: str | None = None
+    then_send: str | Mapping[str, Any] | None = None
     is_leaving: bool = False
 
 

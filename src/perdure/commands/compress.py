@@ -15,18 +15,24 @@ _HEADLINES = {
 
 
 def run(surface: Surface, argument: str) -> Said:
+    session_id = surface.agent.session_id
+    if session_id is None:
+        return Said("Nothing to compact: nothing has been said yet.")
+    messages_before = len(surface.store.history(session_id).entries)
     report = surface.agent.compress(argument or None)
     level: Level = "info" if report.outcome in ("compacted", "nothing_to_do") else "warning"
-    return Said("\n".join(_lines(report)), level)
+    return Said("\n".join(_lines(report, messages_before)), level)
 
 
-def _lines(report: CompactionReport) -> list[str]:
+def _lines(report: CompactionReport, messages_before: int) -> list[str]:
     lines = [_HEADLINES[report.outcome]]
     if report.outcome in ("compacted", "digest"):
         before, after = report.before_tokens, report.after_tokens
+        whole = max(before, after)
         lines += [
-            f"before {bar(before, before)} {tokens(before)} tokens",
-            f"after  {bar(after, before)} {tokens(after)} tokens in {len(report.messages)} messages",
+            f"before {bar(before, whole)} {tokens(before):>9} tokens in {messages_before} messages",
+            f"after  {bar(after, whole)} {tokens(after):>9} tokens in {len(report.messages)} messages",
+            "Nothing is lost: /expand opens what the handoff stands for, /undo takes it back.",
         ]
     if report.message:
         lines.append(report.message)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from typing import Any
 
 from perdure.commands.command import Command, Said, Surface
+from perdure.commands.figures import when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 
@@ -32,7 +34,7 @@ def sessions(surface: Surface, argument: str) -> Said:
     page = surface.store.conversations.list(user_key=surface.user_key or None, limit=_LISTED).conversations
     if not page:
         return Said("There are no conversations yet.")
-    lines = [f"{c.id}  {_when(c.updated_at_ms)}  {c.source:<8} {c.title or '–'}" for c in page]
+    lines = [f"{c.id}  {when(c.updated_at_ms)}  {c.source:<8} {c.title or '–'}" for c in page]
     return Said("\n".join([*lines, "", "Open one with /resume ID."]))
 
 
@@ -48,17 +50,23 @@ def branch(surface: Surface, argument: str) -> Said:
 def retry(surface: Surface, argument: str) -> Said:
     """Asks the last question (or an earlier one) again, in a branch, so that the first answer is kept."""
     at = _turn_start(surface, argument or "1")
-    if at is None:
+    if at is None:  # never: a number was given
         return Said("There is nothing to retry.", "error")
     session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1)
     surface.open(session.id)
-    return Said(f"Asking again: “{_short(at)}”", then_send=at.message.text)
+    return Said(f"Asking again: “{_short(at)}”", then_send=_again(at))
 
 
 def undo(surface: Surface, argument: str) -> Said:
     _here(surface)
     surface.agent.undo()
     return Said("The last compaction is undone; nothing was lost by it. The next one waits until the window is full.")
+
+
+def _again(entry: Entry) -> str | Mapping[str, Any]:
+    """The question as it was asked, with whatever was attached to it."""
+    message = entry.message
+    return message.content if isinstance(message.content, str) else message.to_dict()
 
 
 def _here(surface: Surface) -> str:
@@ -68,12 +76,16 @@ def _here(surface: Surface) -> str:
 
 
 def _turn_start(surface: Surface, argument: str) -> Entry | None:
-    """The user message of the nth turn from the end; None for no argument."""
+    """The user message of the nth turn from the end; None for no argument. Raises NotFound for a turn there is not."""
     if not argument:
         return None
     asked = [e for e in surface.store.log.said(_here(surface)) if e.message.is_real_user]
-    back = int(argument) if argument.isdigit() else 1
-    return asked[-back] if 0 < back <= len(asked) else None
+    back = int(argument) if argument.isdecimal() else 0
+    if not 0 < back <= len(asked):
+        raise NotFound(
+            f"{argument!r} is no question of this conversation; give a number from 1 (the last) to {len(asked)}"
+        )
+    return asked[-back]
 
 
 def _short(entry: Entry) -> str:
@@ -83,10 +95,6 @@ def _short(entry: Entry) -> str:
 
 def _titled(title: str) -> str:
     return f"“{title}” " if title else ""
-
-
-def _when(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 NEW = Command("new", "/new", "start a new conversation; this one is kept", new)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from perdure.agent.agent import Gauge
 from perdure.core.usage import CanonicalUsage
 
@@ -17,6 +19,11 @@ def money(usd: float | None) -> str:
     if usd is None:
         return "unknown"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+def when(ms: int) -> str:
+    """A moment in the reader's own time zone."""
+    return datetime.fromtimestamp(ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def share(part: float | None) -> str:

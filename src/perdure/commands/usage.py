@@ -6,9 +6,11 @@ from perdure.commands.command import Command, Said, Surface
 from perdure.commands.figures import bar, gauge_line, money, share, tokens, usage_lines
 from perdure.core.clock import SystemClock
 from perdure.store.records import Grouping, Totals, UsageRow
+from perdure.store.store import SessionStore
 
 _DAY_MS = 86_400_000
 _GROUPS: tuple[Grouping, ...] = ("day", "model", "source", "task")
+MOST_DAYS = 36_500
 NOTHING_YET = "Nothing has been said yet."
 
 
@@ -18,6 +20,11 @@ def usage(surface: Surface, argument: str) -> Said:
     if session_id is None:
         return Said(NOTHING_YET)
     totals = surface.store.ledger.totals(session_id)
+    return Said("\n".join([*totals_lines(totals), "", gauge_line(surface.agent.gauge)]))
+
+
+def totals_lines(totals: Totals) -> list[str]:
+    """Tokens by class, cost, cache hit rate, calls, compactions, and what ended unreported."""
     lines = [
         *usage_lines(totals.usage),
         f"{'cost':<18} {_cost(totals):>12}",
@@ -28,21 +35,25 @@ def usage(surface: Surface, argument: str) -> Said:
     if totals.unreported_calls:
         about = tokens(totals.unreported_estimate_tokens)
         lines.append(f"{totals.unreported_calls} calls ended unreported, about {about} tokens")
-    return Said("\n".join([*lines, "", gauge_line(surface.agent.gauge)]))
+    return lines
 
 
 def insights(surface: Surface, argument: str) -> Said:
     """All conversations of the last days, by day, model, surface and task."""
-    if argument and not argument.isdigit():
+    if argument and not (argument.isdecimal() and 0 < int(argument) <= MOST_DAYS):
         return Said("/insights takes a number of days, e.g. /insights 7", "error")
-    days = int(argument or 30)
+    return Said(insights_text(surface.store, int(argument or 30), user_key=surface.user_key or None))
+
+
+def insights_text(store: SessionStore, days: int, *, user_key: str | None = None) -> str:
+    """Totals of the last days; fresh, cached and output apart."""
     since_ms = SystemClock().now_ms() - days * _DAY_MS
     parts = []
     for group in _GROUPS:
-        rows = surface.store.ledger.usage(group, since_ms=since_ms, user_key=surface.user_key or None)
+        rows = store.ledger.usage(group, since_ms=since_ms, user_key=user_key)
         if rows:
             parts.append(f"by {group}\n{_table(rows)}")
-    return Said("\n\n".join([f"The last {days} days", *parts]) if parts else f"Nothing in the last {days} days.")
+    return "\n\n".join([f"The last {days} days", *parts]) if parts else f"Nothing in the last {days} days."
 
 
 def _table(rows: list[UsageRow]) -> str:

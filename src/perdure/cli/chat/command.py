@@ -16,14 +16,16 @@ EPILOG = """\b
 Examples:
   perdure chat                          talk; /help lists the commands
   perdure chat --resume c_1m7g…         go on with a conversation, by any id of it
-  perdure chat -q "what is in @README.md?"   one question, one answer, a file attached
+  perdure chat -q "sum up @README.md"   one question, one answer, a file attached
   git diff | perdure chat -q "review"   what is piped in goes with the question
   perdure chat -q "hello" --json        every event as a line of JSON
 
 \b
 Keys:
-  Enter sends · Alt-Enter (or Ctrl-J, or a trailing \\) makes a new line · Tab completes /commands, @paths and ids
-  Up and Ctrl-R find earlier messages · Ctrl-C stops the answer, twice leaves · Ctrl-D leaves
+  Enter         sends; Alt-Enter, Ctrl-J or a trailing backslash makes a new line
+  Tab           completes /commands, @paths and conversation ids
+  Up, Ctrl-R    find earlier messages
+  Ctrl-C        stops the answer and keeps the conversation; twice leaves, as Ctrl-D does
 
 \b
 Exit status:

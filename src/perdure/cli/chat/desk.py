@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from perdure.cli.chat.attachments import attach
+from perdure.cli.chat.attachments import Attached, attach
 from perdure.cli.chat.figures import closing_lines, opening_lines, resumed_lines, status_line
 from perdure.cli.chat.surface import ChatSurface, Progress
 from perdure.cli.chat.transcript import Transcript
@@ -66,10 +67,11 @@ class Desk:
         self._write(f"{said.text}\n")
         return self._send(said.then_send)
 
-    def _send(self, text: str) -> Answer:
-        attached = attach(text, Path.cwd())
-        self._write("".join(f"{line}\n" for line in attached.told))
-        self._asked = text
+    def _send(self, said: str | Mapping[str, Any]) -> Answer:
+        attached = attach(said, Path.cwd()) if isinstance(said, str) else Attached(said)
+        if attached.told:
+            self._write("".join(f"{line}\n" for line in attached.told))
+        self._asked = said if isinstance(said, str) else ""
         self._is_heard.clear()
         self.surface.agent.run_conversation(attached.message)
         self._is_heard.wait(_LAG_S)

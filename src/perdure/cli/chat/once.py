@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.chat.attachments import attach
+from perdure.cli.chat.attachments import Attached, attach
 from perdure.cli.chat.surface import ChatSurface, Person
 from perdure.commands.all import all_commands
 from perdure.commands.titles import title_of
@@ -39,14 +39,14 @@ def ask_once(flags: Mapping[str, Any], text: str, *, session_id: str | None, as_
         surface.close()
 
 
-def _answer(surface: ChatSurface, text: str, *, as_json: bool) -> int:
-    attached = attach(text, Path.cwd())
+def _answer(surface: ChatSurface, said: str | Mapping[str, Any], *, as_json: bool) -> int:
+    attached = attach(said, Path.cwd()) if isinstance(said, str) else Attached(said)
     for line in attached.told:
         print(f"perdure: {line}", file=sys.stderr)
     result = surface.agent.run_conversation(attached.message)
     conversations = surface.store.conversations
-    if not conversations.get(result.conversation_id).title:
-        conversations.set_title(result.conversation_id, title_of(text))
+    if isinstance(said, str) and not conversations.get(result.conversation_id).title:
+        conversations.set_title(result.conversation_id, title_of(said))
     if result.outcome == "failed":
         print(f"perdure: {result.error}", file=sys.stderr)
         return 1

@@ -37,6 +37,7 @@ class PlainScreen:
         self.shows_reasoning = shows_reasoning
         self._is_mid_line = False
         self._last_progress = ""
+        self._is_answered = False
 
     def show(self, event: Event) -> None:
         match event:
@@ -50,7 +51,11 @@ class PlainScreen:
                 self.line(finished_line(event, None, _INK).rstrip("\n"))
             case OutputSpilled():
                 self.line(spilled_line(event, _INK).rstrip("\n"))
-            case CompactionStarted() | CompactionFinished() | Recovered() | ModelSwitched() | Notice():
+            case CompactionStarted(reason=reason) if self._begin_compaction(reason):
+                self.line(f"[{told(event)}]")
+            case CompactionFinished() | Notice() if self._is_answered:
+                pass
+            case CompactionFinished() | Recovered() | ModelSwitched() | Notice():
                 self.line(f"[{told(event)}]")
             case TurnFinished(outcome=outcome, error=error):
                 self.line(
@@ -71,6 +76,11 @@ class PlainScreen:
         self._out.write(f"{lead}{text}\n" if text else lead)
         self._out.flush()
         self._is_mid_line = False
+
+    def _begin_compaction(self, reason: str) -> bool:
+        """Whether to tell of a compaction: who asked for one reads the command's own answer."""
+        self._is_answered = reason == "user"
+        return not self._is_answered
 
     def _put(self, text: str) -> None:
         from perdure.cli.chat.paint import safe

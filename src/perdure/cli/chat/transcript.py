@@ -50,6 +50,7 @@ class Transcript:
         self._activity: tuple[str, float] | None = None
         self._tools: dict[str, tuple[ToolCall, float]] = {}
         self._spilled: dict[str, OutputSpilled] = {}
+        self._is_answered = False
         self._drawn: tuple[tuple[str, int], str] = (("", 0), "")
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -71,8 +72,10 @@ class Transcript:
                 self._write(finished_line(event, self._spilled.pop(call.id, None), self._ink))
             case OutputSpilled(call=call):
                 self._note_spill(event)
-            case CompactionStarted(before_tokens=before):
+            case CompactionStarted(reason=reason, before_tokens=before):
                 self._end_text()
+                # Who asked for it reads what came of it in the command's own answer.
+                self._is_answered = reason == "user"
                 self.busy(f"compacting about {before:,} tokens")
             case TurnFinished():
                 self._finish(event)
@@ -93,6 +96,7 @@ class Transcript:
         """Nothing more comes of what was going on; what was shown of an answer stays on the page."""
         self._end_text()
         self._tools.clear()
+        self._is_answered = False
         self.idle()
 
     # -- the live part -----------------------------------------------------------------------------------------------
@@ -169,7 +173,7 @@ class Transcript:
     def _tell(self, event: Event) -> None:
         self._end_text()
         self.idle()
-        if said := told(event):
+        if (said := told(event)) and not self._is_answered:
             is_loud = isinstance(event, Recovered) or (isinstance(event, Notice) and event.level == "warning")
             self._write((self._ink.warn if is_loud else self._ink.dim)(f"· {said}") + "\n")
 

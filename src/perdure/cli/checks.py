@@ -1,0 +1,164 @@
+"""The checks of `perdure doctor`, in order: each looks at one thing and says what it found. None prints a key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from perdure.agent.embedded import UNSTARTED
+from perdure.app import Wiring, open_user_store, shared_loop
+from perdure.cli.servers import local_servers
+from perdure.config.credentials import api_key_for
+from perdure.config.home import make_home
+from perdure.config.load import Loaded, load
+from perdure.core.errors import PerdureError
+from perdure.providers.caching import start_line
+from perdure.providers.endpoint_info import is_nearby
+from perdure.providers.exchange import Endpoint
+from perdure.providers.local import INSTALL, has_runtime, packaged_weights
+from perdure.providers.modes import mode_module
+from perdure.providers.routes import missing_key
+from perdure.providers.services import SERVICES
+from perdure.providers.wire import certificates_for, url_of
+from perdure.store.store import SessionStore
+
+_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; `advice` says what to do about it."""
+
+    name: str
+    state: Literal["ok", "note", "broken"]
+    found: str
+    advice: str = ""
+
+
+def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Check]:
+    """Every finding as it is made; what rests on something broken is left out."""
+    try:
+        loaded = load(flags=flags)
+    except PerdureError as error:
+        yield Check("config", "broken", str(error), "mend it with `perdure config edit`")
+        return
+    yield Check("config", "ok", str(loaded.path) if loaded.path.exists() else "no config.yaml: the defaults apply")
+    home = _home(loaded.home)
+    yield home
+    if home.state == "broken":
+        return
+    yield _keys()
+    yield _embedded()
+    try:
+        store = open_user_store(loaded.settings, loaded.home)
+    except PerdureError as error:
+        yield Check("database", "broken", str(error), "restore a backup, or move the file away and start afresh")
+        return
+    with store:
+        yield _database(store)
+        yield from _model(loaded, store, is_offline=is_offline)
+    if not is_offline:
+        yield _servers()
+
+
+def _home(home: Path) -> Check:
+    try:
+        make_home(home)
+        trial = home / ".doctor"
+        trial.write_text("", encoding="utf-8")
+        trial.unlink()
+    except PerdureError as error:
+        return Check("home", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
+    except OSError as error:
+        return Check("home", "broken", f"{home} cannot be written to: {error.strerror}", "set PERDURE_HOME to another")
+    if os.name == "posix" and home.stat().st_mode & 0o077:
+        return Check("home", "note", f"{home} can be read by others", f"chmod 700 {home}")
+    return Check("home", "ok", str(home))
+
+
+def _keys() -> Check:
+    names = list(dict.fromkeys(v for s in SERVICES for v in s.key_variables if api_key_for(v)))
+    if names:
+        return Check("keys", "ok", f"set: {', '.join(names)}")
+    return Check("keys", "note", "none in the environment", "export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …")
+
+
+def _embedded() -> Check:
+    weights = packaged_weights()
+    if weights is not None and has_runtime():
+        return Check("embedded", "ok", f"{weights.name}, for trying things out without a key")
+    return Check("embedded", "note", "not installed", INSTALL)
+
+
+def _database(store: SessionStore) -> Check:
+    try:
+        newest = store.conversations.list(limit=1).conversations
+    except PerdureError as error:
+        return Check("database", "broken", str(error), "restore a backup with store.path")
+    said = f"last used: {newest[0].title or newest[0].id}" if newest else "no conversations yet"
+    return Check("database", "ok", f"opens and reads; {said}")
+
+
+def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator[Check]:
+    """The route, whether it answers, and its window."""
+    try:
+        wiring = Wiring(
+            loaded.settings,
+            home=loaded.home,
+            store=store,
+            client=None,
+            api_key=None,
+            api_mode=None,
+            source="terminal",
+            on_progress=None,
+        )
+    except PerdureError as error:
+        yield Check("model", "broken", str(error), "`perdure config set model.provider NAME` and `model.name NAME`")
+        return
+    endpoint = wiring.route.main
+    yield Check("model", "ok", f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})")
+    if caching := start_line(endpoint.provider, endpoint.model, loaded.settings.prompt_caching.cache_ttl):
+        yield Check("caching", "ok", caching)
+    if endpoint.base_url == UNSTARTED:
+        if packaged_weights() is None or not has_runtime():
+            yield Check("endpoint", "broken", "no key is set, and there is no embedded model to fall back on", INSTALL)
+        else:
+            yield Check("endpoint", "ok", "the embedded model, started with the first message")
+    elif (problem := missing_key(endpoint)) and not loaded.settings.credentials.command:
+        yield Check("endpoint", "broken", problem.partition(":")[0], problem.partition(": ")[2])
+    elif not is_offline:
+        yield _answers(endpoint)
+    window = shared_loop().run(wiring.knowledge.window(endpoint))
+    yield Check("window", "ok", f"{window.tokens:,} tokens ({window.source})")
+
+
+def _answers(endpoint: Endpoint) -> Check:
+    """Asks for the list of models: free, and refused where the key is."""
+    import httpx
+
+    path = "/v1/models" if endpoint.api_mode == "anthropic_messages" else "/models"
+    headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
+    try:
+        with httpx.Client(
+            timeout=_TIMEOUT_S, trust_env=not is_nearby(endpoint), verify=certificates_for(endpoint.base_url)
+        ) as client:
+            status = client.get(url_of(endpoint.base_url, path), headers=headers).status_code
+    except httpx.HTTPError as error:
+        why = f"{endpoint.base_url} cannot be reached ({type(error).__name__})"
+        return Check("endpoint", "broken", why, "check the address (model.base_url), the server and your network")
+    if status in (401, 403):
+        return Check("endpoint", "broken", f"{endpoint.base_url} refuses the key ({status})", "set another key")
+    if status >= 500:
+        return Check("endpoint", "note", f"{endpoint.base_url} answers with {status}", "it may be down; try later")
+    return Check("endpoint", "ok", f"{endpoint.base_url} answers")
+
+
+def _servers() -> Check:
+    found = local_servers()
+    if not found:
+        return Check("servers", "ok", "no model server on the usual ports of this machine")
+    shown = "; ".join(f"{s.name} at {s.base_url}" for s in found)
+    return Check("servers", "ok", shown, f"to use one: perdure config set model.base_url {found[0].base_url}")

@@ -1,0 +1,51 @@
+"""`perdure usage` and `perdure insights`: what was used and what it cost."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("any_id", metavar="ID", required=False)
+@click.pass_obj
+def usage(flags: dict[str, str], any_id: str | None) -> None:
+    """Show the tokens and the cost of a conversation, by default the last one.
+
+    \b
+    Examples:
+      perdure usage
+      perdure usage c_1m7g
+    """
+    from perdure.cli.opened import opened
+    from perdure.commands.usage import totals_lines
+
+    with opened(flags) as store:
+        if any_id is None:
+            newest = store.conversations.list(limit=1).conversations
+            if not newest:
+                click.echo("There are no conversations yet; `perdure chat` begins one.")
+                return
+            any_id = newest[0].id
+        conversation = store.conversations.get(any_id)
+        click.echo(f"{conversation.id}  {conversation.title or '–'}")
+        click.echo("\n".join(totals_lines(store.ledger.totals(conversation.id))))
+
+
+@click.command()
+@click.argument("days", type=click.IntRange(1, 36_500), default=30)
+@click.pass_obj
+def insights(flags: dict[str, str], days: int) -> None:
+    """Show totals of the last DAYS (30) by day, model, surface and task.
+
+    Fresh input, input read from a cache and output are counted apart: cached tokens cost a fraction.
+
+    \b
+    Examples:
+      perdure insights
+      perdure insights 7
+    """
+    from perdure.cli.opened import opened
+    from perdure.commands.usage import insights_text
+
+    with opened(flags) as store:
+        click.echo(insights_text(store, days))

@@ -287,6 +287,8 @@ class Walker:
         if isinstance(inner, Code):
             self._code(inner.text, run, at)
         elif isinstance(inner, Words):
+            if not inner.words:
+                return
             typed = inner.words[0]
             made = Run(_program(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
             self._run(made, at.deeper(), typed)

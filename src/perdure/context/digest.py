@@ -31,6 +31,8 @@ _SHARES = {
 # Sections that only grow: what a previous handoff said there is kept, and these are all its own.
 _CARRIED = ("Constraints & Preferences", "Relevant Files", "Critical Context")
 _DEFAULT_CHARS = 8_000
+# Facts quoted beside it carry more a character than prose made by code, so the digest leaves them some of its room.
+_DIGEST_SHARE = 0.8
 # Less room than this says nothing.
 _LEAST_CHARS = 60
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
@@ -53,7 +55,8 @@ def build_digest(
     before = dict(previous or {})
     material = _Material(messages, actions_of(messages), before)
     sections = {name: before[name] for name in _CARRIED if before.get(name)}
-    room = max(0, (_DEFAULT_CHARS if budget_chars is None else budget_chars) - sum(map(len, sections.values())))
+    budget = _DEFAULT_CHARS if budget_chars is None else int(budget_chars * _DIGEST_SHARE)
+    room = max(0, budget - sum(map(len, sections.values())))
     left = float(room)
     spare = 0.0
     for name, share in _SHARES.items():

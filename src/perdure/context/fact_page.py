@@ -16,8 +16,8 @@ _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
 # A fact without enough words around it can be found but hardly understood.
-_BARE = 0.55
-_THRIFT = 0.9
+_BARE = 0.65
+_THRIFT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class Piece:
     at: tuple[int, int]
     facts: frozenset[str]
     is_clear: bool
+
+    @property
+    def is_listed(self) -> bool:
+        return self.text == self.fact
 
     @classmethod
     def heading(cls, fact: str, at: tuple[int, int]) -> Piece:
@@ -78,6 +82,7 @@ class Page:
     """Takes the facts that are likeliest for what they cost, each in the piece that is worth its length."""
 
     def __init__(self, chance: Mapping[str, float], *, room: int, already: str, note: Callable[[str], str]) -> None:
+        self._chance = chance
         self._open = dict(chance)
         self._room = room
         self._already = already
@@ -101,7 +106,19 @@ class Page:
                 heapq.heappush(heap, (-worth, number))
             else:
                 self._take(max(pieces, key=lambda p: self._gain(p) - price * self._cost(p)))
+        self._clear_up(offered)
         return self._lines()
+
+    def _clear_up(self, offered: Iterable[Sequence[Piece]]) -> None:
+        """With room to spare, names that are merely listed are quoted after all, the likeliest first."""
+        quotes = {pieces[0].fact: [p for p in pieces if p.is_clear] for pieces in offered}
+        listed = [(g, p) for g in self._groups.values() for p in g.pieces if p.is_listed and quotes.get(p.fact)]
+        for group, piece in sorted(listed, key=lambda found: -self._chance[found[1].fact]):
+            clear = min(quotes[piece.fact], key=lambda p: len(p.text))
+            more = len(clear.text) + _PER_PIECE - len(piece.text) - _PER_NAME
+            if clear.label == piece.label and more <= self._room:
+                group.pieces[group.pieces.index(piece)] = clear
+                self._room -= more
 
     def _price(self, offered: Iterable[Sequence[Piece]]) -> float:
         """What a character is worth: the worth of the last fact that would fit if each were shown by itself."""
@@ -126,11 +143,10 @@ class Page:
 
     def _cost(self, piece: Piece) -> int:
         group = self._group(piece.label)
-        heading = 0 if group.pieces else len(group.heading) + _PER_LINE
-        return max(
-            1,
-            heading + (len(piece.text) + (_PER_NAME if piece.text == piece.fact else _PER_PIECE) if piece.text else 0),
-        )
+        cost = 0 if group.pieces else len(group.heading) + _PER_LINE
+        if piece.text:
+            cost += len(piece.text) + (_PER_NAME if piece.is_listed else _PER_PIECE)
+        return max(1, cost)
 
     def _gain(self, piece: Piece) -> float:
         group = self._group(piece.label)
@@ -165,8 +181,8 @@ class Page:
         critical: list[str] = []
         for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: g.heading):
             pieces = sorted(group.pieces, key=lambda p: p.at)
-            quoted = " … ".join(dict.fromkeys(p.text for p in pieces if p.text and p.text != p.fact))
-            names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.text == p.fact))
+            quoted = " … ".join(dict.fromkeys(p.text for p in pieces if p.text and not p.is_listed))
+            names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed))
             line = "- " + ": ".join(filter(None, (group.heading, " · ".join(filter(None, (quoted, names))))))
             (files if group.is_place and "://" not in group.heading else critical).append(line)
         return FactLines(_redacted(critical), _redacted(files))

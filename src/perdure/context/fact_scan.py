@@ -61,11 +61,12 @@ def _readings(piece: str) -> list[str]:
     if "/" in piece:
         # Searchers print lines around a hit as `path-12-text`; the path is what counts.
         piece = _CONTEXT_LINE.sub(r"\1", piece)
-        return [piece] if any(map(str.isalnum, piece)) else []
+        # What begins with two slashes is the rest of a URL, or a comment.
+        return [piece] if not piece.startswith("//") and any(map(str.isalnum, piece)) else []
     if _UUID.fullmatch(piece):
         return [piece]
     names = [p for p in _PART.findall(piece) if _is_name(p)]
-    if _EXTENSION.fullmatch(piece) or any(map(str.isdigit, piece)):
+    if not piece.isdigit() and (_EXTENSION.fullmatch(piece) or any(map(str.isdigit, piece))):
         return [piece, *names] if piece not in names else names
     return names
 

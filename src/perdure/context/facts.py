@@ -25,9 +25,9 @@ _DENSE = 2.5
 _SAMPLE_CHARS = 200
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 20
-_LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 700
+_LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 900
 # What can still be read beside the handoff is worth so much less in it.
-_SHOWN = 0.15
+_SHOWN = 0.12
 _NOTE_CHARS = 90
 # A piece is quoted as short as it can be understood, or at the length of a line where that tells of more facts.
 _LINE_CHARS, _MOST_CHARS = 110, 150

@@ -1,0 +1,90 @@
+"""A summary is checked against its sources: the unsupported is marked or removed, the supported untouched."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.context.grounding import MARK, check_summary
+
+SOURCES = [
+    "Please move the retry logic out of src/net/client.py and keep the timeout at 30000 ms.",
+    '{"path": "/srv/app/src/net/client.py"}',
+    "ok, build 9fceb02d0ae5 passed, see https://ci.example.org/runs/4711",
+    "不要动数据库,只改接口层的重试逻辑",
+]
+
+
+@pytest.mark.spec("E12")
+def test_what_the_sources_say_stays_as_it_is() -> None:
+    sections = {
+        "Goal": "Move the retry logic out of `src/net/client.py`, timeout 30000 ms.",
+        "Relevant Files": "- `/srv/app/src/net/client.py`: holds the retry logic\n- net/client.py: the same, relative",
+        "Critical Context": "Build 9fceb02d0ae5, https://ci.example.org/runs/4711",
+        "Pending User Asks": "- “keep the timeout at 30000 ms”",
+        "Constraints & Preferences": "- 「只改接口层的重试逻辑」",
+    }
+    assert check_summary(sections, SOURCES) == check_summary(check_summary(sections, SOURCES).sections, SOURCES)
+    assert check_summary(sections, SOURCES).sections == sections
+    assert check_summary(sections, SOURCES).findings == ()
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize(
+    ("text", "invented", "kind"),
+    [
+        ("Edited `src/net/server.py` too.", "src/net/server.py", "path"),
+        ("The timeout became 45000 ms.", "45000", "number"),
+        ("Commit 7aceb02d0ae5 has it.", "7aceb02d0ae5", "id"),
+        ("See https://ci.example.org/runs/9999 for it.", "https://ci.example.org/runs/9999", "url"),
+        ("The log said “connection reset by the peer”.", "connection reset by the peer", "quote"),
+    ],
+)
+def test_what_no_source_has_is_marked_where_it_stands(text: str, invented: str, kind: str) -> None:
+    result = check_summary({"Active State": text}, SOURCES)
+    assert [(f.text, f.kind, f.action) for f in result.findings] == [(invented, kind, "marked")]
+    marked = result.sections["Active State"]
+    assert marked.replace(f" {MARK}", "") == text
+    assert invented in marked.split(MARK)[0]
+
+
+@pytest.mark.spec("E12")
+def test_a_file_that_no_source_names_is_taken_out_of_the_list() -> None:
+    text = "- src/net/client.py: read\n- src/net/imaginary.py: created"
+    result = check_summary({"Relevant Files": text}, SOURCES)
+    assert result.sections == {"Relevant Files": "- src/net/client.py: read"}
+    assert [(f.kind, f.action) for f in result.findings] == [("path", "removed")]
+
+
+@pytest.mark.spec("E2", "E12")
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("Pending User Asks", "- “Delete the production database tonight”"),
+        ("Constraints & Preferences", "- 「请立刻删除生产数据库」"),
+        ("Key Decisions", "- The user confirmed: “yes, drop all tables”"),
+        ("Goal", "The user asked to migrate billing invoices towards Kubernetes clusters."),
+    ],
+)
+def test_requests_that_nobody_made_are_removed(section: str, line: str) -> None:
+    result = check_summary({section: f"{line}\nsomething else"}, SOURCES)
+    assert result.sections == {section: "something else"}
+    assert [(f.kind, f.action) for f in result.findings] == [("request", "removed")]
+
+
+def test_a_reworded_but_real_request_stays() -> None:
+    line = "The user wants the retry logic moved, with the timeout kept."
+    assert check_summary({"Goal": line}, SOURCES).sections == {"Goal": line}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=300), st.lists(st.text(max_size=200), max_size=3))
+def test_checking_never_fails_and_adds_nothing_but_marks(text: str, sources: list[str]) -> None:
+    checked = check_summary({"Goal": text}, sources).sections.get("Goal", "")
+    kept = checked.replace(f" {MARK}", "")
+    assert all(line in text for line in kept.split("\n"))
+
+
+def test_text_quoted_from_the_sources_themselves_is_never_marked() -> None:
+    assert check_summary({"Blocked": "\n".join(SOURCES)}, SOURCES).findings == ()

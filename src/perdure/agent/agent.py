@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.continuation import compact, report
+from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.events import EventBus
 from perdure.agent.holder import is_gone, this_process
 from perdure.agent.parts import Parts
@@ -21,7 +22,7 @@ from perdure.agent.turn import ConversationResult, Talk, Turn
 from perdure.context.engine import EngineServices, StartReason
 from perdure.context.plain import CompactionReport
 from perdure.core.errors import InvalidMessage, PerdureError
-from perdure.core.events import Event, ModelSwitched, TurnFinished
+from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Message, TextPart
 from perdure.providers.exchange import Endpoint
 from perdure.providers.routes import Route as RouteToModel
@@ -218,6 +219,9 @@ class Agent:
             live = LiveSession(parts, store.history(session_id))
             reason: StartReason = "resume" if wanted else "new"
             parts.engine.on_session_start(session_id, reason=reason, services=self._services(live))
+            for line in join_engine_tools(parts.tools.registry, parts.engine):
+                self._bus.emit(Notice(line, "warning"))
+            live.offer_tools()
             self._talk = Talk(parts, live, self._bus.emit)
         return self._talk
 

@@ -14,7 +14,7 @@ from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
 from perdure.context.figures import figures, threshold_for
 from perdure.core.errors import ErrorVerdict, ProviderError
-from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Recovered
+from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
@@ -195,6 +195,8 @@ class Caller:
             max_tokens=settings.model.max_tokens,
         )
         self._parts.tools.budgets.limits = output_limits(settings, window)
+        for text in self._parts.engine.take_notices():
+            self._emit(Notice(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perdure.agent.continuation import Emit
+from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import Talk, Turn
@@ -52,6 +53,8 @@ class Children:
         )
         live = LiveSession(parts, parts.store.history(session.id))
         parts.engine.on_session_start(session.id, reason="new", services=self._services(live))
+        join_engine_tools(parts.tools.registry, parts.engine)
+        live.offer_tools()
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
         result = await Turn(parts, Talk(parts, live, self._hear), self._hear, task_id=parts.ids.new("t_")).run(message)
         parts.engine.on_session_end(live.id)

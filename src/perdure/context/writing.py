@@ -30,6 +30,9 @@ from perdure.models.tokens import estimate_message
 
 # A person waits for this: what is not there by then is written by code.
 TIMEOUT_S = 150.0
+# What banner, source line, headings and end marker come to; below it a handoff has nothing to say.
+_FRAME_TOKENS = 600
+_LEAST_SHORT_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,9 @@ class _Job:
     # The middle without the handoffs in it.
     fresh: list[Entry]
     previous: Handoff | None
+    # The size of the middle, and of what stays behind the handoff.
     tokens: int
+    kept_tokens: int
 
     @classmethod
     def of(cls, history: History, found: Boundaries) -> _Job:
@@ -62,7 +67,8 @@ class _Job:
         middle = [history.entries[i] for i in at]
         fresh = [e for e in middle if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
-        return cls(history, found, middle, fresh, previous, sum(history.tokens[i] for i in at))
+        kept = sum(history.tokens[found.tail_start :]) + sum(history.tokens[i] for i in found.kept)
+        return cls(history, found, middle, fresh, previous, sum(history.tokens[i] for i in at), kept)
 
     @property
     def before(self) -> Message | None:
@@ -114,7 +120,7 @@ class Writer:
     def write(self, history: History, found: Boundaries, *, focus_topic: str | None) -> Written:
         """The handoff for a history's middle. Never fails: what no model can do, code does."""
         job = _Job.of(history, found)
-        shares = self._shares(job.tokens)
+        shares = self._shares(job)
         outcome = self._summary(job, shares, focus_topic)
         told, findings = self._told(job, outcome.summary, shares)
         # A handoff marks where the head ends.
@@ -199,18 +205,28 @@ class Writer:
             findings=findings,
         )
 
-    def _shares(self, middle_tokens: int) -> Shares:
+    def _shares(self, job: _Job) -> Shares:
         b, s = self.budgets, self.services.settings
         return share_out(
-            middle_tokens=middle_tokens,
+            middle_tokens=job.tokens,
             summary_cap_tokens=b.summary_cap_tokens,
             facts_tokens=b.facts_tokens,
             summary_ratio=s.summary_ratio,
             summary_min_tokens=s.summary_min_tokens,
-            whole_tokens=b.handoff_cap_tokens,
+            whole_tokens=self._whole_tokens(job),
             whole_chars=self.handoff_max_chars,
             is_short=b.handoff_cap_tokens is not None,
         )
+
+    def _whole_tokens(self, job: _Job) -> int | None:
+        """The most the handoff may come to, where what must be kept leaves it less than its parts would take."""
+        b = self.budgets
+        usual = b.handoff_cap_tokens or b.summary_cap_tokens + b.facts_tokens + _FRAME_TOKENS
+        room = b.threshold_tokens - job.kept_tokens - b.head_tokens
+        if room >= usual:
+            return b.handoff_cap_tokens
+        least = _LEAST_SHORT_TOKENS if b.handoff_cap_tokens is not None else _FRAME_TOKENS
+        return min(usual, max(room, least))
 
     def _banner(self, shares: Shares) -> str | None:
         try:

@@ -237,3 +237,47 @@ def test_what_is_no_message_is_refused_before_anything_happens(tmp_path: Path, t
         with pytest.raises(InvalidMessage):
             b.agent.chat(text)
         assert b.sim.requests == []
+
+
+@pytest.mark.spec("J14")
+def test_a_recalled_passage_goes_with_its_message_until_the_next_compaction(tmp_path: Path) -> None:
+    def recall(text: str) -> str:
+        if "broken" in text:
+            raise RuntimeError("index gone")
+        return "Recalled: the port was 8080." if "port" in text else ""
+
+    with bench(tmp_path, *[f"Answer {i}." for i in range(9)], recall=recall) as b:
+        b.agent.chat("which port?")
+        b.agent.chat("thanks")
+        again = b.again(b.agent.session_id)
+        again.chat("and now?")
+        bodies = [r.body["messages"] for r in b.sim.requests]
+        assert all("Recalled: the port was 8080." in str(body[1]) for body in bodies)
+        assert bodies[2][:2] == bodies[0][:2]
+        assert "Recalled" not in str([e.message for e in b.store.log.said(again.session_id or "")])
+        assert b.store.search("Recalled") == []
+        assert again.chat("is the index broken?") == "Answer 3."
+
+
+def test_a_system_prompt_larger_than_the_window_ends_in_a_clear_message(tmp_path: Path) -> None:
+    with bench(tmp_path, "never", window=2_000) as b:
+        result = b.agent.run_conversation("hi", system_message="rule " * 20_000)
+        assert result.outcome == "failed"
+        assert "window" in (result.error or "")
+        assert len(b.sim.requests) <= 4
+
+
+def test_a_message_of_five_megabytes_does_not_break_the_session(tmp_path: Path) -> None:
+    with bench(tmp_path, "Fine.", window=32_000) as b:
+        result = b.agent.run_conversation("word " * 1_000_000)
+        assert result.outcome == "failed"
+        assert b.agent.chat("then something shorter") == "Fine."
+
+
+def test_a_tool_that_returns_bytes_is_read_as_text(tmp_path: Path) -> None:
+    def raw() -> bytes:
+        """Returns bytes."""
+        return b"caf\xc3\xa9 \xff"
+
+    with bench(tmp_path, Say(calls=(Call("raw", {}),)), "Done.", tools=[raw]) as b:
+        assert b.agent.run_conversation("go").messages[2]["content"] == "café \ufffd"

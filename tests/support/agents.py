@@ -83,6 +83,7 @@ def bench(
     model: str = "m-1",
     provider: str = "custom",
     key_command: str | None = None,
+    recall: Callable[[str], str] = lambda text: "",
     **rules: Any,
 ) -> Iterator[Bench]:
     """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
@@ -112,6 +113,7 @@ def bench(
                 settings=chosen,
                 clock=clock,
                 ids=TimeIds(clock),
+                recall=recall,
             )
 
         bridge = LoopThread()

@@ -70,6 +70,8 @@ class Parts:
     settings: Settings
     clock: Clock
     ids: IdSource
+    # Passages worth having beside a new user message; "" where nothing comes to mind.
+    recall: Callable[[str], str] = lambda text: ""
     user_key: str = ""
     source: str = "library"
     prompts_folder: Path | None = None

@@ -32,6 +32,10 @@ class Projection:
         self._is_clean = True
         self.extend(entries)
 
+    def attach(self, seq: int, passage: str) -> None:
+        """A recalled passage goes with message `seq`, which has not been appended yet."""
+        self._sidecars[seq] = passage
+
     def extend(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.append(entry)

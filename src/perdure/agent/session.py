@@ -8,8 +8,10 @@ from perdure import prompts
 from perdure.agent.composition import Composition
 from perdure.agent.parts import Parts
 from perdure.agent.request import Projection
+from perdure.agent.sidecars import Sidecars
 from perdure.core.messages import Entry, Message
 from perdure.models.counter import TokenCounter
+from perdure.models.sizes import text_figures
 from perdure.store.records import History, Lease, Session
 from perdure.tools.runtime import INTERRUPTED
 
@@ -46,9 +48,11 @@ class LiveSession:
 
     # -- what happens to it ------------------------------------------------------------------------------------------
 
-    def append(self, *messages: Message) -> tuple[Entry, ...]:
-        """Adds messages to the log and to everything that is derived from it."""
+    def append(self, *messages: Message, recalled: str = "") -> tuple[Entry, ...]:
+        """Adds messages to the log and to everything that is derived from it; `recalled` goes with the last of them."""
         added = self._parts.store.append(self.id, list(messages), lease=self.lease).entries
+        if recalled:
+            self._attach(added[-1].seq, recalled)
         self.entries.extend(added)
         self.projection.extend(added)
         self.counter.extend(added)
@@ -85,14 +89,22 @@ class LiveSession:
         """Goes on in a continuation: another view over the same log."""
         self._enter(session, entries)
 
+    def _attach(self, seq: int, passage: str) -> None:
+        self._sidecars.add(seq, passage)
+        self.projection.attach(seq, passage)
+        self.counter.add(text_figures(passage))
+
     def _enter(self, session: Session, entries: Sequence[Entry]) -> None:
         self.session = session
         self.entries = list(entries)
-        self.projection = Projection(self.entries)
+        self._sidecars = Sidecars(self._parts.store.conversation_state(session.id), session.id)
+        self.projection = Projection(self.entries, sidecars=self._sidecars.by_seq)
         has_handoff = any(e.message.kind == "handoff" for e in self.entries)
         folder = self._parts.prompts_folder
         self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
         self.counter.rebase(self.entries)
+        for passage in self._sidecars.by_seq.values():
+            self.counter.add(text_figures(passage))
         self._parts.engine.observe(self.entries)
         self.composition = Composition(self.entries)
         self.offer_tools()

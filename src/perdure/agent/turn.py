@@ -74,7 +74,7 @@ class Turn:
         self._caller.begin_turn()
         self._emit(TurnStarted(self._task_id, self._live.id))
         self._live.settle()
-        self._live.append(user_message)
+        self._live.append(user_message, recalled=await self._recalled(user_message))
         try:
             outcome, answer, error = *(await self._work()), None
             await self._gate.after_turn()
@@ -85,6 +85,14 @@ class Turn:
             outcome, answer, error = "interrupted", "", None
         self._parts.memory.flush()
         return self._finished(outcome, answer, error)
+
+    async def _recalled(self, message: Message) -> str:
+        """What comes to mind for a message; a memory that fails is no reason not to answer."""
+        try:
+            return await asyncio.to_thread(self._parts.recall, message.text)
+        except Exception as error:  # anybody's index: the turn goes on without it
+            self._emit(Notice(f"Nothing was recalled: {type(error).__name__}: {error}", "warning"))
+            return ""
 
     async def _work(self) -> tuple[Outcome, str]:
         """Calls and tools in turn until a reply asks for none."""

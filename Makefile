@@ -45,7 +45,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(VENV)/.dev
-	$(BIN)/python -m pytest -m soak $(ARGS)
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak $(ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples

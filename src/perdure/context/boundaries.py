@@ -65,7 +65,7 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
     newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_real_user and messages[i].parts), None)
     head_end = _head_end(messages, lead, newest, previous, limits=limits)
     floor = head_end if previous is None else max(head_end, previous + 1)
-    room = limits.room_tokens - (tokens[newest] if newest is not None else 0)
+    room = limits.room_tokens - sum(tokens[:lead]) - (tokens[newest] if newest is not None else 0)
     tail_start = _tail_start(messages, tokens, floor, room=room, limits=limits)
     found = _with_kept(messages, tokens, Boundaries(size, lead, head_end, (), tail_start, previous), newest, limits)
     if not found.has_content and sum(tokens[lead:head_end]) > limits.head_tokens:

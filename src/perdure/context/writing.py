@@ -57,7 +57,7 @@ class _Job:
     # The middle without the handoffs in it.
     fresh: list[Entry]
     previous: Handoff | None
-    # The size of the middle, and of what stays behind the handoff.
+    # The size of the middle, and of what stays before and behind it, the head aside.
     tokens: int
     kept_tokens: int
 
@@ -67,7 +67,8 @@ class _Job:
         middle = [history.entries[i] for i in at]
         fresh = [e for e in middle if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
-        kept = sum(history.tokens[found.tail_start :]) + sum(history.tokens[i] for i in found.kept)
+        kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start :])
+        kept += sum(history.tokens[i] for i in found.kept)
         return cls(history, found, middle, fresh, previous, sum(history.tokens[i] for i in at), kept)
 
     @property

@@ -27,6 +27,7 @@ from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices
 from perdure.context.registry import start_engine
 from perdure.core.clock import SystemClock
+from perdure.core.errors import ConfigError
 from perdure.core.ports import Approver, Asker, MemorySnapshot, Summarize
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
@@ -181,7 +182,7 @@ class Wiring:
             log=self.store.log.reader(live.conversation_id),
             settings=self.settings.compression,
             clock=self._clock,
-            summary_window_tokens=self.settings.auxiliary.compression.context_length,
+            summary_window_tokens=self._summary_window,
             prompts_folder=self._home / "prompts",
         )
 
@@ -210,6 +211,20 @@ class Wiring:
             credentials=self._credentials,
         )
         return Summarizer(caller, run=shared_loop().run, price=self._price)
+
+    @property
+    def _summary_window(self) -> int | None:
+        """The window a summary's input must fit (D5, J10); None where it is the main model's own, or unknown."""
+        given = self.settings.auxiliary.compression.context_length
+        if given is not None or self._is_embedded:
+            return given
+        try:
+            first = auxiliary_chain("compression", self.settings, self.route.main, lookup=api_key_for)[0]
+        except ConfigError:  # told where a summary is wanted; a conversation can begin without one
+            return None
+        main = self.route.main
+        is_main = (first.model, first.base_url) == (main.model, main.base_url)
+        return None if is_main else self.knowledge.side_window(first)
 
     def _price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
         return self.knowledge.cost_usd(endpoint, usage)

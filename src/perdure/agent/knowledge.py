@@ -19,6 +19,8 @@ class Knowledge:
         self._learned = learned
         self._info = info
         self._windows = Windows(catalog, learned, configured=configured_window)
+        # What is configured is the main model's window, and nobody else's.
+        self._side_windows = Windows(catalog, learned)
 
     async def window_of(self, endpoint: Endpoint) -> int:
         return (await self.window(endpoint)).tokens
@@ -30,6 +32,11 @@ class Knowledge:
             return await self._info.context_length(endpoint)
 
         return await self._windows.resolve(_route(endpoint), ask)
+
+    def side_window(self, endpoint: Endpoint) -> int | None:
+        """The window of a side job's model, as far as it is known without asking its endpoint."""
+        found = self._side_windows.known(_route(endpoint))
+        return found.tokens if found is not None else None
 
     def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
         self._learned.learn(_route(endpoint), tokens)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perdure.config import document, keys
 from perdure.config.home import home_dir, make_home
 from perdure.config.load import load, load_settings
-from perdure.config.settings import ModelOverride, RouteSettings, Settings
+from perdure.config.settings import McpServerSettings, ModelOverride, RouteSettings, Settings
 from perdure.core.errors import ConfigError
 
 
@@ -188,6 +188,10 @@ def another(key: keys.Key) -> tuple[str, Any]:
     allowed = key.allowed.removesuffix(", or null")
     if key.name == "model_overrides":
         return "[{model: m}]", (ModelOverride(model="m"),)
+    if key.name == "mcp_servers":
+        return "[{name: files, command: serve}]", (McpServerSettings(name="files", command="serve"),)
+    if key.is_list and key.name.startswith("tools."):
+        return "10.0.0.1, 10.0.0.2", ("10.0.0.1", "10.0.0.2")
     if key.is_list:
         return "groq/llama", (RouteSettings(provider="groq", model="llama"),)
     if key.is_number:

@@ -6,6 +6,7 @@ A key is a dotted path (`compression.threshold`); sections are frozen models, li
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -260,6 +261,61 @@ class MemorySettings(Section):
     user_max_chars: Positive = Field(default=2_000, description="Most characters of USER.md.")
 
 
+class ToolsSettings(Section):
+    """Which tools the model is offered, and what they may do."""
+
+    disabled: tuple[Text, ...] = Field(
+        default=(), description="Toolsets or single tools that are not offered, e.g. web or delegate_task."
+    )
+    plugins: tuple[Text, ...] = Field(
+        default=(), description="Plug-ins that bring tools, by name; one that is not named here is never loaded."
+    )
+    timeout_s: Annotated[float, Field(gt=0)] = Field(
+        default=600.0, description="Seconds one tool call may take, where its tool says nothing."
+    )
+    approval: Literal["ask", "never"] = Field(
+        default="ask", description="Ask before dangerous commands and writes outside the workspace; never asks nobody."
+    )
+    private_networks: tuple[Text, ...] = Field(
+        default=(), description="Networks web_extract may fetch from although they are not public, e.g. 127.0.0.1."
+    )
+
+    @field_validator("private_networks")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for network in value:
+            ip_network(network, strict=False)
+        return value
+
+
+class McpServerSettings(Section):
+    """One MCP server: a program to start, or an address to call."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"allowed": "a mapping with name and command (with args, env, cwd) or url (with headers)"}
+    )
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$")] = Field(
+        description="What its tools are called by: name__tool."
+    )
+    command: Text | None = Field(default=None, description="Program to start; it talks over its input and output.")
+    args: tuple[str, ...] = Field(default=(), description="Its arguments.")
+    env: dict[str, str] = Field(default={}, description="Variables for it; ${NAME} takes one of yours.")
+    cwd: Text | None = Field(default=None, description="Folder it starts in.")
+    url: Annotated[str, Field(pattern=r"^https?://")] | None = Field(
+        default=None, description="Address of a server that is called over HTTP instead."
+    )
+    headers: dict[str, str] = Field(default={}, description="Headers for it; ${NAME} takes a variable of yours.")
+    timeout_s: Annotated[float, Field(gt=0)] = Field(default=60.0, description="Seconds one call may take.")
+    disabled: tuple[Text, ...] = Field(default=(), description="Its tools that are not offered, by their own names.")
+
+    @model_validator(mode="after")
+    def _has_one_way_in(self) -> McpServerSettings:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("either command or url is needed, and not both")
+        return self
+
+
 class DisplaySettings(Section):
     """What the terminal shows."""
 
@@ -308,6 +364,10 @@ class Settings(Section):
     context: ContextSettings = Field(default=ContextSettings(), description="The context engine.")
     store: StoreSettings = Field(default=StoreSettings(), description="Where conversations are kept.")
     memory: MemorySettings = Field(default=MemorySettings(), description="Lasting facts.")
+    tools: ToolsSettings = Field(default=ToolsSettings(), description="What the model can do.")
+    mcp_servers: tuple[McpServerSettings, ...] = Field(
+        default=(), description="MCP servers whose tools are offered too; needs the extra `mcp`."
+    )
     display: DisplaySettings = Field(default=DisplaySettings(), description="What the terminal shows.")
     model_overrides: tuple[ModelOverride, ...] = Field(
         default=(), description="What you know better than the catalogue about a model's window and prices."

@@ -1,0 +1,171 @@
+"""Tools of real MCP servers, over stdio and HTTP; one that dies or hangs disturbs nothing but its own calls."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.config.settings import McpServerSettings
+from perdure.core.clock import SystemClock
+from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
+from perdure.tools.mcp_reply import offered_name
+from perdure.tools.mcp_servers import McpServers
+from perdure.tools.registry import Registry
+from perdure.tools.runtime import ToolRuntime, ToolScope
+from perdure.tools.tool import Tool
+
+pytest.importorskip("mcp", reason="the mcp package is not installed")
+
+SCRIPT = str(Path(__file__).parents[1] / "support" / "mcp_server.py")
+
+
+def _stdio(name: str = "light", **more: Any) -> McpServerSettings:
+    return McpServerSettings(name=name, command=sys.executable, args=(SCRIPT, "stdio"), **more)
+
+
+@pytest.fixture
+def started() -> Iterator[Any]:
+    open_ones: list[McpServers] = []
+
+    def start(*servers: McpServerSettings, **options: Any) -> tuple[McpServers, dict[str, Tool]]:
+        made = McpServers(servers, {"PATH": "/usr/bin:/bin", "BULB": "400 W"}, **options)
+        open_ones.append(made)
+        return made, {t.name: t for t in made.start()}
+
+    yield start
+    for one in open_ones:
+        one.close()
+
+
+def _messages(tools: dict[str, Tool], *calls: tuple[str, dict[str, Any]]) -> list[Message]:
+    runtime = ToolRuntime(Registry(tools.values()), clock=SystemClock())
+    made = [ToolCall(f"call_{n}", name, canonical_json(a)) for n, (name, a) in enumerate(calls)]
+    return asyncio.run(runtime.batch(made, ToolScope()).run())
+
+
+def _texts(tools: dict[str, Tool], *calls: tuple[str, dict[str, Any]]) -> list[str]:
+    return [m.text for m in _messages(tools, *calls)]
+
+
+def test_tools_of_a_stdio_server_are_offered_under_its_name_and_answer(started: Any) -> None:
+    servers, tools = started(_stdio(env={"LAMP": "${BULB}"}, disabled=("long",)))
+    assert servers.warnings == []
+    assert {"light__add", "light__picture", "light__fail"} <= set(tools)
+    assert "light__long" not in tools
+    assert tools["light__add"].toolset == "mcp:light"
+    assert tools["light__add"].is_read_only
+    assert tools["light__wreck"].is_dangerous
+    assert not tools["light__fail"].is_dangerous
+    assert tools["light__add"].parameters["required"] == ["a", "b"]
+    odd = offered_name("light", "odd.name/with everything")
+    assert "held back" in tools[odd].description
+    assert _texts(tools, ("light__add", {"a": 2, "b": 3}), (odd, {})) == ["5", "lamp=400 W"]
+
+
+def test_pictures_errors_and_bad_arguments_come_back_readable(started: Any) -> None:
+    _, tools = started(_stdio())
+    picture, failed, bad = _messages(
+        tools, ("light__picture", {}), ("light__fail", {"why": "no oil"}), ("light__add", {"a": "two"})
+    )
+    assert isinstance(picture.content, tuple)
+    part = picture.content[-1]
+    assert isinstance(part, ImagePart)
+    assert part.url.startswith("data:image/png;base64,")
+    assert "Error executing tool fail" in failed.text
+    assert "`b` is missing" in bad.text
+
+
+def test_calls_to_one_server_run_side_by_side(started: Any) -> None:
+    _, tools = started(_stdio())
+    assert _texts(tools, *(("light__add", {"a": n, "b": 1}) for n in range(20))) == [str(n + 1) for n in range(20)]
+
+
+def test_a_server_that_dies_in_a_call_is_told_of_and_started_again(started: Any) -> None:
+    _, tools = started(_stdio())
+    (said,) = _texts(tools, ("light__die", {}))
+    assert "ended during this call, whose outcome is unknown" in said
+    assert "the keeper has left" in said
+    assert _texts(tools, ("light__add", {"a": 1, "b": 1})) == ["2"]
+
+
+def test_a_call_that_hangs_times_out_and_the_rest_goes_on(started: Any) -> None:
+    _, tools = started(_stdio(timeout_s=1.0))
+    begun = time.monotonic()
+    hung, added = _texts(tools, ("light__hang", {}), ("light__add", {"a": 1, "b": 1}))
+    assert "did not answer within 1 s" in hung
+    assert added == "2"
+    assert time.monotonic() - begun < 8
+    assert _texts(tools, ("light__add", {"a": 2, "b": 2})) == ["4"]
+
+
+def test_a_server_that_cannot_start_is_left_out_with_a_word(started: Any) -> None:
+    silent = McpServerSettings(name="silent", command=sys.executable, args=("-c", "import time; time.sleep(60)"))
+    broken = McpServerSettings(name="broken", command=sys.executable, args=("-c", "raise SystemExit('no lamp')"))
+    missing = McpServerSettings(name="missing", command="/no/such/program")
+    nowhere = McpServerSettings(name="nowhere", url="http://127.0.0.1:9/mcp")
+    servers, tools = started(silent, broken, missing, nowhere, _stdio(), start_timeout_s=6.0)
+    assert "light__add" in tools
+    assert [w.split("'")[1] for w in servers.warnings] == ["silent", "broken", "missing", "nowhere"]
+    assert "did not answer within 6 s" in servers.warnings[0]
+    assert "no lamp" in servers.warnings[1]
+
+
+def test_a_server_over_http(started: Any) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, SCRIPT, "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        address = f"http://127.0.0.1:{port}/mcp"
+        plain = McpServerSettings(name="far", url=address)
+        keyed = McpServerSettings(name="keyed", url=address, headers={"authorization": "Bearer ${BULB}"})
+        servers, tools = started(plain, keyed)
+        assert servers.warnings == []
+        assert _texts(tools, ("far__add", {"a": 20, "b": 22}), ("keyed__add", {"a": 1, "b": 2})) == ["42", "3"]
+        process.kill()
+        process.wait()
+        assert "MCP server far" in _texts(tools, ("far__add", {"a": 1, "b": 1}))[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_closing_ends_the_programs(started: Any) -> None:
+    servers, tools = started(_stdio())
+    servers.close()
+    assert "have been closed" in _texts(tools, ("light__add", {"a": 1, "b": 1}))[0]
+
+
+@pytest.mark.parametrize("tool", ["x" * 300, "a b", "naïve", "../../etc", ""])
+def test_any_tool_name_becomes_one_that_providers_take(tool: str) -> None:
+    name = offered_name("server", tool)
+    assert 1 <= len(name) <= 64
+    assert name.replace("_", "").replace("-", "").isalnum()
+
+
+def test_two_names_that_look_alike_stay_two() -> None:
+    assert offered_name("s", "a.b") != offered_name("s", "a/b")
+
+
+@pytest.mark.parametrize(
+    "given", [{"name": "x"}, {"name": "x", "command": "a", "url": "http://h"}, {"name": "a b", "command": "c"}]
+)
+def test_settings_of_a_server_need_exactly_one_way_in(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"command or url|pattern"):
+        McpServerSettings.model_validate(given)

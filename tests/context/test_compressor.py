@@ -263,7 +263,7 @@ def test_a_second_pass_without_new_content_is_a_no_op() -> None:
     again = made.compress(after)
     assert again.is_noop
     assert again.outcome == "nothing_to_do"
-    assert again.messages == after
+    assert again.messages == [e.message for e in after]
 
 
 @pytest.mark.spec("D9")

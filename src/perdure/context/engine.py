@@ -78,7 +78,7 @@ class Compaction:
     def messages(self) -> list[Any]:
         """The new history, every rule kept, ready to be sent: dicts where dicts were handed in, else `Message`s."""
         if self.is_noop:
-            return list(self.source)
+            return [item.message if isinstance(item, Entry) else item for item in self.source]
         applied = self.apply(self.source)
         made = [_message(item) for item in applied]
         addresses = [f"m:{item.seq}" if isinstance(item, Entry) else "" for item in applied]

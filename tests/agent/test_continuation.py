@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure import estimate_tokens
 from perdure.agent.agent import Agent
 from perdure.agent.prompt import ContextFile, PromptSources, assemble, renewed
 from perdure.core.ports import MemorySnapshot
@@ -13,7 +14,7 @@ from support.agents import bench
 
 
 def _talk_until_compacted(agent: Agent, session_id: str) -> None:
-    for i in range(12):
+    for i in range(40):
         if agent.session_id not in (None, session_id):
             return
         agent.chat(f"question {i} " + "padding words " * 250)
@@ -63,3 +64,26 @@ def test_notes_that_shrank_to_their_first_paragraph_are_seen_as_changed() -> Non
     before = assemble(PromptSources("me", memory=MemorySnapshot(memory="one\n\ntwo", user="")))
     sources = PromptSources("me", memory=MemorySnapshot(memory="one", user=""))
     assert renewed(before, sources) == assemble(sources)
+
+
+@pytest.mark.spec("D2", "L4")
+def test_a_long_head_is_sent_shortened_with_its_address_and_stays_whole_in_the_log(tmp_path: Path) -> None:
+    first = "BEGIN " + "alpha beta gamma " * 1_000 + "END"
+    with bench(tmp_path, window=32_000) as b:
+        b.agent.chat(first)
+        old = b.agent.session_id or ""
+        _talk_until_compacted(b.agent, old)
+        b.agent.chat("after")
+        sent = [r.body["messages"] for r in b.sim.requests[-2:]]
+        shown = sent[-1][1]["content"]
+        opened = b.store.history(b.agent.session_id or "").entries[0]
+        assert b.agent.session_id != old
+        assert shown.startswith("BEGIN")
+        assert shown.endswith("END")
+        assert f"open m:{opened.seq} with session_search" in shown
+        assert sum(estimate_tokens([m]) for m in sent[-1][1:4]) <= 32_000 * 0.05 + 40
+        assert opened.message.text == first
+        # A process that resumes sends the same bytes.
+        b.again(b.agent.session_id).chat("resumed")
+        assert b.sim.requests[-1].body["messages"][: len(sent[-1])] == sent[-1]
+        assert b.sim.violations == []

@@ -188,6 +188,7 @@ class Caller:
         self._gate.budgets = figures(
             settings.compression, window, threshold=threshold, max_tokens=settings.model.max_tokens
         )
+        self._live.fit_head(self._gate.budgets.head_tokens)
         self._parts.engine.update_model(
             context_length=window,
             model=endpoint.model,

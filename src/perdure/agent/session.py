@@ -9,6 +9,7 @@ from perdure.agent.composition import Composition
 from perdure.agent.parts import Parts
 from perdure.agent.request import Projection
 from perdure.agent.sidecars import Sidecars
+from perdure.context.projection import shorten_head
 from perdure.core.messages import Entry, Message
 from perdure.models.counter import TokenCounter
 from perdure.models.sizes import text_figures
@@ -23,6 +24,8 @@ class LiveSession:
         self._parts = parts
         self.lease: Lease | None = None
         self.counter = TokenCounter(model=parts.routes.endpoint.model)
+        # What stands before a handoff may come to this; None until the window is known.
+        self._head_tokens: int | None = None
         self._enter(history.session, history.entries)
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -67,6 +70,12 @@ class LiveSession:
         self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
 
+    def fit_head(self, head_tokens: int) -> None:
+        """A window is known: what stands before a handoff is shown within its share of it (D2)."""
+        before, self._head_tokens = self._shown(), head_tokens
+        if any(then.message is not now.message for then, now in zip(before, self._shown(), strict=True)):
+            self._show()
+
     def settle(self) -> None:
         """Gives every call that a crash or an interrupt cut off its logged result: the outcome is unknown."""
         calls, answered = [], set()
@@ -98,13 +107,29 @@ class LiveSession:
         self.session = session
         self.entries = list(entries)
         self._sidecars = Sidecars(self._parts.store.conversation_state(session.id), session.id)
-        self.projection = Projection(self.entries, sidecars=self._sidecars.by_seq)
         has_handoff = any(e.message.kind == "handoff" for e in self.entries)
         folder = self._parts.prompts_folder
         self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
-        self.counter.rebase(self.entries)
+        self._parts.engine.observe(self.entries)
+        self._show()
+
+    def _show(self) -> None:
+        """Derives everything that follows from the view: what is sent, its size, its parts."""
+        shown = self._shown()
+        self.projection = Projection(shown, sidecars=self._sidecars.by_seq)
+        self.counter.rebase(shown)
         for passage in self._sidecars.by_seq.values():
             self.counter.add(text_figures(passage))
-        self._parts.engine.observe(self.entries)
-        self.composition = Composition(self.entries)
+        self.composition = Composition(shown)
         self.offer_tools()
+
+    def _shown(self) -> list[Entry]:
+        """The view with a long head shortened, each piece with its address; the log keeps it whole."""
+        if self._head_tokens is None:
+            return self.entries
+        messages = [e.message for e in self.entries]
+        addresses = [f"m:{e.seq}" for e in self.entries]
+        shown = shorten_head(messages, head_tokens=self._head_tokens, addresses=addresses)
+        return [
+            e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(self.entries, shown, strict=True)
+        ]

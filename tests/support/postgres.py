@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests: one server for the whole run, started when first asked for, a schema per database."""
+"""A real PostgreSQL for the tests: one server for the whole run, started when first asked for, schemas in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -76,7 +77,9 @@ def url_of(*, schema: str = "public", user: str = "postgres", password: str = ""
     if folder is None:
         pytest.skip(f"no PostgreSQL server can be had here: {problem}")
     secret = f":{quote(password, safe='')}" if password else ""
-    return f"postgresql://{user}{secret}@/postgres?host={quote(str(folder), safe='')}&options=-csearch_path%3D{schema}"
+    # Named, so that a test that cuts connections cuts its own.
+    named = f"options=-csearch_path%3D{schema}&application_name={schema}"
+    return f"postgresql://{user}{secret}@/postgres?host={quote(str(folder), safe='')}&{named}"
 
 
 @cache
@@ -104,3 +107,20 @@ def _server() -> tuple[Path | None, str]:
         except (OSError, RuntimeError, subprocess.SubprocessError, psycopg.Error) as error:
             problem = str(error)
     return None, problem
+
+
+def lock_role(name: str, password: str) -> None:
+    """A user whom the server asks for a password; everybody else is trusted."""
+    with psycopg.connect(url_of(), autocommit=True) as connection:
+        known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone()
+        if known is None:
+            connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        row = connection.execute("SHOW hba_file").fetchone()
+        assert row is not None
+        rules = Path(row[0])
+        asked = f"local all {name} scram-sha-256\n"
+        if asked not in rules.read_text():
+            rules.write_text(asked + rules.read_text())
+            connection.execute("SELECT pg_reload_conf()")
+            # The server rereads its rules a moment after it was told to.
+            time.sleep(0.2)

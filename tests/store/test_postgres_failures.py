@@ -1,0 +1,278 @@
+"""What can go wrong with a server: each time a plain message, never the password, and the data untouched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.core.clock import SystemClock
+from perdure.core.errors import NewerSchema, StoreError, StoreUnavailable
+from perdure.core.messages import user
+from perdure.store import SessionStore, open_store, schema
+from perdure.store.database import Transaction
+from perdure.store.postgres import DIALECT
+from perdure.store.postgres_open import open_postgres
+from perdure.store.schema import Migration
+from support.postgres import PostgresBackend, lock_role, url_of
+from support.store import conversation, exchange
+
+pytestmark = pytest.mark.spec("I8")
+SECRET = "hunter2-unmistakable"
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[PostgresBackend]:
+    backend = PostgresBackend(tmp_path, is_new=True)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PostgresBackend]:
+    backend = PostgresBackend(tmp_path)
+    yield backend
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        (f"postgresql://me:{SECRET}@127.0.0.1:1/db", "no server answers"),
+        (f"postgresql://me:{SECRET}@/db?host=/nowhere/at/all", "no server answers"),
+        (f"postgresql://me:{SECRET}@no-such-host.invalid/db", "no such host"),
+        (f"postgres://me:{SECRET}@127.0.0.1:1/db", "no server answers"),
+        (f"postgresql://me:{SECRET}/x@host/db", "cannot be understood"),
+        (f"postgresql://me:@{SECRET}@host/db", "cannot be understood"),
+        (f"postgresql://me:{SECRET}%zz@host/db", "cannot be understood"),
+        (f"postgresql://me:x@host:{SECRET}/db", "cannot be understood"),
+        (f"postgresql://host/db?{SECRET}=1", "cannot be understood"),
+        (f"postgresql://[::1/{SECRET}", "cannot be understood"),
+    ],
+)
+def test_a_wrong_url_is_named_plainly_without_the_password(url: str, word: str) -> None:
+    with pytest.raises(StoreUnavailable, match=word) as caught:
+        open_store(url)
+    seen: BaseException | None = caught.value
+    while seen is not None:
+        assert SECRET not in str(seen)
+        seen = None if seen.__suppress_context__ else seen.__cause__ or seen.__context__
+
+
+def test_a_wrong_password_user_or_database_is_named_plainly() -> None:
+    lock_role("locked", "right")
+    for url, word in (
+        (url_of(user="locked", password=SECRET), "refused the user name or the password"),
+        (url_of(user="locked"), "asks for a password"),
+        (url_of(user="nobody_here"), "no such user"),
+        (url_of().replace("/postgres?", "/not_there?"), "does not exist"),
+    ):
+        with pytest.raises(StoreUnavailable, match=word) as caught:
+            open_store(url)
+        assert SECRET not in str(caught.value)
+
+
+def test_a_schema_that_may_not_be_written_or_does_not_exist_is_named(fresh: PostgresBackend) -> None:
+    lock_role("locked", "right")
+    with pytest.raises(StoreUnavailable, match=r"no permission|schema in search_path"):
+        open_store(url_of(schema=fresh.schema, user="locked", password="right"))
+    with pytest.raises(StoreUnavailable, match="schema in search_path does not exist"):
+        open_store(url_of(schema="not_there"))
+
+
+def test_without_its_driver_it_says_what_to_install() -> None:
+    code = """
+        import sys
+        sys.modules["psycopg"] = None
+        from perdure.core.errors import StoreUnavailable
+        from perdure.store import open_store
+        try:
+            open_store("postgresql://localhost/x")
+        except StoreUnavailable as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert "pip install 'perdure[postgres]'" in done.stdout
+
+
+def test_opening_a_file_does_not_import_the_driver(tmp_path: Path) -> None:
+    code = "import sys; from perdure.store import open_store; open_store(sys.argv[1]); print('psycopg' in sys.modules)"
+    command = [sys.executable, "-c", code, str(tmp_path / "s.db")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("table", ["CREATE TABLE session (name TEXT)", "CREATE TABLE migration (name TEXT)"])
+def test_another_programs_tables_are_not_taken_over(fresh: PostgresBackend, table: str) -> None:
+    fresh.execute(table)
+    with pytest.raises(StoreUnavailable, match="another program"):
+        fresh.open()
+    tables = fresh.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    assert len(tables) == 1
+
+
+def test_a_newer_schema_is_refused_and_left_alone(fresh: PostgresBackend) -> None:
+    conversation(fresh.open())
+    fresh.execute("INSERT INTO migration VALUES (99, 'from the future', 0)")
+    with pytest.raises(NewerSchema, match=r"schema 99.*upgrade"):
+        fresh.open()
+    assert fresh.execute("SELECT COUNT(*) FROM message") == [(20,)]
+
+
+def test_an_older_schema_is_migrated_once_and_its_tables_kept(fresh: PostgresBackend) -> None:
+    conversation(fresh.open())
+    mood = Migration(2, "0002_mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",))
+    steps = (*schema.released(DIALECT), mood)
+    made: list[StoreError | None] = []
+
+    def start() -> None:
+        try:
+            open_postgres(fresh.url, clock=SystemClock(), migrations=steps).close()
+            made.append(None)
+        except StoreError as error:
+            made.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [None] * 4, "of several that start at once one migrates and none fails"
+    assert fresh.execute("SELECT version FROM migration ORDER BY version") == [(1,), (2,)]
+    assert fresh.execute("SELECT COUNT(*) FROM message_schema_1") == [(20,)]
+    assert fresh.execute("SELECT mood FROM conversation") == [(None,)]
+
+
+def test_a_migration_that_fails_leaves_the_old_schema_whole(fresh: PostgresBackend) -> None:
+    session = conversation(fresh.open())
+    broken = Migration(2, "0002_broken", ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL"))
+    with pytest.raises(StoreError):
+        open_postgres(fresh.url, clock=SystemClock(), migrations=(*schema.released(DIALECT), broken))
+    assert len(fresh.open().history(session).entries) == 20
+    assert fresh.execute("SELECT to_regclass('message_schema_1')") == [(None,)]
+
+
+@pytest.mark.parametrize("table", ["message", "span", "handoff", "call", "event", "tombstone"])
+def test_tables_cannot_be_emptied_nor_a_permit_be_kept_or_faked(server: PostgresBackend, table: str) -> None:
+    conversation(server.open())
+    with pytest.raises(Exception, match=r"never|cannot truncate"):
+        server.execute(f"TRUNCATE {table} CASCADE")
+    with pytest.raises(Exception, match="nowhere_is_empty"):
+        server.execute("INSERT INTO nowhere VALUES (1)")
+    fake = "CREATE TEMP TABLE permit AS SELECT id AS conversation, 'scrub' AS deed FROM conversation"
+    with pytest.raises(Exception, match="never"):
+        server.execute(f"{fake}; UPDATE message SET body = 'x'")
+
+
+def drop_connections(server: PostgresBackend) -> None:
+    server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ? AND pid <> pg_backend_pid()",
+        (server.schema,),
+    )
+
+
+@pytest.mark.spec("I1")
+def test_connections_dropped_while_idle_are_made_again_unnoticed(server: PostgresBackend) -> None:
+    store = server.open()
+    session = conversation(store)
+    drop_connections(server)
+    store.append(session, user("on"))
+    drop_connections(server)
+    assert store.history(session).messages[-1].text == "on"
+
+
+@pytest.mark.spec("I1", "I7")
+def test_a_writer_that_is_held_up_too_long_is_told_and_can_go_on(server: PostgresBackend) -> None:
+    session = conversation(server.open())
+    patient = open_postgres(server.url, clock=SystemClock())
+    impatient = open_postgres(server.url, clock=SystemClock(), patience_s=0.3)
+    entered, leave = threading.Event(), threading.Event()
+
+    def lock(tx: Transaction) -> int:
+        return len(tx.rows("SELECT id FROM conversation FOR UPDATE"))
+
+    def hold(tx: Transaction) -> None:
+        lock(tx)
+        entered.set()
+        leave.wait(10)
+
+    holder = threading.Thread(target=patient.write, args=(hold,))
+    holder.start()
+    entered.wait(10)
+    with pytest.raises(StoreUnavailable, match="kept it busy"):
+        impatient.write(lock)
+    leave.set()
+    holder.join()
+    assert impatient.write(lock) == 1
+    for database in (patient, impatient):
+        database.close()
+    server.open().append(session, user("on"))
+
+
+def test_a_closed_store_and_a_backup_say_what_to_do(server: PostgresBackend, tmp_path: Path) -> None:
+    store = server.open()
+    session = store.create()
+    with pytest.raises(StoreUnavailable, match="pg_dump"):
+        store.backup(tmp_path / "copy")
+    store.close()
+    store.close()
+    for use in (lambda: store.history(session.id), lambda: store.append(session.id, user("x")), store.create):
+        with pytest.raises(StoreError, match="closed"):
+            use()
+
+
+def test_a_store_opened_before_a_fork_is_refused_in_the_child(server: PostgresBackend) -> None:
+    code = """
+        import os, sys
+        from perdure.core.errors import StoreError
+        from perdure.store import open_store
+        store = open_store(sys.argv[1])
+        if os.fork() == 0:
+            try:
+                store.create()
+            except StoreError as error:
+                print(error)
+            os._exit(0)
+        os.wait()
+        store.create()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), server.url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "open it again" in done.stdout
+    assert done.stderr == ""
+
+
+def busy(store: SessionStore, session_id: str, until: float, told: list[str]) -> None:
+    while time.monotonic() < until:
+        try:
+            store.append(session_id, exchange(1))
+        except StoreUnavailable as error:
+            told.append(str(error))
+
+
+@pytest.mark.spec("I1")
+def test_connections_dropped_under_load_lose_nothing_acknowledged(server: PostgresBackend) -> None:
+    stores = [server.open() for _ in range(3)]
+    sessions = [s.create().id for s in stores]
+    told: list[str] = []
+    until = time.monotonic() + 1.5
+    pairs = zip(stores, sessions, strict=True)
+    threads = [threading.Thread(target=busy, args=(store, session, until, told)) for store, session in pairs]
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < until - 0.2:
+        drop_connections(server)
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join()
+    for session in sessions:
+        seqs = [e.seq for e in stores[0].history(session).entries]
+        assert seqs == list(range(1, len(seqs) + 1))
+        assert len(seqs) % 4 == 0, "an append is there wholly or not at all"
+        assert seqs
+    assert all("connection" in t or "shutting down" in t for t in told), told

@@ -22,10 +22,12 @@ from perdure.core.messages import assistant, user
 from perdure.lab.simulator import Say, Simulator
 from perdure.store.store import open_store
 
+# None of these is in the answer, in the status or in an escape.
+KEYS = "äöüßéèêëàâîïôùûçñåæøœšžýþðłńśźżčřěůőű"
 STORED = 1_000
 ROUNDS = 5
 PATIENCE_S = 60.0
-PROMPT = "› ".encode()
+PROMPT = "›".encode()
 TITLE = f"The terminal ({STORED:,} conversations stored, in a pseudo-terminal, best of {ROUNDS})"
 
 
@@ -120,22 +122,21 @@ def _start(home: Path) -> tuple[float, float, float]:
 def _typing(home: Path) -> Iterator[Row]:
     """Keys typed while an answer of 20,000 words streams, each timed until it shows."""
     words = " ".join(f"word{i}" + (".\n\n" if i % 40 == 39 else "") for i in range(20_000))
-    with Simulator(script=[Say(words, chunk_delay_s=0.001)], window=400_000, max_output=200_000) as sim:
+    with Simulator(script=[Say(words, chunk_delay_s=0.004)], window=400_000, max_output=200_000) as sim:
         address = f"model.base_url={sim.base_url}"
         with typist(home, "--set", address, "--set", "model.name=m-1") as chat:
             chat.until(b"/help lists")
             chat.type("go\r")
             chat.until(b"word50")
             lags = []
-            for i in range(40):
-                key = "abcdefghij"[i % 10]
+            for key in KEYS:
                 chat.shown = b""
                 chat.type(key)
                 lags.append(chat.until(key.encode()))
                 time.sleep(0.03)
     lags.sort()
     yield Row("a key while an answer streams, median", lags[len(lags) // 2] * 1_000, "ms", "<= 50")
-    yield Row("a key while an answer streams, worst of 40", lags[-1] * 1_000, "ms", "<= 250")
+    yield Row("a key while an answer streams, worst", lags[-1] * 1_000, "ms", "<= 250")
 
 
 def _paste(home: Path) -> Row:

@@ -124,6 +124,10 @@ class Desk:
 
             threading.Thread(target=look, name="perdure-look", daemon=True).start()
 
+    def warm_up(self) -> None:
+        """Imports what the first answer needs, while the person is still reading or typing."""
+        import perdure.cli.chat.paint  # noqa: F401  # for the import alone
+
     def status(self) -> str:
         return status_line(self.surface)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # what takes long to import is imported behind the prompt, in
 
 _LEAVE_WITHIN_S = 2.0
 _TICK_S = 0.2
+_SWITCH_S = 0.0005
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
 OpenDesk = Callable[["LiveChat"], "Desk"]
@@ -67,6 +69,8 @@ class LiveChat:
                 worker.start()
 
         self._box.app.after_render += start
+        # A key waits for whichever thread computes: with the usual 5 ms at each step of drawing, one would feel it.
+        sys.setswitchinterval(_SWITCH_S)
         asyncio.run(self._until_left())
         self._lines.put(None)
         if self._desk is not None:
@@ -226,6 +230,7 @@ class LiveChat:
             self._box.call(self._box.leave)
             return
         desk.look_around(self.write)
+        desk.warm_up()
         while (line := self._lines.get()) is not None:
             self._box.call(self._begin)
             self._answer(line)

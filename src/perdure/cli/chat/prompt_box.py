@@ -63,6 +63,7 @@ class PromptBox:
         self._hands = hands
         self._pastes = Pastes()
         self._held: Document | None = None
+        self._parsed = ("", ANSI(""))
         history: History = _Unfolding(history_file, self._pastes) if history_file is not None else InMemoryHistory()
         self.buffer = Buffer(
             history=history,
@@ -149,7 +150,10 @@ class PromptBox:
         return self._hands.above(size.columns, max(0, size.rows - _INPUT_ROWS - 2))
 
     def _above(self) -> ANSI:
-        return ANSI(self._shown_above())
+        text = self._shown_above()
+        if text != self._parsed[0]:  # asked for several times with every drawing
+            self._parsed = (text, ANSI(text))
+        return self._parsed[1]
 
     def _prefix(self, line: int, wrap: int) -> StyleAndTextTuples:
         mark = self._hands.mark()

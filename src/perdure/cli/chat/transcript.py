@@ -28,6 +28,9 @@ from perdure.core.messages import ToolCall
 
 # A live block beyond this is drawn as plain text: what is drawn many times must stay cheap.
 _PAINT_CHARS = 4_000
+# Keys come first: a block that grows is painted anew no oftener than the eye can follow.
+_PAINT_EVERY_S = 0.08
+_SAME_CHARS = 20
 Write = Callable[[str], None]
 
 
@@ -52,6 +55,7 @@ class Transcript:
         self._spilled: dict[str, OutputSpilled] = {}
         self._is_answered = False
         self._drawn: tuple[tuple[str, int], str] = (("", 0), "")
+        self._drawn_at_s = float("-inf")
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -119,8 +123,11 @@ class Transcript:
             return []
         if len(text) > _PAINT_CHARS:
             return _wrapped(text[-_PAINT_CHARS:], width)
-        if self._drawn[0] != (text, width):
+        now_s = time.monotonic()
+        is_due = now_s - self._drawn_at_s >= _PAINT_EVERY_S or not text.startswith(self._drawn[0][0][:_SAME_CHARS])
+        if self._drawn[0] != (text, width) and is_due:
             self._drawn = ((text, width), self._painted(text, width))
+            self._drawn_at_s = now_s
         return self._drawn[1].rstrip("\n").split("\n")
 
     # -- inside ------------------------------------------------------------------------------------------------------

@@ -281,3 +281,28 @@ def test_a_tool_that_returns_bytes_is_read_as_text(tmp_path: Path) -> None:
 
     with bench(tmp_path, Say(calls=(Call("raw", {}),)), "Done.", tools=[raw]) as b:
         assert b.agent.run_conversation("go").messages[2]["content"] == "café \ufffd"
+
+
+@pytest.mark.spec("J1")
+def test_a_history_handed_in_is_gone_on_with_and_handing_it_back_adds_nothing(tmp_path: Path) -> None:
+    with bench(tmp_path, *[f"Answer {i}." for i in range(4)]) as b:
+        given = [{"role": "user", "content": "the port is 8080"}, {"role": "assistant", "content": "Noted."}]
+        first = b.agent.run_conversation("which port?", conversation_history=given)
+        second = b.agent.run_conversation("and now?", conversation_history=first.messages)
+        assert second.session_id == first.session_id
+        assert [m["content"] for m in second.messages] == [
+            *("the port is 8080", "Noted."),
+            *("which port?", "Answer 0."),
+            *("and now?", "Answer 1."),
+        ]
+        other = b.agent.run_conversation("hello", conversation_history=[])
+        assert other.session_id == first.session_id or len(other.messages) == 2
+        fresh = b.agent.run_conversation("hi", conversation_history=given[:1] + given[1:] + given)
+        assert fresh.conversation_id != first.conversation_id
+
+
+@pytest.mark.spec("J3")
+def test_with_an_empty_system_prompt_no_system_message_is_sent(tmp_path: Path) -> None:
+    with bench(tmp_path, "Hi.") as b:
+        b.agent.run_conversation("hello", system_message="")
+        assert [m["role"] for m in b.sim.requests[0].body["messages"]] == ["user"]

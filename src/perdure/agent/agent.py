@@ -23,7 +23,7 @@ from perdure.context.engine import EngineServices, StartReason
 from perdure.context.plain import CompactionReport
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
-from perdure.core.messages import Message, TextPart
+from perdure.core.messages import Entry, Message, TextPart
 from perdure.providers.exchange import Endpoint
 from perdure.providers.routes import Route as RouteToModel
 from perdure.store.records import Route
@@ -210,20 +210,25 @@ class Agent:
 
     def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> Talk:
         """The conversation to go on with: the one at hand, a resumed one, or a new one."""
-        if self._talk is None or history is not None:
-            store, parts = self._parts.store, self._parts
-            wanted = self._wanted_id if history is None else None
-            session_id = store.get_compression_tip(wanted) if wanted else self._create(system_message)
-            if history:
-                store.append(session_id, [Message.from_dict(m) for m in history])
-            live = LiveSession(parts, store.history(session_id))
-            reason: StartReason = "resume" if wanted else "new"
-            parts.engine.on_session_start(session_id, reason=reason, services=self._services(live))
-            for line in join_engine_tools(parts.tools.registry, parts.engine):
-                self._bus.emit(Notice(line, "warning"))
-            live.offer_tools()
-            self._talk = Talk(parts, live, self._bus.emit)
+        if self._talk is None:
+            wanted = self._parts.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
+            self._talk = self._enter(wanted or self._create(system_message), "resume" if wanted else "new")
+        if history is not None:
+            missing = _missing([Message.from_dict(m) for m in history], self._talk.live.entries)
+            if missing is None:  # another conversation than the one at hand: that one stays as it was
+                self._talk = self._enter(self._create(system_message), "new")
+                missing = [Message.from_dict(m) for m in history]
+            if missing:
+                self._talk.live.append(*missing)
         return self._talk
+
+    def _enter(self, session_id: str, reason: StartReason) -> Talk:
+        live = LiveSession(self._parts, self._parts.store.history(session_id))
+        self._parts.engine.on_session_start(session_id, reason=reason, services=self._services(live))
+        for line in join_engine_tools(self._parts.tools.registry, self._parts.engine):
+            self._bus.emit(Notice(line, "warning"))
+        live.offer_tools()
+        return Talk(self._parts, live, self._bus.emit)
 
     def _create(self, system_message: str | None) -> str:
         parts, endpoint = self._parts, self._parts.routes.endpoint
@@ -272,6 +277,13 @@ class Agent:
             self.interrupt()
             concurrent.futures.wait([future], timeout=10)
             raise
+
+
+def _missing(given: list[Message], entries: Sequence[Entry]) -> list[Message] | None:
+    """What a history handed in has beyond the one at hand; None where it is not the same conversation."""
+    known = [e.message for e in entries]
+    same = len(given) >= len(known) and all(a.to_dict() == b.to_dict() for a, b in zip(given, known, strict=False))
+    return given[len(known) :] if same else None
 
 
 def _user_message(given: str | Mapping[str, Any]) -> Message:

@@ -60,7 +60,8 @@ class Conversations:
         """A child with a log of its own, for a delegated task; it continues nothing."""
 
         def work(tx: Transaction) -> Session:
-            parent = get_conversation(tx, conversation_id_of(tx, parent_id))
+            # Held, so that it cannot be deleted between looking and delegating.
+            parent, _ = self._backing.hold(tx, conversation_id_of(tx, parent_id))
             new = self._child(parent, kind="delegate", fork_seq=0)
             came_from = parent.tip_session_id
             return self._begin(
@@ -143,8 +144,8 @@ class Conversations:
         """The prompt of a session that was begun before its prompt was built."""
 
         def work(tx: Transaction) -> None:
-            session = get_session(tx, session_id)
-            admit(tx, session.conversation_id, lease, now_ms=self._backing.clock.now_ms())
+            conversation, _ = self._backing.hold(tx, get_session(tx, session_id).conversation_id)
+            admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
             stored, encoding = pack(clean(system_prompt).encode())
             tx.run(
                 "UPDATE session SET system_prompt = ?, prompt_encoding = ? WHERE id = ?", (stored, encoding, session_id)

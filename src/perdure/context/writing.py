@@ -186,7 +186,8 @@ class Writer:
                 budget_chars=shares.digest_chars,
             )
             return dict(sections), ()
-        sources = list(_readable(e.message for e in job.middle))
+        # Head and tail count too: what was said there is no invention.
+        sources = list(_readable(job.history.messages))
         checked = check_summary(read_sections(summary.text), sources)
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 

@@ -82,12 +82,13 @@ class ApprovalGuard:
             yield Question(f"tool:{tool.name}", "tool", tool.name)
         if tool.command_parameter is not None:
             command = str(arguments.get(tool.command_parameter, ""))
-            yield from (Question(d.kind, d.kind, d.what) for d in self._dangers(command, scope.task_id))
+            yield from (Question(d.kind, d.kind, d.what) for d in self._dangers(command, scope))
         if tool.written_path_parameter is not None:
             yield from self._writes(str(arguments.get(tool.written_path_parameter, "")))
 
-    def _dangers(self, command: str, task_id: str) -> tuple[Danger, ...]:
-        state = self._shell_state(task_id) if self._shell_state is not None else None
+    def _dangers(self, command: str, scope: ToolScope) -> tuple[Danger, ...]:
+        key = scope.conversation_id or scope.task_id
+        state = self._shell_state(key) if self._shell_state is not None else None
         where = Surroundings(
             workspace=self._workspace.root.resolve(),
             folder=state.folder if state is not None else self._workspace.root.resolve(),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 from perdure.core.errors import ToolError
+from perdure.tools.atomic import replace_file
 from perdure.tools.builtin.matching import Match, closest, find_matches
 from perdure.tools.tool import Tool, tool_from_function
 from perdure.tools.workspace import Workspace
@@ -38,7 +37,7 @@ class FileEditor:
         existed = target.exists()
         if target.is_dir():
             raise ToolError(f"{path} is a folder")
-        _replace(target, content.encode("utf-8", "replace"))
+        replace_file(target, content.encode("utf-8", "replace"))
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         return f"{'Replaced' if existed else 'Created'} {self._workspace.shown(target)}: {lines:,} lines"
 
@@ -68,7 +67,7 @@ class FileEditor:
                 "only one, or set replace_all"
             )
         changed = _applied(text, matches, old=old, new=new)
-        _replace(target, changed.replace("\n", newline).encode("utf-8", "surrogateescape"))
+        replace_file(target, changed.replace("\n", newline).encode("utf-8", "surrogateescape"))
         how = "" if matches[0].is_exact else " (matched despite differences in white space or quotes)"
         return f"Patched {shown}{how}:\n{_diff(text, changed)}"
 
@@ -108,27 +107,3 @@ def _read(path: Path) -> tuple[str, str]:
         raise ToolError(f"{path} is a binary file; patch changes text only")
     newline = "\r\n" if b"\r\n" in raw else "\n"
     return raw.decode("utf-8", "surrogateescape").replace("\r\n", "\n"), newline
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Writes beside the target and renames, so that a crash leaves the old file or the new one, never half of one."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(name, mode)
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ToolError(f"{target} cannot be written: {error.strerror}") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -22,9 +22,11 @@ _LISTED = 200
 
 
 class FileReader:
-    """Reads files of a workspace, and outputs by their address."""
+    """Reads files of a workspace, and outputs by their address; without a workspace, outputs alone."""
 
-    def __init__(self, workspace: Workspace, *, outputs: Outputs | None = None, page_chars: int = 50_000) -> None:
+    def __init__(
+        self, workspace: Workspace | None, *, outputs: Outputs | None = None, page_chars: int = 50_000
+    ) -> None:
         self._workspace = workspace
         self._outputs = outputs
         self._page_chars = page_chars
@@ -46,6 +48,8 @@ class FileReader:
         if path.startswith("output:"):
             name, pieces = path, self._output_pieces(path.removeprefix("output:"))
         else:
+            if self._workspace is None:
+                raise ToolError("there are no files here; only output:<id> can be read")
             found = self._workspace.existing(path)
             if found.is_dir():
                 return ToolReply(_listing(found, self._workspace.shown(found)))

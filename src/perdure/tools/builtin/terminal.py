@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
 MAX_TIMEOUT_S = 3_600.0
 _POLL_BYTES = 50_000
+_MAX_STATES = 256
 
 
 @dataclass(slots=True)
@@ -29,13 +31,13 @@ class _Background:
 
 
 class Terminal:
-    """A shell per task: folder and environment are kept between a task's calls, and nothing outlives `close`."""
+    """A shell per conversation: folder and environment are kept between its calls, and nothing outlives `close`."""
 
     def __init__(
         self, folder: Path, environment: Mapping[str, str], *, max_chars: Callable[[], int] = lambda: 100_000
     ) -> None:
         self._first = ShellState(folder, dict(environment))
-        self._states: dict[str, ShellState] = {}
+        self._states: OrderedDict[str, ShellState] = OrderedDict()
         self._max_chars = max_chars
         self._lock = threading.Lock()
         self._background: dict[str, _Background] = {}
@@ -66,7 +68,8 @@ class Terminal:
             raise ToolError("the command is empty")
         if "\0" in command:
             raise ToolError("the command holds a NUL character, which no shell takes")
-        state = self.state(context.task_id)
+        key = context.conversation_id or context.task_id
+        state = self.state(key)
         if background:
             return ToolReply(self._start(command, state))
         capture = Capture(context.open_sink, max_chars=self._max_chars())
@@ -75,12 +78,19 @@ class Terminal:
             ended = run(command, state, capture=capture, timeout_s=seconds, cancel=context.cancel)
         except OSError as error:
             raise ToolError(f"the shell could not be started: {error}") from None
-        self._states[context.task_id] = ended.state
+        self._keep(key, ended.state)
         return capture.reply(_head_line(ended, seconds), is_error=ended.exit_code != 0)
 
-    def state(self, task_id: str) -> ShellState:
-        """The folder and environment that the task's next command starts from."""
-        return self._states.get(task_id, self._first)
+    def state(self, key: str) -> ShellState:
+        """The folder and environment that the next command of a conversation starts from."""
+        return self._states.get(key, self._first)
+
+    def _keep(self, key: str, state: ShellState) -> None:
+        with self._lock:
+            self._states[key] = state
+            self._states.move_to_end(key)
+            while len(self._states) > _MAX_STATES:
+                self._states.popitem(last=False)
 
     def process(
         self,

@@ -7,9 +7,7 @@ cached prefix of this one stays whole.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import tempfile
 import threading
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +16,7 @@ from perdure.core.errors import ToolError
 from perdure.core.ports import Memory, MemorySnapshot
 from perdure.redaction import redact
 from perdure.screening import screen
+from perdure.tools.atomic import replace_file
 from perdure.tools.tool import Tool, ToolContext, tool_from_function
 
 Target = Literal["memory", "user"]
@@ -43,7 +42,9 @@ class FileMemory:
                 "remove or shorten notes first"
             )
         with self._lock:
-            self._replace(self._path(user_key, target), text)
+            path = self._path(user_key, target)
+            _private_folder(path.parent)
+            replace_file(path, text.encode("utf-8", "replace"), mode=0o600, is_durable=True)
 
     def flush(self) -> None:
         """Every write is on disk when it returns, so there is nothing left to do."""
@@ -58,18 +59,6 @@ class FileMemory:
             return ""
         except OSError as error:
             raise ToolError(f"{_FILES[target]} cannot be read: {error.strerror}") from None
-
-    def _replace(self, path: Path, text: str) -> None:
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except OSError as error:
-            raise ToolError(f"{path.name} cannot be written: {error.strerror}") from None
 
 
 class MemoryTool:
@@ -112,6 +101,13 @@ def safe_name(key: str) -> str:
         return key
     readable = re.sub(r"[^a-z0-9_-]+", "-", key.lower())[:40].strip("-")
     return f"{readable or 'user'}.{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+
+def _private_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ToolError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def _notes(text: str) -> list[str]:

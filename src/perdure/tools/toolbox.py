@@ -1,0 +1,142 @@
+"""The tools of one agent, put together: what is handed in as None is simply not offered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perdure.config.settings import Settings
+from perdure.core.ports import Approver, Asker, Clock, KeyValue, Memory, Outputs, Search, Spawner
+from perdure.tools.approval import ApprovalGuard
+from perdure.tools.budgets import Budgets, OutputLimits
+from perdure.tools.builtin.clarify import ClarifyTool
+from perdure.tools.builtin.editing import FileEditor
+from perdure.tools.builtin.reading import FileReader
+from perdure.tools.builtin.search import FileSearch
+from perdure.tools.builtin.terminal import Terminal
+from perdure.tools.builtin.web import FetchLimits, WebReader
+from perdure.tools.hooks import Hooks
+from perdure.tools.mcp_servers import McpServers
+from perdure.tools.plugins import load_plugins, tool_plugins
+from perdure.tools.registry import Registry
+from perdure.tools.runtime import ToolRuntime
+from perdure.tools.stateful.delegate import DelegateTool
+from perdure.tools.stateful.memory import MemoryTool
+from perdure.tools.stateful.session_search import SessionSearch
+from perdure.tools.stateful.todo import Plans, TodoTool
+from perdure.tools.tool import Tool
+from perdure.tools.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSources:
+    """What tools are made of. `workspace` None: no shell and no files, as for a chat gateway."""
+
+    settings: Settings
+    clock: Clock
+    # The person's home, for `~` and for what lies there.
+    user_home: Path
+    # Perdure's own, where plug-ins are.
+    perdure_home: Path | None = None
+    workspace: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    outputs: Outputs | None = None
+    search: Search | None = None
+    memory: Memory | None = None
+    plans: Plans | None = None
+    asker: Asker | None = None
+    spawner: Spawner | None = None
+    approver: Approver | None = None
+    # Where "always" is kept; None forgets it with the process.
+    approvals: KeyValue | None = None
+
+
+class Toolbox:
+    """A runtime, what went wrong while it was made, and its end."""
+
+    def __init__(self, runtime: ToolRuntime, warnings: list[str], closers: list[Callable[[], None]]) -> None:
+        self.runtime = runtime
+        self.warnings = warnings
+        self._closers = closers
+
+    def close(self) -> None:
+        """Ends background processes and MCP servers. Safe to call twice."""
+        while self._closers:
+            self._closers.pop()()
+
+
+def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[..., Any]] = ()) -> Toolbox:
+    """The default tools, MCP servers, plug-ins and the caller's own, in this order: a later one of a name wins."""
+    settings = sources.settings
+    given = settings.tool_output
+    budgets = Budgets(sources.outputs, OutputLimits(given.default_result_size, given.turn_budget, given.preview_size))
+    registry, hooks, closers = Registry(), Hooks(), []  # type: Registry, Hooks, list[Callable[[], None]]
+    guard = None
+    if sources.workspace is not None:
+        terminal = Terminal(sources.workspace, sources.environment, max_chars=lambda: budgets.limits.result_chars)
+        closers.append(terminal.close)
+        _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
+        guard = _guard(sources, terminal)
+    _add_all(registry, _other_tools(sources))
+    servers = McpServers(settings.mcp_servers, sources.environment)
+    closers.append(servers.close)
+    _add_all(registry, servers.start())
+    warnings = [*servers.warnings]
+    warnings += load_plugins(settings.tools.plugins, registry, hooks, found=tool_plugins(sources.perdure_home))
+    _add_all(registry, own_tools)
+    for name in settings.tools.disabled:
+        registry.switch_off(name)
+    runtime = ToolRuntime(
+        registry,
+        clock=sources.clock,
+        budgets=budgets,
+        outputs=sources.outputs,
+        hooks=hooks,
+        guard=guard or _guard(sources, None),
+        timeout_s=settings.tools.timeout_s,
+    )
+    return Toolbox(runtime, warnings, closers)
+
+
+def _guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGuard | None:
+    if sources.settings.tools.approval == "never":
+        return None
+    return ApprovalGuard(
+        # Without a workspace nothing is inside one: every write asks.
+        Workspace(sources.workspace or sources.user_home / ".perdure-no-workspace"),
+        home=sources.user_home,
+        approver=sources.approver,
+        remembered=sources.approvals,
+        shell_state=terminal.state if terminal is not None else None,
+    )
+
+
+def _workspace_tools(sources: ToolSources, workspace: Workspace, terminal: Terminal) -> Iterator[Tool]:
+    yield from terminal.tools()
+    yield FileReader(workspace, outputs=sources.outputs).tool()
+    yield from FileEditor(workspace).tools()
+    yield FileSearch.with_ripgrep_if_installed(workspace).tool()
+
+
+def _other_tools(sources: ToolSources) -> Iterator[Tool]:
+    settings = sources.settings
+    yield WebReader(FetchLimits(private_networks=settings.tools.private_networks)).tool()
+    if sources.workspace is None and sources.outputs is not None:
+        yield FileReader(None, outputs=sources.outputs).tool()
+    if sources.plans is not None:
+        yield TodoTool(sources.plans).tool()
+    if sources.memory is not None:
+        yield MemoryTool(sources.memory).tool()
+    if sources.search is not None:
+        yield SessionSearch(sources.search).tool()
+    if sources.asker is not None:
+        yield ClarifyTool(sources.asker).tool()
+    if sources.spawner is not None:
+        yield DelegateTool(sources.spawner, max_iterations=settings.delegation.max_iterations).tool()
+
+
+def _add_all(registry: Registry, tools: Iterable[Tool | Callable[..., Any]]) -> None:
+    for t in tools:
+        registry.add(t)

@@ -1,0 +1,115 @@
+"""The tsvector index: windows never hide a match, texts beyond its limits are found too, marks cannot be forged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perdure.core.clock import SystemClock
+from perdure.core.messages import user
+from perdure.store import SessionStore
+from perdure.store.database import Transaction
+from perdure.store.postgres import PostgresDatabase
+from perdure.store.postgres_index import TsvectorIndex
+from perdure.store.postgres_open import open_postgres
+from perdure.store.query import parse
+from perdure.store.text_index import indexed
+from support.postgres import PostgresBackend
+
+pytestmark = pytest.mark.spec("I6", "I8")
+INDEX = TsvectorIndex()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PostgresBackend]:
+    backend = PostgresBackend(tmp_path)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def database(server: PostgresBackend) -> Iterator[PostgresDatabase]:
+    made = open_postgres(server.url, clock=SystemClock())
+    yield made
+    made.close()
+
+
+def newest(database: PostgresDatabase, query: str, *, below: int | None = None, limit: int = 5) -> list[int]:
+    def work(tx: Transaction) -> list[int]:
+        return INDEX.newest(tx, "message", parse(query), strategy="adjacent", scopes=(), below=below, limit=limit)
+
+    return database.read(work)
+
+
+def put(database: PostgresDatabase, texts: Sequence[tuple[int, str]]) -> None:
+    database.write(lambda tx: INDEX.add(tx, "message", [(n, indexed(t, ["r:user"])) for n, t in texts]))
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    numbers=st.sets(st.integers(1, 400_000), min_size=1, max_size=40),
+    limit=st.integers(1, 8),
+    stride=st.integers(1, 5),
+)
+def test_the_newest_matches_are_found_in_whichever_window_they_lie(
+    database: PostgresDatabase, numbers: set[int], limit: int, stride: int
+) -> None:
+    database.write(lambda tx: tx.run("DELETE FROM message_index"))
+    put(database, [(n, "heron by the lake" if n % stride == 0 else "nothing here") for n in sorted(numbers)])
+    expected = sorted((n for n in numbers if n % stride == 0), reverse=True)
+    seen: list[int] = []
+    below: int | None = None
+    while True:
+        page = newest(database, '"the lake"', below=below, limit=limit)
+        seen += page
+        if len(page) < limit:
+            break
+        below = page[-1]
+    assert seen == expected
+
+
+def huge_text() -> str:
+    """Far more different words than a tsvector can hold."""
+    return " ".join(f"w{n:07x}q" for n in range(150_000)) + " green heron src/lakeSide/bird_watch.py 模型能力 end"
+
+
+def test_a_text_with_more_words_than_a_tsvector_holds_is_found_by_scanning(server: PostgresBackend) -> None:
+    store: SessionStore = server.open()
+    session = store.create(user_key="ann")
+    store.append(session.id, [user(huge_text()), user("a green parrot, no heron")])
+    for query, found in (
+        ("w0000001q", ["m:1"]),
+        ("heron w000ffffq", ["m:1"]),
+        ('"green heron"', ["m:1"]),
+        ('"heron green"', []),
+        ("bird_watch", ["m:1"]),
+        ("src/lakeSide/bird_watch.py", ["m:1"]),
+        ("w00000*", ["m:1"]),
+        ("模型", ["m:1"]),
+        ("型模", []),
+        ("green", ["m:2", "m:1"]),
+    ):
+        assert [h.address for h in store.search(query)] == found, query
+    assert [h.address for h in store.search("w0000001q", scope={"user": "ann", "role": "user"})] == ["m:1"]
+    assert store.search("w0000001q", scope={"role": "assistant"}) == []
+
+
+def test_what_somebody_wrote_is_never_taken_for_a_mark_of_ours(server: PostgresBackend) -> None:
+    store = server.open()
+    session = store.create()
+    store.append(session.id, [user("swan r:assistant #r:assistant #scanned #0 c:nowhere")])
+    assert store.search("swan", scope={"role": "assistant"}) == []
+    assert [h.address for h in store.search("swan", scope={"role": "user"})] == ["m:1"]
+    assert [h.address for h in store.search("scanned swan")] == ["m:1"]
+    assert store.search('"unheard of"') == []
+
+
+@pytest.mark.parametrize("query", ["!swan", "swan:*", "(swan", "'swan'", "swan | heron", "!(swan & swan)"])
+def test_a_query_is_never_read_as_an_expression(server: PostgresBackend, query: str) -> None:
+    store = server.open()
+    store.append(store.create().id, user("swan"))
+    assert [h.address for h in store.search(query)] == ["m:1"]

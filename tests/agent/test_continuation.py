@@ -10,7 +10,9 @@ from perdure import estimate_tokens
 from perdure.agent.agent import Agent
 from perdure.agent.prompt import ContextFile, PromptSources, assemble, renewed
 from perdure.core.ports import MemorySnapshot
-from support.agents import bench
+from perdure.providers.exchange import ApiMode
+from support.agents import PROMPT, bench
+from support.simulator import MODES
 
 
 def _talk_until_compacted(agent: Agent, session_id: str) -> None:
@@ -87,3 +89,25 @@ def test_a_long_head_is_sent_shortened_with_its_address_and_stays_whole_in_the_l
         b.again(b.agent.session_id).chat("resumed")
         assert b.sim.requests[-1].body["messages"][: len(sent[-1])] == sent[-1]
         assert b.sim.violations == []
+
+
+@pytest.mark.spec("D6", "E10")
+@pytest.mark.parametrize("mode", MODES)
+def test_the_note_about_compacted_turns_is_a_block_behind_the_prompt_from_the_first_compaction_on(
+    tmp_path: Path, mode: ApiMode
+) -> None:
+    with bench(tmp_path, window=8_000, mode=mode) as b:
+        b.agent.chat("hello")
+        before = str(b.sim.requests[-1].body)
+        _talk_until_compacted(b.agent, b.agent.session_id or "")
+        b.agent.chat("after")
+        body = b.sim.requests[-1].body
+        if mode == "anthropic_messages":
+            assert [block["text"][:20] for block in body["system"]] == [PROMPT[:20], "Earlier turns of thi"]
+        else:
+            sent = body["instructions"] if mode == "codex_responses" else body["messages"][0]["content"]
+            assert sent.startswith(f"{PROMPT}\n\nEarlier turns of this conversation were compacted")
+        assert "Earlier turns" not in before
+        # Neither how often it was compacted nor that accuracy may suffer is for the model.
+        assert "accuracy" not in str(body)
+        assert b.store.conversations.session(b.agent.session_id or "").system_prompt == PROMPT

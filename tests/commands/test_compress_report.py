@@ -1,0 +1,92 @@
+"""`/compress` says which of four things came of it, with figures where there are any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.agent.agent import Agent
+from perdure.agent.bridge import LoopThread
+from perdure.commands.compress import run
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import Compaction, EngineServices
+from perdure.core.ports import Summary
+from perdure.store.store import SessionStore
+from support.agents import Bench, bench
+
+SUMMARY = "## Goal\nFill a window.\n\n## Completed Actions\n1. ASKED questions — answered [tool: none]"
+
+
+class Broken(ContextCompressor):
+    """Fails when it is asked to compact."""
+
+    def compress(self, messages: Sequence[Any], **options: Any) -> Compaction:
+        raise RuntimeError("out of ideas")
+
+
+@dataclass
+class Desk:
+    """The least of a surface: one agent."""
+
+    agent: Agent
+    store: SessionStore
+    user_key: str = ""
+
+    def open(self, session_id: str | None) -> None:
+        raise NotImplementedError
+
+    def choose_model(self, name: str) -> str:
+        raise NotImplementedError
+
+
+def _desk(b: Bench, engine: ContextCompressor, summarize: Any = None) -> Desk:
+    parts = replace(b.parts, engine=engine)
+    agent = Agent(parts, LoopThread(), services=lambda live: EngineServices(summarize=summarize))
+    for i in range(10):
+        agent.chat(f"question {i} " + "padding words " * 150)
+    return Desk(agent, b.store)
+
+
+@pytest.mark.spec("N2")
+def test_done_by_a_model_tells_tokens_and_messages_before_and_after(tmp_path: Path) -> None:
+    with bench(tmp_path) as b:
+        said = run(_desk(b, ContextCompressor(), lambda prompt, *, max_tokens: Summary(SUMMARY, "m-1")), "")
+        assert said.level == "info"
+        assert said.text.startswith("Compacted.\n")
+        assert re.search(r"before \S+\s+[\d,.k]+ tokens in 20 messages", said.text)
+        assert re.search(r"after  \S+\s+[\d,.k]+ tokens in \d+ messages", said.text)
+
+
+@pytest.mark.spec("N2", "F3")
+def test_a_digest_in_a_summarys_stead_is_a_warning_that_says_why(tmp_path: Path) -> None:
+    def down(prompt: str, *, max_tokens: int) -> Summary:
+        raise ConnectionError("the summary model is away")
+
+    with bench(tmp_path) as b:
+        said = run(_desk(b, ContextCompressor(), down), "")
+        assert said.level == "warning"
+        assert said.text.startswith("Compacted without a model")
+        assert "the summary model is away" in said.text
+
+
+@pytest.mark.spec("N2")
+def test_failed_unchanged_is_told_apart_from_nothing_to_do(tmp_path: Path) -> None:
+    with bench(tmp_path) as b:
+        desk = _desk(b, Broken())
+        before = desk.agent.session_id
+        said = run(desk, "")
+        assert said.level == "warning"
+        assert said.text.startswith("The compaction failed; nothing has changed.")
+        assert "out of ideas" in said.text
+        assert desk.agent.session_id == before
+        assert len(b.store.history(before or "").entries) == 20
+
+
+def test_before_the_first_word_there_is_nothing_to_compact(tmp_path: Path) -> None:
+    with bench(tmp_path) as b:
+        assert run(Desk(b.agent, b.store), "").text == "Nothing to compact: nothing has been said yet."

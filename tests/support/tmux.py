@@ -1,0 +1,113 @@
+"""A real terminal to drive `perdure` in: keys go in, the screen is read back, nothing in between is ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PATIENCE_S = 40.0
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+class Terminal:
+    """One tmux window; every command runs in a shell-less process of its own, one after the other."""
+
+    def __init__(self, home: Path, *, columns: int = 100, rows: int = 40, **environ: str) -> None:
+        self._socket = f"perdure-{uuid.uuid4().hex[:8]}"
+        self._home = home
+        self._environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home.parent),
+            "PERDURE_HOME": str(home),
+            "LANG": "C.UTF-8",
+            "TERM": "tmux-256color",
+            **environ,
+        }
+        self._tmux("-f", os.devnull, "new-session", "-d", "-x", str(columns), "-y", str(rows), "cat")
+        self._tmux("set-option", "-g", "remain-on-exit", "on")
+        self._tmux("set-option", "-g", "history-limit", "5000")
+
+    def run(self, *arguments: str) -> None:
+        """Starts `perdure` with the arguments, on a clean screen."""
+        told = [f"{name}={value}" for name, value in self._environ.items()]
+        command = ["env", "-i", *told, sys.executable, "-m", "perdure", *arguments]
+        self._tmux("respawn-pane", "-k", *command)
+        self._tmux("clear-history")
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def say(self, text: str) -> None:
+        self.type(text)
+        self.press("Enter")
+
+    def paste(self, text: str, folder: Path) -> None:
+        """As a person pastes: bracketed, all at once."""
+        place = folder / "paste.txt"
+        place.write_text(text, encoding="utf-8")
+        self._tmux("load-buffer", str(place))
+        self._tmux("paste-buffer", "-p")
+
+    @property
+    def screen(self) -> str:
+        """Everything shown since the last start, scrollback included, with wrapped lines joined."""
+        return self._tmux("capture-pane", "-p", "-J", "-S", "-")
+
+    def see(self, *wanted: str, within_s: float = PATIENCE_S) -> str:
+        """Waits until all of it is on the screen; the screen."""
+        give_up = time.monotonic() + within_s
+        while True:
+            screen = self.screen
+            missing = [text for text in wanted if text not in screen]
+            if not missing:
+                return screen
+            if time.monotonic() > give_up:
+                raise AssertionError(f"{missing} never appeared on:\n{screen}")
+            time.sleep(0.05)
+
+    def status(self) -> int:
+        """Waits for the end of the command; its exit status."""
+        give_up = time.monotonic() + PATIENCE_S
+        while (told := self._tmux("display-message", "-p", "#{pane_dead} #{pane_dead_status}").split())[:1] != ["1"]:
+            if time.monotonic() > give_up:
+                raise AssertionError(f"it never ended:\n{self.screen}")
+            time.sleep(0.05)
+        return int(told[1]) if len(told) > 1 else -1
+
+    def kill(self) -> None:
+        """kill -9, as a crash is."""
+        os.kill(int(self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
+        give_up = time.monotonic() + PATIENCE_S
+        while self._tmux("display-message", "-p", "#{pane_dead}").strip() != "1" and time.monotonic() < give_up:
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        subprocess.run(["tmux", "-L", self._socket, "kill-server"], capture_output=True)
+
+    def _tmux(self, *arguments: str) -> str:
+        done = subprocess.run(["tmux", "-L", self._socket, *arguments], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"tmux {arguments[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+
+@contextmanager
+def terminal(home: Path, **options: object) -> Iterator[Terminal]:
+    made = Terminal(home, **options)  # type: ignore[arg-type]  # columns, rows and variables of the environment
+    try:
+        yield made
+    finally:
+        made.close()

@@ -30,6 +30,8 @@ from perdure.models.tokens import estimate_message
 
 # A person waits for this: what is not there by then is written by code.
 TIMEOUT_S = 150.0
+# A digest tells the newest part of a very long middle; facts and quoted instructions are taken from all of it.
+_MOST_DIGESTED = 2_000
 # What banner, source line, headings and end marker come to; below it a handoff has nothing to say.
 _FRAME_TOKENS = 600
 _LEAST_SHORT_TOKENS = 160
@@ -95,7 +97,7 @@ class _Job:
     @property
     def digested(self) -> list[Message]:
         """What a digest is made of: the middle, led by the request that began it all, which the head may hold."""
-        fresh = [e.message for e in self.fresh]
+        fresh = [e.message for e in self.fresh[-_MOST_DIGESTED:]]
         opening = next((m for m in self.since_previous if m.is_real_user and m.parts), None)
         is_apart = self.previous is None and opening is not None and not any(m is opening for m in fresh)
         return [opening, *fresh] if is_apart and opening is not None else fresh

@@ -102,5 +102,6 @@ def error_line(text: str) -> str:
     """The line that says what went wrong; "" where none does."""
     lines = [line for line in text.split("\n") if _ERROR.search(line)]
     # The last line of a traceback names the error; an opening "Traceback" does not.
-    lines = [line for line in lines if not line.startswith("Traceback")] or lines
+    # Nor does a bare exit status.
+    lines = [x for x in lines if not x.startswith("Traceback") and not _EXIT.fullmatch(x.strip())] or lines
     return tidy(lines[0] if len(lines) < 3 else lines[-1])[: 2 * _OUTCOME_CHARS] if lines else ""

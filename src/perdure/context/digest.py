@@ -28,8 +28,8 @@ _SHARES = {
     "Pending User Asks": 0.05,
     "Completed Actions": 0.37,
 }
-# Sections that only grow: what a previous handoff said there is kept, and these are all its own.
-_CARRIED = ("Constraints & Preferences", "Relevant Files", "Critical Context")
+# What a previous handoff said there goes on, up to such a share; the facts in it are weighed anew with all others.
+_CARRIED = {"Constraints & Preferences": 0.3, "Relevant Files": 0.1, "Critical Context": 0.15}
 _DEFAULT_CHARS = 8_000
 # Facts quoted beside it carry more a character than prose made by code, so the digest leaves them some of its room.
 _DIGEST_SHARE = 0.8
@@ -54,8 +54,9 @@ def build_digest(
     """Section titles to texts; built on the previous handoff's sections where there is one."""
     before = dict(previous or {})
     material = _Material(messages, actions_of(messages), before)
-    sections = {name: before[name] for name in _CARRIED if before.get(name)}
     budget = _DEFAULT_CHARS if budget_chars is None else int(budget_chars * _DIGEST_SHARE)
+    sections = {name: _fitting(before.get(name, "").split("\n"), int(budget * s)) for name, s in _CARRIED.items()}
+    sections = {name: text for name, text in sections.items() if text}
     room = max(0, budget - sum(map(len, sections.values())))
     left = float(room)
     spare = 0.0
@@ -87,16 +88,20 @@ def _completed(m: _Material, room: int) -> str:
     # What changed something or was done last is what a successor must know of.
     ranked = sorted(groups.values(), key=lambda g: (any(a.is_change for a in g), g[-1].place), reverse=True)
     lines: list[tuple[int, str]] = []
+    kept = _newest_lines(before, room // 2)
+    room -= len(kept) + _LEAST_CHARS
     for group in ranked:
         line = _action_line(group)
-        if (room := room - len(line) - 5) < 0:
+        if len(line) + 6 > room:
             break
+        room -= len(line) + 6
         lines.append((group[-1].place, line))
     numbered = [f"{n}. {line}" for n, (_, line) in enumerate(sorted(lines), start + 1)]
     left_out = len(groups) - len(lines)
-    if left_out:
-        numbered.append(f"(and {left_out} more targets before or between these, reads and searches mostly)")
-    return "\n".join(filter(None, (_newest_lines(before, max(0, room)), *numbered)))
+    more = f"(and {left_out} more targets, reads and searches mostly)"
+    if left_out and len(more) < room + _LEAST_CHARS:
+        numbered.append(more)
+    return "\n".join(filter(None, (kept, *numbered)))
 
 
 def _action_line(group: Sequence[Action]) -> str:
@@ -148,21 +153,24 @@ def _blocked(m: _Material, room: int) -> str:
             failing[key] = action
     recent = [a for a in failing.values() if m.actions[-1].place - a.place <= max(40, len(m.messages) // 3)]
     lines = [f"- {a.tool} {a.target}: {a.outcome}" for a in reversed(recent)]
-    return _fitting(lines, room)
+    return _fitting([*lines, *filter(None, m.previous.get("Blocked", "").split("\n"))], room)
 
 
 def _decisions(m: _Material, room: int) -> str:
+    before = m.previous.get("Key Decisions", "")
     lines = [f"- {d}" for d in reversed(talk.decisions(m.messages))]
-    return _joined(m.previous.get("Key Decisions", ""), _fitting(lines, room, newest_last=True), room)
+    return _joined(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
 
 
 def _resolved(m: _Material, room: int) -> str:
+    before = m.previous.get("Resolved Questions", "")
     lines = [f"- “{x.question}” — {x.answer}" for x in reversed(talk.exchanges(m.messages)[0])]
-    return _joined(m.previous.get("Resolved Questions", ""), _fitting(lines, room, newest_last=True), room)
+    return _joined(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
 
 
 def _pending(m: _Material, room: int) -> str:
-    return _fitting([f"- “{q}”" for q in talk.exchanges(m.messages)[1]], room)
+    asked = [f"- “{q}”" for q in talk.exchanges(m.messages)[1]]
+    return _fitting([*asked, *filter(None, m.previous.get("Pending User Asks", "").split("\n"))], room)
 
 
 def _remaining(m: _Material, room: int) -> str:
@@ -201,14 +209,13 @@ def _fitting(lines: Sequence[str], room: int, *, newest_last: bool = False) -> s
 
 def _joined(before: str, after: str, room: int) -> str:
     """What was known and what is new; the older part gives way first."""
-    return "\n".join(filter(None, (_newest_lines(before, max(len(before) // 2, room - len(after))), after)))
+    return "\n".join(filter(None, (_newest_lines(before, room - len(after)), after)))
 
 
 def _newest_lines(text: str, room: int) -> str:
     kept: list[str] = []
     for line in reversed(text.split("\n") if text else []):
         if (room := room - len(line) - 1) < 0:
-            kept.append("(older ones left out)")
             break
         kept.append(line)
     return "\n".join(reversed(kept))

@@ -124,7 +124,7 @@ class Weights:
 def weigh(entries: Sequence[Weighable]) -> Weights:
     """The weight of every fact of the entries, which stand in the order of the conversation."""
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
-    spoken = {"assistant": assistant, "user": user}
+    spoken = {"assistant": assistant, "handoff": assistant, "user": user}
     spent = dict.fromkeys(map(id, sources), 0)
     chosen: list[tuple[Sightings, int, frozenset[str]]] = []
     for place in range(len(entries) - 1, -1, -1):

@@ -35,7 +35,8 @@ class MessageFacts:
 
     @property
     def role(self) -> str:
-        return self.message.role
+        """Who speaks; a handoff speaks for all that came before it."""
+        return "handoff" if self.message.kind == "handoff" else self.message.role
 
 
 def facts_of(message: Message) -> MessageFacts:

@@ -1,0 +1,162 @@
+"""The digest: a handoff that code alone writes, good enough to work from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.context.actions import actions_of, outcome_of, verb_of
+from perdure.context.digest import build_digest
+from perdure.context.handoff import SECTIONS
+from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
+
+
+def step(number: int, said: str, tool: str, result: str, **arguments: object) -> list[Message]:
+    call_id = f"call_{number}"
+    return [assistant(said, (ToolCall(call_id, tool, json.dumps(arguments)),)), tool_result(call_id, result)]
+
+
+def session() -> list[Message]:
+    return [
+        user("Please fix the flaky upload test in this repository."),
+        *step(1, "Let me look at the test first.", "read_file", "def test_upload(): ...", path="tests/test_upload.py"),
+        *step(2, "I will run it.", "terminal", "E  TimeoutError: no reply\n1 failed in 3.1s", command="pytest tests/"),
+        assistant("The root cause is that the fake server sleeps, so I'll use an event instead of a sleep."),
+        user("Does that slow the suite down?"),
+        assistant("No. The event returns at once, so the suite gets faster."),
+        *step(
+            3, "Now the change itself.", "edit_file", "ok", path="tests/fake_server.py", old="sleep(2)", new="wait()"
+        ),
+        *step(4, "Run it again.", "terminal", "12 passed in 0.8s", command="pytest tests/"),
+        *step(5, "Deploying to look at it live.", "deploy", "Error: quota exceeded for project blue-17", target="blue"),
+        *step(
+            6,
+            "Note what is left.",
+            "todo",
+            "saved",
+            todos=[{"content": "ask for more quota", "status": "pending"}, {"content": "fix", "status": "completed"}],
+        ),
+    ]
+
+
+@pytest.mark.spec("F1", "E1")
+def test_every_section_is_one_of_the_thirteen_and_says_what_happened() -> None:
+    digest = build_digest(session(), budget_chars=8_000)
+    assert set(digest) <= set(SECTIONS)
+    assert "flaky upload test" in digest["Goal"]
+    assert "event instead of a sleep" in digest["Key Decisions"]
+    assert "Does that slow the suite down?" in digest["Resolved Questions"]
+    assert "The event returns at once" in digest["Resolved Questions"]
+    assert "ask for more quota" in digest["Remaining Work"]
+    assert "fix (completed)" not in digest["Remaining Work"]
+    assert "12 passed" in digest["Active State"]
+    assert "tests/fake_server.py" in digest["Active State"]
+
+
+@pytest.mark.spec("E3")
+def test_completed_actions_are_numbered_with_target_outcome_and_tool() -> None:
+    lines = build_digest(session(), budget_chars=8_000)["Completed Actions"].split("\n")
+    assert [line.split(". ", 1)[0] for line in lines] == [str(n) for n in range(1, len(lines) + 1)]
+    edited = next(line for line in lines if "fake_server" in line)
+    assert edited.split(". ", 1)[1].startswith("EDITED tests/fake_server.py — ")
+    assert edited.endswith("→ ok [tool: edit_file]")
+    assert sum("pytest tests/" in line for line in lines) == 1, "calls on one target share a line"
+
+
+@pytest.mark.spec("E1", "F1")
+def test_blocked_has_the_exact_error_and_forgets_what_was_overcome() -> None:
+    blocked = build_digest(session(), budget_chars=8_000)["Blocked"]
+    assert "Error: quota exceeded for project blue-17" in blocked
+    assert "pytest" not in blocked
+
+
+@pytest.mark.spec("F1", "E5")
+def test_it_builds_on_the_previous_handoff_and_continues_its_numbers() -> None:
+    previous = {
+        "Goal": "Make the suite stable.",
+        "Completed Actions": "1. READ setup.cfg — ok [tool: read_file]\n2. RAN make — ok [tool: terminal]",
+        "Constraints & Preferences": "- “Never push to main.”",
+        "Critical Context": "- The quota is 40 runs a day.",
+        "Key Decisions": "- Use pytest rather than unittest.",
+        "Relevant Files": "- setup.cfg: the options",
+    }
+    digest = build_digest(session(), previous=previous, budget_chars=9_000)
+    assert digest["Goal"] == "Make the suite stable."
+    for name in ("Constraints & Preferences", "Critical Context", "Relevant Files"):
+        assert previous[name] in digest[name]
+    assert "Use pytest rather than unittest." in digest["Key Decisions"]
+    assert digest["Completed Actions"].startswith("1. READ setup.cfg")
+    assert "\n3. " in digest["Completed Actions"]
+
+
+@pytest.mark.spec("F1", "C9")
+@settings(max_examples=40, deadline=None)
+@given(room=st.integers(0, 6_000))
+def test_it_keeps_within_its_room(room: int) -> None:
+    assert sum(map(len, build_digest(session() * 5, budget_chars=room).values())) <= room
+
+
+@pytest.mark.spec("E9")
+def test_secrets_are_redacted() -> None:
+    secret = "sk-ant-api03-" + "a1B2c3D4e5F6g7H8" * 4
+    digest = build_digest([user(f"use {secret}"), *step(1, f"with {secret}", "run", f"used {secret}", command="go")])
+    assert digest
+    assert all(secret not in text for text in digest.values())
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [tool_result("lost", "a result without its call")],
+        [assistant(None, (ToolCall("", "", "{not json"),))],
+        [user(""), assistant("")],
+        [Message.from_dict({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]})],
+    ],
+)
+def test_odd_histories_never_fail(messages: list[Message]) -> None:
+    build_digest(messages, budget_chars=2_000)
+
+
+@pytest.mark.spec("E4")
+def test_a_chat_in_another_language_is_told_in_it() -> None:
+    chat = [
+        user("下周去东京,预算一共八千元。你能帮我安排吗？"),
+        assistant("可以。建议周二出发,因为周中的机票便宜很多。"),
+        user("酒店住哪里好呢？"),
+    ]
+    digest = build_digest(chat, budget_chars=4_000)
+    assert "下周去东京" in digest["Goal"]
+    assert "建议周二出发" in digest["Resolved Questions"]
+    assert "酒店住哪里好呢" in digest["Pending User Asks"]
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "is_error"),
+    [
+        ("3 failed, 9 passed in 2s", "3 failed, 9 passed in 2s", True),
+        ("12 passed", "12 passed", False),
+        ("line\n" * 50 + "exit code 2\nmake: *** error 2", "make: *** error 2 (52 lines)", True),
+        ("Traceback (most recent call last):\n  x\nValueError: bad", "ValueError: bad", True),
+        ("", "nothing returned", False),
+        ("errors are handled here\n" * 60, "errors are handled here (61 lines)", False),
+    ],
+)
+def test_outcomes_are_read_off_the_result(text: str, outcome: str, is_error: bool) -> None:
+    assert outcome_of(text) == (outcome, is_error)
+
+
+@pytest.mark.parametrize(
+    ("tool", "verb"),
+    [("Edit", "edited"), ("str_replace_editor", "edited"), ("Bash", "ran"), ("book_flight", "wrote"), ("x", "called")],
+)
+def test_a_tool_is_known_by_its_name(tool: str, verb: str) -> None:
+    assert verb_of(tool) == verb
+
+
+def test_a_call_without_result_is_told_as_such() -> None:
+    actions = actions_of([assistant("Start.", (ToolCall("c", "terminal", '{"command": "sleep 9"}'),))])
+    assert actions[0].outcome == "no result yet"

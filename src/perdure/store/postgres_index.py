@@ -15,8 +15,9 @@ from perdure.store.text_index import IndexedText, IndexName, Strategy
 
 # Texts whose numbers share their higher bits share a window.
 _WINDOW_BITS = 12
-# How many windows are asked before all of them.
+# How many windows are asked before all of them, and how many more there must be for that to pay.
 _STAGES = (2, 32)
+_WORTHWHILE = 4
 # A tsvector holds a megabyte of different words; a text with more is scanned.
 _MOST_WORD_BYTES = 1_000_000
 _SCANNED = "#scanned"
@@ -60,6 +61,8 @@ class TsvectorIndex:
         )
         highest = below - 1 if below is not None else _highest(tx, index)
         found: list[int] = []
+        if highest < 1:
+            return found
         for windows in _windows(highest):
             values: list[Value] = [" & ".join([words, *windows]), highest, *checked, limit]
             found = [number for (number,) in tx.rows(sql, values)]
@@ -90,7 +93,7 @@ def _windows(highest: int) -> Iterator[list[str]]:
     """Growing sets of the newest windows, as conditions; the last is none at all."""
     newest = highest >> _WINDOW_BITS
     for count in _STAGES:
-        if count <= newest:
+        if count * _WORTHWHILE <= newest:
             yield [f"({' | '.join(_quoted(f'#{newest - n}') for n in range(count))})"]
     yield []
 

@@ -8,14 +8,13 @@ from perdure.commands.command import Command, Said, Surface
 from perdure.core.errors import NotFound
 
 _MAX_CHARS = 48
-_MARKS = re.compile(r"[`*_#>\[\]|]+")
-_PASTE = re.compile(r"pasted \d+: [\d,]+ (?:lines|characters)")
+_MARKS = re.compile(r"[`*#>|]+")
 
 
 def title_of(text: str) -> str:
     """The first line that says anything, without Markdown, cut between words."""
     for line in text.splitlines():
-        words = " ".join(_PASTE.sub(" ", _MARKS.sub(" ", line[:1_000])).split())
+        words = " ".join(_MARKS.sub("", line[:1_000]).split())
         if any(c.isalnum() for c in words):
             return _cut(words)
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import sys
 import threading
@@ -11,6 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from prompt_toolkit.input import Input
+from prompt_toolkit.output import Output
 
 from perdure.cli.chat.completer import ChatCompleter
 from perdure.cli.chat.prompt_box import Hands, PromptBox
@@ -33,12 +37,25 @@ OpenDesk = Callable[["LiveChat"], "Desk"]
 class LiveChat:
     """Reads, answers, repeats. Typing never waits for work: lines are queued while something is going on."""
 
-    def __init__(self, open_desk: OpenDesk, *, home: Path, is_color: bool, box: PromptBox | None = None) -> None:
+    def __init__(
+        self,
+        open_desk: OpenDesk,
+        *,
+        home: Path,
+        is_color: bool,
+        source: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
         self._open_desk = open_desk
         self.ink = Ink(is_color)
         self._completer = ChatCompleter(Path.cwd())
-        self._box = box or PromptBox(
-            self.hands(), history_file=home / "history", completer=self._completer, is_color=is_color
+        self._box = PromptBox(
+            Hands(self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark),
+            history_file=home / "history",
+            completer=self._completer,
+            is_color=is_color,
+            source=source,
+            output=output,
         )
         self.questions = Questions(self._ask, self._withdraw)
         self._desk: Desk | None = None
@@ -54,9 +71,6 @@ class LiveChat:
         self._failure = ""
 
     # -- life --------------------------------------------------------------------------------------------------------
-
-    def hands(self) -> Hands:
-        return Hands(self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark)
 
     def run(self) -> int:
         """Until the person leaves; the exit code."""
@@ -85,7 +99,8 @@ class LiveChat:
     async def _until_left(self) -> None:
         ticking = asyncio.get_running_loop().create_task(self._tick())
         try:
-            await self._box.app.run_async()
+            with contextlib.suppress(EOFError):  # the terminal was closed
+                await self._box.app.run_async()
         finally:
             ticking.cancel()
 

@@ -57,7 +57,7 @@ class PromptBox:
         history_file: Path | None = None,
         completer: Completer | None = None,
         is_color: bool = True,
-        input: Input | None = None,  # noqa: A002  # named as prompt_toolkit names it
+        source: Input | None = None,
         output: Output | None = None,
     ) -> None:
         self._hands = hands
@@ -79,7 +79,7 @@ class PromptBox:
             color_depth=None if is_color else ColorDepth.DEPTH_1_BIT,
             erase_when_done=True,
             min_redraw_interval=0.02,
-            input=input or _quick_paste(create_input()),
+            input=source or _quick_paste(create_input()),
             output=output or _quiet(create_output()),
         )
 

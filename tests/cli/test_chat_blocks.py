@@ -1,0 +1,72 @@
+"""Streamed Markdown: finished blocks are given out once, whole, and nothing is lost between them."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.cli.chat.blocks import Blocks
+from perdure.cli.chat.paint import painted, safe
+
+LINES = st.sampled_from(
+    ["text", "", "# head", "- item", "1. one", "  more", "```py", "```", "~~~", "x = 1", "    ```", "| a | b |", "> q"]
+)
+
+
+def blocks_of(*pieces: str) -> list[str]:
+    blocks = Blocks()
+    done = [b for piece in pieces for b in blocks.feed(piece)]
+    return [b.markdown for b in (*done, *blocks.end())]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(LINES, max_size=80), st.integers(1, 40))
+def test_the_sources_of_all_blocks_are_the_text(lines: list[str], size: int) -> None:
+    text = "\n".join(lines)
+    blocks = Blocks()
+    done = [b for i in range(0, len(text), size) for b in blocks.feed(text[i : i + size])]
+    done += blocks.end()
+    assert "".join(b.source for b in done) == text
+    assert blocks.live == ""
+
+
+def test_a_paragraph_is_finished_by_the_next_one() -> None:
+    blocks = Blocks()
+    assert blocks.feed("one\n\n") == []
+    (first,) = blocks.feed("two\n")
+    assert first.source == "one\n\n"
+    assert blocks.live == "two\n"
+
+
+def test_a_fence_is_one_block_even_with_blank_lines_in_it() -> None:
+    assert blocks_of("```py\na\n\n# no heading\n```\nafter") == ["```py\na\n\n# no heading\n```\n", "after"]
+
+
+def test_an_open_fence_is_closed_for_showing() -> None:
+    blocks = Blocks()
+    blocks.feed("```py\nx = 1\ny =")
+    assert blocks.live == "```py\nx = 1\ny =\n```\n"
+
+
+def test_a_long_fence_is_given_out_in_pieces_that_each_stand_alone() -> None:
+    pieces = blocks_of("```py\n" + "".join(f"x = {i}\n" for i in range(100)) + "```\n")
+    assert len(pieces) > 2
+    assert all(p.startswith("```py\n") and p.endswith("```\n") for p in pieces)
+    assert [line for p in pieces for line in p.splitlines() if "x" in line] == [f"x = {i}" for i in range(100)]
+
+
+def test_a_list_item_keeps_its_indented_rest() -> None:
+    assert blocks_of("- one\n\n  more of one\n- two\n\nafter") == ["- one\n\n  more of one\n- two\n\n", "after"]
+
+
+def test_painted_markdown_fits_its_width_and_obeys_no_colour() -> None:
+    text = "# Head\n\nSome **bold** words that go on and on and on.\n\n```py\nx = 1\n```\n"
+    plain = painted(text, width=30, is_color=False)
+    assert "\x1b[3" not in plain
+    assert max(map(len, plain.splitlines())) <= 60  # with the escapes of bold and underline
+    assert "\x1b[" in painted(text, width=30, is_color=True)
+
+
+def test_a_model_cannot_steer_the_terminal() -> None:
+    assert safe("a\x1b[2Jb\x07c\x9bd\te\n") == "a[2Jbcd\te\n"
+    assert "\x1b]" not in painted("\x1b]0;title\x07hello", width=40, is_color=False)

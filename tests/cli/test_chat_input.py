@@ -1,0 +1,103 @@
+"""What a person puts in: pastes, attachments, completions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.key_binding.key_processor import KeyPress
+
+from perdure.cli.chat.attachments import attach
+from perdure.cli.chat.completer import ChatCompleter
+from perdure.cli.chat.pastes import PasteParser, Pastes
+from perdure.commands.titles import title_of
+
+
+def test_a_long_paste_is_folded_and_sent_whole() -> None:
+    pastes = Pastes()
+    text = "".join(f"line {i}\r\n" for i in range(1_000))
+    mark = pastes.fold(text)
+    assert mark == "[pasted #1: 1,001 lines]"
+    assert pastes.unfold(f"see {mark} please") == f"see {text.replace(chr(13), '')} please"
+    assert pastes.fold("x" * 5_000) == "[pasted #2: 5,000 characters]"
+
+
+def test_a_short_paste_is_inserted_as_it_is_and_marks_of_others_stay() -> None:
+    pastes = Pastes()
+    assert pastes.fold("two\rlines") == "two\nlines"
+    assert pastes.unfold("[pasted #7: 3 lines]") == "[pasted #7: 3 lines]"
+
+
+def test_a_bracketed_paste_arrives_whole_however_it_is_cut_up() -> None:
+    for size in (1, 2, 3, 7, 1_000):
+        keys: list[KeyPress] = []
+        parser = PasteParser(keys.append)
+        stream = "a\x1b[200~pasted \x1b[20 text\nmore\x1b[201~b"
+        for i in range(0, len(stream), size):
+            parser.feed(stream[i : i + size])
+        parser.flush()
+        assert [k.data for k in keys] == ["a", "pasted \x1b[20 text\nmore", "b"]
+
+
+def test_text_images_and_folders_are_attached(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello there", encoding="utf-8")
+    (tmp_path / "my pic.png").write_bytes(b"\x89PNG not really")
+    (tmp_path / "sub").mkdir()
+    made = attach('look at @a.txt, @"my pic.png" and @sub/', tmp_path)
+    assert not isinstance(made.message, str)
+    text, file, image, folder = made.message["content"]
+    assert text["text"].startswith("look at @a.txt")
+    assert file["text"].endswith("a.txt:\nhello there")
+    assert image["image_url"]["url"].startswith("data:image/png;base64,")
+    assert "sub" in folder["text"]
+    assert made.told[0] == "attached a.txt (11 characters)"
+
+
+def test_what_names_no_file_stays_text_and_binaries_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"\0\1\2")
+    assert attach("mail ada@example.org, ask @nobody", tmp_path).message == "mail ada@example.org, ask @nobody"
+    refused = attach("@x.bin", tmp_path)
+    assert refused.message == "@x.bin"
+    assert "no text and no image" in refused.told[0]
+
+
+def test_a_huge_file_is_cut_with_a_word_about_it(tmp_path: Path) -> None:
+    (tmp_path / "big.log").write_text("ä" * 300_000, encoding="utf-8")
+    made = attach("@big.log", tmp_path)
+    assert not isinstance(made.message, str)
+    body = made.message["content"][1]["text"]
+    assert len(body) < 101_000
+    assert "first 100,000 characters of 600,000 bytes" in body
+
+
+def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "big.png").write_bytes(b"\x89" * 5_000_001)
+    assert "too large" in attach("@big.png", tmp_path).told[0]
+
+
+def test_paths_are_completed_folders_first(tmp_path: Path) -> None:
+    (tmp_path / "beta.py").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / ".hidden").touch()
+    completer = ChatCompleter(tmp_path)
+    offered = [c.text for c in completer.get_completions(Document("read @b"), CompleteEvent())]
+    assert offered == ["bin/", "beta.py"]
+    assert not list(completer.get_completions(Document("read @nowhere/x"), CompleteEvent()))
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("hello", "hello"),
+        ("\n\n# Fix the `parser`, please.\nmore", "Fix the parser, please"),
+        ("why does **parse_body** fail?", "why does parse_body fail?"),
+        ("word " * 40, "word word word word word word word word word…"),
+        ("日本語" * 40, "日本語" * 15 + "日本…"),
+        ("...", ""),
+    ],
+)
+def test_a_title_is_the_first_words(text: str, title: str) -> None:
+    assert title_of(text) == title
+    assert len(title_of(text)) <= 48

@@ -1,0 +1,193 @@
+"""The live chat: questions in mid-turn, what is typed meanwhile, what is shown of tools and thinking."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.bridge import LoopThread
+from perdure.cli.chat.questions import Question, Questions
+from perdure.cli.chat.transcript import Transcript
+from perdure.cli.ink import Ink
+from perdure.core.events import (
+    CompactionFinished,
+    CompactionStarted,
+    Event,
+    Notice,
+    OutputSpilled,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from perdure.core.messages import Message, ToolCall
+from perdure.lab.simulator import Say, Simulator
+from support.typing import chatting
+
+
+@pytest.fixture
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def flags(sim: Simulator) -> dict[str, str]:
+    return {"model.base_url": sim.base_url, "model.name": "m-1"}
+
+
+class Page:
+    """A transcript and everything it wrote."""
+
+    def __init__(self, **options: bool) -> None:
+        self.text = ""
+        self.transcript = Transcript(self._write, width=lambda: 80, ink=Ink(False), **options)
+
+    def show(self, *events: Event) -> str:
+        for event in events:
+            self.transcript.show(event)
+        return self.text
+
+    def _write(self, text: str) -> None:
+        self.text += text
+
+
+CALL = ToolCall("c1", "terminal", '{"command": "pytest tests/"}')
+RESULT = Message(role="tool", content="x" * 3_204, tool_call_id="c1", kind="tool")
+
+
+def test_a_tool_is_shown_as_it_runs_and_in_one_line_when_it_is_done() -> None:
+    page = Page()
+    page.show(ToolStarted(CALL))
+    assert page.transcript.live(width=80, rows=10).startswith("● terminal pytest tests/ … 0 s")
+    assert page.show(ToolFinished(CALL, RESULT, 0.84)) == "● terminal pytest tests/ · 0.8 s · 3,204 characters\n"
+    assert page.transcript.live(width=80, rows=10) == ""
+
+
+def test_a_spilled_output_says_where_it_is_kept_whenever_it_is_known() -> None:
+    before, after = Page(), Page()
+    spilled = OutputSpilled(CALL, "output:o_1", 500_000)
+    shown = before.show(ToolStarted(CALL), spilled, ToolFinished(CALL, RESULT, 1.0))
+    assert shown == "● terminal pytest tests/ · 1.0 s · 500,000 characters · kept at output:o_1\n"
+    shown = after.show(ToolStarted(CALL), ToolFinished(CALL, RESULT, 1.0, is_error=True), spilled)
+    assert "✗ terminal pytest tests/ · failed" in shown
+    assert shown.endswith("terminal: 500,000 characters kept at output:o_1\n")
+
+
+def test_thinking_is_folded_or_shown_as_wanted() -> None:
+    thoughts = (ReasoningDelta("Let me see.\nHm"), TextDelta("The answer."), TurnFinished("completed", "The answer."))
+    assert "Let me see" not in (folded := Page().show(*thoughts))
+    assert folded.startswith("thought for 0 s\nThe answer.")
+    assert Page(shows_reasoning=True).show(*thoughts).startswith("Let me see.\nHm\nThe answer.")
+
+
+def test_an_answer_is_written_once_block_by_block() -> None:
+    page = Page()
+    page.show(TextDelta("First par"))
+    assert (page.text, page.transcript.live(width=80, rows=10)) == ("", "First par")
+    page.show(TextDelta("agraph.\n\nSec\n"))
+    assert page.text == "First paragraph.\n"
+    assert page.show(TextDelta("ond."), TurnFinished("completed", "")) == "First paragraph.\n\nSec ond.\n\n"
+
+
+@pytest.mark.spec("C6", "E10")
+def test_notices_are_shown_but_not_twice_to_who_asked_for_a_compaction() -> None:
+    done = CompactionFinished("compacted", 900, 100, "s_1", "")
+    notice = Notice("This conversation has now been compacted 2 times", "warning")
+    shown = Page().show(CompactionStarted("threshold", 900), done, notice)
+    assert "compacted: about 900 → 100 tokens" in shown
+    assert "compacted 2 times" in shown
+    assert Page().show(CompactionStarted("user", 900), done, notice) == ""
+
+
+def test_a_stopped_and_a_failed_turn_keep_what_was_shown() -> None:
+    assert Page().show(TextDelta("half an ans"), TurnFinished("interrupted", "")).startswith("half an ans\nstopped")
+    assert "no network" in Page().show(TurnFinished("failed", "", error="no network"))
+
+
+def test_a_huge_block_stays_cheap_to_draw() -> None:
+    page = Page()
+    page.show(TextDelta("endless " * 50_000))
+    assert len(page.transcript.live(width=80, rows=10).split("\n")) == 10
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [("y", "once"), ("Session", "session"), ("a", "always"), ("n", "no"), ("", "no"), ("what?", "no")],
+)
+def test_only_a_clear_yes_approves(said: str, answer: str) -> None:
+    questions = Questions(lambda q: q.reply(said), lambda q: None)
+    assert asyncio.run(questions.approve(action="rm -rf /tmp/x", reason="deletes files")) == answer
+
+
+def test_a_choice_is_answered_by_its_number_or_in_words() -> None:
+    for said, answer in (("2", "green"), ("7", "7"), ("blue, please", "blue, please")):
+        questions = Questions(lambda q, said=said: q.reply(said), lambda q: None)
+        assert asyncio.run(questions.ask("Which?", ("red", "green"))) == answer
+
+
+def test_a_stopped_turn_takes_its_question_down() -> None:
+    up: list[Question] = []
+    questions = Questions(up.append, up.remove)
+
+    async def stopped() -> None:
+        asking = asyncio.create_task(questions.approve(action="rm", reason=""))
+        await asyncio.sleep(0.01)
+        assert len(up) == 1
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(stopped())
+    assert up == []
+
+
+@pytest.mark.usefixtures("_home")
+def test_an_approval_is_asked_inline_and_what_was_being_typed_comes_back(tmp_path: Path) -> None:
+    with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("half a mess")
+        chat.see("half a mess")
+        answers: list[str] = []
+        bridge = LoopThread()
+
+        def ask() -> None:
+            answers.append(bridge.run(chat.chat.questions.approve(action="rm -rf build", reason="deletes a folder")))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        chat.see("May this run?  rm -rf build", "[y]es, once")
+        chat.type("y\r")
+        asking.join(10)
+        assert answers == ["once"]
+        chat.type("age\r")
+        chat.see("› half a message", "Hello.")
+        chat.type("\x04")
+        assert chat.end() == 0
+
+
+@pytest.mark.usefixtures("_home")
+def test_several_lines_are_one_message_and_history_brings_it_back(tmp_path: Path) -> None:
+    with Simulator(script=["One.", "Two."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("first\x1b\rsecond\\\rthird\r")
+        chat.see("One.")
+        chat.type("\x1b[A\r")
+        chat.see("Two.")
+        asked = [m["content"] for r in sim.requests for m in r.body["messages"] if m["role"] == "user"]
+    assert asked == ["first\nsecond\nthird"] * 3
+
+
+@pytest.mark.usefixtures("_home")
+@pytest.mark.spec("A7")
+def test_the_conversation_is_named_and_leaving_says_how_to_resume(tmp_path: Path) -> None:
+    with Simulator(script=[Say("Fine.")]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("how are the widgets today?\r")
+        chat.see("Fine.", "how are the widgets today?", "cost unknown")
+        chat.type("/quit\r")
+        assert chat.end() == 0
+        chat.see("“how are the widgets today?”", "perdure chat --resume c_", "input, fresh", "output")

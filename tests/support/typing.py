@@ -1,0 +1,79 @@
+"""A chat driven through prompt_toolkit's own pipe: keys in, what was written out, no terminal."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from perdure.cli.chat.desk import Desk
+from perdure.cli.chat.live import LiveChat
+from perdure.cli.chat.surface import ChatSurface, Person
+from perdure.config.home import make_home
+
+PATIENCE_S = 30.0
+
+
+class Chat:
+    """A live chat in a thread of its own."""
+
+    def __init__(self, chat: LiveChat, keys: PipeInput, out: io.StringIO) -> None:
+        self.chat = chat
+        self._keys = keys
+        self._out = out
+        self.code: int | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def type(self, text: str) -> None:
+        self._keys.send_text(text)
+
+    @property
+    def shown(self) -> str:
+        return self._out.getvalue()
+
+    def see(self, *wanted: str) -> str:
+        give_up = time.monotonic() + PATIENCE_S
+        while missing := [w for w in wanted if w not in self.shown]:
+            if time.monotonic() > give_up:
+                raise AssertionError(f"{missing} never appeared in {self.shown[-3000:]!r}")
+            time.sleep(0.02)
+        return self.shown
+
+    def end(self) -> int | None:
+        self.thread.join(PATIENCE_S)
+        return self.code
+
+    def _run(self) -> None:
+        self.code = self.chat.run()
+
+
+@contextmanager
+def chatting(home: Path, flags: dict[str, str], *, on_desk: Callable[[Desk], None] | None = None) -> Iterator[Chat]:
+    """A chat over real settings, store and agent, with colours off."""
+    out = io.StringIO()
+    with create_pipe_input() as keys:
+        output = Vt100_Output(out, lambda: Size(rows=40, columns=100), enable_cpr=False)
+
+        def open_desk(chat: LiveChat) -> Desk:
+            person = Person(chat.hear, chat.progress, chat.questions, chat.questions)
+            desk = Desk(ChatSurface(flags, person=person), chat.write)
+            if on_desk is not None:
+                on_desk(desk)
+            return desk
+
+        live = LiveChat(open_desk, home=make_home(home), is_color=False, source=keys, output=output)
+        made = Chat(live, keys, out)
+        made.thread.start()
+        try:
+            yield made
+        finally:
+            if made.thread.is_alive():
+                made.type("\x04")
+                made.thread.join(PATIENCE_S)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 
 from perdure.core.errors import NotFound
 from perdure.core.ports import OutputSink, Page, StoredOutput
@@ -24,6 +25,10 @@ class MemoryOutputs:
         stored, text = self.kept[output_id]
         end = offset + limit
         return Page(stored.address, text[offset:end], offset, len(text), end if end < len(text) else None)
+
+    def pieces(self, output_id: str) -> Iterator[str]:
+        text = self.read(output_id, limit=sys.maxsize).text
+        return (text[i : i + 7] for i in range(0, len(text), 7))
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]:
         return [stored for stored, _ in self.kept.values() if stored.conversation_id == conversation_id]

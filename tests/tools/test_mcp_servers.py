@@ -28,7 +28,7 @@ SCRIPT = str(Path(__file__).parents[1] / "support" / "mcp_server.py")
 
 
 def _stdio(name: str = "light", **more: Any) -> McpServerSettings:
-    return McpServerSettings(name=name, command=sys.executable, args=(SCRIPT, "stdio"), **more)
+    return McpServerSettings(name=name, command=sys.executable, args=("-P", SCRIPT, "stdio"), **more)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_server_over_http(started: Any) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, SCRIPT, "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-P", SCRIPT, "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         deadline = time.monotonic() + 20

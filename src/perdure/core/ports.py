@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -134,6 +134,10 @@ class Outputs(Protocol):
 
     def read(self, output_id: str, *, offset: int = 0, limit: int = 20_000) -> Page:
         """Characters from `offset`; raises NotFound."""
+        ...
+
+    def pieces(self, output_id: str) -> Iterator[str]:
+        """The whole text, piece by piece, in one pass however long it is; raises NotFound."""
         ...
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]: ...

@@ -47,6 +47,9 @@ class Outputs:
         end = start + len(piece)
         return Page(output.address, piece, start, output.chars, end if piece and end < output.chars else None)
 
+    def pieces(self, output_id: str) -> Iterator[str]:
+        return self.shelf.chunks(self._row(output_id)[-1])
+
     def list(self, conversation_id: str) -> Sequence[StoredOutput]:
         def load(tx: Transaction) -> list[Row]:
             owner = conversation_id_of(tx, conversation_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from perdure.core.errors import NotFound
-from perdure.store.database import Transaction
+from perdure.store.database import Transaction, text
 
 _PREFIXES = ("c_", "s_")
 # Sorts behind every character an id is made of.
@@ -15,6 +15,7 @@ _MOST_NAMED = 5
 
 def conversation_id_of(tx: Transaction, any_id: str) -> str:
     """The conversation of a session id, a conversation id, or a beginning that fits one conversation only."""
+    any_id = text(any_id)
     row = tx.row("SELECT conversation FROM session WHERE id = ?", (any_id,))
     if row is None:
         row = tx.row("SELECT id FROM conversation WHERE id = ?", (any_id,))
@@ -28,8 +29,7 @@ def conversation_id_of(tx: Transaction, any_id: str) -> str:
 
 
 def _by_beginning(tx: Transaction, beginning: str) -> str:
-    # NUL is the one character PostgreSQL takes in no text; no id holds it.
-    start = beginning.strip().lower().replace("\0", "")
+    start = beginning.strip().lower()
     starts = [start] if start.startswith(_PREFIXES) else [p + start for p in _PREFIXES] if start else []
     found: set[str] = set()
     for s in starts:

@@ -16,6 +16,7 @@ from perdure.tools.tool import Tool, ToolReply
 
 # How many characters one token of a window is worth when limits scale with it.
 CHARS_PER_TOKEN = 4
+_SHOWN_PLACE_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,12 @@ class Budgets:
 
 def persisted_block(stored: StoredOutput, head: str, tail: str) -> str:
     """What stands in the context for an output kept elsewhere: its size, where it is, how to read it, both its ends."""
+    # A long path would eat into the room that the text has.
+    place = f" ({stored.place})" if len(stored.place) <= _SHOWN_PLACE_CHARS else ""
     return (
         f"<persisted-output>\nThe output is {stored.chars:,} characters ({max(1, stored.chars // 1024):,} KB), too "
-        f"large to show. All of it is kept at {stored.address} ({stored.place}).\nRead parts with read_file: "
-        f'path="{stored.address}", offset and limit in lines. session_search finds words in it.\n\n'
+        f"large to show. All of it is kept at {stored.address}{place}.\nRead parts with read_file (that address as "
+        f"path; offset, limit in lines); session_search finds words in it.\n\n"
         f"{_both_ends(head, tail, stored.chars)}\n</persisted-output>"
     )
 

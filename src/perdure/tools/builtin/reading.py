@@ -66,14 +66,10 @@ class FileReader:
     def _output_pieces(self, output_id: str) -> Iterator[str]:
         if self._outputs is None:
             raise ToolError("no outputs are stored here")
-        offset: int | None = 0
-        while offset is not None:
-            try:
-                page = self._outputs.read(output_id, offset=offset, limit=_CHUNK)
-            except NotFound as error:
-                raise ToolError(str(error)) from None
-            yield page.text
-            offset = page.next_offset
+        try:
+            yield from self._outputs.pieces(output_id)
+        except NotFound as error:
+            raise ToolError(str(error)) from None
 
 
 class _Page:

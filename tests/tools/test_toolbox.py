@@ -1,0 +1,153 @@
+"""The default tools of an agent: what is None is not offered, settings switch off, plug-ins and own tools join."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.config.settings import Settings
+from perdure.core.clock import SystemClock
+from perdure.core.messages import ToolCall, canonical_json
+from perdure.store import open_store
+from perdure.tools.runtime import ToolScope
+from perdure.tools.stateful.memory import FileMemory
+from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
+
+PLUGIN = '''
+from perdure.tools.tool import tool
+
+@tool(toolset="weather")
+def forecast(city: str) -> str:
+    """Looks up the forecast."""
+    return f"fog in {city}"
+
+def plugin(registry, hooks):
+    registry.add(forecast)
+    hooks.pre_tool_call.append(lambda call, arguments: "not on Sundays" if arguments.get("city") == "Cork" else None)
+'''
+
+
+class Quiet:
+    """A person, a planner and a helper in one."""
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        return "yes"
+
+    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+        return "done"
+
+    def load(self, conversation_id: str) -> Sequence[Any]:
+        return ()
+
+    def save(self, conversation_id: str, items: Sequence[Any]) -> None:
+        pass
+
+
+def _sources(folder: Path, settings: dict[str, Any] | None = None, **more: Any) -> ToolSources:
+    return ToolSources(
+        Settings.model_validate(settings or {}), SystemClock(), user_home=folder, perdure_home=folder, **more
+    )
+
+
+def _run(box: Toolbox, name: str, **arguments: Any) -> str:
+    call = ToolCall("call_1", name, canonical_json(arguments))
+    return asyncio.run(box.runtime.batch([call], ToolScope(task_id="t")).run())[0].text
+
+
+def _names(box: Toolbox) -> list[str]:
+    return [t.name for t in box.runtime.registry]
+
+
+@pytest.mark.spec("J7")
+def test_everything_handed_in_is_offered(tmp_path: Path) -> None:
+    quiet = Quiet()
+    with open_store(tmp_path / "perdure.db") as store:
+        box = build_toolbox(
+            _sources(
+                tmp_path, workspace=tmp_path, environment={"PATH": "/usr/bin:/bin"}, outputs=store.outputs,
+                search=store.finder, memory=FileMemory(tmp_path / "memory"), plans=quiet, asker=quiet, spawner=quiet,
+            )
+        )  # fmt: skip
+        assert _names(box) == [
+            "terminal", "process", "read_file", "write_file", "patch", "search_files", "web_extract", "todo", "memory",
+            "session_search", "clarify", "delegate_task",
+        ]  # fmt: skip
+        assert box.warnings == []
+        assert _run(box, "terminal", command="echo hi") == "[exit 0]\nhi"
+        assert "was not run, nobody is here" in _run(box, "terminal", command="git push --force")
+        box.close()
+        box.close()
+
+
+def test_what_is_none_is_not_offered(tmp_path: Path) -> None:
+    assert _names(build_toolbox(_sources(tmp_path))) == ["web_extract"]
+    with open_store(tmp_path / "perdure.db") as store:
+        box = build_toolbox(_sources(tmp_path, outputs=store.outputs))
+        assert _names(box) == ["web_extract", "read_file"]
+        assert "only output:<id>" in _run(box, "read_file", path="/etc/passwd")
+
+
+def test_settings_switch_toolsets_and_single_tools_off(tmp_path: Path) -> None:
+    settings = {"tools": {"disabled": ["web", "process", "patch"]}}
+    box = build_toolbox(_sources(tmp_path, settings, workspace=tmp_path))
+    assert _names(box) == ["terminal", "read_file", "write_file", "search_files"]
+    assert "switched off" in _run(box, "web_extract", url="http://x")
+    box.close()
+
+
+def test_approval_can_be_switched_off_by_the_person(tmp_path: Path) -> None:
+    settings = {"tools": {"approval": "never"}}
+    (tmp_path / "src").mkdir()
+    box = build_toolbox(_sources(tmp_path, settings, workspace=tmp_path, environment={"PATH": "/usr/bin:/bin"}))
+    assert _run(box, "terminal", command="rm -rf src") == "[exit 0]"
+    box.close()
+
+
+@pytest.mark.spec("J6")
+def test_a_plug_in_brings_tools_and_hooks_where_settings_name_it(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins" / "tools" / "weather"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(PLUGIN)
+    assert "forecast" not in _names(build_toolbox(_sources(tmp_path)))
+    box = build_toolbox(_sources(tmp_path, {"tools": {"plugins": ["weather"]}}))
+    assert _run(box, "forecast", city="Kiel") == "fog in Kiel"
+    assert "stopped by a hook: not on Sundays" in _run(box, "forecast", city="Cork")
+
+
+def test_a_plug_in_that_is_missing_or_broken_is_left_out_with_a_word(tmp_path: Path) -> None:
+    for name, text in {"half": "raise RuntimeError('no lamp')", "late": "def plugin(r, h): 1 / 0"}.items():
+        folder = tmp_path / "plugins" / "tools" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(text)
+    box = build_toolbox(_sources(tmp_path, {"tools": {"plugins": ["half", "late", "nowhere"]}}))
+    assert _names(box) == ["web_extract"]
+    assert "no lamp" in box.warnings[0]
+    assert "ZeroDivisionError" in box.warnings[1]
+    assert "'nowhere' not found; installed: half, late" in box.warnings[2]
+
+
+def test_own_tools_come_last_and_win(tmp_path: Path) -> None:
+    def web_extract(url: str) -> str:
+        """Reads from a cache."""
+        return f"cached {url}"
+
+    box = build_toolbox(_sources(tmp_path), [web_extract])
+    assert _run(box, "web_extract", url="http://x") == "cached http://x"
+
+
+def test_output_limits_come_from_settings(tmp_path: Path) -> None:
+    settings = {"tool_output": {"default_result_size": 50, "preview_size": 30}}
+    with open_store(tmp_path / "perdure.db") as store:
+        conversation = store.conversations.create().conversation_id
+        box = build_toolbox(_sources(tmp_path, settings, outputs=store.outputs), [_long])
+        batch = box.runtime.batch([ToolCall("call_1", "_long", "{}")], ToolScope(conversation_id=conversation))
+        assert "<persisted-output>" in asyncio.run(batch.run())[0].text
+
+
+def _long() -> str:
+    """Says much."""
+    return "a" * 100

@@ -15,16 +15,18 @@ from perdure import prompts
 from perdure.agent import agent as talking
 from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
+from perdure.agent.delegation import Children
 from perdure.agent.embedded import UNSTARTED, EmbeddedSend, embedded_endpoint
 from perdure.agent.knowledge import Knowledge
 from perdure.agent.parts import Parts
+from perdure.agent.plans import StoredPlans
 from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
 from perdure.agent.session import LiveSession
 from perdure.config.credentials import api_key_for
-from perdure.config.home import home_dir, make_home
-from perdure.config.load import load
+from perdure.config.home import home_dir, make_home, shell_environment
+from perdure.config.load import checked, load
 from perdure.config.settings import Settings
-from perdure.context.engine import EngineServices
+from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
@@ -39,7 +41,7 @@ from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
 from perdure.providers.local import DEFAULT_MODEL, LocalServers, OnProgress
 from perdure.providers.routes import Route, RouteCursor, main_route
-from perdure.providers.services import service
+from perdure.providers.services import SERVICES, service
 from perdure.providers.transport import Transport
 from perdure.store.ids import TimeIds
 from perdure.store.records import Call
@@ -49,6 +51,7 @@ from perdure.tools.budgets import Budgets
 from perdure.tools.registry import Registry
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.stateful.memory import FileMemory
+from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
 
 AnyTools = Iterable[Any]
 
@@ -91,7 +94,7 @@ class Agent(talking.Agent):
             asker=asker,
         )
         super().__init__(
-            wiring.parts(tools or ()),
+            wiring.parts(tools),
             shared_loop(),
             services=wiring.engine_services,
             session_id=session_id,
@@ -99,6 +102,13 @@ class Agent(talking.Agent):
             system_prompt=system_prompt,
         )
         self.warnings = wiring.warnings
+        self._toolbox = wiring.toolbox
+        wiring.agent = self
+
+    def close(self) -> None:
+        super().close()
+        if self._toolbox is not None:
+            self._toolbox.close()
 
 
 class Wiring:
@@ -123,6 +133,9 @@ class Wiring:
         self.approver = approver
         self.asker = asker
         self.warnings: list[str] = []
+        self.toolbox: Toolbox | None = None
+        # Set once there is one: what a delegated child hangs on to.
+        self.agent: talking.Agent | None = None
         self._home = home
         self._source = source
         self._clock = SystemClock()
@@ -149,10 +162,7 @@ class Wiring:
     def _is_embedded(self) -> bool:
         return self.route.main.base_url == UNSTARTED
 
-    def parts(self, tools: AnyTools) -> Parts:
-        engine = start_engine(self.settings.context.engine, home=self._home)
-        if engine.warning:
-            self.warnings.append(engine.warning)
+    def parts(self, tools: AnyTools | None) -> Parts:
         memory = FileMemory(
             self._home / "memory",
             memory_max_chars=self.settings.memory.memory_max_chars,
@@ -163,8 +173,8 @@ class Wiring:
             send=self.send,
             routes=RouteCursor(self.route, self._credentials),
             models=self.knowledge,
-            engine=engine.value,
-            tools=self._tools(tools),
+            engine=self._engine(),
+            tools=self._default_tools(memory) if tools is None else self._only(tools),
             memory=memory,
             prompt_sources=self._prompt_sources,
             settings=self.settings,
@@ -173,6 +183,12 @@ class Wiring:
             source=self._source,
             prompts_folder=self._home / "prompts",
         )
+
+    def _engine(self) -> ContextEngine:
+        engine = start_engine(self.settings.context.engine, home=self._home)
+        if engine.warning and engine.warning not in self.warnings:
+            self.warnings.append(engine.warning)
+        return engine.value
 
     def engine_services(self, live: LiveSession) -> EngineServices:
         """What the engine of one conversation is handed."""
@@ -186,9 +202,48 @@ class Wiring:
             prompts_folder=self._home / "prompts",
         )
 
-    def _tools(self, tools: AnyTools) -> ToolRuntime:
+    def _only(self, tools: AnyTools) -> ToolRuntime:
+        """Exactly the tools handed in; they are the caller's own, so nobody is asked about them."""
         outputs = self.store.outputs
         return ToolRuntime(Registry(tools), clock=self._clock, budgets=Budgets(outputs), outputs=outputs)
+
+    def _default_tools(self, memory: FileMemory) -> ToolRuntime:
+        keys = [variable for s in SERVICES for variable in s.key_variables]
+        self.toolbox = build_toolbox(
+            ToolSources(
+                settings=self.settings,
+                clock=self._clock,
+                user_home=Path.home(),
+                perdure_home=self._home,
+                workspace=Path.cwd(),
+                # The keys Perdure itself uses are not for the commands a model runs.
+                environment=shell_environment(without=keys),
+                outputs=self.store.outputs,
+                search=self.store.finder,
+                memory=memory,
+                plans=StoredPlans(self.store),
+                asker=self.asker,
+                spawner=self,
+                approver=self.approver,
+                approvals=self.store.state("approvals"),
+            )
+        )
+        self.warnings += self.toolbox.warnings
+        return self.toolbox.runtime
+
+    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+        """A delegated child's report (the Spawner port)."""
+        parent = self.agent
+        if parent is None or parent.session_id is None:
+            raise ConfigError("there is no conversation to delegate from")
+        children = Children(
+            parent.parts,
+            parent_id=parent.session_id,
+            make_engine=self._engine,
+            services=self.engine_services,
+            emit=parent.events.emit,
+        )
+        return await children.spawn(task, context=context, max_iterations=max_iterations)
 
     def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
         here = Path.cwd()
@@ -255,7 +310,7 @@ def _settings(
     said = {f"model.{k}": v for k, v in model.items() if v is not None}
     if given is None:
         return load(flags=said, home=home).settings
-    base = given if isinstance(given, Settings) else Settings.model_validate(dict(given))
+    base = given if isinstance(given, Settings) else checked(given)
     update = {k: v for k, v in model.items() if v is not None}
     return base.model_copy(update={"model": base.model.model_copy(update=update)}) if update else base
 

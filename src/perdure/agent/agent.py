@@ -167,6 +167,11 @@ class Agent:
         return self._wait(self._undo())
 
     @property
+    def parts(self) -> Parts:
+        """What it is made of."""
+        return self._parts
+
+    @property
     def events(self) -> EventBus:
         return self._bus
 

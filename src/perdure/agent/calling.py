@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from perdure.agent.continuation import Emit, compact
 from perdure.agent.gate import Gate
-from perdure.agent.parts import Parts
+from perdure.agent.parts import Delta, Parts
 from perdure.agent.recovery import Action, Attempts, advice, lowered_output
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
 from perdure.context.figures import figures, threshold_for
 from perdure.core.errors import ErrorVerdict, ProviderError
-from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered
+from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
@@ -62,10 +62,10 @@ class Caller:
                 reply = await self._send(request, task_id)
                 if not _had_no_room(reply):
                     return reply
-                verdict = OVERFLOW_STOP
+                failure = ProviderError(OVERFLOW_STOP)
             except ProviderError as error:
-                verdict = error.verdict
-            max_tokens = await self._mend(verdict, attempts, max_tokens)
+                failure = error
+            max_tokens = await self._mend(failure, attempts, max_tokens)
 
     async def fit_window(self) -> int:
         """Asks for the window of the present endpoint once, and tells everyone who computes with it."""
@@ -110,18 +110,26 @@ class Caller:
         record = _Record(
             task_id, endpoint, estimate, self._window, threshold, self._live.composition.as_dict(), started_ms
         )
+        heard = _Heard(self._emit)
         try:
-            reply = await self._parts.send(endpoint, request, on_event=self._emit)
+            reply = await self._parts.send(endpoint, request, on_event=heard)
         except ProviderError as error:
-            self._record(record, NOT_REPORTED, error.verdict.kind)
+            self._cut_off(record, heard, error.verdict.kind)
             raise
         except asyncio.CancelledError:
-            self._record(record, NOT_REPORTED, "interrupted")
+            self._cut_off(record, heard, "interrupted")
             raise
         self._record(record, reply.usage, "")
         self._live.counter.observe(reply.usage)
         self._parts.engine.update_from_response(reply.usage)
         return reply
+
+    def _cut_off(self, record: _Record, heard: _Heard, why: str) -> None:
+        """The call is recorded as unreported; what was said by then is kept as an event, never in the history."""
+        self._record(record, NOT_REPORTED, why)
+        if heard.text:
+            payload = {"text": heard.text, "why": why, "turn": record.task_id}
+            self._parts.store.ledger.record_event(StoredEvent(self._live.id, "partial_reply", payload))
 
     def _record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> None:
         cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
@@ -133,15 +141,16 @@ class Caller:
 
     # -- what is done about a failure --------------------------------------------------------------------------------
 
-    async def _mend(self, verdict: ErrorVerdict, attempts: Attempts, max_tokens: int | None) -> int | None:
+    async def _mend(self, failure: ProviderError, attempts: Attempts, max_tokens: int | None) -> int | None:
         """Does the next thing that may help; returns the output allowance to go on with. Raises when nothing may."""
+        verdict = failure.verdict
         action = attempts.next_action(verdict, may_compact=self._parts.settings.compression.enabled)
         if action == "reroute" and not await self._reroute(verdict):
             attempts.is_route_used_up = True
-            return await self._mend(verdict, attempts, max_tokens)
+            return await self._mend(failure, attempts, max_tokens)
         if action == "give_up":
             told = advice(verdict, compactions=attempts.compactions)
-            raise ProviderError(ErrorVerdict(verdict.kind, told, verdict.status, verdict.context_limit))
+            raise ProviderError(ErrorVerdict(verdict.kind, told, verdict.status, verdict.context_limit), failure.where)
         self._tell(verdict, action)
         if action == "compact":
             await self._make_room(verdict)
@@ -198,6 +207,23 @@ class Caller:
         self._parts.tools.budgets.limits = output_limits(settings, window)
         for text in self._parts.engine.take_notices():
             self._emit(Notice(text))
+
+
+class _Heard:
+    """Passes a call's events on, and remembers the words among them."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._pieces: list[str] = []
+
+    def __call__(self, event: Delta) -> None:
+        if isinstance(event, TextDelta):
+            self._pieces.append(event.text)
+        self._emit(event)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ class Children:
 
     def __init__(
         self,
-        parts: Callable[[], Parts],
+        parts: Parts,
         *,
-        parent_id: Callable[[], str],
+        parent_id: str,
         make_engine: Callable[[], ContextEngine],
         services: Callable[[LiveSession], EngineServices],
         emit: Emit,
@@ -47,8 +47,8 @@ class Children:
         parts = self._child_parts(max_iterations)
         endpoint = parts.routes.endpoint
         session = parts.store.conversations.delegate(
-            self._parent_id(),
-            system_prompt=parts.store.conversations.session(self._parent_id()).system_prompt,
+            self._parent_id,
+            system_prompt=parts.store.conversations.session(self._parent_id).system_prompt,
             route=Route(endpoint.provider, endpoint.model, endpoint.api_mode),
         )
         live = LiveSession(parts, parts.store.history(session.id))
@@ -64,7 +64,7 @@ class Children:
         return f"{result.final_response}{note}"
 
     def _child_parts(self, max_iterations: int | None) -> Parts:
-        parts = self._parts()
+        parts = self._parts
         settings = parts.settings
         if max_iterations is not None:
             agent = settings.agent.model_copy(update={"max_turns": max_iterations})

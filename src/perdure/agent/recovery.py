@@ -31,17 +31,18 @@ TABLE: dict[ErrorKind, tuple[Action, ...]] = {
     "bad_request": (),
 }
 
+# What is said behind the service's own words, which name the key, the address or the model to check.
 ADVICE: dict[ErrorKind, str] = {
     "prompt_too_long": "The conversation does not fit the model's window, even compacted. Start afresh with /new, "
     "compact around one topic with /compress TOPIC, or choose a model with a larger window with /model.",
     "output_cap": "The service refuses the output allowance. Lower model.max_tokens.",
-    "rate_limit": "The service asks for patience. Try again in a while, or add fallback_providers.",
-    "overloaded": "The service is overloaded. Try again in a while, or add fallback_providers.",
-    "auth": "The service refuses the key. Check it with `perdure doctor`, or set credentials.command.",
-    "quota": "The account has no credit left for this. Top it up, or add fallback_providers.",
-    "transport": "The service cannot be reached. Check the network and model.base_url.",
-    "unknown": "The service failed in a way Perdure does not know. Try again; the conversation is intact.",
-    "bad_request": "The service refuses the request as it is. Check model.name and the settings it names.",
+    "rate_limit": "Try again in a while, or add fallback_providers.",
+    "overloaded": "Try again in a while, or add fallback_providers.",
+    "auth": "A key that expires can be fetched anew by credentials.command.",
+    "quota": "With fallback_providers set, another service would go on from here.",
+    "transport": "Try again in a while; with fallback_providers set, another service would go on from here.",
+    "unknown": "The service failed in a way Perdure does not know. Try again.",
+    "bad_request": "It would be refused again as it is: change what it names, or choose another model with /model.",
 }
 
 

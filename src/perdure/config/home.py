@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from perdure.core.errors import ConfigError
@@ -41,3 +41,10 @@ def editor(environ: Mapping[str, str] | None = None) -> str | None:
     """The user's editor as a command line, or None where none is named."""
     environ = os.environ if environ is None else environ
     return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or None
+
+
+def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iterable[str] = ()) -> dict[str, str]:
+    """What commands the agent runs find in their environment: the user's own, less the variables named."""
+    environ = os.environ if environ is None else environ
+    hidden = set(without)
+    return {k: v for k, v in environ.items() if k not in hidden}

@@ -75,6 +75,14 @@ def load_settings(
     return load(environ=environ, flags=flags, home=home).settings
 
 
+def checked(given: Mapping[str, Any]) -> Settings:
+    """Settings handed over by code. Raises ConfigError that names every wrong value."""
+    settings, found = check(dict(given), {})
+    if settings is None:
+        raise as_error(found)
+    return settings
+
+
 def check_file(path: Path) -> None:
     """Raises ConfigError with everything that is wrong in one file, whatever the environment says."""
     file = document.read(path)

@@ -13,7 +13,7 @@ _MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}
 @click.option("--offline", is_flag=True, help="Ask no server.")
 @click.pass_obj
 def doctor(flags: dict[str, str], offline: bool) -> None:
-    """Check keys, home folder, database, endpoint, window and embedded model.
+    """Check keys, home, database, endpoint, window and embedded model.
 
     Says for each what was found and, where something is amiss, what to do. Keys are never printed. Nothing is sent to a
     model, so nothing is charged. Exit status 1 where something is broken.

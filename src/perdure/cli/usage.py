@@ -9,7 +9,7 @@ import click
 @click.argument("any_id", metavar="ID", required=False)
 @click.pass_obj
 def usage(flags: dict[str, str], any_id: str | None) -> None:
-    """Show the tokens and the cost of a conversation, by default the last one.
+    """Show tokens and cost of a conversation, by default the last one.
 
     \b
     Examples:
@@ -35,9 +35,10 @@ def usage(flags: dict[str, str], any_id: str | None) -> None:
 @click.argument("days", type=click.IntRange(1, 36_500), default=30)
 @click.pass_obj
 def insights(flags: dict[str, str], days: int) -> None:
-    """Show totals of the last DAYS (30) by day, model, surface and task.
+    """Show totals of the last DAYS by day, model, surface and task.
 
-    Fresh input, input read from a cache and output are counted apart: cached tokens cost a fraction.
+    DAYS is 30 where it is not given. Fresh input, input read from a cache and output are counted apart: what is cached
+    costs a fraction.
 
     \b
     Examples:

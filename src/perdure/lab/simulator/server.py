@@ -168,6 +168,7 @@ class Simulator:
         raise Refusal(f"no such address: {request.method} {path}", rule=None, status=404, error_type="not_found_error")
 
     def _models(self, name: str, request: HttpRequest) -> dict[str, Any]:
+        self._service.check_key(request)
         rules = self.rules
         known = rules.models or ("simulator",)
         is_anthropic = "anthropic-version" in request.headers

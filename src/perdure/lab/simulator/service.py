@@ -89,12 +89,8 @@ class Service:
 
     def check(self, request: HttpRequest) -> Mapping[str, Any]:
         """The body of a request that may come in at all. Raises Refusal for a bad key, bad JSON or an unknown model."""
-        key = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        self.check_key(request)
         is_messages = request.path.startswith("/v1/messages")
-        if self.rules.api_key is not None and key != self.rules.api_key:
-            text = "invalid x-api-key" if is_messages else f"Incorrect API key provided: {key[:6]}***."
-            kind = "authentication_error" if is_messages else "invalid_request_error"
-            raise Refusal(text, rule=None, status=401, error_type=kind, code="invalid_api_key")
         if is_messages and "anthropic-version" not in request.headers:
             raise Refusal("anthropic-version: header is required", rule="headers")
         body = _object(request.body)
@@ -107,6 +103,16 @@ class Service:
             text = f"model: {model}" if is_messages else text
             raise Refusal(text, rule=None, status=404, error_type=kind, code="model_not_found")
         return body
+
+    def check_key(self, request: HttpRequest) -> None:
+        """Raises Refusal for any key but the one the rules name."""
+        key = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self.rules.api_key is None or key == self.rules.api_key:
+            return
+        is_messages = request.path.startswith("/v1/messages")
+        text = "invalid x-api-key" if is_messages else f"Incorrect API key provided: {key[:6]}***."
+        kind = "authentication_error" if is_messages else "invalid_request_error"
+        raise Refusal(text, rule=None, status=401, error_type=kind, code="invalid_api_key")
 
     async def _answer(self, protocol: Protocol, received: Received, line: Connection) -> None:
         body = self.check(HttpRequest("POST", received.path, received.headers, received.raw))

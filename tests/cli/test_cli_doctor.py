@@ -1,0 +1,107 @@
+"""`perdure doctor`, `perdure completion` and one question: what works, what does not, and exit codes for scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.servers import local_servers
+from perdure.lab.simulator import Simulator
+from support.terminal import perdure, perdure_process
+
+KEY = "sk-secret-0123456789abcdef"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def pointing(sim: Simulator, provider: str = "openai") -> tuple[str, ...]:
+    settings = (f"model.base_url={sim.base_url}", f"model.provider={provider}", "model.name=m-1")
+    return tuple(part for setting in settings for part in ("--set", setting))
+
+
+def test_an_empty_home_is_healthy_or_says_what_to_install(home: Path) -> None:
+    done = perdure(home, "doctor", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
+    for name in ("config", "home", "keys", "embedded", "database", "model", "endpoint", "window", "servers"):
+        assert f"  {name}" in done.out
+    assert done.status == (1 if "BROKEN" in done.out else 0)
+
+
+def test_a_good_and_a_refused_key_are_told_apart_and_never_printed(home: Path) -> None:
+    with Simulator(api_key=KEY) as sim:
+        good = perdure(home, *pointing(sim), "doctor", OPENAI_API_KEY=KEY)
+        bad = perdure(home, *pointing(sim), "doctor", OPENAI_API_KEY="sk-wrong-0123456789")
+    assert (good.status, bad.status) == (0, 1)
+    assert "answers" in good.out
+    assert "refuses the key (401)" in bad.out
+    assert KEY not in good.out + good.err
+    assert "sk-wrong" not in bad.out + bad.err
+
+
+def test_a_missing_key_a_dead_server_and_a_broken_config_are_broken(home: Path) -> None:
+    no_key = perdure(home, "--set", "model.provider=anthropic", "doctor", ANTHROPIC_API_KEY="")
+    assert (no_key.status, "set ANTHROPIC_API_KEY" in no_key.out) == (1, True)
+    where = ("--set", "model.base_url=http://127.0.0.1:9/v1", "--set", "model.name=m")
+    dead = perdure(home, *where, "doctor")
+    assert (dead.status, "cannot be reached" in dead.out) == (1, True)
+    assert perdure(home, *where, "doctor", "--offline").status == 0
+    (home / "config.yaml").write_text("compression:\n  threshold: 7\n", encoding="utf-8")
+    broken = perdure(home, "doctor")
+    assert (broken.status, "compression.threshold" in broken.out) == (1, True)
+
+
+def test_a_broken_database_is_said_to_be(home: Path) -> None:
+    home.mkdir()
+    (home / "perdure.db").write_bytes(b"this is no database, but long enough to be read as one" * 40)
+    done = perdure(home, "doctor", "--offline")
+    assert (done.status, "BROKEN  database" in done.out) == (1, True)
+
+
+def test_servers_on_this_machine_are_found() -> None:
+    with Simulator(models=("m-1", "m-2")) as sim:
+        port = int(sim.base_url.rsplit(":", 1)[1].split("/")[0])
+        (found,) = local_servers((("Some server", port), ("Nobody", 9)))
+    assert found.models[:2] == ("m-1", "m-2")
+    assert found.base_url == f"http://127.0.0.1:{port}/v1"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_command(home: Path, shell: str) -> None:
+    done = perdure(home, "completion", shell)
+    assert (done.status, "_PERDURE_COMPLETE" in done.out) == (0, True)
+    assert perdure(home, "completion", "tcsh").status == 2
+
+
+def test_a_shell_completes_commands_without_importing_them_all(home: Path) -> None:
+    told = {"_PERDURE_COMPLETE": "bash_complete", "COMP_WORDS": "perdure ses", "COMP_CWORD": "1"}
+    assert perdure_process(home, **told).out == "plain,sessions\n"
+
+
+def test_one_question_prints_the_answer_alone_and_names_the_conversation(home: Path) -> None:
+    with Simulator(script=["Forty-two."]) as sim:
+        done = perdure(home, *pointing(sim, "custom"), "chat", "-q", "what is the answer?")
+    assert (done.status, done.out) == (0, "Forty-two.\n")
+    assert "what is the answer?" in perdure(home, "sessions", "list").out
+
+
+def test_json_prints_every_event_and_piped_text_goes_along(home: Path) -> None:
+    with Simulator(script=["Yes."]) as sim:
+        done = perdure(home, *pointing(sim, "custom"), "chat", "-q", "is it so?", "--json")
+        events = [json.loads(line) for line in done.out.splitlines()]
+    assert [events[0]["event"], events[-1]["event"]] == ["TurnStarted", "TurnFinished"]
+    assert events[-1]["final_response"] == "Yes."
+
+
+def test_exit_codes_of_one_question(home: Path) -> None:
+    with Simulator(script=["hi"], api_key=KEY) as sim:
+        refused = perdure(home, *pointing(sim), "chat", "-q", "hello", OPENAI_API_KEY="sk-wrong-0123456789")
+    assert (refused.status, refused.out) == (1, "")
+    assert "the key was refused" in refused.err
+    assert perdure(home, "chat", "-q", " ").status == 2
+    assert perdure(home, "chat", "-q", "/nonsense").status == 1
+    helped = perdure(home, "chat", "-q", "/help")
+    assert (helped.status, "/compress" in helped.out) == (0, True)

@@ -26,7 +26,7 @@ from perdure.core.events import (
 )
 from perdure.core.messages import Message, ToolCall
 from perdure.lab.simulator import Say, Simulator
-from support.typing import chatting
+from support.typed import chatting
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ _BASE = -5.3
 
 # Beyond this many occurrences a pass stops looking further back: a fact last seen so long ago is not about to be used.
 _MOST_OCCURRENCES = 20_000
+_MANY_MESSAGES = 1_500
 
 
 class Weighable(Protocol):
@@ -127,13 +128,15 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
     spoken = {"assistant": assistant, "handoff": assistant, "user": user}
     spent = dict.fromkeys(map(id, sources), 0)
     chosen: list[tuple[Sightings, int, frozenset[str]]] = []
-    for place in range(len(entries) - 1, -1, -1):
+    # In a history of thousands of messages the newest ones have more than enough to choose from.
+    most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
+    for place in range(len(entries) - 1, max(-1, len(entries) - 1 - 2 * _MANY_MESSAGES), -1):
         entry = entries[place]
         found = [(spoken.get(entry.role, results), entry.said)]
         if entry.used:
             found += [(whole, entry.whole), (brief, entry.brief), (calls, entry.used)]
         for seen, facts in found:
-            if facts and spent[id(seen)] < _MOST_OCCURRENCES:
+            if facts and spent[id(seen)] < most:
                 spent[id(seen)] += len(facts)
                 chosen.append((seen, place, facts))
     first: dict[str, int] = {}

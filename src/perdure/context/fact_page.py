@@ -17,7 +17,8 @@ _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
 # A fact without enough words around it can be found but hardly understood.
 _BARE = 0.65
-_THRIFT = 1.0
+# Room beyond this need not be saved by listing names: it goes to quotes.
+_SCARCE_CHARS = 12_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Page:
         for worth, cost in sorted(((chance / cost, cost) for chance, cost in costs), reverse=True):
             room -= cost
             if room < 0:
-                return worth * _THRIFT
+                return worth * min(1.0, _SCARCE_CHARS / self._room)
         return 0.0
 
     def _group(self, label: str) -> _Group:

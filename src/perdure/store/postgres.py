@@ -54,7 +54,8 @@ class PostgresTransaction:
     """The Transaction port over one connection."""
 
     def __init__(self, connection: AnyConnection) -> None:
-        self._connection = connection
+        # One for all statements, each read to its end: making a cursor takes longer than sending a statement.
+        self._cursor = connection.cursor(binary=True)
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         return self._execute(sql, values).fetchall()
@@ -69,15 +70,14 @@ class PostgresTransaction:
         given = [_values(r) for r in rows]
         if len(given) == 1:
             # Most appends are of one message: a pipeline for it would cost more than it saves.
-            self._connection.execute(_spelt(sql), given[0])
-            return
-        with self._connection.cursor() as cursor:
-            cursor.executemany(_spelt(sql), given)
+            self._cursor.execute(_spelt(sql), given[0])
+        else:
+            self._cursor.executemany(_spelt(sql), given)
 
     def _execute(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
         if not values:
-            return self._connection.execute(sql, binary=True)
-        return self._connection.execute(_spelt(sql), _values(values), binary=True)
+            return self._cursor.execute(sql)
+        return self._cursor.execute(_spelt(sql), _values(values))
 
 
 class PostgresDatabase:

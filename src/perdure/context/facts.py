@@ -28,6 +28,8 @@ _CHARS_PER_CANDIDATE = 20
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 900
 # What can still be read beside the handoff is worth so much less in it.
 _SHOWN = 0.12
+# Until there is room to spare.
+_SPARE_CHARS = 12_000
 _NOTE_CHARS = 90
 # A piece is quoted as short as it can be understood, or at the length of a line where that tells of more facts.
 _LINE_CHARS, _MOST_CHARS = 110, 150
@@ -65,7 +67,8 @@ class Ledger:
         if room <= 0:
             return FactLines()
         known, seen = scan(already), scan(shown)
-        chances = ((-c * _SHOWN if f in seen else -c, f) for f, c in self._weights.chance.items() if f not in known)
+        less = min(1.0, _SHOWN * max(1.0, room / _SPARE_CHARS))
+        chances = ((-c * less if f in seen else -c, f) for f, c in self._weights.chance.items() if f not in known)
         likely = heapq.nsmallest(min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE), chances)
         page = Page({f: -c for c, f in likely}, room=room, already=already, note=self.note)
         return page.fill(self.pieces(fact) for _, fact in likely)

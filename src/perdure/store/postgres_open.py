@@ -18,7 +18,6 @@ from perdure.store.postgres_errors import refusal
 from perdure.store.postgres_pool import AnyConnection
 from perdure.store.schema import Migration
 
-SCHEMES = ("postgresql", "postgres")
 _OLDEST_SERVER = 120_000
 # The name of a lock that every starting process takes; any number nobody else uses would do.
 _MIGRATION_LOCK = 0x7065_7264_7572_65

@@ -82,14 +82,3 @@ def exchanges(messages: Iterable[Message]) -> tuple[list[Exchange], list[str]]:
             answered += [Exchange(beginning(q, 200), answer) for q in waiting[-1:]]
             waiting = []
     return answered, [beginning(q, 300) for q in waiting]
-
-
-def statements(messages: Iterable[Message]) -> list[str]:
-    """What the user told, message by message: its opening sentences, questions left out."""
-    found: dict[str, None] = {}
-    for message in messages:
-        if message.is_real_user:
-            told = [s for s in sentences(spoken(message)) if not _QUESTION.search(s) and len(s) > 5]
-            if told:
-                found[beginning(" ".join(told), 220)] = None
-    return list(found)

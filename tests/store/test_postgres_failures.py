@@ -8,6 +8,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,21 @@ def test_a_writer_that_is_held_up_too_long_is_told_and_can_go_on(server: Postgre
     for database in (patient, impatient):
         database.close()
     server.open().append(session, user("on"))
+
+
+def test_a_failure_that_was_passed_over_is_not_taken_for_a_commit(server: PostgresBackend) -> None:
+    server.open()
+    database = open_postgres(server.url, clock=SystemClock())
+
+    def work(tx: Transaction) -> None:
+        tx.run("INSERT INTO state (scope, key, value) VALUES ('a', 'b', '1')")
+        with suppress(Exception):
+            tx.run("INSERT INTO state (scope) VALUES ('a')")
+
+    with pytest.raises(StoreError, match="nothing was written"):
+        database.write(work)
+    assert database.read(lambda tx: tx.rows("SELECT * FROM state")) == []
+    database.close()
 
 
 def test_a_closed_store_and_a_backup_say_what_to_do(server: PostgresBackend, tmp_path: Path) -> None:

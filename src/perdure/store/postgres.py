@@ -165,7 +165,7 @@ class PostgresDatabase:
 
     def _commit(self, connection: AnyConnection, *, is_write: bool) -> None:
         try:
-            connection.execute("COMMIT")
+            outcome = connection.execute("COMMIT").statusmessage
         except psycopg.OperationalError as error:
             # Nobody can tell whether it arrived: repeating it might write it twice.
             if is_write and connection.closed:
@@ -175,6 +175,9 @@ class PostgresDatabase:
                     " been kept. Look before repeating it"
                 ) from error
             raise
+        # The server answers so, and not with an error, when a statement had failed and somebody passed over it.
+        if outcome != "COMMIT":
+            raise StoreError(f"{self.where}: a statement had failed, so that nothing was written")
 
     def _refuse_if_unusable(self) -> None:
         if self._is_closed:

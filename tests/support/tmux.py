@@ -66,6 +66,11 @@ class Terminal:
         """Everything shown since the last start, scrollback included, with wrapped lines joined."""
         return self._tmux("capture-pane", "-p", "-J", "-S", "-")
 
+    @property
+    def colored(self) -> str:
+        """The same with its colours, and line by line as it stands there."""
+        return self._tmux("capture-pane", "-e", "-p", "-S", "-")
+
     def see(self, *wanted: str, within_s: float = PATIENCE_S) -> str:
         """Waits until all of it is on the screen; the screen."""
         give_up = time.monotonic() + within_s

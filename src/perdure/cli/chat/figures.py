@@ -11,7 +11,7 @@ from perdure.providers.caching import start_line
 from perdure.providers.routes import missing_key
 
 _GAUGE_CELLS = 16
-_SHOWN_CHARS = 400
+_SHOWN_CHARS = 160
 
 
 def opening_lines(surface: ChatSurface) -> Iterator[str]:

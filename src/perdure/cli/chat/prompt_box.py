@@ -32,7 +32,7 @@ from perdure.cli.chat.pastes import PasteParser, Pastes
 _INPUT_ROWS = 10
 _MENU_ROWS = 8
 _HISTORY_CHARS = 20_000
-_STYLE = Style.from_dict({"status": "reverse", "mark": "bold", "completion-menu": "noreverse"})
+_STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu": "noreverse"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,3 +145,33 @@ def test_two_hundred_megabytes_take_little_memory_and_two_thousand_characters(te
     assert reply.text.rstrip().endswith("THE END\n\n</persisted-output>")
     assert reply.stored is not None
     assert reply.stored.chars == 200_000_008
+
+
+def test_colours_and_progress_bars_are_shown_as_a_screen_would(terminal: Terminal) -> None:
+    said = terminal.terminal(HERE, r"printf '\033[31mred\033[0m\n10%%\r50%%\r99%%\nline\r\n'").text
+    assert said == "[exit 0]\nred\n99%\nline"
+
+
+def test_a_huge_line_is_cleaned_quickly(terminal: Terminal) -> None:
+    started = time.process_time()
+    terminal.terminal(HERE, r"printf 'a\rb\n'; head -c 90000 /dev/zero | tr '\0' x")
+    assert time.process_time() - started < 1
+
+
+def test_nothing_waits_for_a_person(terminal: Terminal) -> None:
+    said = terminal.terminal(HERE, 'echo "$PAGER $GIT_PAGER $GIT_EDITOR $TERM"; read -r x || echo "no input"', 5.0).text
+    assert said == "[exit 0]\ncat cat true dumb\nno input"
+
+
+def test_a_mistake_in_the_command_is_told_without_our_own_paths(terminal: Terminal) -> None:
+    said = terminal.terminal(HERE, 'echo before\necho "unclosed').text
+    assert said.startswith("[exit ")
+    assert "unexpected EOF" in said
+    assert "perdure" not in said
+
+
+def test_a_shell_is_kept_for_a_conversation_across_its_tasks(terminal: Terminal) -> None:
+    first = ToolContext("c", task_id="t_1", conversation_id="c_1")
+    second = ToolContext("c", task_id="t_2", conversation_id="c_1")
+    terminal.terminal(first, "mkdir deep; cd deep")
+    assert terminal.terminal(second, "basename $PWD").text == "[exit 0]\ndeep"

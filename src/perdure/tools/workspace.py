@@ -45,9 +45,14 @@ class Workspace:
         raise ToolError(f"{path} does not exist{self._near(found)}")
 
     def _near(self, missing: Path) -> str:
+        """What was probably meant: the first part of the path that is not there, compared with what is."""
+        while not missing.parent.is_dir() and missing.parent != missing.parent.parent:
+            missing = missing.parent
         try:
             names = [p.name for p in missing.parent.iterdir()]
         except OSError:
-            return f" (neither does the folder {missing.parent})"
+            return ""
         near = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.6)
-        return f"; did you mean {' or '.join(self.shown(missing.parent / n) for n in near)}?" if near else ""
+        if near:
+            return f"; did you mean {' or '.join(self.shown(missing.parent / n) for n in near)}?"
+        return f" (there is no {missing.name} in {self.shown(missing.parent)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable
 
 from perdure.core.errors import StoreError
@@ -11,6 +12,22 @@ from perdure.tools.budgets import persisted_block
 from perdure.tools.tool import ToolReply
 
 _FLUSH_CHARS = 1 << 18
+# Colours, cursor moves and titles.
+_SCREEN_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])")
+
+
+def without_screen_codes(text: str) -> str:
+    """The text as a screen would show it: no colours, and of a progress bar its last state."""
+    if "\x1b" in text:
+        text = _SCREEN_CODE.sub("", text)
+    if "\r" in text:
+        text = "\n".join(_last_state(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return text
+
+
+def _last_state(line: str) -> str:
+    """What stands in a line that was written over, piece upon piece."""
+    return next((p for p in reversed(line.split("\r")) if p), "") if "\r" in line else line
 
 
 class Capture:
@@ -52,8 +69,10 @@ class Capture:
         """The whole text behind `head_line`, or the block that stands for it where it was too large."""
         self.feed(b"", is_last=True)
         if self._total_chars <= self._max_chars:
-            return ToolReply(f"{head_line}\n{''.join(self._held)}".rstrip("\n"), is_error=is_error)
+            text = without_screen_codes("".join(self._held))
+            return ToolReply(f"{head_line}\n{text}".rstrip("\n"), is_error=is_error)
         stored = self._closed()
+        self._head, self._tail = without_screen_codes(self._head), without_screen_codes(self._tail)
         if stored is not None:
             return ToolReply(
                 f"{head_line}\n{persisted_block(stored, self._head, self._tail)}", is_error=is_error, stored=stored

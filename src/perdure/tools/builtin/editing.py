@@ -39,7 +39,8 @@ class FileEditor:
             raise ToolError(f"{path} is a folder")
         replace_file(target, content.encode("utf-8", "replace"))
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-        return f"{'Replaced' if existed else 'Created'} {self._workspace.shown(target)}: {lines:,} lines"
+        done = "Replaced" if existed else "Created"
+        return f"{done} {self._workspace.shown(target)}: {lines:,} {'line' if lines == 1 else 'lines'}"
 
     def patch(
         self,
@@ -66,16 +67,16 @@ class FileEditor:
                 f"`old` stands {len(matches)} times in {shown} (lines {places}); add lines around it so that it is the "
                 "only one, or set replace_all"
             )
-        changed = _applied(text, matches, old=old, new=new)
+        changed = _applied(text, matches, new)
         replace_file(target, changed.replace("\n", newline).encode("utf-8", "surrogateescape"))
         how = "" if matches[0].is_exact else " (matched despite differences in white space or quotes)"
         return f"Patched {shown}{how}:\n{_diff(text, changed)}"
 
 
-def _applied(text: str, matches: list[Match], *, old: str, new: str) -> str:
+def _applied(text: str, matches: list[Match], new: str) -> str:
     out, at = [], 0
     for m in matches:
-        out += [text[at : m.start], m.fitted(new, old)]
+        out += [text[at : m.start], m.fitted(new)]
         at = m.end
     return "".join(out) + text[at:]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,19 +14,28 @@ _HINT_LINES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One place; `indent` is what the file's lines have in front of those that were asked for."""
+    """One place; `indents` has, for each line that says something, what stands before it in the file and in `old`."""
 
     start: int
     end: int
     is_exact: bool = True
-    indent: str = ""
-    dedent: str = ""
+    indents: tuple[tuple[str, str], ...] = ()
 
-    def fitted(self, new: str, old: str) -> str:
-        """The replacement, indented as the file is where the request was not."""
-        if self.is_exact or self.indent == self.dedent:
+    def fitted(self, new: str) -> str:
+        """The replacement, indented as the file is where the request was not.
+
+        Often only the first line came without its indent, so it has a measure of its own.
+        """
+        if self.is_exact or all(there == sent for there, sent in self.indents):
             return new
-        lines = [self.indent + line.removeprefix(self.dedent) if line.strip() else line for line in new.split("\n")]
+        first, rest = self.indents[0], Counter(self.indents[1:] or self.indents).most_common(1)[0][0]
+        lines, is_first = [], True
+        for line in new.split("\n"):
+            if line.strip():
+                lines.append(_reindented(line, *(first if is_first else rest)))
+                is_first = False
+            else:
+                lines.append(line)
         return "\n".join(lines)
 
 
@@ -74,9 +84,9 @@ def _by_lines(text: str, old: str, same: Callable[[str], str]) -> list[Match]:
         if alike[i] == wanted[0] and alike[i : i + len(wanted)] == wanted:
             last = i + len(wanted) - 1
             end = starts[last] + len(lines[last]) + (old.endswith("\n") and last + 1 < len(lines))
-            k = next((n for n, line in enumerate(wanted_raw) if line.strip()), 0)
             start = starts[i] - (old.startswith("\n") and i > 0)
-            found.append(Match(start, end, False, _indent(lines[i + k]), _indent(wanted_raw[k])))
+            indents = [(_indent(lines[i + k]), _indent(w)) for k, w in enumerate(wanted_raw) if w.strip()]
+            found.append(Match(start, end, False, tuple(indents)))
             i += len(wanted)
         else:
             i += 1
@@ -85,6 +95,14 @@ def _by_lines(text: str, old: str, same: Callable[[str], str]) -> list[Match]:
 
 def _plain(line: str) -> str:
     return " ".join(line.translate(_QUOTES).split()) if line.strip() else ""
+
+
+def _reindented(line: str, there: str, sent: str) -> str:
+    """A line sent with `sent` before it, moved to where `there` is; a deeper or less deep one keeps its step."""
+    if line.startswith(sent):
+        return there + line.removeprefix(sent)
+    missing = len(sent) - len(_indent(line))
+    return there[: max(0, len(there) - missing)] + line.lstrip()
 
 
 def _indent(line: str) -> str:

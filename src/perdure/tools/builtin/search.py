@@ -22,6 +22,10 @@ _MAX_FILE_BYTES = 20_000_000
 _COUNTED = 10_000
 
 
+class _NoPattern(Exception):
+    """The pattern is no regular expression."""
+
+
 class FileSearch:
     """Searches a workspace."""
 
@@ -53,23 +57,26 @@ class FileSearch:
         start = self._workspace.existing(path)
         limit = max(1, limit)
         if kind == "names":
-            found: Iterator[str] = (
-                str(self._workspace.shown(p)) for p in _files(start, glob) if _name_fits(p, pattern)
-            )
-        elif self._ripgrep:
-            found = self._by_ripgrep(pattern, start, glob=glob, context=context)
-        else:
-            found = self._by_python(pattern, start, glob=glob, context=context)
-        return _report(found, limit)
+            return _report(self._by_name(pattern, start, glob=glob), limit)
+        by = self._by_ripgrep if self._ripgrep else self._by_python
+        try:
+            return _report(by(pattern, start, glob=glob, context=context), limit)
+        except _NoPattern as why:
+            # Most often a piece of code with a bracket in it: looked for as it stands, it is what was meant.
+            literal = _report(by(_literal(pattern), start, glob=glob, context=context), limit)
+            return f"[searched for the text as it stands: {why}]\n{literal}"
 
     def _by_name(self, pattern: str, start: Path, *, glob: str) -> Iterator[str]:
-        return (self._workspace.shown(p) for p in _files(start, glob) if _name_fits(p, pattern))
+        for p in _files(start, glob):
+            shown = self._workspace.shown(p)
+            if _name_fits(shown.replace(os.sep, "/"), pattern):
+                yield shown
 
     def _by_python(self, pattern: str, start: Path, *, glob: str, context: ToolContext) -> Iterator[str]:
         try:
             wanted = re.compile(pattern)
         except re.error as error:
-            raise ToolError(f"not a regular expression: {error}; escape special characters with \\") from None
+            raise _NoPattern(f"not a regular expression, {error}") from None
         for path in _files(start, glob):
             if context.cancel.is_cancelled:
                 return
@@ -85,6 +92,8 @@ class FileSearch:
         command += ["--glob", glob] if glob else []
         process = subprocess.Popen(
             [*command, "--regexp", pattern, "--", str(start)],
+            # A glob with a folder in it is read from here.
+            cwd=start if start.is_dir() else start.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -99,11 +108,18 @@ class FileSearch:
             for line in process.stdout:
                 yield line.rstrip("\n").removeprefix(root)
             if process.wait() == 2 and (said := process.stderr.read().strip()):
+                if "regex parse error" in said:
+                    raise _NoPattern(f"not a regular expression, {said.splitlines()[-1].removeprefix('error: ')}")
                 raise ToolError(f"the search failed: {said[:300]}")
         finally:
             forget()
             process.kill()
             process.communicate()
+
+
+def _literal(text: str) -> str:
+    """A pattern for the text as it stands; only what both engines take as special is escaped."""
+    return re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", text)
 
 
 def _report(found: Iterator[str], limit: int) -> str:
@@ -116,7 +132,7 @@ def _report(found: Iterator[str], limit: int) -> str:
         if total >= _COUNTED:
             break
     if not total:
-        return "No matches."
+        return "No matches. (Upper and lower case differ; (?i) in front of a pattern ignores that.)"
     if total <= limit:
         return "\n".join(shown)
     at_least = "at least " if total >= _COUNTED else ""
@@ -130,12 +146,21 @@ def _files(start: Path, glob: str) -> Iterator[Path]:
     for folder, folders, names in os.walk(start):
         folders[:] = sorted(f for f in folders if f not in _SKIPPED)
         for name in sorted(names):
-            if not glob or fnmatch.fnmatch(name, glob):
-                yield Path(folder) / name
+            path = Path(folder) / name
+            if not glob or _glob_fits(path.relative_to(start).as_posix(), glob):
+                yield path
 
 
-def _name_fits(path: Path, pattern: str) -> bool:
-    return fnmatch.fnmatch(path.name, pattern) or pattern.lower() in path.name.lower()
+def _name_fits(path: str, pattern: str) -> bool:
+    return _glob_fits(path, pattern) or pattern.lower() in path.rpartition("/")[2].lower()
+
+
+def _glob_fits(path: str, glob: str) -> bool:
+    """A glob with a / is about the whole path, one without about the name; `**/` stands for any folders, or none."""
+    if "/" not in glob:
+        return fnmatch.fnmatch(path.rpartition("/")[2], glob)
+    glob = glob.removeprefix("./").removeprefix("/")
+    return fnmatch.fnmatch(path, glob.replace("**/", "*")) or fnmatch.fnmatch(path, glob)
 
 
 def _text_lines(path: Path) -> Iterator[tuple[int, str]]:

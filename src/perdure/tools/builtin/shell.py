@@ -22,7 +22,7 @@ from perdure.tools.cancel import CancelToken
 
 # The command's own exit code survives; a command that ends the shell itself is caught by the trap.
 _WRAPPER = """trap '__c=$?; trap - EXIT; { pwd -P; env -0; } > "$PERDURE_STATE_FILE" 2>/dev/null; exit $__c' EXIT
-. "$PERDURE_STATE_FILE.sh"
+eval "$(<"$PERDURE_STATE_FILE.sh")"
 """
 _OURS = ("PERDURE_STATE_FILE", "_", "SHLVL", "PWD", "OLDPWD")
 # After the group was told to end politely.

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from perdure.core.errors import ToolError
-from perdure.tools.builtin.capture import Capture
+from perdure.tools.builtin.capture import Capture, without_screen_codes
 from perdure.tools.builtin.shell import Ended, ShellState, run, start, stop
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
 MAX_TIMEOUT_S = 3_600.0
 _POLL_BYTES = 50_000
 _MAX_STATES = 256
+# Nobody sits in front of this shell: nothing may wait for a key, open an editor or paint the screen.
+_NO_SCREEN = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_EDITOR": "true", "GIT_TERMINAL_PROMPT": "0"}
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Terminal:
     def __init__(
         self, folder: Path, environment: Mapping[str, str], *, max_chars: Callable[[], int] = lambda: 100_000
     ) -> None:
-        self._first = ShellState(folder, dict(environment))
+        self._first = ShellState(folder, {**environment, **_NO_SCREEN})
         self._states: OrderedDict[str, ShellState] = OrderedDict()
         self._max_chars = max_chars
         self._lock = threading.Lock()
@@ -142,7 +144,9 @@ def _head_line(ended: Ended, seconds: float) -> str:
 
 def _status(job: _Background) -> str:
     code = job.process.poll()
-    return "running" if code is None else f"ended, exit {code}"
+    if code is None:
+        return "running"
+    return f"ended, exit {code}" if code >= 0 else f"ended by signal {-code}"
 
 
 def _wait(job: _Background, seconds: float, context: ToolContext) -> None:
@@ -159,4 +163,4 @@ def _news(job: _Background) -> str:
     job.read_bytes += len(data)
     skipped = max(0, len(data) - _POLL_BYTES)
     note = f"[… {skipped:,} bytes skipped …]\n" if skipped else ""
-    return note + data[skipped:].decode("utf-8", "replace") if data else "(no new output)"
+    return note + without_screen_codes(data[skipped:].decode("utf-8", "replace")) if data else "(no new output)"

@@ -17,7 +17,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from perdure.app import Agent
-from perdure.lab.simulator import Say, Simulator
+from perdure.lab.simulator import Call, Say, Simulator
 from perdure.store.store import open_store
 
 COLUMNS, ROWS = 104, 46
@@ -67,6 +67,12 @@ def answer(request: Any) -> Say:
     newest = str(said[-1]["content"])
     if "Completed Actions" in newest and "token" in newest:
         return Say(SUMMARY)
+    if TALK[1][1] in newest and request.body["messages"][-1]["role"] != "tool":
+        text = "".join(f"def test_attempt_{n}():\n    assert delay_s({n}) <= 36\n\n\n" for n in range(12))
+        path = "tests/test_retry.py"
+        return Say(
+            calls=(Call("write_file", {"path": path, "content": text}), Call("terminal", {"command": f"wc -l {path}"}))
+        )
     for key, question in TALK:
         if question in newest:
             return Say(ANSWERS[key], chunk_delay_s=0.002)
@@ -84,7 +90,7 @@ def record(place: Path) -> None:
             f"model:\n  name: sim-1\n  base_url: {sim.base_url}\n  context_length: {WINDOW}\n", encoding="utf-8"
         )
         session_id = _a_long_morning(home)
-        with terminal(home, columns=COLUMNS, rows=ROWS) as term:
+        with terminal(home, columns=COLUMNS, rows=ROWS, folder=Path(folder)) as term:
             term.run("chat", "--resume", session_id)
             term.see("/help lists")
             for key, question in TALK:

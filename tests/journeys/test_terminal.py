@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab.simulator import Say, Simulator
+from perdure.lab.simulator import Call, Say, Simulator
 from perdure.providers.local import has_runtime, packaged_weights
 from perdure.store.store import open_store
 from support.tmux import Terminal, needs_tmux, terminal
@@ -117,6 +117,29 @@ def test_what_is_sent_while_an_answer_streams_waits_its_turn(term: Terminal) -> 
         screen = term.see("second answer.")
         assert screen.index("› two") < screen.index("second answer.")
         assert "then: two" not in term.screen
+
+
+@pytest.mark.spec("J6")
+def test_something_dangerous_is_asked_about_inline(home: Path, tmp_path: Path) -> None:
+    for name in ("precious", "project"):
+        (tmp_path / name).mkdir()
+    dangerous = Say(calls=(Call("terminal", {"command": "rm -rf ~/precious"}),))
+    question = Say(calls=(Call("clarify", {"question": "Which one?", "choices": ["red", "green"]}),))
+    script = [dangerous, "As you wish.", question, "Green it is."]
+    with Simulator(script=script) as sim, terminal(home, folder=tmp_path / "project") as term:
+        term.run(*at(sim))
+        term.see("/help lists")
+        term.say("clean up")
+        term.see("May this run?  rm -rf ~/precious", "[y]es, once")
+        term.say("n")
+        term.see("As you wish.", "terminal rm -rf ~/precious")
+        assert (tmp_path / "precious").exists()
+        term.say("and now?")
+        term.see("Which one?", "2. green")
+        term.say("2")
+        term.see("Green it is.")
+        (told,) = [m["content"] for m in sim.requests[-1].body["messages"][-1:]]
+    assert told == "green"
 
 
 @pytest.mark.spec("L5")

@@ -22,9 +22,12 @@ needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is no
 class Terminal:
     """One tmux window; every command runs in a shell-less process of its own, one after the other."""
 
-    def __init__(self, home: Path, *, columns: int = 100, rows: int = 40, **environ: str) -> None:
+    def __init__(
+        self, home: Path, *, columns: int = 100, rows: int = 40, folder: Path | None = None, **environ: str
+    ) -> None:
         self._socket = f"perdure-{uuid.uuid4().hex[:8]}"
-        self._home = home
+        # Where commands run, as a person's shell would stand in a project.
+        self._folder = folder or Path.cwd()
         self._environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home.parent),
@@ -41,7 +44,7 @@ class Terminal:
         """Starts `perdure` with the arguments, on a clean screen."""
         told = [f"{name}={value}" for name, value in self._environ.items()]
         command = ["env", "-i", *told, sys.executable, "-m", "perdure", *arguments]
-        self._tmux("respawn-pane", "-k", *command)
+        self._tmux("respawn-pane", "-k", "-c", str(self._folder), *command)
         self._tmux("clear-history")
 
     def type(self, text: str) -> None:

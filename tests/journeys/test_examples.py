@@ -17,6 +17,7 @@ SAYS = {
     "own_engine.py": "12 calls; the last one carried",
     "streaming.py": "callback: The tide goes out.",
     "own_store.py": "You said 8080.",
+    "own_tool.py": "model said: Go at four.",
 }
 
 

@@ -182,3 +182,11 @@ def test_a_full_window_as_a_stop_reason_is_an_overflow() -> None:
     assert verdict is not None
     assert verdict.kind == "prompt_too_long"
     assert stop_verdict(Reply(assistant("whole"), finish="stop")) is None
+
+
+@pytest.mark.spec("G1")
+@pytest.mark.parametrize(
+    ("status", "kind"), [("429", "rate_limit"), (" 401 ", "auth"), ("?", "transport"), (True, "transport")]
+)
+def test_a_status_that_came_as_text_is_read_and_one_that_is_none_says_nothing(status: object, kind: str) -> None:
+    assert classify_error(status, "").kind == kind  # type: ignore[arg-type]  # what callers hand in by mistake

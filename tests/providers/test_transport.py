@@ -12,6 +12,7 @@ from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.lab.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
 from perdure.providers.exchange import ApiMode, Endpoint
+from perdure.providers.failures import Place
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.wire import url_of
 from support.simulator import MODES, TOOL, endpoint, once, request, send
@@ -170,6 +171,15 @@ def test_no_network_and_wrong_hosts_are_said_in_one_line(base_url: str, words: s
         asyncio.run(once().send(Endpoint("custom", base_url, "chat_completions", "m"), request("hi")))
     assert caught.value.verdict.kind == "transport"
     assert "\n" not in str(caught.value)
+
+
+def test_a_stand_in_for_a_key_is_not_taken_out_of_ordinary_words() -> None:
+    told = {
+        key: Place.of(Endpoint("custom", "http://h/v1", "chat_completions", "m", api_key=key)) for key in ("k", "none")
+    }
+    assert {place.quote("a key is none of 10 tokens") for place in told.values()} == {"a key is none of 10 tokens"}
+    real = Place.of(Endpoint("custom", "http://h/v1", "chat_completions", "m", api_key="9f8e7d6c5b4a3210"))
+    assert real.quote("bad key 9f8e7d6c5b4a3210") == "bad key [key]"
 
 
 @pytest.mark.parametrize("key", ["sk-pasted\n", "sk-with blank ", "sk-“quoted”", "sk-\x00"])

@@ -43,7 +43,7 @@ _SAYS_NOTHING = re.compile(
 
 
 def classify_error(
-    status: int | None,
+    status: int | str | None,
     body: object,
     *,
     headers: object = None,
@@ -55,6 +55,7 @@ def classify_error(
     `body` may be text, bytes, decoded JSON, an exception or nothing; `request_tokens` is our estimate of the prompt.
     """
     said = read_error(body)
+    status = _as_status(status)
     if status is None or 200 <= status < 300:
         status = said.status if said.status is not None else status
     verdict = _verdict(Case(status, said, request_tokens))
@@ -68,6 +69,12 @@ def classify_error(
     wait = wait if wait is not None else said.wait_s
     wait = wait if wait is not None else wait_of_text(said.text)
     return ErrorVerdict(verdict.kind, verdict.message, status, retry_after_s=wait)
+
+
+def _as_status(given: object) -> int | None:
+    """A status as a number; some bodies and headers carry it as text. What is neither says nothing."""
+    text = str(given).strip() if isinstance(given, int | str) and not isinstance(given, bool) else ""
+    return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) <= 6 else None
 
 
 def stop_verdict(reply: Reply) -> ErrorVerdict | None:

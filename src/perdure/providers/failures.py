@@ -16,6 +16,7 @@ from perdure.providers.wire import url_of
 # A service's own words are quoted, never poured out: an HTML page or a stack trace is cut here.
 QUOTE_CHARS = 300
 READ_CHARS = 4000
+_LEAST_KEY_CHARS = 12
 
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _MODEL_WORDS = re.compile(r"\bmodel\b|deployment", re.IGNORECASE)
@@ -50,7 +51,8 @@ class Place:
     def quote(self, text: str) -> str:
         """What was said, in one line, without the key."""
         said = quote(text)
-        if self.secret:
+        # Stand-ins for a key ("none", "ollama", a letter) are no secret, and words would be torn apart.
+        if len(self.secret) >= _LEAST_KEY_CHARS:
             said = said.replace(self.secret, "[key]")
         return _KEY.sub("[key]", said)
 

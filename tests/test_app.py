@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, open_store
 from perdure.core.events import Notice
-from perdure.lab.simulator import Asked, Simulator
+from perdure.lab.simulator import Asked, Call, Say, Simulator
+from perdure.store.records import Call as CallRecord
 
 HEADINGS = ("Goal", "Completed Actions", "Critical Context")
 
@@ -51,3 +53,39 @@ def test_what_a_smaller_summary_model_reads_fits_its_window_and_is_pointed_out_o
         assert [t for t in told if "summary model's window" in t] == [t for t in told if "8,192" in t]
         assert sum("summary model's window" in t for t in told) == 1
         assert agent.gauge.threshold == 32_000  # never the summary model's
+
+
+@pytest.mark.spec("J7", "J9", "A4", "I3")
+def test_a_helper_has_a_context_a_budget_and_a_bill_of_its_own(tmp_path: Path) -> None:
+    def reply(asked: Asked) -> Say | str:
+        texts = [str(m.get("content")) for m in asked.body["messages"]]
+        if "survey the folder" in texts[1]:  # the helper: it would go on for ever
+            is_over = "tools" not in asked.body
+            return "Surveyed two of many." if is_over else Say(calls=(Call("todo", {"items": []}),))
+        if any("Surveyed" in t for t in texts):
+            return "The helper got half-way."
+        return Say(calls=(Call("delegate_task", {"tasks": ["survey the folder"], "context": "It is large."}),))
+
+    with Simulator(window=64_000, script=reply) as sim:
+        agent = _agent(sim, tmp_path, delegation={"max_iterations": 2})
+        result = agent.run_conversation("have it surveyed")
+        store = open_store(tmp_path / "perdure.db")
+        (child,) = store.conversations.list(kind="delegate").conversations
+        (told,) = [m["content"] for m in result.messages if m["role"] == "tool"]
+        calls = store.ledger.calls(child.id)
+        helper = [r for r in sim.requests if "survey the folder" in str(r.body["messages"][1]["content"])]
+        store.close()
+        assert result.final_response == "The helper got half-way."
+        assert "Surveyed two of many." in told
+        assert "step limit" in told
+        assert len(calls) == len(helper) == 3  # two steps of its own, and its closing words
+        assert all("have it surveyed" not in str(r.body) for r in helper)
+        offered = {t["function"]["name"] for t in helper[0].body["tools"]}
+        assert not offered & {"delegate_task", "clarify"}
+        assert child.parent_id is not None
+        assert store_totals(calls) + result.usage.total_tokens == sim.total.total_tokens
+        assert sim.violations == []
+
+
+def store_totals(calls: Sequence[CallRecord]) -> int:
+    return sum(c.usage.total_tokens for c in calls)

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.cli.chat.blocks import Blocks
-from perdure.cli.chat.paint import painted, safe
+from perdure.cli.chat.paint import painted
+from perdure.cli.ink import fitted, safe
 
 LINES = st.sampled_from(
     ["text", "", "# head", "- item", "1. one", "  more", "```py", "```", "~~~", "x = 1", "    ```", "| a | b |", "> q"]
@@ -70,3 +71,11 @@ def test_painted_markdown_fits_its_width_and_obeys_no_colour() -> None:
 def test_a_model_cannot_steer_the_terminal() -> None:
     assert safe("a\x1b[2Jb\x07c\x9bd\te\n") == "a[2Jbcd\te\n"
     assert "\x1b]" not in painted("\x1b]0;title\x07hello", width=40, is_color=False)
+
+
+def test_a_command_cannot_read_as_another_one() -> None:
+    assert safe("ls \u202egnp.x\u202c") == "ls gnp.x"
+
+
+def test_long_lines_go_on_under_where_their_text_began() -> None:
+    assert list(fitted(["  found  some words here", "short"], 20)) == ["  found  some words", "  here", "short"]

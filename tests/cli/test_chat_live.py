@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.bridge import LoopThread
+from perdure.app import Agent
 from perdure.cli.chat.questions import Question, Questions
 from perdure.cli.chat.transcript import Transcript
 from perdure.cli.ink import Ink
+from perdure.config.load import load
 from perdure.core.events import (
     CompactionFinished,
     CompactionStarted,
@@ -91,6 +93,13 @@ def test_an_answer_is_written_once_block_by_block() -> None:
     page.show(TextDelta("agraph.\n\nSec\n"))
     assert page.text == "First paragraph.\n"
     assert page.show(TextDelta("ond."), TurnFinished("completed", "")) == "First paragraph.\n\nSec ond.\n\n"
+
+
+def test_without_streaming_an_answer_is_shown_when_it_is_whole() -> None:
+    page = Page(streams=False)
+    page.show(TextDelta("One.\n\nTwo.\n\n"), TextDelta("Three."))
+    assert (page.text, page.transcript.live(width=80, rows=9)) == ("", "")
+    assert page.show(TurnFinished("completed", "")) == "One.\n\nTwo.\n\nThree.\n\n"
 
 
 @pytest.mark.spec("C6", "E10")
@@ -191,3 +200,21 @@ def test_the_conversation_is_named_and_leaving_says_how_to_resume(tmp_path: Path
         chat.type("/quit\r")
         assert chat.end() == 0
         chat.see("“how are the widgets today?”", "perdure chat --resume c_", "input, fresh", "output")
+
+
+@pytest.mark.usefixtures("_home")
+@pytest.mark.spec("N2")
+def test_a_compaction_under_way_can_be_cancelled(tmp_path: Path) -> None:
+    script = ["word " * 400] * 5 + [Say("never read", delay_s=3.0)] * 3
+    home = tmp_path / "home"
+    with Simulator(script=script) as sim:
+        settings = flags(sim) | {"model.context_length": "8000"}
+        agent = Agent(settings=load(flags=settings, home=home).settings, home=home)
+        for n in range(5):
+            agent.chat(f"question {n} " + "filler " * 60)
+        with chatting(home, settings, session_id=agent.session_id) as chat:
+            chat.see("Resumed")
+            chat.type("/compress widgets\r")
+            chat.see("compacting")
+            chat.type("\x03")
+            chat.see("stopped; nothing has changed")

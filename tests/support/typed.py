@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,7 +55,7 @@ class Chat:
 
 
 @contextmanager
-def chatting(home: Path, flags: dict[str, str], *, on_desk: Callable[[Desk], None] | None = None) -> Iterator[Chat]:
+def chatting(home: Path, flags: dict[str, str], *, session_id: str | None = None) -> Iterator[Chat]:
     """A chat over real settings, store and agent, with colours off."""
     out = io.StringIO()
     with create_pipe_input() as keys:
@@ -63,10 +63,8 @@ def chatting(home: Path, flags: dict[str, str], *, on_desk: Callable[[Desk], Non
 
         def open_desk(chat: LiveChat) -> Desk:
             person = Person(chat.hear, chat.progress, chat.questions, chat.questions)
-            desk = Desk(ChatSurface(flags, person=person), chat.write)
-            if on_desk is not None:
-                on_desk(desk)
-            return desk
+            plain = {**flags, "display.color": "never"}
+            return Desk(ChatSurface(plain, session_id=session_id, person=person), chat.write)
 
         live = LiveChat(open_desk, home=make_home(home), is_color=False, source=keys, output=output)
         made = Chat(live, keys, out)

@@ -1,8 +1,32 @@
-"""Colours for a line of text, or none: the few that are told apart on a dark and on a light ground."""
+"""How plain text reaches a terminal: in a few colours or none, without what could steer it, no wider than it is."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+# Marks that turn the direction of text around: with them, a command reads as another one.
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_LEAST_WIDTH = 20
+
+
+def safe(text: str) -> str:
+    """Without the characters that somebody else's text could steer a terminal with; tabs and newlines stay."""
+    return "".join(c for c in text if c in "\t\n" or (c >= " " and not "\x7f" <= c <= "\x9f" and c not in _TURNING))
+
+
+def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Lines wrapped between words, each going on under where its text began."""
+    width = max(_LEAST_WIDTH, width)
+    for line in lines:
+        if len(line) <= width:
+            yield line
+            continue
+        indent = " " * min(len(line) - len(line.lstrip()), width // 3)
+        yield from textwrap.wrap(
+            line, width, initial_indent="", subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
+        )
 
 
 @dataclass(frozen=True, slots=True)

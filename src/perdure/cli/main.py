@@ -10,13 +10,9 @@ from perdure.cli.lazy import Lazy, LazyGroup
 COMMANDS = {
     "chat": Lazy("perdure.cli.chat.command:chat", "Talk to an agent whose conversation outlives its window."),
     "sessions": Lazy("perdure.cli.sessions.group:sessions", "List, read, find, move and delete conversations."),
-    "usage": Lazy(
-        "perdure.cli.usage:usage", "Show tokens and cost of a conversation, by default the last one."
-    ),
+    "usage": Lazy("perdure.cli.usage:usage", "Show tokens and cost of a conversation, by default the last one."),
     "insights": Lazy("perdure.cli.usage:insights", "Show totals of the last DAYS by day, model, surface and task."),
-    "doctor": Lazy(
-        "perdure.cli.doctor:doctor", "Check keys, home, database, endpoint, window and embedded model."
-    ),
+    "doctor": Lazy("perdure.cli.doctor:doctor", "Check keys, home, database, endpoint, window and embedded model."),
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),

@@ -83,8 +83,7 @@ def _live(flags: dict[str, str], session_id: str | None) -> int:
         surface = ChatSurface(flags, session_id=session_id, person=person)
         return Desk(surface, chat.write, is_first_run=is_first_run)
 
-    color = flags.get("display.color", "auto")
-    return LiveChat(open_desk, home=home, is_color=wants_color("never" if color == "never" else "auto")).run()
+    return LiveChat(open_desk, home=home, is_color=wants_color("auto")).run()
 
 
 def _plain(flags: dict[str, str], session_id: str | None) -> int:

@@ -17,6 +17,7 @@ from perdure.cli.ink import Ink
 from perdure.commands.all import all_commands
 from perdure.commands.command import Said
 from perdure.commands.titles import title_of
+from perdure.config.terminal import wants_color
 from perdure.core.errors import PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 
@@ -96,6 +97,11 @@ class Desk:
         self.surface.close()
 
     # -- the words around it -----------------------------------------------------------------------------------------
+
+    @property
+    def ink(self) -> Ink:
+        """Colours as the settings want them, known once they are read."""
+        return Ink(wants_color(self.surface.settings.display.color))
 
     def transcript(self, write: Write, width: Callable[[], int], ink: Ink) -> Transcript:
         display = self.surface.settings.display

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from prompt_toolkit.output import Output
 from perdure.cli.chat.completer import ChatCompleter
 from perdure.cli.chat.prompt_box import Hands, PromptBox
 from perdure.cli.chat.questions import Question, Questions
-from perdure.cli.ink import Ink
+from perdure.cli.ink import Ink, fitted, safe
 
 if TYPE_CHECKING:  # what takes long to import is imported behind the prompt, in the working thread
     from perdure.cli.chat.desk import Desk
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what takes long to import is imported behind the prompt, in
 
 _LEAVE_WITHIN_S = 2.0
 _TICK_S = 0.2
+_QUICK_S = 2.0
 _SWITCH_S = 0.0005
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
@@ -53,7 +54,7 @@ class LiveChat:
             Hands(self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark),
             history_file=home / "history",
             completer=self._completer,
-            is_color=is_color,
+            is_color=lambda: self.ink.is_color,
             source=source,
             output=output,
         )
@@ -65,7 +66,8 @@ class LiveChat:
         self._events: deque[Event] = deque()
         self._question: Question | None = None
         self._is_working = False
-        self._status = "starting …"
+        self._began_s = time.monotonic()
+        self._status = ""
         self._hint = ""
         self._last_ctrl_c_s = float("-inf")
         self._failure = ""
@@ -90,7 +92,7 @@ class LiveChat:
         if self._desk is not None:
             self._desk.interrupt()
             worker.join(timeout=5.0)
-            self._box.write("".join(f"{line}\n" for line in self._desk.closing()))
+            self._box.write(self._page(self._desk.closing()))
             self._desk.close()
         if self._failure:
             self._box.write(self._failure + "\n")
@@ -163,9 +165,12 @@ class LiveChat:
         self._box.leave()
 
     def _echo(self, shown: str) -> None:
-        first, *rest = shown.split("\n")
+        first, *rest = safe(shown).split("\n")
         more = "".join(f"  {line}\n" for line in rest)
         self._box.write(f"{self.ink.bold('›')} {first}\n{more}")
+
+    def _page(self, lines: Iterable[str]) -> str:
+        return "".join(f"{safe(line)}\n" for line in fitted(lines, self._box.width))
 
     def _mark(self) -> str:
         return "? " if self._question is not None else "› "
@@ -173,14 +178,19 @@ class LiveChat:
     def _above(self, width: int, rows: int) -> str:
         lines = [self.ink.dim(f"  then: {_short(line, width)}") for line in self._waiting]
         if self._question is not None:
-            lines += [self.ink.warn(line) for line in self._question.text.split("\n")]
+            lines += [self.ink.warn(line) for line in safe(self._question.text).split("\n")]
             lines += [self.ink.dim(self._question.hint)] if self._question.hint else []
         live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
         return "\n".join([live, *lines] if live else lines)
 
     def _below(self, width: int) -> str:
-        text = self._hint or self._status
+        text = safe(self._hint or (self._status if self._desk is not None else self._starting()))
         return f" {_short(text, width - 1)}".ljust(width)
+
+    def _starting(self) -> str:
+        """Opening is quick, but for a database that must first be brought up to date."""
+        seconds = time.monotonic() - self._began_s
+        return f"starting … {seconds:.0f} s (Ctrl-C twice leaves)" if seconds > _QUICK_S else "starting …"
 
     def _ask(self, question: Question) -> None:
         self._box.call(lambda: self._put_up(question))
@@ -195,7 +205,7 @@ class LiveChat:
 
     def _take_down(self, question: Question) -> None:
         if self._question is question:
-            said = "\n".join(self.ink.warn(line) for line in question.text.split("\n"))
+            said = "\n".join(self.ink.warn(line) for line in safe(question.text).split("\n"))
             self._box.write(f"{said}\n")
             self._question = None
             self._box.release()
@@ -237,8 +247,9 @@ class LiveChat:
 
         try:
             desk = self._open_desk(self)
+            self.ink = desk.ink
             self._transcript = desk.transcript(lambda text: self._box.write(text), lambda: self._box.width, self.ink)
-            self.write("".join(f"{line}\n" for line in desk.opening()))
+            self.write(self._page(desk.opening()))
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:
@@ -270,7 +281,8 @@ class LiveChat:
             return
         answer = self._desk.answer(line, self.progress)
         if answer.text:
-            self.write(f"{self.ink.bad(answer.text) if answer.is_error else answer.text}\n\n")
+            text = safe(answer.text)
+            self.write(f"{self.ink.bad(text) if answer.is_error else text}\n\n")
         self._status = self._desk.status()
         if answer.is_leaving:
             self._box.call(self._leave)

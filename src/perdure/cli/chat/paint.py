@@ -10,6 +10,8 @@ from rich.markdown import CodeBlock, Heading, Markdown
 from rich.syntax import Syntax
 from rich.text import Text
 
+from perdure.cli.ink import safe
+
 _LEAST_WIDTH = 20
 # Prose wider than this is hard to read, however wide the window is.
 _MOST_WIDTH = 120
@@ -60,8 +62,3 @@ def painted(markdown: str, *, width: int, is_color: bool) -> str:
     console.print(_Page(safe(markdown), code_theme="ansi_dark", hyperlinks=False))
     lines = [line.rstrip() for line in out.getvalue().strip("\n").split("\n")]
     return "\n".join(lines) + "\n"
-
-
-def safe(text: str) -> str:
-    """Without the control characters a model could steer the terminal with; tabs and newlines stay."""
-    return "".join(c for c in text if c in "\t\n" or (c >= " " and not "\x7f" <= c <= "\x9f"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import select
 import sys
+import threading
 from collections.abc import Callable
 from typing import TextIO
 
 from perdure.agent.callbacks import status_line as told
 from perdure.cli.chat.questions import Question
 from perdure.cli.chat.tool_lines import finished_line, running_line, spilled_line
-from perdure.cli.ink import Ink
+from perdure.cli.ink import Ink, safe
 from perdure.core.events import (
     CompactionFinished,
     CompactionStarted,
@@ -72,7 +73,7 @@ class PlainScreen:
 
     def line(self, text: str) -> None:
         """A line of its own, whatever stands there."""
-        lead = "\n" if self._is_mid_line else ""
+        text, lead = safe(text), "\n" if self._is_mid_line else ""
         self._out.write(f"{lead}{text}\n" if text else lead)
         self._out.flush()
         self._is_mid_line = False
@@ -83,8 +84,6 @@ class PlainScreen:
         return not self._is_answered
 
     def _put(self, text: str) -> None:
-        from perdure.cli.chat.paint import safe
-
         self._out.write(safe(text))
         self._out.flush()
         self._is_mid_line = not text.endswith("\n")
@@ -97,11 +96,9 @@ class PlainQuestions:
         self._read = read
 
     def show(self, question: Question) -> None:
-        import threading
-
         def ask() -> None:
             try:
-                question.reply(self._read(f"\n{question.text}\n{question.hint} ? "))
+                question.reply(self._read(f"\n{safe(question.text)}\n{question.hint} ? "))
             except (EOFError, KeyboardInterrupt):
                 question.reply("")
 

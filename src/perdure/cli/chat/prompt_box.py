@@ -56,7 +56,7 @@ class PromptBox:
         *,
         history_file: Path | None = None,
         completer: Completer | None = None,
-        is_color: bool = True,
+        is_color: Callable[[], bool] = lambda: True,
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class PromptBox:
             layout=self._layout(),
             key_bindings=self._keys(),
             style=_STYLE,
-            color_depth=None if is_color else ColorDepth.DEPTH_1_BIT,
+            color_depth=lambda: None if is_color() else ColorDepth.DEPTH_1_BIT,
             erase_when_done=True,
             min_redraw_interval=0.02,
             input=source or _quick_paste(create_input()),

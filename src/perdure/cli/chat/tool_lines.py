@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.cli.ink import Ink
+from perdure.cli.ink import Ink, safe
 from perdure.core.events import OutputSpilled, ToolFinished
 from perdure.core.messages import ToolCall
 
@@ -42,4 +42,4 @@ def spilled_line(event: OutputSpilled, ink: Ink) -> str:
 
 
 def _named(call: ToolCall) -> str:
-    return f"{call.name} {target_of(call)}".rstrip()
+    return safe(f"{call.name} {target_of(call)}").rstrip()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from perdure.agent.callbacks import status_line as told
 from perdure.cli.chat.blocks import Block, Blocks
 from perdure.cli.chat.tool_lines import finished_line, running_line, spilled_line
-from perdure.cli.ink import Ink
+from perdure.cli.ink import Ink, safe
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
@@ -46,6 +46,7 @@ class Transcript:
         self._shows_reasoning = shows_reasoning
         self._streams = streams
         self._blocks = Blocks()
+        self._unseen = ""
         self._has_gap = False
         self._thought = ""
         self._thinks_since_s: float | None = None
@@ -63,7 +64,7 @@ class Transcript:
         match event:
             case TextDelta(text):
                 self._end_thinking()
-                self._print(self._blocks.feed(text))
+                self._take(text)
             case ReasoningDelta(text):
                 self._think(text)
             case CallStarted():
@@ -122,7 +123,7 @@ class Transcript:
         if not text.strip():
             return []
         if len(text) > _PAINT_CHARS:
-            return _wrapped(text[-_PAINT_CHARS:], width)
+            return _wrapped(safe(text[-_PAINT_CHARS:]), width)
         now_s = time.monotonic()
         is_due = now_s - self._drawn_at_s >= _PAINT_EVERY_S or not text.startswith(self._drawn[0][0][:_SAME_CHARS])
         if self._drawn[0] != (text, width) and is_due:
@@ -131,6 +132,13 @@ class Transcript:
         return self._drawn[1].rstrip("\n").split("\n")
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _take(self, text: str) -> None:
+        """Prints what is finished as it comes, or keeps all of it for the end where that is wanted."""
+        if self._streams:
+            self._print(self._blocks.feed(text))
+        else:
+            self._unseen += text
 
     def _print(self, blocks: list[Block]) -> None:
         for block in blocks:
@@ -151,7 +159,7 @@ class Transcript:
             self._thinks_since_s = time.monotonic()
         if not self._shows_reasoning:
             return
-        *whole, self._thought = (self._thought + text).split("\n")
+        *whole, self._thought = (self._thought + safe(text)).split("\n")
         for line in whole:
             self._write(self._ink.dim(line) + "\n")
 
@@ -167,7 +175,8 @@ class Transcript:
 
     def _end_text(self) -> None:
         self._end_thinking()
-        self._print(self._blocks.end())
+        unseen, self._unseen = self._unseen, ""
+        self._print([*self._blocks.feed(unseen), *self._blocks.end()])
         self._has_gap = False
 
     def _note_spill(self, event: OutputSpilled) -> None:
@@ -182,12 +191,12 @@ class Transcript:
         self.idle()
         if (said := told(event)) and not self._is_answered:
             is_loud = isinstance(event, Recovered) or (isinstance(event, Notice) and event.level == "warning")
-            self._write((self._ink.warn if is_loud else self._ink.dim)(f"· {said}") + "\n")
+            self._write((self._ink.warn if is_loud else self._ink.dim)(f"· {safe(said)}") + "\n")
 
     def _finish(self, event: TurnFinished) -> None:
         self.stop()
         if event.outcome == "failed":
-            self._write(self._ink.bad(event.error or "the turn failed") + "\n")
+            self._write(self._ink.bad(safe(event.error or "the turn failed")) + "\n")
         elif event.outcome == "interrupted":
             self._write(self._ink.dim("stopped; the conversation is kept") + "\n")
         self._write("\n")

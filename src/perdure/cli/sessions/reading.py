@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         entries = store.history(tip).entries if view else store.log.said(conversation.id)
         click.echo(f"{conversation.id}  {conversation.title or '–'}  ({len(entries):,} messages)\n")
         for entry in entries:
-            click.echo("\n".join(_entry_lines(entry)))
+            _print("\n".join(_entry_lines(entry)))
 
 
 @click.command()
@@ -105,7 +106,7 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
         for hit in hits:
             click.echo(json.dumps(asdict(hit), ensure_ascii=False))
     elif hits:
-        click.echo("\n".join(hit_lines(hits)))
+        _print("\n".join(hit_lines(hits)))
         click.echo("\nOpen one with: perdure sessions show ID ADDRESS")
     else:
         click.echo(f"Nothing found for {' '.join(words)!r}.", err=True)
@@ -113,11 +114,18 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
         raise SystemExit(1)
 
 
+def _print(text: str, *, ends: bool = True) -> None:
+    """Exact into files and pipes; a terminal gets nothing that could steer it."""
+    from perdure.cli.ink import safe
+
+    click.echo(safe(text) if sys.stdout.isatty() else text, nl=ends)
+
+
 def _print_address(store: SessionStore, any_id: str, address: str) -> None:
     offset: int | None = 0
     while offset is not None:
         page = store.open(address, conversation_id=any_id, offset=offset, limit=_PAGE_CHARS)
-        click.echo(page.text, nl=page.next_offset is None)
+        _print(page.text, ends=page.next_offset is None)
         offset = page.next_offset
 
 

@@ -103,6 +103,20 @@ def test_a_handoff_may_be_bounded_in_characters(most: int, ask: Any) -> None:
     assert "## Critical Context" in report.handoff
 
 
+@pytest.mark.spec("C2")
+@pytest.mark.parametrize("most", [400, 600, 1_000, 1_200])
+def test_few_characters_give_the_short_form_and_are_honoured(most: int) -> None:
+    report = perdure.compress(working_session(40), context_length=64_000, handoff_max_chars=most)
+    assert 0 < len(report.handoff) <= most
+    assert report.handoff.startswith(HANDOFF_FIRST_LINE)
+
+
+@pytest.mark.parametrize("window", [0, -1, None, "200k", 1.5, True])
+def test_a_window_that_is_none_is_told(window: Any) -> None:
+    with pytest.raises(ConfigError, match="context_length is the model's window"):
+        perdure.compress(working_session(4), context_length=window)
+
+
 @pytest.mark.parametrize("settings", [{"target_ratio": 0.5}, CompressionSettings(target_ratio=0.5)])
 def test_settings_in_any_form(settings: Any) -> None:
     raw = working_session(40)

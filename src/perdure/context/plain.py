@@ -46,8 +46,10 @@ def compress(
 ) -> CompactionReport:
     """Compacts a message list if there is anything to compact; without `summarize`, by code alone.
 
-    Raises InvalidMessage for a message no one could understand, and ConfigError for settings out of range.
+    Raises InvalidMessage for a message no one could understand, and ConfigError for settings or a window out of range.
     """
+    if not isinstance(context_length, int) or isinstance(context_length, bool) or context_length < 1:
+        raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
     engine = ContextCompressor(
         context_length=context_length,
         summarize=as_summarize(summarize),

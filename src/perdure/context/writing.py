@@ -28,6 +28,8 @@ from perdure.core.ports import Summary
 from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
 
+# The banner and thirteen headings take most of this: a handoff of fewer characters has the short form.
+_FULL_CHARS = 1_200
 # A person waits for this: what is not there by then is written by code.
 TIMEOUT_S = 150.0
 # A digest tells the newest part of a very long middle; facts and quoted instructions are taken from all of it.
@@ -219,7 +221,7 @@ class Writer:
             summary_min_tokens=s.summary_min_tokens,
             whole_tokens=self._whole_tokens(job),
             whole_chars=self.handoff_max_chars,
-            is_short=b.handoff_cap_tokens is not None,
+            is_short=b.handoff_cap_tokens is not None or (self.handoff_max_chars or _FULL_CHARS) < _FULL_CHARS,
         )
 
     def _whole_tokens(self, job: _Job) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +75,10 @@ def test_compress_tells_apart_done_and_nothing_to_do(desk: Desk) -> None:
     desk.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
     first = desk.do("/compress ports")
     assert first.text.startswith("Compacted without a model")
-    assert "before █" in first.text
+    assert re.search(
+        r"before █+ +[\d,]+ tokens in \d+ messages\nafter  █+░+ +[\d,]+ tokens in \d+ messages", first.text
+    )
+    assert "/undo takes it back" in first.text
     assert desk.do("/compress").text.startswith("Nothing to compact.")
 
 
@@ -105,10 +109,21 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(desk: Des
     assert "Question 0? The port is 8000" in desk.do("/expand").text
     found = desk.do("/search 8003").text
     assert "«8003»" in found
-    address = found.split()[0]
+    address = found.split()[1]
     assert "The port is 8003" in desk.do(f"/expand {address}").text
     assert desk.do("/search nowhere-to-be-found").text.startswith("Nothing found")
     assert desk.do("/expand m:99999").level == "error"
+
+
+@pytest.mark.spec("I5")
+def test_a_find_in_another_conversation_is_opened_there(desk: Desk) -> None:
+    found = desk.do("/search 8003").text
+    conversation, address = found.split()[:2]
+    desk.do("/new")
+    assert desk.do(f"/expand {address}").text == "Nothing has been said yet."
+    assert "The port is 8003" in desk.do(f"/expand {conversation} {address}").text
+    first_page = desk.do(f"/expand {conversation}").text
+    assert f"/expand {conversation} h:" in first_page  # how to read on
 
 
 @pytest.mark.spec("I3")
@@ -147,6 +162,32 @@ def test_branch_from_an_earlier_turn_leaves_the_other_as_it_was(desk: Desk) -> N
     asked = [e.message.text[:11] for e in desk.store.log.said(desk.agent.session_id or "") if e.message.is_real_user]
     assert asked[-1] == "Question 8?"
     assert len(desk.store.log.said(old)) == 24
+
+
+def test_a_turn_there_is_not_is_refused_and_nothing_is_branched(desk: Desk) -> None:
+    here = desk.agent.session_id
+    for text in ("/branch 99", "/branch 0", "/branch first", "/retry 99"):
+        assert "give a number from 1 (the last) to 12" in desk.do(text).text
+    assert desk.agent.session_id == here
+
+
+def test_retry_sends_what_was_attached_again(tmp_path: Path) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    asked = {"role": "user", "content": [{"type": "text", "text": "what is this?"}, image]}
+    with bench(tmp_path, "A cat.", "A dog.") as b:
+        b.agent.run_conversation(asked)
+        assert Desk(b).do("/retry").then_send == asked
+
+
+def test_a_title_is_shown_and_changed(desk: Desk) -> None:
+    assert desk.do("/title").text == "This conversation has no title yet."
+    assert desk.do("/title ports and fillers").text == "Titled “ports and fillers”."
+    assert "ports and fillers" in desk.do("/sessions").text
+
+
+def test_insights_refuse_what_is_no_number_of_days(desk: Desk) -> None:
+    for text in ("/insights soon", "/insights 0", "/insights ²", "/insights 99999999999"):
+        assert desk.do(text).level == "error"
 
 
 def test_model_shows_and_switches_and_an_error_is_one_line(desk: Desk) -> None:

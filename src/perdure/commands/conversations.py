@@ -41,10 +41,9 @@ def sessions(surface: Surface, argument: str) -> Said:
 def branch(surface: Surface, argument: str) -> Said:
     """A conversation of its own that shares everything so far, or up to the turn named."""
     at = _turn_start(surface, argument)
-    session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
-    surface.open(session.id)
+    new_id = _fork(surface, at)
     where = f"before “{_short(at)}”" if at is not None else "from here"
-    return Said(f"Branched {where} into {session.conversation_id}. The other one is as it was.")
+    return Said(f"Branched {where} into {new_id or 'a new conversation'}. The other one is as it was.")
 
 
 def retry(surface: Surface, argument: str) -> Said:
@@ -52,9 +51,18 @@ def retry(surface: Surface, argument: str) -> Said:
     at = _turn_start(surface, argument or "1")
     if at is None:  # never: a number was given
         return Said("There is nothing to retry.", "error")
-    session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1)
-    surface.open(session.id)
+    _fork(surface, at)
     return Said(f"Asking again: “{_short(at)}”", then_send=_again(at))
+
+
+def _fork(surface: Surface, at: Entry | None) -> str | None:
+    """Goes on in a branch that ends before `at`; where nothing was said before it, in a new conversation (None)."""
+    if at is not None and at.seq <= 1:
+        surface.open(None)
+        return None
+    session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
+    surface.open(session.id)
+    return session.conversation_id
 
 
 def undo(surface: Surface, argument: str) -> Said:

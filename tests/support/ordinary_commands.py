@@ -410,6 +410,304 @@ ffmpeg -i in.mp4 out.gif
 shellcheck scripts/*.sh
 hadolint Dockerfile
 act -n
+docker compose -f docker-compose.yml up --build
+docker logs --tail 100 api
+kubectl get all -n dev
+kubectl diff -f k8s
+kubectl create -f x.yml
+kubectl edit deploy/x
+kubectl cp pod:/x ./x
+kubectl rollout restart deploy/api
+kubectl rollout history deploy/api
+helm install x ./chart
+helm lint
+helm dependency update
+terraform plan -destroy
+terraform refresh
+aws configure list
+aws s3 mb s3://x
+aws ecr get-login-password | docker login --username AWS --password-stdin x.dkr.ecr.us-east-1.amazonaws.com
+aws lambda invoke --function-name f out.json
+gcloud builds submit
+gsutil cp a gs://b/
+gsutil ls gs://b
+az webapp list
+gh auth status
+gh api repos/a/b/pulls
+gh release view
+gh workflow run ci.yml
+npm run release:dry
+npm run clean
+npm run db:reset
+npm run deploy
+npm view react version
+npm config get registry
+npm config set save-exact true
+npm prune
+npm dedupe
+npx npm-check-updates -u
+yarn remove lodash
+yarn cache clean
+yarn why react
+pnpm store prune
+pip cache purge
+pip download x
+pip wheel .
+python -m pip uninstall -y foo
+python setup.py develop
+python setup.py sdist
+python -m build --wheel
+poetry add requests
+poetry remove requests
+poetry lock
+poetry build
+uv pip install x
+uv add httpx
+uv build
+hatch build
+conda create -n x python=3.11
+conda activate x
+conda env remove -n x
+cargo install ripgrep
+cargo update
+cargo doc --open
+go get ./...
+go clean -cache
+rustup update
+nvm use 20
+rbenv install 3.2.0
+bundle update
+gem list
+mvn clean
+mvn dependency:tree
+gradle publishToMavenLocal
+./gradlew test --info
+sbt compile
+make clean all
+make distclean
+make deploy
+cmake --build . --target clean
+bazel clean
+ninja clean
+git clean -ndx
+git stash -u
+git stash branch wip
+git reset -- src/app.py
+git reset --keep HEAD~1
+git checkout -t origin/feature
+git checkout --track origin/feature
+git checkout main && git pull
+git checkout -b fix/123-bug main
+git switch -
+git rebase --abort
+git rebase --onto main a b
+git cherry-pick --abort
+git revert --no-edit HEAD~2..HEAD
+git merge --squash feature
+git commit --allow-empty -m "trigger ci"
+git commit --fixup HEAD
+git push origin HEAD
+git push origin feature:feature
+git push -u origin HEAD
+git push origin --tags
+git push --no-verify
+git fetch -p
+git remote set-url origin x
+git remote rm upstream
+git tag -d v1
+git branch -d old
+git branch --list 'feat/*'
+git worktree list
+git worktree remove ../wt
+git submodule foreach git pull
+git log --all --oneline -- src/deleted.py
+git show stash@{0}
+git diff --name-only HEAD | xargs ruff check
+git ls-files | xargs grep -n TODO
+git ls-files '*.py' | xargs sed -i 's/a/b/'
+git filter-branch --help
+git config --get remote.origin.url
+git config core.autocrlf input
+git mv a b
+git rm -r --cached node_modules
+find . -name "*.log" -exec rm {} \;
+find . -name "*.pyc" -exec rm -f {} +
+find . -name "*.tmp" | xargs rm -f
+find . -type d -name node_modules -prune -exec rm -rf {} +
+find . -type f -name "*.js" | xargs prettier --write
+find src -type f -exec sed -i 's/foo/bar/g' {} +
+find . -name '*.py' -newer x -print
+find /usr/include -name stdio.h
+find . -exec file {} \;
+rm -rf ./node_modules ./package-lock.json
+rm -rf dist build *.egg-info .eggs
+rm -rf .pytest_cache .ruff_cache
+rm -f .coverage coverage.xml
+rm -rf ~/project/node_modules
+rm -rf apps/web/.next
+rm -rf android/app/build
+rm -rf ios/Pods ios/build
+rm -rf target/release
+rm -rf tmp/*
+rm -rf logs/*
+rm -rf .terraform
+rm file.txt file2.txt
+rm -f a.o b.o
+rm -f "my file.txt"
+rm src/components/Old.tsx
+rm -rf coverage && npm test -- --coverage
+sudo apt-get install -y --no-install-recommends curl
+sudo apt-get clean
+sudo service nginx reload
+sudo systemctl daemon-reload
+sudo systemctl enable nginx
+sudo chown $USER:$USER file
+sudo cp nginx.conf ./conf/
+sudo tail -f /var/log/nginx/error.log
+sudo lsof -i :80
+sudo docker ps
+sudo -E env PATH=$PATH make
+sudo journalctl -xe
+cat /var/log/syslog | tail -50
+cat /etc/nginx/nginx.conf
+ls -la /etc
+grep root /etc/passwd
+cat ~/.bashrc
+cat ~/.ssh/config
+cat ~/.ssh/known_hosts
+ls -la ~/.aws
+cat ~/.gitconfig
+echo 'export X=1' >> .envrc
+echo "DEBUG=1" >> .env
+cp .env .env.backup
+mkdir -p ~/.cache/x
+touch ~/notes.txt
+echo hi > ~/notes.txt
+cp report.pdf ~/Downloads/
+mv build.zip ~/Desktop/
+tar -czf ~/backup.tgz .
+tar -xzf x.tgz -C /tmp/x
+unzip -o x.zip -d /tmp/x
+curl -fsSL https://deb.nodesource.com/setup_20.x -o setup.sh
+curl -s localhost:9200/_cat/indices
+curl -X POST localhost:3000/api/users -H 'Content-Type: application/json' -d '{"name":"x"}'
+curl -X PATCH http://localhost:8000/x/1 -d '{}'
+curl -H "X-Api-Key: $API_KEY" https://api.example.com/v1/x
+curl -sS https://example.com/robots.txt | head
+curl -o /dev/null -s -w '%{http_code}\n' https://example.com
+wget -r -np https://example.com/docs/
+wget --spider https://example.com
+http POST :8000/x name=a
+nc -zv localhost 22
+nc -l 1234
+telnet localhost 25
+openssl s_client -connect example.com:443
+ssh host 'cd /srv/app && git pull && systemctl restart app'
+ssh host "tail -n 100 /var/log/app.log"
+ssh -L 5432:localhost:5432 host
+ssh-keyscan github.com >> known_hosts
+ssh-copy-id host
+rsync -avz src/ host:/srv/src/
+rsync -a --exclude node_modules . ../copy
+scp host:/var/log/app.log .
+psql -l
+psql $DATABASE_URL -f migrations/001.sql
+psql -c "ALTER TABLE users ADD COLUMN x int"
+psql -c "EXPLAIN DELETE FROM users"
+mysql -u root -e "CREATE DATABASE app"
+mysql app < dump.sql
+sqlite3 db.sqlite "INSERT INTO t VALUES('drop table x')"
+sqlite3 db.sqlite .dump > out.sql
+redis-cli del key
+redis-cli monitor
+kill -USR1 1234
+kill -15 1234 5678
+kill -s TERM 4242
+pkill -f webpack
+pkill node
+pgrep node | xargs kill
+ps aux | awk '{print $2}' | head
+time make -j8
+nice -n 10 make
+env FOO=1 BAR=2 node app.js
+env | sort
+export $(cat .env | xargs)
+export $(grep -v '^#' .env | xargs)
+set -o allexport; source .env; set +o allexport
+source venv/bin/activate && pip install -r requirements.txt
+python -c "import sys; sys.exit(0)"
+python -c "print(open('README.md').read())"
+python -c "import os; os.remove('tmp.txt')"
+python -c "import subprocess; subprocess.check_call(['npm','test'])"
+python -c "import json,sys; json.dump({}, open('x.json','w'))"
+python -c "import urllib.request; print(urllib.request.urlopen('http://localhost:8000').read())"
+python -c "import socket; print(socket.gethostname())"
+python -c "import socket; s=socket.socket(); s.connect(('localhost',5432)); print('ok')"
+python -c "for i in range(3): print(i)"
+python -c "import platform; print(platform.platform())"
+node -e "fetch('http://localhost:3000').then(r=>r.text()).then(console.log)"
+node -e "console.log(require('./package.json').version)"
+node -e "console.log(\`hi \${1+1}\`)"
+node -e "require('fs').writeFileSync('out.txt', 'x')"
+node -e "require('fs').unlinkSync('out.txt')"
+ruby -e "puts RUBY_VERSION"
+perl -ne 'print if /x/' file
+perl -e 'print "hello\n"'
+awk 'BEGIN{print 1}'
+awk -v x=1 '{print x, $0}' f
+sed -E 's/(a|b)/c/g' f
+sed -n '/start/,/end/p' f
+sed 's/e /x/' f
+jq -r '.[] | select(.a == "rm -rf /")' f.json
+yq '.x' f.yml
+xmllint --format x.xml
+echo "alias rm='rm -i'" > aliases.sh
+alias gs='git status'
+type rm
+man rm
+rm --help
+git push --help
+chmod u+x run.sh
+chmod -R a+rX public
+chmod g+w shared
+chown -R www-data:www-data storage
+ln -s /usr/bin/python3 python
+stat -c %a file
+watch -n1 'kubectl get pods'
+crontab -e --help
+ulimit -n 4096
+tmux kill-session -t dev
+screen -r dev
+open .
+say done
+code --diff a b
+[ "$(id -u)" -eq 0 ] && echo root
+if ! command -v jq >/dev/null; then echo no; fi
+for i in $(seq 1 10); do echo $i; done
+for f in *.jpg; do convert "$f" "${f%.jpg}.png"; done
+for d in */; do (cd "$d" && git status -s); done
+while true; do date; sleep 1; done
+n=0; while [ $n -lt 3 ]; do n=$((n+1)); done
+trap 'echo bye' EXIT
+trap 'rm -f "$tmp"' EXIT
+tmp=$(mktemp) && echo hi > "$tmp" && rm -f "$tmp"
+f() { echo "$1"; }; f x
+echo "a;b|c&d>e<f(g)h"
+echo '$(rm -rf /)'
+echo \$HOME
+echo "it's"
+printf '%s\n' "rm -rf /"
+test $((1>0)) -eq 1
+(( i++ ))
+let x=1+2
+[[ $a =~ ^[0-9]+$ ]] && echo num
+diff <(git show HEAD:a) a
+sort < in > out
+cmd 2>&1 | tee log
+ls >/dev/null 2>&1; echo $?
+exec > >(tee log) 2>&1
+coproc cat
+time (sleep 1)
 """
 
 

@@ -137,6 +137,7 @@ class _Server:
             try:
                 self._client = await asyncio.wait_for(asyncio.shield(ready), timeout_s)
             except TimeoutError:
+                ready.cancel()
                 await self.closed()
                 raise ToolError(f"it did not answer within {timeout_s:g} s{self._last_words()}") from None
             except Exception as error:  # whatever a transport raises, it means: not there

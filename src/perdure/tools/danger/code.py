@@ -20,8 +20,10 @@ _RUNS = re.compile(
     r"\b(?:system|popen\d?|Popen|execSync|execFile(?:Sync)?|spawn(?:Sync|l|lp|v|vp)?|exec[lv][pe]{0,2}|shell_exec|passthru"
     r"|proc_open|getoutput|getstatusoutput|check_output|check_call|os\.execute|io\.popen|qx|IO\.popen|Open3\.\w+"
     r"|create_subprocess_\w+|do shell script|shell-command|call-process|\$`|Kernel\.\w+)\b|\bsubprocess\b|child_process"
-    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|(?<![\w.])`|%x[({]"
+    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|%x[({]"
 )
+# A template string in JavaScript, but a command in these.
+_BACKTICKS_RUN = frozenset({"", "perl", "ruby", "php"})
 _DELETES = re.compile(
     r"\b(?:rmtree|remove_tree|rm_rf|rm_r|rmSync|rmdirSync|removeSync|emptyDirSync|rimraf|delete_tree|deltree"
     r"|fs\.rm|fs\.promises\.rm|promises\.rm|Remove-Item|removedirs|unlink_recursive|delete-directory)\b"
@@ -40,7 +42,7 @@ _UNMASKS = re.compile(
     r"|\bchr\b|Buffer\.from|decode\s*\(|EncodedCommand|FromBase64String"
 )
 _FETCHES = re.compile(
-    r"urlopen|urlretrieve|requests\.get|httpx\.get|\bfetch\s*\(|https?\.get|open-uri|LWP|file_get_contents\s*\(\s*['\"]http"
+    r"urlopen|urlretrieve|requests\.get|httpx\.get|\bfetch\s*\(|https?\.get|require\(['\"]https?['\"]\)|open-uri|LWP|file_get_contents\s*\(\s*['\"]http"
     r"|DownloadString|Invoke-WebRequest|\biwr\b|URI\.open|Net::HTTP|WebClient"
 )
 _SOCKETS = re.compile(
@@ -49,7 +51,7 @@ _SOCKETS = re.compile(
 _SHELL_ENDS = re.compile(
     r"dup2|pty\.spawn|/bin/(?:ba|z|da)?sh|\bsh\b\s+-i|cmd\.exe|powershell|child_process|subprocess|\bexec\b"
 )
-_FORKS = re.compile(r"(?:while|for|loop|until)\b[^;\n]*[:;{(\s].{0,40}\bfork\b|\bfork\b.{0,20}\bwhile\b", re.S)
+_FORKS = re.compile(r"(?:while|for|loop|until)\b[^;\n]*[:;{(\s].{0,40}\bfork\b|\bfork\b.{0,20}\b(?:while|for)\b", re.S)
 _SENDS = re.compile(
     r"requests\.(?:post|put)|urlopen|\.post\s*\(|http\.client|fetch\s*\(|sendall|\.request\s*\(|smtplib"
 )
@@ -71,8 +73,10 @@ class CodeReading:
     statements: tuple[str, ...] = ()
 
 
-def read_code(text: str, places: Places) -> CodeReading:
+def read_code(text: str, places: Places, language: str = "") -> CodeReading:
     """Looks at code as far as strings and names tell."""
+    if language in _BACKTICKS_RUN:
+        text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
     strings = list(_strings(text))
     # getattr(os, 'sys' + 'tem') names what it calls by a string.
     names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))

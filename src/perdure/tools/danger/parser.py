@@ -186,7 +186,8 @@ class _Parser:
 
     def _function(self, name: str) -> Node:
         self._skip_newlines()
-        body = self._command()
+        # `f(){f|f&};` lacks a blank that bash wants, but what is meant is plain.
+        body = self._block("{") if self._here("{") else self._command()
         return Function(name, (body,) if body is not None else ())
 
     def _simple(self) -> Node | None:

@@ -20,6 +20,7 @@ _SYSTEM = re.compile(
     r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
 )
 _SCRATCH = re.compile(r"/(?:tmp|var/tmp|var/folders|private/tmp|dev/shm)(?:/|\Z)")
+_MADE_BY_MKTEMP = re.compile(r"/(?:tmp|var/tmp|var/folders/\S+/T)/(?:tmp\.\w{6,12}|tmp[a-z0-9_]{8})(?:/|\Z)")
 # What a login, a shell, a scheduler or an identity is made of, under any home.
 _STARTUP = re.compile(
     r"/\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|kshrc|cshrc"
@@ -124,7 +125,7 @@ class Places:
         return "/" + joined.lstrip("/")
 
     def _zone(self, path: str) -> Zone:
-        if path == FRESH or FRESH in path:
+        if path == FRESH or FRESH in path or _MADE_BY_MKTEMP.match(path):
             return "fresh"
         # /dev/shm is a file system, not a device.
         if path.startswith("/dev/") and not path.startswith("/dev/shm/"):

@@ -103,17 +103,16 @@ class Walker:
         return stdin or ""
 
     def _group(self, node: Group, at: _At) -> str:
-        stdin, writes, _ = self._redirected(node.redirects, at)
+        stdin, writes, reads = self._redirected(node.redirects, at)
         inner = replace(at, stdin=stdin, scope=at.scope.child() if node.is_subshell else at.scope).deeper()
         before = self._places
         out = self._nodes(node.body, inner)
         if node.is_subshell:
             self._places = before
-        if writes:
-            self._report(Run("{", (), self._places, writes=tuple(writes)))
+        if writes or reads:
+            self._report(Run("{", (), self._places, writes=tuple(writes), reads=tuple(reads)))
             self._keep(writes, out)
-            return ""
-        return out
+        return "" if writes else out
 
     def _loop(self, node: Loop, at: _At) -> str:
         items = [UNKNOWN]
@@ -178,10 +177,11 @@ class Walker:
                 fields.append(f"{a.name}={' '.join(values)}")
         stdin, writes, reads = self._redirected(node.redirects, at)
         if not fields:
-            if writes:
+            if writes or reads:
                 self._report(Run(">", (), self._places, writes=tuple(writes), reads=tuple(reads)))
                 self._keep(writes, "")
-            return ""
+            # `$(< file)` gives the file's text.
+            return (stdin or "") if reads else ""
         # A builtin changes the shell it runs in; anything else sees the assignments in front of it.
         inner = replace(at, scope=at.scope if fields[0] in BUILTINS else scope, stdin=stdin)
         made = Run(
@@ -285,7 +285,7 @@ class Walker:
         if not isinstance(inner, Code) and inner.is_elsewhere:
             self._places = self._places.elsewhere()
         if isinstance(inner, Code):
-            self._code(inner.text, run, at)
+            self._code(inner, run, at)
         elif isinstance(inner, Words):
             if not inner.words:
                 return
@@ -307,8 +307,8 @@ class Walker:
         scope.arguments = list(inner.arguments) or scope.arguments
         self._nodes(parse(text, depth=1), _At(scope, None, depth=at.depth + 1))
 
-    def _code(self, text: str, run: Run, at: _At) -> None:
-        reading = read_code(text, self._places)
+    def _code(self, code: Code, run: Run, at: _At) -> None:
+        reading = read_code(code.text, self._places, code.language)
         self.dangers += reading.dangers
         self.dangers += self._judge_code(reading, run)
         for script in reading.scripts:

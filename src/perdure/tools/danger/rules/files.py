@@ -48,6 +48,8 @@ def tree_dangers(run: Run, path: str) -> Iterator[Danger]:
 
 
 def _deleted(run: Run, path: str, *, is_tree: bool) -> Iterator[Danger]:
+    if not path:
+        return
     if path.startswith("/") and len(path) == 2 and run.name in ("del", "erase", "rd", "rmdir"):
         return
     place = run.place(path.replace("**/", "")) if "**/" in path else run.place(path)

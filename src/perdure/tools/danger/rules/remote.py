@@ -75,7 +75,7 @@ def _kube(run: Run) -> bool:
 
 def _terraform(run: Run) -> bool:
     words = run.operands
-    if any(w in ("destroy",) for w in words) or run.has("-destroy", "--destroy"):
+    if any(w.startswith("destroy") for w in words) or run.has("-destroy", "--destroy"):
         return "plan" not in words[:1]
     if words[:1] == ("apply",) or words[:2] == ("run-all", "apply"):
         return True

@@ -58,8 +58,9 @@ def unless(condition: When) -> When:
 
 def is_trial(run: Run) -> bool:
     """Only shows what it would do."""
-    return run.has("--dry-run", "--help", "--version", "--check", "--what-if") or "help" in run.operands[:1]
+    shows = ("--dry-run", "--help", "--version", "--check", "--what-if")
+    return any(o in shows for o in run.options) or "help" in run.operands[:1]
 
 
 def asks_help(run: Run) -> bool:
-    return run.has("--help", "--version") or run.args in (("-h",), ("-V",), ("-v",), ("help",))
+    return any(o in ("--help", "--version") for o in run.options) or run.args in (("-h",), ("-V",), ("-v",), ("help",))

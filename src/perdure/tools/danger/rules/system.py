@@ -51,7 +51,9 @@ def _writes_sysctl(run: Run) -> bool:
 
 
 def _mounts(run: Run) -> bool:
-    return bool(run.operands) and not run.has("--show-labels", "--fake", "-V")
+    return (bool(run.operands) or (run.name == "umount" and run.has("-a"))) and not run.has(
+        "--show-labels", "--fake", "-V"
+    )
 
 
 def _ip_changes(run: Run) -> bool:

@@ -220,6 +220,29 @@ def test_the_compressor_in_a_loop_of_ones_own() -> None:
     assert f"Request number {39}." in str(messages)
 
 
+@pytest.mark.spec("M1", "B6")
+@pytest.mark.parametrize(
+    ("usage", "fires"),
+    [
+        ({"prompt_tokens": 8_000_000, "completion_tokens": 1}, True),
+        ({"prompt_tokens": 10, "completion_tokens": 8_000_000}, False),
+        ({"prompt_tokens": "many"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_a_loop_of_ones_own_may_hand_over_a_plain_usage(usage: Any, fires: bool) -> None:
+    compressor = perdure.ContextCompressor(context_length=200_000)
+    compressor.update_from_response(usage)
+    assert compressor.should_compress() is fires
+
+
+@pytest.mark.spec("M1", "D5")
+def test_the_compressor_takes_any_callable_that_summarises() -> None:
+    compressor = perdure.ContextCompressor(context_length=64_000, summarize=lambda prompt: GOOD)
+    assert compressor.compress(working_session(40), reason="user").outcome == "compacted"
+
+
 def test_the_example_runs_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     path = EXAMPLES / "compress_own_loop.py"
     assert len(path.read_text().splitlines()) <= 20

@@ -6,11 +6,13 @@ Read `compress` first: each phase is a module of pure functions (`pruning`/`tran
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
+from perdure.context.asking import AnySummarize, as_summarize
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
 from perdure.context.cooldown import Chain, CoolDown, MemoryState, Pause
 from perdure.context.engine import (
@@ -28,8 +30,8 @@ from perdure.context.notices import codex_raised, compacted_often, paused, small
 from perdure.context.writing import Writer, Written
 from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry
-from perdure.core.ports import Clock, Summarize
-from perdure.core.usage import CanonicalUsage
+from perdure.core.ports import Clock
+from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.budgets import WindowBudgets
 
 DEFAULT_WINDOW = 128_000
@@ -46,7 +48,7 @@ class ContextCompressor(ContextEngine):
         self,
         *,
         context_length: int = DEFAULT_WINDOW,
-        summarize: Summarize | None = None,
+        summarize: AnySummarize | None = None,
         settings: CompressionSettings | None = None,
         model: str = "",
         provider: str = "",
@@ -55,7 +57,7 @@ class ContextCompressor(ContextEngine):
         handoff_max_chars: int | None = None,
     ) -> None:
         self._services = EngineServices(
-            summarize=summarize,
+            summarize=as_summarize(summarize),
             state=MemoryState(),
             settings=settings or CompressionSettings(),
             clock=clock or SystemClock(),
@@ -103,7 +105,8 @@ class ContextCompressor(ContextEngine):
         self._max_tokens = max_tokens
         self._set_budgets()
 
-    def update_from_response(self, usage: CanonicalUsage) -> None:
+    def update_from_response(self, usage: CanonicalUsage | Mapping[str, Any] | None) -> None:
+        usage = as_usage(usage)
         self._waits_for_response = False
         if not usage.reported:
             return

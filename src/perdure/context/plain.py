@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any
 
 from pydantic import ValidationError
 
 from perdure.config.settings import CompressionSettings, Settings
+from perdure.context.asking import AnySummarize
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, Insert
 from perdure.context.handoff import Handoff
 from perdure.core.errors import ConfigError
 from perdure.core.events import CompactionOutcome
-from perdure.core.ports import Summarize, Summary
-
-AnySummarize = Callable[[str], str] | Summarize
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ def compress(
         raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
     engine = ContextCompressor(
         context_length=context_length,
-        summarize=as_summarize(summarize),
+        summarize=summarize,
         settings=compression_settings(settings),
         handoff_max_chars=handoff_max_chars,
     )
@@ -67,20 +64,6 @@ def compress(
         notices=done.notices,
         record=done.handoff,
     )
-
-
-def as_summarize(ask: AnySummarize | None) -> Summarize | None:
-    """Anyone's callable as the port: a plain function takes the prompt alone and returns the text."""
-    if ask is None:
-        return None
-    call: Callable[..., Any] = ask
-    has_limit = _takes_max_tokens(call)
-
-    def summarize(prompt: str, *, max_tokens: int) -> Summary:
-        answer = call(prompt, max_tokens=max_tokens) if has_limit else call(prompt)
-        return answer if isinstance(answer, Summary) else Summary(answer if isinstance(answer, str) else "")
-
-    return summarize
 
 
 def compression_settings(given: CompressionSettings | Settings | Mapping[str, Any] | None) -> CompressionSettings:
@@ -100,11 +83,3 @@ def compression_settings(given: CompressionSettings | Settings | Mapping[str, An
 def _handoff_text(done: Compaction) -> str:
     inserted = (s.message for s in done.plan if isinstance(s, Insert) and s.message.kind == "handoff")
     return next((m.text for m in inserted), "")
-
-
-def _takes_max_tokens(ask: Callable[..., Any]) -> bool:
-    try:
-        wanted = signature(ask).parameters
-    except (TypeError, ValueError):
-        return False
-    return "max_tokens" in wanted

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +48,13 @@ class CanonicalUsage:
 
 
 NOT_REPORTED = CanonicalUsage(reported=False)
+
+
+def as_usage(given: CanonicalUsage | Mapping[str, Any] | None) -> CanonicalUsage:
+    """A record from what a loop of one's own has at hand: ours, a dict that states `prompt_tokens`, or nothing."""
+    if isinstance(given, CanonicalUsage):
+        return given
+    prompt = given.get("prompt_tokens") if isinstance(given, Mapping) else None
+    if not isinstance(prompt, int) or isinstance(prompt, bool) or prompt < 0:
+        return NOT_REPORTED
+    return CanonicalUsage(input_tokens=prompt)

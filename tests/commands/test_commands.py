@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure.agent.agent import Agent
+from perdure.agent.bridge import LoopThread
 from perdure.commands.all import all_commands
 from perdure.commands.command import Said, is_command
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import Compaction, EngineServices
 from perdure.core.errors import ConfigError
+from perdure.core.ports import Summarize
 from support.agents import Bench, bench
+from support.summarisers import Scripted
 
 pytestmark = pytest.mark.spec("N1")
 ALL = all_commands()
@@ -21,9 +27,9 @@ ALL = all_commands()
 class Desk:
     """The least of a surface: one agent at a time."""
 
-    def __init__(self, b: Bench) -> None:
-        self._b = b
-        self._agent = b.agent
+    def __init__(self, b: Bench, agent: Agent | None = None) -> None:
+        self.bench = b
+        self._agent = agent or b.agent
         self.store = b.store
         self.user_key = ""
 
@@ -32,7 +38,7 @@ class Desk:
         return self._agent
 
     def open(self, session_id: str | None) -> None:
-        self._agent = self._b.again(session_id)
+        self._agent = self.bench.again(session_id)
 
     def choose_model(self, name: str) -> str:
         if name == "nonsense":
@@ -203,3 +209,33 @@ def test_before_anything_was_said_commands_say_so(tmp_path: Path) -> None:
         for text in ("/usage", "/expand", "/undo", "/retry"):
             assert "Nothing has been said yet" in desk.do(text).text
         assert desk.do("/context").text == "The context is empty."
+
+
+class Broken(ContextCompressor):
+    """An engine that cannot compact."""
+
+    def compress(self, *given: object, **more: object) -> Compaction:
+        raise RuntimeError("the engine is out of oil")
+
+
+@pytest.mark.spec("N2")
+def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(desk: Desk, tmp_path: Path) -> None:
+    desk.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
+    b, session_id = desk.bench, desk.agent.session_id
+    before = len(b.store.history(session_id or "").entries)
+
+    def with_engine(engine: ContextCompressor, summarize: Summarize | None) -> Desk:
+        services = EngineServices(summarize=summarize)
+        agent = Agent(
+            replace(b.parts, engine=engine), LoopThread(), services=lambda live: services, session_id=session_id
+        )
+        return Desk(b, agent)
+
+    failed = with_engine(Broken(context_length=8_000), None).do("/compress")
+    assert failed.text.startswith("The compaction failed; nothing has changed.")
+    assert "out of oil" in failed.text
+    assert len(b.store.history(session_id or "").entries) == before
+    written = "## Goal\nTo know the ports.\n## Critical Context\nThe port is 8003.\n"
+    done = with_engine(ContextCompressor(context_length=8_000), Scripted(written)).do("/compress ports")
+    assert done.text.startswith("Compacted.")
+    assert f"tokens in {before} messages" in done.text

@@ -143,6 +143,6 @@ def _tables(tx: Transaction) -> set[str]:
 
 def _misunderstood() -> StoreUnavailable:
     return StoreUnavailable(
-        "the PostgreSQL URL cannot be understood; write postgresql://user:password@host:5432/database, with"
+        "the PostgreSQL URL cannot be understood; write postgresql://USER:PASSWORD@HOST:5432/database, with"
         " %40 for @, %2F for / and %3A for : within a password"
     )

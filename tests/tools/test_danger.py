@@ -105,6 +105,18 @@ def test_a_large_harmless_text_is_read_quickly() -> None:
     assert time.process_time() - started < 2
 
 
+def test_a_megabyte_in_quotes_is_read_quickly() -> None:
+    started = time.process_time()
+    assert _kinds(f"echo '{'QUJD' * 500_000}' | base64 -d > data.bin") == set()
+    assert time.process_time() - started < 2
+
+
+def test_where_the_whole_machine_is_the_workspace_nothing_is_inside_it() -> None:
+    everywhere = Surroundings(Path("/"), Path("/"), WHERE.home, WHERE.environment)
+    assert _kinds("echo x > /etc/hosts", everywhere) == {"system-files"}
+    assert _kinds("rm -rf build", everywhere)
+
+
 _PIECES = st.sampled_from(
     ["rm", " ", "-rf", "/", "'", '"', "\\", "$", "(", ")", "{", "}", "`", "|", "&", ";", "\n", "<", ">", "<<EOF", "EOF",
      "if", "then", "fi", "for", "in", "do", "done", "case", "esac", "${x", "$((", "))", "[[", "]]", "#", "=", "x", "*",

@@ -45,6 +45,14 @@ def started() -> Iterator[Any]:
         one.close()
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[dict[str, Tool]]:
+    """One server for the tests that leave it as it was."""
+    made = McpServers([_stdio()], {"PATH": "/usr/bin:/bin"})
+    yield {t.name: t for t in made.start()}
+    made.close()
+
+
 def _messages(tools: dict[str, Tool], *calls: tuple[str, dict[str, Any]]) -> list[Message]:
     runtime = ToolRuntime(Registry(tools.values()), clock=SystemClock())
     made = [ToolCall(f"call_{n}", name, canonical_json(a)) for n, (name, a) in enumerate(calls)]
@@ -70,8 +78,8 @@ def test_tools_of_a_stdio_server_are_offered_under_its_name_and_answer(started: 
     assert _texts(tools, ("light__add", {"a": 2, "b": 3}), (odd, {})) == ["5", "lamp=400 W"]
 
 
-def test_pictures_errors_and_bad_arguments_come_back_readable(started: Any) -> None:
-    _, tools = started(_stdio())
+def test_pictures_errors_and_bad_arguments_come_back_readable(shared: dict[str, Tool]) -> None:
+    tools = shared
     picture, failed, bad = _messages(
         tools, ("light__picture", {}), ("light__fail", {"why": "no oil"}), ("light__add", {"a": "two"})
     )
@@ -83,9 +91,8 @@ def test_pictures_errors_and_bad_arguments_come_back_readable(started: Any) -> N
     assert "`b` is missing" in bad.text
 
 
-def test_calls_to_one_server_run_side_by_side(started: Any) -> None:
-    _, tools = started(_stdio())
-    assert _texts(tools, *(("light__add", {"a": n, "b": 1}) for n in range(20))) == [str(n + 1) for n in range(20)]
+def test_calls_to_one_server_run_side_by_side(shared: dict[str, Tool]) -> None:
+    assert _texts(shared, *(("light__add", {"a": n, "b": 1}) for n in range(20))) == [str(n + 1) for n in range(20)]
 
 
 def test_a_server_that_dies_in_a_call_is_told_of_and_started_again(started: Any) -> None:
@@ -147,8 +154,13 @@ def test_a_server_over_http(started: Any) -> None:
 
 
 def test_closing_ends_the_programs(started: Any) -> None:
-    servers, tools = started(_stdio())
+    mark = f"mark-{time.monotonic_ns()}"
+    servers, tools = started(
+        McpServerSettings(name="light", command=sys.executable, args=("-P", SCRIPT, "stdio", mark))
+    )
+    assert subprocess.run(["pgrep", "-f", mark], capture_output=True, check=False).stdout
     servers.close()
+    assert subprocess.run(["pgrep", "-f", mark], capture_output=True, check=False).stdout == b""
     assert "have been closed" in _texts(tools, ("light__add", {"a": 1, "b": 1}))[0]
 
 

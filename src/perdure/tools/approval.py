@@ -73,7 +73,7 @@ class ApprovalGuard:
             if not open_questions:
                 return
             answer = await self._asked(tool, arguments, open_questions)
-            if answer == "no":
+            if answer not in ("once", "session", "always"):
                 raise ToolError(_denial(tool, open_questions, is_person=self._approver is not None))
             await self._remember(answer, open_questions, scope.user_key)
 

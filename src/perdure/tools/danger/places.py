@@ -77,7 +77,9 @@ class Places:
 
     @classmethod
     def at(cls, workspace: Path, folder: Path, home: Path) -> Places:
-        return cls(workspace.as_posix(), home.as_posix(), folder.as_posix())
+        # Where the whole machine is the workspace, nothing is inside one.
+        root = workspace.as_posix()
+        return cls(None if root == "/" else root, home.as_posix(), folder.as_posix())
 
     def entered(self, path: str) -> Places:
         """After `cd path`; a folder only run time knows is no known folder."""

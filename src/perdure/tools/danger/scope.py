@@ -69,6 +69,8 @@ class Scope:
 
     def fields(self, word: Word, run: Callable[[Substitution], str]) -> list[str]:
         """The arguments a word becomes: braces, variables, substitutions, `~`, and splitting at blanks."""
+        if (plain := _plain(word)) is not None:
+            return [plain]
         chars = [c for p in word.parts for c in self._chars(p, run)]
         out: list[str] = []
         for one in _braces(chars):
@@ -77,6 +79,8 @@ class Scope:
 
     def text(self, word: Word, run: Callable[[Substitution], str]) -> str:
         """The word as one string: what an assignment, a redirection or a here-document takes."""
+        if (plain := _plain(word)) is not None:
+            return plain
         return "".join(c for c, kind in self._tilde([c for p in word.parts for c in self._chars(p, run)]) if kind != 3)
 
     def _chars(self, part: Literal | Variable | Substitution, run: Callable[[Substitution], str]) -> _Chars:
@@ -133,6 +137,16 @@ class Scope:
         if current is not None:
             fields.append("".join(current))
         return fields
+
+
+def _plain(word: Word) -> str | None:
+    """A word that expands to itself; character by character would be slow for a megabyte in quotes."""
+    texts = []
+    for p in word.parts:
+        if not isinstance(p, Literal) or (not p.is_quoted and ("{" in p.text or p.text.startswith("~"))):
+            return None
+        texts.append(p.text)
+    return "".join(texts) if texts else None
 
 
 def _changed(values: list[str], rest: str, scope: Scope) -> list[str]:

@@ -78,4 +78,4 @@ def test_a_command_cannot_read_as_another_one() -> None:
 
 
 def test_long_lines_go_on_under_where_their_text_began() -> None:
-    assert list(fitted(["  found  some words here", "short"], 20)) == ["  found  some words", "  here", "short"]
+    assert list(fitted(["  found  some words here", "short"], 20)) == ["  found  some words", "      here", "short"]

@@ -218,3 +218,25 @@ def test_a_compaction_under_way_can_be_cancelled(tmp_path: Path) -> None:
             chat.see("compacting")
             chat.type("\x03")
             chat.see("stopped; nothing has changed")
+
+
+@pytest.mark.usefixtures("_home")
+def test_lines_sent_in_a_row_are_answered_in_a_row(tmp_path: Path) -> None:
+    with Simulator(script=["Uno.", "Due.", "Tre."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.type("one\rtwo\rthree\r")  # before anything is open, too
+        chat.see("Tre.")
+        chat.type("\x04")
+        assert chat.end() == 0
+        places = [chat.shown.rindex(text) for text in ("› one", "Uno.", "› two", "Due.", "› three", "Tre.")]
+    assert places == sorted(places)
+
+
+@pytest.mark.usefixtures("_home")
+def test_a_chat_that_cannot_open_says_why_and_leaves(tmp_path: Path) -> None:
+    for wrong in ({"model.provider": "nonsense"}, {"compression.threshold": "7"}):
+        with chatting(tmp_path / "home", wrong) as chat:
+            assert chat.end() == 1
+            chat.see("perdure: ")
+    with chatting(tmp_path / "home", {}, session_id="c_nowhere") as chat:
+        assert chat.end() == 1
+        chat.see("no conversation or session 'c_nowhere'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 # Marks that turn the direction of text around: with them, a command reads as another one.
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LEAST_WIDTH = 20
+# Where the text of a line in two columns begins: behind the last gap near its start.
+_COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 
 
 def safe(text: str) -> str:
@@ -23,7 +26,8 @@ def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
         if len(line) <= width:
             yield line
             continue
-        indent = " " * min(len(line) - len(line.lstrip()), width // 3)
+        column = _COLUMN.match(line)
+        indent = " " * min(column.end() if column else 0, width // 3)
         yield from textwrap.wrap(
             line, width, initial_indent="", subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
         )

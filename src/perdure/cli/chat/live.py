@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import queue
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +30,8 @@ if TYPE_CHECKING:  # what takes long to import is imported behind the prompt, in
     from perdure.cli.chat.transcript import Transcript
     from perdure.core.events import Event
 
+_log = logging.getLogger(__name__)
+
 _LEAVE_WITHIN_S = 2.0
 _TICK_S = 0.2
 _QUICK_S = 2.0
@@ -33,6 +39,14 @@ _SWITCH_S = 0.0005
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
 OpenDesk = Callable[["LiveChat"], "Desk"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """A line that was sent: as it was shown, and with its pastes in it."""
+
+    shown: str
+    meant: str
 
 
 class LiveChat:
@@ -61,8 +75,8 @@ class LiveChat:
         self.questions = Questions(self._ask, self._withdraw)
         self._desk: Desk | None = None
         self._transcript: Transcript | None = None
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self._waiting: deque[str] = deque()
+        self._lines: queue.Queue[_Line | None] = queue.Queue()
+        self._waiting: list[_Line] = []
         self._events: deque[Event] = deque()
         self._question: Question | None = None
         self._is_working = False
@@ -128,15 +142,20 @@ class LiveChat:
         if name == "/stop" and self._is_working:
             self._interrupt()
         elif name in _AT_ONCE and self._is_working and self._desk is not None:
-            threading.Thread(target=self._answer, args=(meant,), daemon=True).start()
-        elif self._is_working or self._desk is None:
-            self._waiting.append(shown)
-            self._lines.put(meant)
-        else:
             self._echo(shown)
-            self._is_working = True
-            self._lines.put(meant)
+            threading.Thread(target=self._answer, args=(meant,), daemon=True).start()
+        else:
+            self._send(_Line(shown, meant))
         self._box.redraw()
+
+    def _send(self, line: _Line) -> None:
+        """Hands a line to the working thread; while that is busy, it is shown as waiting."""
+        if self._is_working or self._desk is None:
+            self._waiting.append(line)
+        else:
+            self._echo(line.shown)
+            self._is_working = True
+        self._lines.put(line)
 
     def _on_interrupt(self) -> None:
         now_s = time.monotonic()
@@ -176,7 +195,7 @@ class LiveChat:
         return "? " if self._question is not None else "› "
 
     def _above(self, width: int, rows: int) -> str:
-        lines = [self.ink.dim(f"  then: {_short(line, width)}") for line in self._waiting]
+        lines = [self.ink.dim(f"  then: {_short(line.shown, width)}") for line in self._waiting]
         if self._question is not None:
             lines += [self.ink.warn(line) for line in safe(self._question.text).split("\n")]
             lines += [self.ink.dim(self._question.hint)] if self._question.hint else []
@@ -253,20 +272,27 @@ class LiveChat:
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:
-            self._failure = f"perdure: {error}"
-            self._box.call(self._box.leave)
+            self._give_up(f"perdure: {error}")
+            return
+        except Exception:  # a thread's edge: a defect here would leave a prompt that nothing stands behind
+            self._give_up(traceback.format_exc())
             return
         desk.look_around(self.write)
         desk.warm_up()
         while (line := self._lines.get()) is not None:
-            self._box.call(self._begin)
-            self._answer(line)
+            self._box.call(partial(self._begin, line))
+            self._answer(line.meant)
             self._box.call(self._end)
 
-    def _begin(self) -> None:
+    def _give_up(self, why: str) -> None:
+        self._failure = why
+        self._box.call(self._box.leave)
+
+    def _begin(self, line: _Line) -> None:
         self._is_working = True
-        if self._waiting:
-            self._echo(self._waiting.popleft())
+        if line in self._waiting:
+            self._waiting.remove(line)
+            self._echo(line.shown)
 
     def _end(self) -> None:
         self._drain()
@@ -279,7 +305,12 @@ class LiveChat:
     def _answer(self, line: str) -> None:
         if self._desk is None:
             return
-        answer = self._desk.answer(line, self.progress)
+        try:
+            answer = self._desk.answer(line, self.progress)
+        except Exception as error:  # a thread's edge: the prompt survives a defect, and the person reads of it
+            self.write(self.ink.bad(f"internal error: {type(error).__name__}: {safe(str(error))}") + "\n\n")
+            _log.exception("a line could not be answered")
+            return
         if answer.text:
             text = safe(answer.text)
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n\n")

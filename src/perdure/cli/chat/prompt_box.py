@@ -172,9 +172,12 @@ class PromptBox:
         keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
         keys.add("c-j")(lambda event: event.current_buffer.insert_text("\n"))
         keys.add("c-c")(lambda event: self._on_ctrl_c())
-        keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(lambda event: self._hands.on_leave())
+        is_empty = Condition(lambda: not self.buffer.text)
+        keys.add("c-d", filter=is_empty)(lambda event: self._hands.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
-        if sys.platform != "win32":
+        if sys.platform == "win32":  # where Ctrl-Z ends the input
+            keys.add("c-z", filter=is_empty)(lambda event: self._hands.on_leave())
+        else:
             keys.add("c-z")(lambda event: event.app.suspend_to_background())
         return keys
 

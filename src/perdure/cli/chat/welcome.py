@@ -17,16 +17,18 @@ def welcome_lines(surface: ChatSurface) -> Iterator[str]:
     endpoint = surface.agent.endpoint
     named = keys_found()
     has_embedded = packaged_weights() is not None and has_runtime()
-    yield "Welcome to Perdure. It keeps a conversation going past the model's context window: it compacts, it keeps"
-    yield "everything that was said, and it shows you how full the window is and what it cost."
+    yield (
+        "Welcome to Perdure. It keeps a conversation going past the model's context window: it compacts, it keeps"
+        " everything that was said, and it shows you how full the window is and what it cost."
+    )
     yield ""
     yield f"  found      keys: {', '.join(named) if named else 'none in the environment'}"
     yield f"             embedded model: {'smollm2, ready (no key, no network)' if has_embedded else 'not installed'}"
     yield f"  using      {endpoint.model} ({endpoint.provider})"
     if endpoint.provider == "local":
         yield f"             {FIT_FOR}" if has_embedded else f"             it is not here yet: {INSTALL}"
-    yield "  change it  export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, OPENROUTER_API_KEY, …) and start again, or"
-    yield "             perdure config set model.provider NAME   and   perdure config set model.name NAME"
+    yield "  change it  export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, OPENROUTER_API_KEY, …) and start again; or"
+    yield "             perdure config set model.provider NAME, and perdure config set model.name NAME"
     yield "  check it   perdure doctor"
     yield f"  kept in    {surface.home}"
     yield ""

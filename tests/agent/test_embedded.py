@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.embedded import EmbeddedSend, embedded_endpoint
+from perdure.agent.embedded import REPLY_TOKENS, EmbeddedSend, embedded_endpoint
 from perdure.core.messages import assistant
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.local import LocalServers
@@ -43,6 +43,15 @@ def test_no_tools_are_offered_to_a_model_that_cannot_call_them(servers: LocalSer
     endpoint, sent = heard.calls[0]
     assert sent.tools == ()
     assert endpoint.base_url.startswith("http://127.0.0.1:")
+
+
+@needs_local
+def test_a_model_that_does_not_know_when_to_stop_is_stopped_unless_told_otherwise(servers: LocalServers) -> None:
+    heard = Heard()
+    send = EmbeddedSend(heard, servers, n_ctx=512)
+    for asked in (request("hi", max_tokens=None), request("hi", max_tokens=64)):
+        asyncio.run(send(embedded_endpoint("smollm2"), asked))
+    assert [sent.max_tokens for _, sent in heard.calls] == [REPLY_TOKENS, 64]
 
 
 def test_other_calls_pass_through_untouched_and_start_nothing(servers: LocalServers) -> None:

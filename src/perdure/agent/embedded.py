@@ -8,11 +8,13 @@ from dataclasses import replace
 
 from perdure.agent.parts import Delta, Send
 from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Reply
-from perdure.providers.local import DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress
+from perdure.providers.local import DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
 
 PROVIDER = "local"
 # Where nothing listens yet: the real address is known once the server has started.
 UNSTARTED = "embedded:"
+# A very small model does not know when to stop: left alone it talks until its window is full.
+REPLY_TOKENS = 400
 
 
 def embedded_endpoint(model: str, api_mode: ApiMode = "chat_completions") -> Endpoint:
@@ -39,6 +41,8 @@ class EmbeddedSend:
         model = await asyncio.to_thread(self._started, endpoint.model)
         if request.tools and not model.can_call_tools:
             request = replace(request, tools=())
+        if request.max_tokens is None and is_packaged(model.path):
+            request = replace(request, max_tokens=REPLY_TOKENS)
         return await self._send(model.endpoint(endpoint.api_mode), request, on_event=on_event)
 
     def _started(self, model: str) -> LocalModel:

@@ -60,7 +60,11 @@ _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
 _KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
 
 
+_SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp|TCPSocket.*popen|fsockopen.*exec", re.S)
+_WRITTEN = {"device": "disk", "system": "system-files", "startup": "startup-files"}
 _MAX_STARTS = 12
+# A longer string is no path.
+_PATH_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,39 +95,38 @@ def read_code(text: str, places: Places, language: str = "") -> CodeReading:
 
 def _kinds(text: str, names: str, strings: list[str], places: Places) -> Iterator[str]:
     runs = _RUNS.search(names) or _EVALUATES.search(names)
-    if UNMASKED in text or (runs and _UNMASKS.search(names)):
+    if UNMASKED in text or text.strip() == UNKNOWN or (runs and _UNMASKS.search(names)):
         yield "hidden-code"
     if DOWNLOADED in text or (runs and _FETCHES.search(names)):
         yield "remote-code"
-    if text.strip() == UNKNOWN:
-        yield "hidden-code"
-    if (
-        _SOCKETS.search(names)
-        and (_SHELL_ENDS.search(names) or _RUNS.search(names))
-        and "connect" in names.lower() + text
-    ) or (
-        _SOCKETS.search(names)
-        and re.search(r"/bin/(?:ba)?sh|dup2|/inet/tcp|TCPSocket.*popen|fsockopen.*exec", names, re.S)
-    ):
+    if _hands_out_shell(text, names):
         yield "reverse-shell"
     if _FORKS.search(text):
         yield "fork-bomb"
     if _KILLS.search(text):
         yield "kill"
-    if any(places.holds_secret(s) for s in strings if "/" in s and len(s) < 300):
-        yield "credentials"
-    if _SENDS.search(text) and (_ENVIRONMENT.search(text) or any(places.is_private(s) for s in strings)):
+    if _shows_secret(text, strings, places):
         yield "credentials"
     if _WRITES.search(text) or _UNLINKS.search(text):
-        zones = {places.place(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < 300}
-        if "device" in zones:
-            yield "disk"
-        if "system" in zones:
-            yield "system-files"
-        if "startup" in zones:
-            yield "startup-files"
+        zones = {places.place(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < _PATH_CHARS}
+        yield from (kind for zone, kind in _WRITTEN.items() if zone in zones)
     if _UNLINKS.search(text) and _MANY.search(text):
         yield "delete-tree"
+
+
+def _hands_out_shell(text: str, names: str) -> bool:
+    """A socket on one side, a shell on the other."""
+    if not _SOCKETS.search(names):
+        return False
+    is_client = "connect" in text.lower()
+    return bool((is_client and (_SHELL_ENDS.search(names) or _RUNS.search(names))) or _SHELL_ON_SOCKET.search(names))
+
+
+def _shows_secret(text: str, strings: list[str], places: Places) -> bool:
+    if any(places.holds_secret(s) for s in strings if "/" in s and len(s) < _PATH_CHARS):
+        return True
+    has_private = bool(_ENVIRONMENT.search(text)) or any(places.is_private(s) for s in strings if len(s) < _PATH_CHARS)
+    return has_private and bool(_SENDS.search(text))
 
 
 def _deleted(text: str) -> Iterator[str]:

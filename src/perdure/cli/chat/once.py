@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli.chat.attachments import Attached, attach
+from perdure.cli.chat.figures import embedded_lines
 from perdure.cli.chat.surface import ChatSurface, Person
 from perdure.commands.all import all_commands
 from perdure.commands.titles import title_of
@@ -41,7 +42,7 @@ def ask_once(flags: Mapping[str, Any], text: str, *, session_id: str | None, as_
 
 def _answer(surface: ChatSurface, said: str | Mapping[str, Any], *, as_json: bool) -> int:
     attached = attach(said, Path.cwd()) if isinstance(said, str) else Attached(said)
-    for line in attached.told:
+    for line in (*attached.told, *embedded_lines(surface)):
         print(f"perdure: {line}", file=sys.stderr)
     result = surface.agent.run_conversation(attached.message)
     conversations = surface.store.conversations

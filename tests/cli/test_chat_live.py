@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -59,6 +61,13 @@ class Page:
 
 CALL = ToolCall("c1", "terminal", '{"command": "pytest tests/"}')
 RESULT = Message(role="tool", content="x" * 3_204, tool_call_id="c1", kind="tool")
+
+
+def test_nothing_that_takes_long_is_imported_before_the_prompt() -> None:
+    heavy = ("pydantic", "httpx", "rich", "genai_prices", "perdure.app", "perdure.redaction", "perdure.store.store")
+    code = f"import perdure.cli.chat.live, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_tool_is_shown_as_it_runs_and_in_one_line_when_it_is_done() -> None:

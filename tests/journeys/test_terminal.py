@@ -189,12 +189,15 @@ def test_a_narrow_terminal_without_colour(home: Path) -> None:
         term.see("Title", "Some text and code, long\nenough to be wrapped.", "• one", "• two")
 
 
-def test_a_dumb_terminal_gets_plain_lines(home: Path) -> None:
-    with Simulator(script=["A plain answer."]) as sim, terminal(home, TERM="dumb") as term:
+def test_a_dumb_terminal_gets_plain_lines(home: Path, tmp_path: Path) -> None:
+    with Simulator(script=["A plain answer.", "Two lines."]) as sim, terminal(home, TERM="dumb") as term:
         term.run(*at(sim))
         term.see("/help lists", "> ")
         term.say("hi")
         term.see("A plain answer.")
+        term.paste("line one\nline two\n", tmp_path)
+        term.see("Two lines.")
         term.say("/quit")
         term.see("perdure chat --resume")
         assert term.status() == 0
+        assert sim.requests[-1].body["messages"][-1]["content"] == "line one\nline two"

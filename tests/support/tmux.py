@@ -87,13 +87,16 @@ class Terminal:
             time.sleep(0.05)
 
     def status(self) -> int:
-        """Waits for the end of the command; its exit status."""
+        """Waits for the end of the command; its exit status, or minus the signal that ended it."""
         give_up = time.monotonic() + PATIENCE_S
-        while (told := self._tmux("display-message", "-p", "#{pane_dead} #{pane_dead_status}").split())[:1] != ["1"]:
+        while True:
+            told = self._tmux("display-message", "-p", "#{pane_dead},#{pane_dead_status},#{pane_dead_signal}")
+            is_dead, status, number = told.strip().split(",")
+            if is_dead == "1" and (status or number):  # the terminal is closed a little before the status is known
+                return int(status) if status else -int(number)
             if time.monotonic() > give_up:
                 raise AssertionError(f"it never ended:\n{self.screen}")
             time.sleep(0.05)
-        return int(told[1]) if len(told) > 1 else -1
 
     def kill(self) -> None:
         """kill -9, as a crash is."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, open_store
+from perdure.agent.turn import ConversationResult
 from perdure.core.events import Notice
 from perdure.lab.simulator import Asked, Call, Say, Simulator
 from perdure.store.records import Call as CallRecord
@@ -16,8 +17,9 @@ from perdure.store.records import Call as CallRecord
 HEADINGS = ("Goal", "Completed Actions", "Critical Context")
 
 
-def _agent(sim: Simulator, folder: Path, **settings: Any) -> Agent:
+def _agent(sim: Simulator, folder: Path, *, callbacks: Any = None, **settings: Any) -> Agent:
     return Agent(
+        callbacks=callbacks,
         model="main-1",
         provider="openai",
         base_url=sim.base_url,
@@ -89,3 +91,57 @@ def test_a_helper_has_a_context_a_budget_and_a_bill_of_its_own(tmp_path: Path) -
 
 def store_totals(calls: Sequence[CallRecord]) -> int:
     return sum(c.usage.total_tokens for c in calls)
+
+
+_DELETES = Say(calls=(Call("terminal", {"command": "rm -rf ./nothing-here"}),))
+_ASKS = Say(calls=(Call("clarify", {"question": "Which one?", "choices": ["left", "right"]}),))
+
+
+def _results(result: ConversationResult) -> list[str]:
+    return [m["content"] for m in result.messages if m["role"] == "tool"]
+
+
+@pytest.mark.spec("J8", "J6")
+def test_clarify_and_approval_callbacks_are_asked_and_their_answers_count(tmp_path: Path) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def choose(question: str, choices: Sequence[str]) -> str:
+        asked.append((question, choices))
+        return "right"
+
+    def approve(action: str, reason: str) -> str:
+        asked.append((action, "deletes" in reason))
+        return "no"
+
+    with Simulator(window=64_000, script=[_ASKS, _DELETES, "Done."]) as sim:
+        callbacks = {"clarify_callback": choose, "approval_callback": approve}
+        answered, refused = _results(_agent(sim, tmp_path, callbacks=callbacks).run_conversation("go"))
+        assert asked == [("Which one?", ("left", "right")), ("rm -rf ./nothing-here", True)]
+        assert answered == "right"
+        assert "the person said no" in refused
+        assert sim.violations == []
+
+
+@pytest.mark.spec("J8", "J6")
+@pytest.mark.parametrize(
+    ("answer", "runs"), [(True, True), ("once", True), (False, False), (None, False), ("eh", False)]
+)
+def test_whatever_is_no_answer_is_a_no(tmp_path: Path, answer: Any, runs: bool) -> None:
+    with Simulator(window=64_000, script=[_DELETES, "Done."]) as sim:
+        agent = _agent(sim, tmp_path, callbacks={"approval_callback": lambda action, reason: answer})
+        (told,) = _results(agent.run_conversation("go"))
+        assert ("was not run" not in told) is runs
+
+
+@pytest.mark.spec("J8")
+def test_a_callback_that_raises_never_breaks_a_turn_and_allows_nothing(tmp_path: Path) -> None:
+    def fails(*given: Any) -> str:
+        raise RuntimeError("nobody home")
+
+    with Simulator(window=64_000, script=[_ASKS, _DELETES, "Done."]) as sim:
+        callbacks = {"clarify_callback": fails, "approval_callback": fails}
+        result = _agent(sim, tmp_path, callbacks=callbacks).run_conversation("go")
+        answered, refused = _results(result)
+        assert result.final_response == "Done."
+        assert "could not be put" in answered
+        assert "was not run" in refused

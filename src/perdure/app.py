@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure import prompts
 from perdure.agent import agent as talking
+from perdure.agent.answers import CallbackApprover, CallbackAsker
 from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.delegation import Children
@@ -81,6 +82,11 @@ class Agent(talking.Agent):
         asker: Asker | None = None,
     ) -> None:
         given = {"name": model, "provider": provider, "base_url": base_url}
+        heard = callbacks if isinstance(callbacks, Callbacks) else Callbacks(**(callbacks or {}))
+        if approver is None and heard.approval_callback is not None:
+            approver = CallbackApprover(heard.approval_callback)
+        if asker is None and heard.clarify_callback is not None:
+            asker = CallbackAsker(heard.clarify_callback)
         wiring = Wiring(
             _settings(settings, given, home),
             home=home or home_dir(),
@@ -98,7 +104,7 @@ class Agent(talking.Agent):
             shared_loop(),
             services=wiring.engine_services,
             session_id=session_id,
-            callbacks=callbacks if isinstance(callbacks, Callbacks) or callbacks is None else Callbacks(**callbacks),
+            callbacks=heard if callbacks is not None else None,
             system_prompt=system_prompt,
         )
         self.warnings = wiring.warnings

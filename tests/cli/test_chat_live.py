@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,9 @@ from perdure.core.events import (
     TurnFinished,
 )
 from perdure.core.messages import Message, ToolCall
+from perdure.core.ports import StoredOutput
 from perdure.lab.simulator import Say, Simulator
+from perdure.tools.budgets import persisted_block
 from support.typed import chatting
 
 
@@ -86,6 +89,13 @@ def test_a_spilled_output_says_where_it_is_kept_whenever_it_is_known() -> None:
     shown = after.show(ToolStarted(CALL), ToolFinished(CALL, RESULT, 1.0, is_error=True), spilled)
     assert "✗ terminal pytest tests/ · failed" in shown
     assert shown.endswith("terminal: 500,000 characters kept at output:o_1\n")
+
+
+def test_an_output_that_its_tool_kept_by_itself_is_known_by_its_block() -> None:
+    stored = StoredOutput("o_7", "c_1", "c1", 340_000, "", "/somewhere")
+    block = replace(RESULT, content="exit 0\n" + persisted_block(stored, "1", "60000"))
+    shown = Page().show(ToolStarted(CALL), ToolFinished(CALL, block, 1.0))
+    assert shown == "● terminal pytest tests/ · 1.0 s · 340,000 characters · kept at output:o_7\n"
 
 
 def test_thinking_is_folded_or_shown_as_wanted() -> None:

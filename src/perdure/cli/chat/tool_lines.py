@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from perdure.cli.ink import Ink, safe
 from perdure.core.events import OutputSpilled, ToolFinished
 from perdure.core.messages import ToolCall
 
 _TARGET_CHARS = 60
+_KEPT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
 # The argument that says most about a call, the best first.
 _TELLING = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
 
@@ -28,17 +31,24 @@ def running_line(call: ToolCall, seconds: float) -> str:
 def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Ink) -> str:
     """`● terminal pytest tests/ · 0.8 s · 3,204 characters`."""
     mark = ink.bad("✗") if event.is_error else ink.good("●")
-    size = spilled.chars if spilled is not None else len(event.result.text)
+    text = event.result.text
+    size, address = (spilled.chars, spilled.address) if spilled is not None else _kept(text) or (len(text), "")
     figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
     if event.is_error:
         figures.insert(0, "failed")
-    if spilled is not None:
-        figures.append(f"kept at {spilled.address}")
+    if address:
+        figures.append(f"kept at {address}")
     return f"{mark} {_named(event.call)} {ink.dim('· ' + ' · '.join(figures))}\n"
 
 
 def spilled_line(event: OutputSpilled, ink: Ink) -> str:
     return ink.dim(f"  {event.call.name}: {event.chars:,} characters kept at {event.address}") + "\n"
+
+
+def _kept(text: str) -> tuple[int, str] | None:
+    """Size and address of an output that its tool kept by itself, while it ran; None for one that is shown whole."""
+    found = _KEPT.search(text)
+    return (int(found[1].replace(",", "")), found[2]) if found else None
 
 
 def _named(call: ToolCall) -> str:

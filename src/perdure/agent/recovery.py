@@ -33,7 +33,7 @@ TABLE: dict[ErrorKind, tuple[Action, ...]] = {
 
 # What is said behind the service's own words, which name the key, the address or the model to check.
 ADVICE: dict[ErrorKind, str] = {
-    "prompt_too_long": "The conversation does not fit the model's window, even compacted. Start afresh with /new, "
+    "prompt_too_long": "The conversation does not fit the model's window. Start afresh with /new, "
     "compact around one topic with /compress TOPIC, or choose a model with a larger window with /model.",
     "output_cap": "The service refuses the output allowance. Lower model.max_tokens.",
     "rate_limit": "Try again in a while, or add fallback_providers.",

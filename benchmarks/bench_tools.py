@@ -94,7 +94,7 @@ def _reading() -> Iterator[Row]:
         from support.ordinary_commands import ordinary
     finally:
         sys.path.remove(str(_TESTS))
-    where = Surroundings(Path("/home/me/p"), Path("/home/me/p"), Path("/home/me"), {"PATH": "/bin"})
+    where = Surroundings(Path("/home/me/project"), Path("/home/me/project"), Path("/home/me"), {"PATH": "/bin"})
     bad, good = dangerous(), ordinary()
     yield Row(
         "dangerous commands caught",

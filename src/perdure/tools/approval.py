@@ -54,6 +54,7 @@ class ApprovalGuard:
         shell_state: Callable[[str], ShellState] | None = None,
     ) -> None:
         self._workspace = workspace
+        self._root = workspace.root.resolve()
         self._home = home
         self._approver = approver
         self._remembered = remembered
@@ -90,8 +91,8 @@ class ApprovalGuard:
         key = scope.conversation_id or scope.task_id
         state = self._shell_state(key) if self._shell_state is not None else None
         where = Surroundings(
-            workspace=self._workspace.root.resolve(),
-            folder=state.folder if state is not None else self._workspace.root.resolve(),
+            workspace=self._root,
+            folder=state.folder if state is not None else self._root,
             home=self._home,
             environment=state.environment if state is not None else None,
         )
@@ -99,7 +100,7 @@ class ApprovalGuard:
 
     def _writes(self, path: str) -> Iterator[Question]:
         target = self._workspace.resolve(path)
-        zone = Places.at(self._workspace.root.resolve(), target.parent, self._home).place(target.as_posix()).zone
+        zone = Places.at(self._root, target.parent, self._home).place(target.as_posix()).zone
         kind = {"system": "system-files", "startup": "startup-files", "device": "disk", "git": "git-internals"}.get(
             zone
         )

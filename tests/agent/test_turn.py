@@ -306,3 +306,14 @@ def test_with_an_empty_system_prompt_no_system_message_is_sent(tmp_path: Path) -
     with bench(tmp_path, "Hi.") as b:
         b.agent.run_conversation("hello", system_message="")
         assert [m["role"] for m in b.sim.requests[0].body["messages"]] == ["user"]
+
+
+@pytest.mark.spec("J1")
+def test_a_system_message_is_for_its_own_turn_and_none_means_the_sessions_own(tmp_path: Path) -> None:
+    with bench(tmp_path) as b:
+        for system_message in (None, "Answer in verse.", None, ""):
+            b.agent.run_conversation("hi", system_message=system_message)
+        heads = [r.body["messages"][0] for r in b.sim.requests]
+        assert [h["content"] for h in heads[:3]] == [PROMPT, "Answer in verse.", PROMPT]
+        assert heads[3]["role"] == "user"
+        assert b.store.conversations.session(b.agent.session_id or "").system_prompt == PROMPT

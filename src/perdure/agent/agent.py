@@ -192,6 +192,7 @@ class Agent:
     ) -> ConversationResult:
         message = _user_message(user_message)
         talk = self._open(system_message, history)
+        talk.live.speak_as(system_message)
         turn = Turn(self._parts, talk, self._bus.emit, task_id=task_id or self._parts.ids.new("t_"))
         with self._held(talk.live):
             return await turn.run(message)

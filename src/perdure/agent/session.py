@@ -24,6 +24,7 @@ class LiveSession:
         self._parts = parts
         self.lease: Lease | None = None
         self.counter = TokenCounter(model=parts.routes.endpoint.model)
+        self._system_message: str | None = None
         # What stands before a handoff may come to this; None until the window is known.
         self._head_tokens: int | None = None
         self._enter(history.session, history.entries)
@@ -41,7 +42,8 @@ class LiveSession:
     @property
     def system_blocks(self) -> tuple[str, ...]:
         """The cached prompt, and behind it the note that turns were compacted, once they were."""
-        blocks = (self.session.system_prompt, self._note)
+        given = self._system_message
+        blocks = (self.session.system_prompt if given is None else given, self._note)
         return tuple(b for b in blocks if b)
 
     @property
@@ -69,6 +71,12 @@ class LiveSession:
         self.tools = tuple(self._parts.tools.registry.schemas()) if can_call else ()
         self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
+
+    def speak_as(self, system_message: str | None) -> None:
+        """A system prompt for the present turn alone; None: the session's own."""
+        if system_message != self._system_message:
+            self._system_message = system_message
+            self.offer_tools()
 
     def fit_head(self, head_tokens: int) -> None:
         """A window is known: what stands before a handoff is shown within its share of it (D2)."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.context.fact_quotes import beginning, ending, tidy
+from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, tidy
 from perdure.context.fact_reading import argument_values, target_of
 from perdure.core.messages import Message, ToolCall
 
@@ -95,7 +95,9 @@ def outcome_of(text: str) -> tuple[str, bool]:
     if error:
         return error + size, True
     first = next((line for line in edges.split("\n") if line.strip()), "")
-    return (beginning(first, _OUTCOME_CHARS) or "nothing returned") + size, False
+    # A first line such as `{` or a package's name says too little by itself.
+    told = first if plain_words(first) >= ENOUGH_WORDS else edges
+    return (beginning(told, _OUTCOME_CHARS) or "nothing returned") + size, False
 
 
 def error_line(text: str) -> str:

@@ -13,8 +13,10 @@ from perdure.context.asking import AnySummarize
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, Insert
 from perdure.context.handoff import Handoff
+from perdure.core import rules
 from perdure.core.errors import ConfigError
 from perdure.core.events import CompactionOutcome
+from perdure.core.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def compress(
     )
     done = engine.compress(messages, focus_topic=focus_topic, reason="user")
     return CompactionReport(
-        messages=done.messages,
+        messages=_sendable(done.messages) if done.is_noop else done.messages,
         outcome=done.outcome,
         handoff=_handoff_text(done),
         before_tokens=done.before_tokens,
@@ -78,6 +80,12 @@ def compression_settings(given: CompressionSettings | Settings | Mapping[str, An
         wrong = error.errors()[0]
         key = ".".join(map(str, wrong["loc"]))
         raise ConfigError(f"compression.{key}: {wrong['msg']}; given: {wrong.get('input')!r}") from None
+
+
+def _sendable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What leaves keeps every history rule (D7), also where there was nothing to compact; a valid list as it is."""
+    read = [Message.from_dict(m) for m in messages]
+    return messages if rules.is_valid(read) else [m.to_dict() for m in rules.repair(read)]
 
 
 def _handoff_text(done: Compaction) -> str:

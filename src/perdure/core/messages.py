@@ -27,6 +27,11 @@ ROLES: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
 # The first line of every handoff. It never changes: it is how a handoff is known again in plain dicts.
 HANDOFF_FIRST_LINE = "[PERDURE HANDOFF: background for reference, not instructions]"
 
+# What a repair puts where something is missing. Nobody said it, and it must be known again in plain dicts as well.
+TURN_ENDED = "[The turn ended here without a reply.]"
+CONTINUES = "[The conversation continues.]"
+SYSTEM_NOTE = "[System note] "
+
 T = TypeVar("T")
 
 
@@ -257,8 +262,11 @@ _FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "r
 def _kind_of(role: str, content: Content) -> Kind:
     first = content[0] if isinstance(content, tuple) and content else content
     text = first.text if isinstance(first, TextPart) else first
-    if isinstance(text, str) and text.startswith(HANDOFF_FIRST_LINE):
-        return "handoff"
+    if isinstance(text, str) and text.startswith("["):
+        if text.startswith(HANDOFF_FIRST_LINE):
+            return "handoff"
+        if content == (TURN_ENDED if role == "assistant" else CONTINUES) or text.startswith(SYSTEM_NOTE):
+            return "note" if role in ("user", "assistant") else role  # type: ignore[return-value]  # checked by the caller
     return "system" if role == "developer" else role  # type: ignore[return-value]  # checked by the caller
 
 

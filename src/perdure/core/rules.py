@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from perdure.core.messages import Message, ToolCall, tool_result
+from perdure.core.messages import CONTINUES, SYSTEM_NOTE, TURN_ENDED, Message, ToolCall, tool_result
 
 MISSING_RESULT = "[No result: this call was interrupted, or its result is no longer in view. Outcome unknown.]"
-TURN_ENDED = "[The turn ended here without a reply.]"
-CONTINUES = "[The conversation continues.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class SystemFirst:
     def repair(self, messages: Sequence[Message]) -> list[Message]:
         start = leading_system(messages)
         rest = (
-            replace(m, role="user", kind="note", content=f"[System note] {m.text}") if _is_system(m) else m
+            replace(m, role="user", kind="note", content=f"{SYSTEM_NOTE}{m.text}") if _is_system(m) else m
             for m in messages[start:]
         )
         return [*messages[:start], *rest]
@@ -261,7 +259,7 @@ def _filler(before: str) -> Message:
     """What stands in a gap: before an opening reply a word from the user's side, after results one from the model's."""
     if before == "start":
         return Message(role="user", content=CONTINUES, kind="note")
-    return Message(role="assistant", content=TURN_ENDED, kind="assistant")
+    return Message(role="assistant", content=TURN_ENDED, kind="note")
 
 
 def _answered_by(calls: list[ToolCall], result: Message) -> ToolCall | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
+_ENDED = "[exit status]"
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
 
@@ -37,13 +39,14 @@ class Terminal:
             **environ,
         }
         self._tmux("-f", os.devnull, "new-session", "-d", "-x", str(columns), "-y", str(rows), "cat")
-        self._tmux("set-option", "-g", "remain-on-exit", "on")
         self._tmux("set-option", "-g", "history-limit", "5000")
 
     def run(self, *arguments: str) -> None:
         """Starts `perdure` with the arguments, on a clean screen."""
         told = [f"{name}={value}" for name, value in self._environ.items()]
-        command = ["env", "-i", *told, sys.executable, "-m", "perdure", *arguments]
+        # A shell around it prints the exit status: what tmux says of a dead pane comes late, or not at all.
+        command = ["sh", "-c", f'"$@"; echo "{_ENDED} $?"; sleep 600', "sh", "env", "-i", *told]
+        command += [sys.executable, "-m", "perdure", *arguments]
         self._tmux("respawn-pane", "-k", "-c", str(self._folder), *command)
         self._tmux("clear-history")
 
@@ -87,23 +90,15 @@ class Terminal:
             time.sleep(0.05)
 
     def status(self) -> int:
-        """Waits for the end of the command; its exit status, or minus the signal that ended it."""
-        give_up = time.monotonic() + PATIENCE_S
-        while True:
-            told = self._tmux("display-message", "-p", "#{pane_dead},#{pane_dead_status},#{pane_dead_signal}")
-            is_dead, status, number = told.strip().split(",")
-            if is_dead == "1" and (status or number):  # the terminal is closed a little before the status is known
-                return int(status) if status else -int(number)
-            if time.monotonic() > give_up:
-                raise AssertionError(f"it never ended:\n{self.screen}")
-            time.sleep(0.05)
+        """Waits for the end of the command; its exit status."""
+        return int(re.findall(rf"{re.escape(_ENDED)} (\d+)", self.see(f"{_ENDED} "))[-1])
 
     def kill(self) -> None:
         """kill -9, as a crash is."""
-        os.kill(int(self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
-        give_up = time.monotonic() + PATIENCE_S
-        while self._tmux("display-message", "-p", "#{pane_dead}").strip() != "1" and time.monotonic() < give_up:
-            time.sleep(0.05)
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        child = subprocess.run(["ps", "-o", "pid=", "--ppid", shell], capture_output=True, text=True, check=True)
+        os.kill(int(child.stdout.split()[0]), signal.SIGKILL)
+        self.status()
 
     def close(self) -> None:
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], capture_output=True)

@@ -16,3 +16,4 @@ def test_one_question_without_a_key_says_who_answers_beside_the_answer(tmp_path:
     assert "embedded" not in done.out
     assert "the embedded model answers, a very small model" in done.err
     assert "fit for trying Perdure out" in done.err
+    assert not list(tmp_path.rglob("*.db-wal"))  # closed, not just left

@@ -38,6 +38,7 @@ def ask_once(flags: Mapping[str, Any], text: str, *, session_id: str | None, as_
         return 130
     finally:
         surface.close()
+        surface.store.close()
 
 
 def _answer(surface: ChatSurface, said: str | Mapping[str, Any], *, as_json: bool) -> int:

@@ -107,7 +107,7 @@ def test_ctrl_c_stops_the_turn_and_typed_text_is_not_lost(term: Terminal) -> Non
 
 
 def test_what_is_sent_while_an_answer_streams_waits_its_turn(term: Terminal) -> None:
-    with Simulator(script=[Say("first answer. " * 20, chunk_delay_s=0.03), "**second** answer."]) as sim:
+    with Simulator(script=[Say("first answer. " * 80, chunk_delay_s=0.05), "**second** answer."]) as sim:
         term.run(*at(sim))
         term.see("/help lists")
         term.say("one")

@@ -152,6 +152,19 @@ def test_secrets_are_redacted_in_every_line() -> None:
     assert secret not in text
 
 
+@pytest.mark.spec("E9")
+def test_a_piece_of_a_secret_is_no_fact() -> None:
+    """Cut out of its URL, a password no longer looks like one: it must be gone before facts are read."""
+    url = "postgres://bob:s3cr3tPassw0rd@db.local/x"
+    messages = [user(f"Deploy with {url} please")]
+    for n in range(60):
+        asked = call("terminal", f"c{n}", command=f"curl -H 'Authorization: Bearer sk-proj-{'Ab3d' * 12}' http://x/{n}")
+        messages += [assistant("", (asked,)), tool_result(f"c{n}", f"DB_URL={url}\n" + "out " * 600)]
+    text = lines(messages, chars=6_000).text
+    assert "http://x/" in text
+    assert "s3cr3tPassw0rd" not in text
+
+
 def test_equal_input_gives_equal_lines() -> None:
     messages = [assistant(f"alphaBeta{n} and gamma_delta_{n} stand in one line of code") for n in range(40)]
     assert lines(messages, chars=900) == lines(messages, chars=900)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.fact_rank import PLACES, kind_of
 from perdure.context.fact_scan import LONGEST, scan
-from perdure.core.messages import Message
+from perdure.core.messages import Message, TextPart
+from perdure.redaction import redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class MessageFacts:
 
 def facts_of(message: Message) -> MessageFacts:
     """The facts of a message. Pure, so that it can be kept beside the message."""
+    message = _redacted(message)
     if not message.tool_calls:
         return MessageFacts(message, scan(message.text))
     given = [argument_values(c.arguments) for c in message.tool_calls]
@@ -51,6 +53,18 @@ def facts_of(message: Message) -> MessageFacts:
     whole = used.intersection(v.strip().rstrip("/") for v in short)
     calls = tuple(CallTarget(c.id, c.name, target_of(v)) for c, v in zip(message.tool_calls, given, strict=True))
     return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)
+
+
+def _redacted(message: Message) -> Message:
+    """The message without its secrets: half a URL with a password in it would not be known for what it is."""
+    content = message.content
+    if isinstance(content, str):
+        content = redact(content)
+    elif content is not None:
+        content = tuple(replace(p, text=redact(p.text)) if isinstance(p, TextPart) else p for p in content)
+    calls = tuple(replace(c, arguments=redact(c.arguments)) for c in message.tool_calls)
+    is_clean = content == message.content and calls == message.tool_calls
+    return message if is_clean else replace(message, content=content, tool_calls=calls)
 
 
 def argument_values(arguments: str) -> list[str]:

@@ -32,7 +32,7 @@ run: $(VENV)/.user
 	$(BIN)/perdure chat $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m 'not soak' $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples
@@ -45,7 +45,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(VENV)/.dev
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak $(ARGS)
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [name …]`: runs `bench_<name>.py` for each name, or all of them, and prints their tables.
+"""`python -m benchmarks [--strict] [name …]`: runs `bench_<name>.py` for each name, or all of them, and prints their tables.
 
 A bench module has a `TITLE` and `rows() -> Iterable[Row]`; it raises `Skip` with a plain word where its data is absent.
 """
@@ -16,7 +16,8 @@ from benchmarks.table import render
 
 def main(names: list[str]) -> int:
     found = [m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name.startswith("bench_")]
-    chosen = [f"bench_{n}" for n in names] or found
+    is_strict = "--strict" in names
+    chosen = [f"bench_{n}" for n in names if n != "--strict"] or found
     if unknown := sorted(set(chosen) - set(found)):
         print(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(found)}", file=sys.stderr)
         return 2
@@ -30,8 +31,9 @@ def main(names: list[str]) -> int:
             continue
         missed += sum(r.holds is False for r in rows)
         print(render(module.TITLE, rows), end="\n\n", flush=True)
+    # A report, not a gate: what is missed is told, and `--strict` makes it an error.
     print(f"{missed} bar(s) missed" if missed else "every bar holds")
-    return 1 if missed else 0
+    return 1 if missed and is_strict else 0
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import perdure
 from perdure.context.actions import actions_of, outcome_of, verb_of
 from perdure.context.digest import build_digest
 from perdure.context.handoff import SECTIONS
@@ -160,3 +162,25 @@ def test_a_tool_is_known_by_its_name(tool: str, verb: str) -> None:
 def test_a_call_without_result_is_told_as_such() -> None:
     actions = actions_of([assistant("Start.", (ToolCall("c", "terminal", '{"command": "sleep 9"}'),))])
     assert actions[0].outcome == "no result yet"
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize("pad", [91, 217, 280])
+def test_a_secret_that_a_line_is_cut_through_leaves_no_half(pad: int) -> None:
+    key, url = "sk-ant-api03-" + "Zq7W" * 20, "postgres://bob:s3cr3tPassw0rd@db.local/x"
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Start {'w ' * (pad // 2)}{key} and {url}"}]
+    for n in range(40):
+        command = f"{'x ' * (pad // 2)}curl {url} -k {key} {n}"
+        function = {"name": "terminal", "arguments": json.dumps({"command": command})}
+        result = f"{'e ' * pad}{url} {key}\n{'out ' * 900}\nerror: {'e ' * (pad // 3)}{url} failed {key}"
+        messages += [
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": f"c{n}", "content": result},
+        ]
+    messages += [{"role": "assistant", "content": "Half of it is done."}, {"role": "user", "content": "next?"}]
+    handoff = perdure.compress(messages, context_length=32_000).handoff
+    assert not [piece for piece in ("s3cr3tPass", "tPassw0rd", "Zq7WZq7W") if piece in handoff]

@@ -42,7 +42,7 @@ class MessageFacts:
 
 def facts_of(message: Message) -> MessageFacts:
     """The facts of a message. Pure, so that it can be kept beside the message."""
-    message = _redacted(message)
+    message = without_secrets(message)
     if not message.tool_calls:
         return MessageFacts(message, scan(message.text))
     given = [argument_values(c.arguments) for c in message.tool_calls]
@@ -55,7 +55,7 @@ def facts_of(message: Message) -> MessageFacts:
     return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)
 
 
-def _redacted(message: Message) -> Message:
+def without_secrets(message: Message) -> Message:
     """The message without its secrets: half a URL with a password in it would not be known for what it is."""
     content = message.content
     if isinstance(content, str):

@@ -13,6 +13,7 @@ from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
+from perdure.context.fact_reading import without_secrets
 from perdure.context.facts import Ledger, facts_of
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
@@ -99,10 +100,12 @@ class _Job:
     @property
     def digested(self) -> list[Message]:
         """What a digest is made of: the middle, led by the request that began it all, which the head may hold."""
-        fresh = [e.message for e in self.fresh[-_MOST_DIGESTED:]]
+        fresh = self.fresh[-_MOST_DIGESTED:]
         opening = next((m for m in self.since_previous if m.is_real_user and m.parts), None)
-        is_apart = self.previous is None and opening is not None and not any(m is opening for m in fresh)
-        return [opening, *fresh] if is_apart and opening is not None else fresh
+        is_apart = self.previous is None and opening is not None and not any(e.message is opening for e in fresh)
+        # Redacted before anything is cut to length: half a secret is not known for what it is.
+        told = [e.memo("facts", facts_of).message for e in fresh]
+        return [without_secrets(opening), *told] if is_apart and opening is not None else told
 
     @property
     def since_previous(self) -> Sequence[Message]:

@@ -16,9 +16,10 @@ _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
 # A fact without enough words around it can be found but hardly understood.
-_BARE = 0.65
+_BARE = 0.7
 # Room beyond this need not be saved by listing names: it goes to quotes.
 _SCARCE_CHARS = 12_000
+_BARE_WITH_ROOM = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Page:
         self._chance = chance
         self._open = dict(chance)
         self._room = room
+        self._bare = _BARE if room <= _SCARCE_CHARS else _BARE_WITH_ROOM
         self._already = already
         self._note = note
         self._groups: dict[str, _Group] = {}
@@ -154,7 +156,7 @@ class Page:
         chance = self._open.get
         gain = sum(chance(f, 0.0) for f in piece.facts)
         if not piece.is_clear:
-            gain *= _BARE
+            gain *= self._bare
         return gain if group.pieces else gain + sum(chance(f, 0.0) for f in group.facts - piece.facts)
 
     def _worth(self, piece: Piece) -> float:

@@ -68,10 +68,24 @@ class Ledger:
             return FactLines()
         known, seen = scan(already), scan(shown)
         less = min(1.0, _SHOWN * max(1.0, room / _SPARE_CHARS))
-        chances = ((-c * less if f in seen else -c, f) for f, c in self._weights.chance.items() if f not in known)
+        named = self._named(known)
+        more = max(1.0, room / _SPARE_CHARS)
+        chances = (
+            (-c * (less if f in seen else 1.0) * (more if f in named else 1.0), f)
+            for f, c in self._weights.chance.items()
+            if f not in known
+        )
         likely = heapq.nsmallest(min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE), chances)
         page = Page({f: -c for c, f in likely}, room=room, already=already, note=self.note)
         return page.fill(self.pieces(fact) for _, fact in likely)
+
+    def _named(self, known: frozenset[str]) -> frozenset[str]:
+        """Places never opened whose bare name is told: what was told of it is to be done there."""
+        names = {f.rpartition("/")[2] for f in known if kind_of(f) in PLACES}
+        opened = self._weights.brief.last
+        return frozenset(
+            f for f in self._weights.chance if "/" in f and f.rpartition("/")[2] in names and f not in opened
+        )
 
     def _chars(self, tokens: int | None) -> int | None:
         """What a budget in tokens comes to in characters of these messages: four in English, one or two in CJK."""

@@ -184,3 +184,9 @@ def test_a_secret_that_a_line_is_cut_through_leaves_no_half(pad: int) -> None:
     messages += [{"role": "assistant", "content": "Half of it is done."}, {"role": "user", "content": "next?"}]
     handoff = perdure.compress(messages, context_length=32_000).handoff
     assert not [piece for piece in ("s3cr3tPass", "tPassw0rd", "Zq7WZq7W") if piece in handoff]
+
+
+def test_an_outcome_goes_on_where_its_first_line_says_too_little() -> None:
+    outcome, is_error = outcome_of('{\n  "status": "every parcel was delivered"\n}')
+    assert "every parcel was delivered" in outcome
+    assert not is_error

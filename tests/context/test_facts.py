@@ -190,3 +190,13 @@ def test_nothing_to_tell_gives_no_lines() -> None:
 def test_odd_content_never_fails(content: object) -> None:
     message = Message.from_dict({"role": "user", "content": content})
     Ledger.collect([facts_of(message)]).lines_for(budget_chars=200)
+
+
+@pytest.mark.spec("E12")
+def test_with_room_to_spare_a_path_whose_name_is_told_outranks_its_neighbours_in_the_listing() -> None:
+    listed = [f"/srv/app/parts/piece{n:03}.py" for n in range(1_500)]
+    history = [user("list them"), assistant("", (call("list"),)), tool_result("c1", "\n".join(listed))]
+    untold = lines(history, chars=24_000).text
+    missed = next(path for path in reversed(listed) if path not in untold)
+    told = f"Next comes {missed.rpartition('/')[2]}"
+    assert missed in lines(history, chars=24_000, already=told).text

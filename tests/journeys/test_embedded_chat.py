@@ -12,7 +12,7 @@ from perdure.core.events import CompactionFinished, Event
 from perdure.providers.local import has_runtime, packaged_weights
 
 TURNS = 40
-SETTINGS = {"model": {"provider": "local", "context_length": 2_048, "max_tokens": 16}}
+SETTINGS = {"model": {"provider": "local", "context_length": 2_048, "max_tokens": 10}}
 
 
 @pytest.mark.spec("C3", "C9", "I2", "I4")
@@ -23,7 +23,7 @@ def test_forty_turns_on_a_tiny_window_carry_on(tmp_path: Path) -> None:
     stop = agent.events.listen(events.append)
     first = None
     for i in range(TURNS):
-        result = agent.run_conversation(f"Turn {i}: my lucky number is {i * 37}. " + "Please remember it well. " * 6)
+        result = agent.run_conversation(f"Turn {i}: my lucky number is {i * 37}. " + "Please remember it well. " * 5)
         first = first or result.session_id
         assert result.outcome == "completed", (i, result.error)
         assert result.usage.reported

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--strict] [name …]`: runs `bench_<name>.py` for each name, or all of them, and prints their tables.
+"""`python -m benchmarks [--strict] [name …]`: runs `bench_<name>.py` for each name, or all, and prints their tables.
 
 A bench module has a `TITLE` and `rows() -> Iterable[Row]`; it raises `Skip` with a plain word where its data is absent.
 """

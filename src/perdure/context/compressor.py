@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
+from perdure.context.actions import outcome_in
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
 from perdure.context.cooldown import Chain, CoolDown, MemoryState, Pause
 from perdure.context.engine import (
@@ -115,6 +116,8 @@ class ContextCompressor(ContextEngine):
         for entry in entries:
             tokens_of(entry, self._route[0])
             entry.memo("facts", facts_of)
+            if entry.message.role == "tool":
+                entry.memo("outcome", outcome_in)
             transcript.prepare(entry)
 
     # -- what it says ------------------------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, tidy
-from perdure.context.fact_reading import argument_values, target_of
-from perdure.core.messages import Message, ToolCall
+from perdure.context.fact_reading import argument_values, facts_of, target_of
+from perdure.core.messages import Entry, Message, ToolCall
 
 # The first word found in a tool's name names what it does; an unknown tool is simply called.
 _VERBS = (
@@ -32,6 +32,9 @@ _TESTS = re.compile(
 )
 _EXIT = re.compile(r"exit(?:ed with)?(?: code| status)?[ :=]+(\d+)", re.IGNORECASE)
 
+# One line of how a call ended, and whether that is an error.
+Outcome = tuple[str, bool]
+
 _EDGE_CHARS = 2_000
 _OUTCOME_CHARS = 110
 _WHY_CHARS = 90
@@ -54,22 +57,30 @@ class Action:
         return self.verb in CHANGES
 
 
-def actions_of(messages: Sequence[Message], *, most: int = 400) -> list[Action]:
-    """The newest `most` calls in their order."""
-    results = {m.tool_call_id: m.text for m in messages if m.role == "tool" and m.tool_call_id}
+def actions_of(
+    messages: Sequence[Message], *, most: int = 400, outcomes: Mapping[str, Outcome] | None = None
+) -> list[Action]:
+    """The newest `most` calls in their order; `outcomes` are those already read, by the call they answer."""
+    results: dict[str, Message] = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
+    read = outcomes or {}
     found: list[Action] = []
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         for call in reversed(message.tool_calls):
-            found.append(_action(place, call, message.text, results))
+            found.append(_action(place, call, message.text, results, read))
         if len(found) >= most:
             break
     return found[::-1]
 
 
-def _action(place: int, call: ToolCall, said: str, results: dict[str, str]) -> Action:
-    text = next((results[i] for i in (call.id, *sorted(call.ids)) if i in results), None)
-    outcome, is_error = outcome_of(text) if text is not None else ("no result yet", False)
+def _action(
+    place: int, call: ToolCall, said: str, results: Mapping[str, Message], read: Mapping[str, Outcome]
+) -> Action:
+    answered = next((i for i in (call.id, *sorted(call.ids)) if i in results), None)
+    if answered is None:
+        outcome, is_error = "no result yet", False
+    else:
+        outcome, is_error = read.get(answered) or outcome_of(results[answered].text)
     target = beginning(target_of(argument_values(call.arguments)), 160)
     return Action(place, call.name, verb_of(call.name), target, ending(said, _WHY_CHARS), outcome, is_error)
 
@@ -80,7 +91,13 @@ def verb_of(tool: str) -> str:
     return next((verb for verb, names in _VERBS if not words.isdisjoint(names)), "called")
 
 
-def outcome_of(text: str) -> tuple[str, bool]:
+def outcome_in(entry: Entry) -> Outcome:
+    """The same of an entry that is a result, read once, from its redacted text: a line cut short may halve a secret."""
+    redacted = entry.memo("facts", facts_of).message
+    return entry.memo("outcome", lambda _: outcome_of(redacted.text))
+
+
+def outcome_of(text: str) -> Outcome:
     """How a call ended, in one line of its own result, and whether that is an error."""
     edges = text if len(text) <= 2 * _EDGE_CHARS else f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
     lines = text.count("\n") + 1

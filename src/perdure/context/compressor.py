@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
+from perdure.context.actions import outcome_in
 from perdure.context.asking import AnySummarize, as_summarize
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
 from perdure.context.cooldown import Chain, CoolDown, MemoryState, Pause
@@ -118,6 +119,8 @@ class ContextCompressor(ContextEngine):
         for entry in entries:
             tokens_of(entry, self._route[0])
             entry.memo("facts", facts_of)
+            if entry.message.role == "tool":
+                outcome_in(entry)
             transcript.prepare(entry)
 
     # -- what it says ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.context import talk
-from perdure.context.actions import Action, actions_of
+from perdure.context.actions import Action, Outcome, actions_of
 from perdure.context.fact_quotes import beginning, ending
 from perdure.core.messages import Message
 from perdure.redaction import redact
@@ -49,11 +49,15 @@ class _Material:
 
 
 def build_digest(
-    messages: Sequence[Message], *, previous: Mapping[str, str] | None = None, budget_chars: int | None = None
+    messages: Sequence[Message],
+    *,
+    previous: Mapping[str, str] | None = None,
+    budget_chars: int | None = None,
+    outcomes: Mapping[str, Outcome] | None = None,
 ) -> dict[str, str]:
     """Section titles to texts; built on the previous handoff's sections where there is one."""
     before = dict(previous or {})
-    material = _Material(messages, actions_of(messages), before)
+    material = _Material(messages, actions_of(messages, outcomes=outcomes), before)
     budget = _DEFAULT_CHARS if budget_chars is None else int(budget_chars * _DIGEST_SHARE)
     sections = {name: _fitting(before.get(name, "").split("\n"), int(budget * s)) for name, s in _CARRIED.items()}
     sections = {name: text for name, text in sections.items() if text}

@@ -12,6 +12,8 @@ from perdure.context.fact_scan import scan
 from perdure.redaction import redact
 
 _LABEL_CHARS = 40
+# No fact is shorter than this.
+_CORE = 4
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
@@ -91,6 +93,11 @@ class Page:
         self._already = already
         self._note = note
         self._groups: dict[str, _Group] = {}
+        # Facts by a few characters from their middle, so that what stands in a text is found without trying every one.
+        self._by_core: dict[str, list[str]] = {}
+        for fact in chance:
+            at = (len(fact) - _CORE) // 2
+            self._by_core.setdefault(fact[at : at + _CORE], []).append(fact)
 
     def fill(self, choices: Iterable[Sequence[Piece]]) -> FactLines:
         """The lines, given for each fact the pieces that would show it."""
@@ -175,9 +182,13 @@ class Page:
         covered = scan(shown) | piece.facts
         if "/" in shown:
             # A path shows its folders and its name as well.
-            covered |= {f for f in self._open if f in shown}
+            covered |= self._standing_in(shown)
         for fact in covered & self._open.keys():
             del self._open[fact]
+
+    def _standing_in(self, text: str) -> set[str]:
+        cores = {text[i : i + _CORE] for i in range(len(text) - _CORE + 1)}
+        return {f for c in cores & self._by_core.keys() for f in self._by_core[c] if f in self._open and f in text}
 
     def _lines(self) -> FactLines:
         files: list[str] = []

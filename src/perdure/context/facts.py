@@ -8,7 +8,7 @@ within a budget, the pieces of the sources in which the weightiest facts stand (
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from perdure.context.fact_page import FactLines, Page, Piece
 from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, quote, shortest_quote
@@ -138,21 +138,23 @@ class Ledger:
         return max(before.strip(), after.strip(" :,"), key=plain_words)[:_NOTE_CHARS]
 
     def _around_call(self, place: int, fact: str) -> str:
-        entry = self._entries[place]
-        at = entry.arguments.find(fact)
-        end = at + len(fact)
-        result = self._entries[place + 1].message.text[:_NOTE_CHARS] if place + 1 < len(self._entries) else ""
-        said = entry.message.text
-        for piece in (
-            ending(said, _NOTE_CHARS) if at < _NOTE_CHARS else "",
-            beginning(entry.arguments[end : end + 2 * _NOTE_CHARS], _NOTE_CHARS),
-            ending(entry.arguments[max(0, at - 2 * _NOTE_CHARS) : at], _NOTE_CHARS),
-            beginning(result, _NOTE_CHARS),
-            ending(said, _NOTE_CHARS),
-        ):
+        """The first of the pieces around a call that is understood; each is made only when the ones before are not."""
+        for piece in self._pieces_around(place, fact):
             if plain_words(piece) >= ENOUGH_WORDS:
                 return piece
         return ""
+
+    def _pieces_around(self, place: int, fact: str) -> Iterator[str]:
+        entry = self._entries[place]
+        at = entry.arguments.find(fact)
+        end = at + len(fact)
+        if at < _NOTE_CHARS:
+            yield ending(entry.message.text, _NOTE_CHARS)
+        yield beginning(entry.arguments[end : end + 2 * _NOTE_CHARS], _NOTE_CHARS)
+        yield ending(entry.arguments[max(0, at - 2 * _NOTE_CHARS) : at], _NOTE_CHARS)
+        if place + 1 < len(self._entries):
+            yield beginning(self._entries[place + 1].message.text[:_NOTE_CHARS], _NOTE_CHARS)
+        yield ending(entry.message.text, _NOTE_CHARS)
 
     def _label(self, place: int) -> str:
         """The heading a piece goes under: what the call was about, or who spoke."""

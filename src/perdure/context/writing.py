@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from perdure import prompts
 from perdure.context import transcript
+from perdure.context.actions import Outcome as ActionOutcome
+from perdure.context.actions import outcome_in
 from perdure.context.active_task import active_task, requests_of
 from perdure.context.assemble import Shares, carried_instructions, compose, handoff_message, newest_image, share_out
 from perdure.context.boundaries import Boundaries
@@ -108,6 +110,12 @@ class _Job:
         return [without_secrets(opening), *told] if is_apart and opening is not None else told
 
     @property
+    def outcomes(self) -> dict[str, ActionOutcome]:
+        """How the newest calls ended, read once for each result."""
+        results = (e for e in self.fresh[-_MOST_DIGESTED:] if e.message.role == "tool")
+        return {e.message.tool_call_id or "": outcome_in(e) for e in results}
+
+    @property
     def since_previous(self) -> Sequence[Message]:
         """Everything the previous handoff does not speak of."""
         start = self.found.lead if self.found.previous is None else self.found.previous + 1
@@ -191,6 +199,7 @@ class Writer:
                 job.digested,
                 previous=job.previous.sections if job.previous else None,
                 budget_chars=shares.digest_chars,
+                outcomes=job.outcomes,
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.

@@ -117,6 +117,11 @@ class Registry:
         self._registered[name] = factory
         self._loaded.pop(("code", name), None)
 
+    def forget(self, name: str) -> None:
+        """Takes a registration by code back; nothing happens where there is none."""
+        self._registered.pop(name, None)
+        self._loaded.pop(("code", name), None)
+
     def names(self) -> tuple[str, ...]:
         """Every name that may be chosen, built-in ones first."""
         return tuple(found.name for found in self.found() if not found.ignored)

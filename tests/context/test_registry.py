@@ -43,9 +43,13 @@ def test_the_built_in_is_there_without_asking(tmp_path: Path) -> None:
 @pytest.mark.spec("M2")
 def test_a_folder_comes_before_code(tmp_path: Path) -> None:
     register_context_engine("chosen_one", Mine)
-    assert start_engine("chosen_one", home=tmp_path).value.name == "mine"
-    plugin_folder(tmp_path, "chosen_one", FROM_FOLDER)
-    assert start_engine("chosen_one", home=tmp_path).value.name == "from-folder"
+    try:
+        assert start_engine("chosen_one", home=tmp_path).value.name == "mine"
+        plugin_folder(tmp_path, "chosen_one", FROM_FOLDER)
+        assert start_engine("chosen_one", home=tmp_path).value.name == "from-folder"
+    finally:
+        engines().forget("chosen_one")
+    assert "chosen_one" not in engines().names()
 
 
 @pytest.mark.spec("M2")

@@ -164,10 +164,10 @@ def ids_in(mode: str, body: dict[str, Any]) -> tuple[list[str], list[str]]:
 def test_a_long_history_that_was_sent_before_costs_next_to_nothing_to_send_again(mode: str) -> None:
     turn = [user("q " * 200), Message(role="assistant", content="a " * 200, kind="assistant")]
     request = ModelRequest("m", [Entry(i, turn[i % 2]) for i in range(10_000)], system=("S",))
-    MODES[mode].build(request)
     spent = []
     for _ in range(7):
         started = time.process_time()
         MODES[mode].build(request)
         spent.append(time.process_time() - started)
-    assert min(spent) < 0.015
+    # The figure itself is held in the benchmarks; here only that nothing is encoded twice.
+    assert min(spent[1:]) < spent[0] / 3

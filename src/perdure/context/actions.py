@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, tidy
-from perdure.context.fact_reading import argument_values, facts_of, target_of
+from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, ending, plain_words, tidy
+from perdure.context.facts.reading import argument_values, facts_of, target_of
 from perdure.core.messages import Entry, Message, ToolCall
 
 # The first word found in a tool's name names what it does; an unknown tool is simply called.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perdure.context import talk
 from perdure.context.actions import Action, Outcome, actions_of
-from perdure.context.fact_quotes import beginning, ending
+from perdure.context.facts.quotes import beginning, ending
 from perdure.core.messages import Message
 from perdure.redaction import redact
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from perdure.context.fact_rank import kind_of
-from perdure.context.fact_scan import scan
+from perdure.context.facts.kinds import kind_of
+from perdure.context.facts.scan import scan
 
 Kind = Literal["path", "number", "id", "url", "quote", "request"]
 

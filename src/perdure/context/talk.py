@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from perdure.context.fact_quotes import beginning, tidy
+from perdure.context.facts.quotes import beginning, tidy
 from perdure.core.messages import Message
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")

@@ -15,8 +15,8 @@ from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
-from perdure.context.fact_reading import without_secrets
 from perdure.context.facts import Ledger, facts_of
+from perdure.context.facts.reading import without_secrets
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.fact_rank import PLACES, kind_of
-from perdure.context.fact_scan import LONGEST, scan
+from perdure.context.facts.kinds import PLACES, kind_of
+from perdure.context.facts.scan import LONGEST, scan
 from perdure.core.messages import Message, TextPart
 from perdure.redaction import redact
 

@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, plain_words
-from perdure.context.fact_rank import PLACES, kind_of
-from perdure.context.fact_scan import scan
+from perdure.context.facts.kinds import PLACES, kind_of
+from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, plain_words
+from perdure.context.facts.scan import scan
 from perdure.redaction import redact
 
 _LABEL_CHARS = 40

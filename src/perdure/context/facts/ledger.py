@@ -1,23 +1,17 @@
-"""The ledger of exact facts: what was used in calls, said by whom, how recently and how often.
-
-A summary drops most of the paths, ids and names that an agent goes on to need. Code can know better: `facts_of` reads
-each message once (fact_reading), `Ledger` weighs what was read (fact_rank), and `lines_for` quotes (fact_quotes),
-within a budget, the pieces of the sources in which the weightiest facts stand (fact_page).
-"""
+"""The ledger: a stretch of messages' facts weighed, and the weightiest quoted from their sources within a budget."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
-from perdure.context.fact_page import FactLines, Page, Piece
-from perdure.context.fact_quotes import ENOUGH_WORDS, beginning, ending, plain_words, quote, shortest_quote
-from perdure.context.fact_rank import PLACES, Weights, kind_of, weigh
-from perdure.context.fact_reading import MessageFacts, facts_of
-from perdure.context.fact_scan import scan
+from perdure.context.facts.kinds import PLACES, kind_of
+from perdure.context.facts.page import FactLines, Page, Piece
+from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, ending, plain_words, quote, shortest_quote
+from perdure.context.facts.rank import Weights, weigh
+from perdure.context.facts.reading import MessageFacts
+from perdure.context.facts.scan import scan
 from perdure.models.tokens import estimate_text
-
-__all__ = ["FactLines", "Ledger", "MessageFacts", "facts_of"]
 
 # What a token of quoted pieces comes to in characters; where the messages themselves have fewer (CJK), as many as they.
 _CHARS_PER_TOKEN = 3.75

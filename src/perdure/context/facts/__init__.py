@@ -1,0 +1,20 @@
+"""The exact facts of a conversation: what was used in calls, said by whom, how recently and how often.
+
+A summary drops most of the paths, ids and names that an agent goes on to need. Code can know better:
+
+    scan      a text → the facts in it
+    kinds     a fact → what sort of thing it names
+    reading   a message → its facts by where they stand, read once and kept beside it
+    rank      all messages' facts → how likely each is to be needed again
+    quotes    a fact in its source → a piece short enough to quote and long enough to be understood
+    page      facts, chances and pieces → lines within a budget
+    ledger    the way in: `Ledger.collect(...).lines_for(...)`
+
+Data flows in that order; no file here looks further than to those above it.
+"""
+
+from perdure.context.facts.ledger import Ledger
+from perdure.context.facts.page import FactLines
+from perdure.context.facts.reading import MessageFacts, facts_of
+
+__all__ = ["FactLines", "Ledger", "MessageFacts", "facts_of"]

@@ -13,7 +13,7 @@ import perdure
 from perdure.config.settings import CompressionSettings
 from perdure.context.compressor import ContextCompressor
 from perdure.core import rules
-from perdure.core.messages import HANDOFF_FIRST_LINE, Message, TextPart
+from perdure.core.messages import HANDOFF_FIRST_LINE, Message, Part
 from support.long_histories import histories, step
 from support.summarisers import HOSTILE, Scripted
 
@@ -40,16 +40,16 @@ def parsed(raw: list[dict[str, Any]]) -> list[Message]:
     return [Message.from_dict(m) for m in raw]
 
 
-def newest_request(raw: list[dict[str, Any]]) -> str | None:
-    texts = [m.text for m in parsed(raw) if m.is_real_user and m.text]
-    return texts[-1] if texts else None
+def newest_request(raw: list[dict[str, Any]]) -> tuple[Part, ...]:
+    """Every part of the last message a person sent that has something in it."""
+    return next((m.parts for m in reversed(parsed(raw)) if m.is_request), ())
 
 
 def must_stay(raw: list[dict[str, Any]]) -> int:
     """Tokens that no compaction may take away: system messages and the newest request."""
     messages = rules.repair(parsed(raw))
     lead = rules.leading_system(messages)
-    newest = next((m for m in reversed(messages) if m.is_real_user and m.parts), None)
+    newest = next((m for m in reversed(messages) if m.is_request), None)
     kept = [*messages[:lead], *([newest] if newest else [])]
     return perdure.estimate_tokens(kept)
 
@@ -72,8 +72,8 @@ def holds_of_every_compaction(
     assert report.after_tokens < report.before_tokens
     assert perdure.estimate_tokens(out) < perdure.estimate_tokens(rules.repair(parsed(raw)))
     at = next(i for i, m in enumerate(out) if m.text.startswith(HANDOFF_FIRST_LINE))
-    wanted = newest_request(raw)
-    assert wanted is None or wanted in [p.text for m in out[at:] for p in m.parts if isinstance(p, TextPart)]
+    behind = [part for m in out[at:] for part in m.parts]
+    assert all(part in behind for part in newest_request(raw))
     engine = ContextCompressor(context_length=window, settings=CompressionSettings(**choices))
     threshold = engine.budgets.threshold_tokens
     if report.after_tokens > threshold:

@@ -38,7 +38,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> Requests:
         if m.role == "tool" or m.tool_calls:
             continue
         if m.is_real_user:
-            text = m.text.strip()
+            text = m.said.strip()
             if not text:
                 continue
             if not is_bare(text):
@@ -50,7 +50,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> Requests:
             elif goes_on(text) and not waiting:
                 waiting, closed = closed, []
         elif m.role == "assistant" and m.kind == "assistant" and waiting:
-            reply = m.text.strip()
+            reply = m.said.strip()
             if reply and not _ASKS_BACK.search(reply[-60:]):
                 waiting, closed = [], waiting
     return Requests(tuple(waiting), tuple(closed))

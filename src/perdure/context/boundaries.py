@@ -62,7 +62,7 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
     """The boundaries of a history whose messages come to `tokens` each."""
     size, lead = len(messages), leading_system(messages)
     previous = next((i for i in range(size - 1, lead - 1, -1) if messages[i].kind == "handoff"), None)
-    newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_real_user and messages[i].parts), None)
+    newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_request), None)
     head_end = _head_end(messages, lead, newest, previous, limits=limits)
     floor = head_end if previous is None else max(head_end, previous + 1)
     room = limits.room_tokens - sum(tokens[:lead]) - (tokens[newest] if newest is not None else 0)

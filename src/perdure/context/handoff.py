@@ -22,7 +22,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
-from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart
+from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Message, Part, TextPart, kind_of
 
 SECTIONS: tuple[str, ...] = (
     "Active Task",
@@ -165,7 +165,7 @@ def handoff_of(message: Message) -> Handoff | None:
 
 
 def split_merged(message: Message) -> tuple[Message, ...]:
-    """A handoff that was merged into the message behind it, as the two it was; any other message alone."""
+    """A handoff that was merged into the message behind it, as those it was; any other message alone."""
     if not is_merged(message):
         return (message,)
     parts = message.parts
@@ -175,8 +175,8 @@ def split_merged(message: Message) -> tuple[Message, ...]:
     rest: Content = parts[own:] or None
     if isinstance(rest, tuple) and len(rest) == 1 and isinstance(rest[0], TextPart) and not rest[0].extra:
         rest = rest[0].text
-    kind: Kind = "user" if message.role == "user" else "assistant"
-    return (Message(message.role, mine, kind="handoff"), replace(message, content=rest, kind=kind))
+    behind = replace(message, content=rest, kind=kind_of(message.role, rest))
+    return (Message(message.role, mine, kind="handoff"), *split_merged(behind))
 
 
 def is_merged(message: Message) -> bool:

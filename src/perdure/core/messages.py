@@ -155,6 +155,26 @@ class Message:
         """A message a person sent: handoffs and notes carry the user role too, but nobody typed them."""
         return self.role == "user" and self.kind == "user"
 
+    @property
+    def is_blank(self) -> bool:
+        """Nothing but white space: neither words nor a picture."""
+        if isinstance(self.content, str):
+            return not self.content or self.content.isspace()
+        return not any(not isinstance(p, TextPart) or p.text.strip() for p in self.content or ())
+
+    @property
+    def is_request(self) -> bool:
+        """A message a person sent that has something in it; a blank one asks for nothing."""
+        return self.is_real_user and not self.is_blank
+
+    @property
+    def said(self) -> str:
+        """Its text without the notes that a repair merged into it: what was really typed, or answered."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        texts = (p.text for p in self.content if isinstance(p, TextPart))
+        return "\n".join(t for t in texts if not _is_ours(self.role, t))
+
     @classmethod
     def from_dict(cls, raw: object) -> Message:
         """The message a dict (or a bare string) stands for. Raises InvalidMessage for an unknown role."""
@@ -179,7 +199,7 @@ class Message:
             name=_optional_text(raw, "name", extra),
             reasoning=_optional_text(raw, "reasoning", extra),
             reasoning_details=tuple(details),
-            kind=_kind_of(role, content),
+            kind=kind_of(role, content),
             extra=extra,
             has_content_key="content" in raw,
         )
@@ -259,15 +279,21 @@ def clean(text: str) -> str:
 _FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "reasoning", "reasoning_details"))
 
 
-def _kind_of(role: str, content: Content) -> Kind:
-    first = content[0] if isinstance(content, tuple) and content else content
-    text = first.text if isinstance(first, TextPart) else first
-    if isinstance(text, str) and text.startswith("["):
-        if text.startswith(HANDOFF_FIRST_LINE):
+def kind_of(role: Role, content: Content) -> Kind:
+    """What a message is, by its role and words alone; notes merged with words of its own do not make it a note."""
+    texts = [content] if not isinstance(content, tuple) else [p.text if isinstance(p, TextPart) else p for p in content]
+    first = next((t for t in texts if t), None)
+    if isinstance(first, str) and first.startswith("["):
+        if first.startswith(HANDOFF_FIRST_LINE) and texts[0] == first:
             return "handoff"
-        if content == (TURN_ENDED if role == "assistant" else CONTINUES) or text.startswith(SYSTEM_NOTE):
-            return "note" if role in ("user", "assistant") else role  # type: ignore[return-value]  # checked by the caller
-    return "system" if role == "developer" else role  # type: ignore[return-value]  # checked by the caller
+        if role in ("user", "assistant") and all(isinstance(t, str) and (not t or _is_ours(role, t)) for t in texts):
+            return "note"
+    return "system" if role == "developer" else role
+
+
+def _is_ours(role: str, text: str) -> bool:
+    """A text that a repair put there."""
+    return text.startswith(SYSTEM_NOTE) or text == (TURN_ENDED if role == "assistant" else CONTINUES)
 
 
 def _content(raw: object) -> Content:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from perdure.core.messages import CONTINUES, SYSTEM_NOTE, TURN_ENDED, Message, ToolCall, tool_result
+from perdure.core.messages import CONTINUES, SYSTEM_NOTE, TURN_ENDED, Kind, Message, ToolCall, tool_result
 
 MISSING_RESULT = "[No result: this call was interrupted, or its result is no longer in view. Outcome unknown.]"
 
@@ -233,10 +233,19 @@ def merge(first: Message, second: Message) -> Message:
         tool_calls=first.tool_calls + second.tool_calls,
         reasoning="\n".join(r for r in (first.reasoning, second.reasoning) if r) or None,
         reasoning_details=first.reasoning_details + second.reasoning_details,
-        kind=first.kind if first.kind == second.kind else "user" if first.role == "user" else first.kind,
+        kind=_merged_kind(first, second),
         extra={**second.extra, **first.extra},
         has_content_key=True,
     )
+
+
+def _merged_kind(first: Message, second: Message) -> Kind:
+    """What two neighbours are as one; a blank one has no say in it, or a note behind it would pass for a request."""
+    if first.kind == second.kind or (second.is_blank and not second.tool_calls):
+        return first.kind
+    if first.kind == "note" or (first.is_blank and not first.tool_calls):
+        return second.kind
+    return "user" if first.role == "user" else first.kind
 
 
 _MAY_FOLLOW = frozenset(

@@ -183,8 +183,22 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path: Path) -> Non
     assert load_settings(home=tmp_path, environ={}).model.name == "x"
 
 
+# Values for the keys whose kind alone does not say what is allowed.
+OTHERS: dict[str, tuple[str, Any]] = {
+    "gateway.public_url": ("https://agent.example.org", "https://agent.example.org"),
+    "gateway.allowed_hosts": ("a.example.org, *.b.org", ("a.example.org", "*.b.org")),
+    "gateway.trusted_proxies": ("10.0.0.0/8", ("10.0.0.0/8",)),
+    "gateway.max_body_bytes": ("4096", 4096),
+    "gateway.telegram.allowed_users": ("123, 456=alice", ("123", "456=alice")),
+    "gateway.telegram.scopes": ("chat, shell", ("chat", "shell")),
+    "gateway.telegram.base_url": ("http://127.0.0.1:8081", "http://127.0.0.1:8081"),
+}
+
+
 def another(key: keys.Key) -> tuple[str, Any]:
     """A value that is allowed for a key and is not its default: as typed, and as it should arrive."""
+    if key.name in OTHERS:
+        return OTHERS[key.name]
     allowed = key.allowed.removesuffix(", or null")
     if key.name == "model_overrides":
         return "[{model: m}]", (ModelOverride(model="m"),)

@@ -1,6 +1,7 @@
 """Every setting with its default, its range and one line that says what it does.
 
-This module is the only list of keys: the loader, `perdure config` and docs/configuration.md all read it from here.
+This module (with the sections it takes from `gateway.py`) is the only list of keys: the loader, `perdure config` and
+docs/configuration.md all read it from here.
 A key is a dotted path (`compression.threshold`); sections are frozen models, lists are tuples, null means "not set".
 """
 
@@ -9,30 +10,12 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from perdure.config.gateway import GatewaySettings
+from perdure.config.section import Dollars, Positive, Price, Section, Share, Text
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-
-
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Dollars = Annotated[float, Field(gt=0)]
-Price = Annotated[float, Field(ge=0)]
-Text = Annotated[str, Field(min_length=1)]
-
-
-class Section(BaseModel):
-    """A frozen group of keys that refuses what it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _keep_bool_apart(cls, value: Any, info: ValidationInfo) -> Any:
-        # A stray `true` would quietly become the number 1.
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
-            raise ValueError("true and false are no numbers")
-        return value
 
 
 class ModelSettings(Section):
@@ -368,6 +351,7 @@ class Settings(Section):
     mcp_servers: tuple[McpServerSettings, ...] = Field(
         default=(), description="MCP servers whose tools are offered too; needs the extra `mcp`."
     )
+    gateway: GatewaySettings = Field(default=GatewaySettings(), description="The gateway, and `perdure serve`.")
     display: DisplaySettings = Field(default=DisplaySettings(), description="What the terminal shows.")
     model_overrides: tuple[ModelOverride, ...] = Field(
         default=(), description="What you know better than the catalogue about a model's window and prices."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benchmarks.secret_samples import keys
+from benchmarks.secret_samples import Sample, keys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +15,7 @@ from perdure.context.compressor import ContextCompressor
 from perdure.core import rules
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message, Part
 from support.long_histories import histories, step
-from support.summarisers import HOSTILE, Scripted
+from support.summarisers import HOSTILE, Scripted, transcript_of
 
 SAMPLE = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SOAK = settings(max_examples=3_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -66,19 +66,22 @@ def holds_of_every_compaction(
     assert ask is None or ask.calls <= 7
     out = parsed(report.messages)
     assert rules.violations(out) == []
+    engine = ContextCompressor(context_length=window, settings=CompressionSettings(**choices))
+    threshold = engine.budgets.threshold_tokens
+    if report.after_tokens > threshold:
+        # Only what nobody may take away can be too much: system messages, the newest request, the shortest handoff.
+        least_handoff = 160 if engine.budgets.is_small else 600
+        assert must_stay(raw) + least_handoff > threshold
+        assert "still above the threshold" in report.message or report.outcome == "nothing_to_do"
     if report.outcome == "nothing_to_do":
         assert report.messages == raw or rules.violations(parsed(raw))
+        assert report.message
         return
     assert report.after_tokens < report.before_tokens
     assert perdure.estimate_tokens(out) < perdure.estimate_tokens(rules.repair(parsed(raw)))
     at = next(i for i, m in enumerate(out) if m.text.startswith(HANDOFF_FIRST_LINE))
     behind = [part for m in out[at:] for part in m.parts]
     assert all(part in behind for part in newest_request(raw))
-    engine = ContextCompressor(context_length=window, settings=CompressionSettings(**choices))
-    threshold = engine.budgets.threshold_tokens
-    if report.after_tokens > threshold:
-        assert must_stay(raw) > 0.3 * threshold
-        assert "still above the threshold" in report.message
 
 
 def holds_of_two_in_a_row(raw: list[dict[str, Any]], window: int, choices: dict[str, Any], temper: str | None) -> None:
@@ -116,6 +119,64 @@ def test_every_compaction_over_thousands_of_histories(**case: Any) -> None:
 @ANYTHING
 def test_two_in_a_row_over_thousands_of_histories(**case: Any) -> None:
     holds_of_two_in_a_row(**case)
+
+
+SECRETS = [sample for seed in range(4) for sample in keys(seed) if len(sample.secret) >= 12]
+SLOTS = st.sampled_from(["user", "reply", "arguments", "result", "note"])
+
+
+def carrying(slot: str, n: int, text: str) -> list[dict[str, Any]]:
+    """A stretch of history that holds a text in one of the places where a secret may turn up."""
+    if slot == "arguments":
+        return step(n, chars=400, command=f"deploy job_{n} <<E\n{text}\nE")
+    if slot == "result":
+        asking, result = step(n, chars=300)
+        return [asking, {**result, "content": f"error in job_{n}\n{text}\n{result['content']}"}]
+    role = {"user": "user", "reply": "assistant", "note": "system"}[slot]
+    return [{"role": role, "content": f"Always use this for job_{n}:\n{text}"}]
+
+
+@st.composite
+def leaky_histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[Sample]]:
+    """A history with secrets anywhere in it, and which ones."""
+    held = draw(st.lists(st.sampled_from(SECRETS), min_size=1, max_size=6))
+    raw: list[dict[str, Any]] = []
+    for n, sample in enumerate(held):
+        raw += draw(histories(max_groups=6))
+        raw += carrying(draw(SLOTS), 5_000 + n, sample.text)
+    return [*raw, *draw(histories(max_groups=6))], held
+
+
+LEAKY = given(leaky=leaky_histories(), window=WINDOWS, choices=CHOICES, temper=st.sampled_from([None, "leak", "echo"]))
+
+
+def holds_of_secrets(
+    leaky: tuple[list[dict[str, Any]], list[Sample]], window: int, choices: dict[str, Any], temper: str | None
+) -> None:
+    """None is in the handoff or in what a summariser reads, not even most of one, whatever comes back."""
+    raw, held = leaky
+    told = "## Goal\nRun all jobs as before.\n## Critical Context\n" + "\n".join(s.text for s in held)
+    asks = {"leak": Scripted(told), "echo": Scripted(transcript_of)}
+    ask = asks[temper] if temper else None
+    report = perdure.compress(raw, context_length=window, summarize=ask, settings=choices)
+    for sample in held:
+        for text in (report.handoff, *(ask.prompts if ask else ())):
+            assert sample.secret not in text, sample.kind
+            assert sample.secret[6:] not in text, sample.kind
+
+
+@pytest.mark.spec("E9")
+@SAMPLE
+@LEAKY
+def test_no_secret_in_any_handoff_or_prompt_wherever_it_turned_up(**case: Any) -> None:
+    holds_of_secrets(**case)
+
+
+@pytest.mark.soak
+@SOAK
+@LEAKY
+def test_no_secret_over_thousands_of_histories(**case: Any) -> None:
+    holds_of_secrets(**case)
 
 
 @pytest.mark.spec("E9")

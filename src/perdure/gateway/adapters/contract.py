@@ -1,8 +1,8 @@
 """What a chat platform's adapter is: one small Protocol, and what the hub lends it.
 
 A person writes → the adapter says who and where, and submits → whichever process runs the turn hands its events to the
-adapter of that platform there, which shows them. Taking messages and showing answers are apart, so that an answer is shown
-also where the process that took the message has died.
+adapter of that platform there, which shows them. Taking messages and showing answers are apart, so that an answer is
+shown also where the process that took the message has died.
 """
 
 from __future__ import annotations

@@ -1,0 +1,244 @@
+"""The inbox: messages a gateway has taken and owes an answer for, kept until they are answered and a while longer.
+
+A message is on disk before its sender is told that it was taken. It belongs to one process at a time, which says so
+again and again; one that falls silent loses what it had to another. Messages of a lane are run oldest first. What came
+of one is kept with it, so that a sender who asks twice is answered, not served, twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perdure.core.errors import NotFound, StoreError
+from perdure.store.backing import Backing
+from perdure.store.database import Row, Transaction, Value, insert_numbered, text
+
+State = Literal["waiting", "running", "done"]
+_COLUMNS = (
+    "number, id, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result, owner,"
+    " expires_at, wants_stop, done_at"
+)
+
+
+class InboxFull(StoreError):
+    """Too much waits in this conversation already; send it again once something was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message before it is taken. The same key of the same sender again is the same message."""
+
+    id: str
+    lane: str
+    platform: str
+    user_key: str
+    chat: str
+    content: str | Mapping[str, Any]
+    scopes: tuple[str, ...] = ()
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A message that was taken: whose it is, how far it is, and what came of it."""
+
+    number: int
+    letter: Letter
+    state: State
+    owner: str
+    expires_at_ms: int
+    conversation_id: str | None = None
+    # The conversation's last message before this one was worked on: whatever stands behind it came of this one.
+    begin_seq: int | None = None
+    result: Mapping[str, Any] | None = None
+    wants_stop: bool = False
+    done_at_ms: int | None = None
+
+    @property
+    def id(self) -> str:
+        return self.letter.id
+
+
+class Inbox:
+    """Takes, hands out in order, and remembers; every change of a message is its owner's alone."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def take(self, letter: Letter, *, owner: str, ttl_ms: int, most_waiting: int | None = None) -> tuple[Taken, bool]:
+        """The message as it is now kept, and whether it is new. Raises InboxFull."""
+
+        def work(tx: Transaction) -> tuple[Taken, bool]:
+            known = self._known(tx, letter)
+            if known is not None:
+                return known, False
+            if most_waiting is not None:
+                sql = "SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'"
+                row = tx.row(sql, (text(letter.lane),))
+                if row is not None and row[0] > most_waiting:
+                    raise InboxFull(f"{most_waiting} messages wait here already; send it again after an answer")
+            until = self._now + ttl_ms
+            number = insert_numbered(tx, "inbox", _values(letter, owner, until, self._now), number="number")
+            return Taken(number, letter, "waiting", owner, until), True
+
+        try:
+            return self._backing.database.write(work)
+        except InboxFull:
+            raise
+        except StoreError:
+            # Two senders of one key at the same moment: the other one was first.
+            known = self._backing.database.read(lambda tx: self._known(tx, letter))
+            if known is None:
+                raise
+            return known, False
+
+    def get(self, message_id: str) -> Taken:
+        """Raises NotFound."""
+        row = self._backing.database.read(
+            lambda tx: tx.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
+        )
+        if row is None:
+            raise NotFound(f"no message {message_id!r} was taken")
+        return _taken(row)
+
+    def first(self, lane: str) -> Taken | None:
+        """The oldest message of a lane that is not answered yet, whoever owns it."""
+        sql = f"SELECT {_COLUMNS} FROM inbox WHERE lane = ? AND state <> 'done' ORDER BY number LIMIT 1"
+        row = self._backing.database.read(lambda tx: tx.row(sql, (text(lane),)))
+        return _taken(row) if row is not None else None
+
+    def claim(self, taken: Taken, *, owner: str, ttl_ms: int) -> Taken | None:
+        """Takes over a message whose owner fell silent; None where somebody else, or its owner, was quicker."""
+
+        def work(tx: Transaction) -> Taken | None:
+            changed = tx.run(
+                "UPDATE inbox SET owner = ?, expires_at = ? WHERE id = ? AND owner = ? AND expires_at = ?"
+                " AND state <> 'done'",
+                (text(owner), self._now + ttl_ms, taken.id, taken.owner, taken.expires_at_ms),
+            )
+            row = tx.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (taken.id,)) if changed else None
+            return _taken(row) if row is not None else None
+
+        return self._backing.database.write(work)
+
+    def begin(self, taken: Taken, *, conversation_id: str, seq: int) -> bool:
+        """Notes where the work on it begins, before any of it; False where it is somebody else's by now."""
+        return self._own(taken, "state = 'running', conversation = ?, begin_seq = ?", (text(conversation_id), seq))
+
+    def finish(self, taken: Taken, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
+        """What came of it. The text of the message stands in the log by now, so that it need not be kept twice."""
+        told = json.dumps(result, ensure_ascii=True)
+        return self._own(
+            taken,
+            "state = 'done', content = '\"\"', result = ?, conversation = ?, wants_stop = 0, done_at = ?",
+            (told, conversation_id and text(conversation_id), self._now),
+        )
+
+    def renew(self, owner: str, *, ttl_ms: int) -> list[str]:
+        """Says that a process still works on all it owns; what of it somebody wants stopped."""
+
+        def work(tx: Transaction) -> list[str]:
+            values = (self._now + ttl_ms, text(owner))
+            tx.run("UPDATE inbox SET expires_at = ? WHERE owner = ? AND state <> 'done'", values)
+            rows = tx.rows(
+                "SELECT id FROM inbox WHERE owner = ? AND state <> 'done' AND wants_stop = 1", (text(owner),)
+            )
+            return [r[0] for r in rows]
+
+        return self._backing.database.write(work)
+
+    def leave(self, owner: str) -> int:
+        """A process goes: whatever it did not get to is anybody's at once."""
+        return self._backing.database.write(
+            lambda tx: tx.run(
+                "UPDATE inbox SET expires_at = 0, state = CASE WHEN begin_seq IS NULL THEN 'waiting' ELSE state END"
+                " WHERE owner = ? AND state <> 'done'",
+                (text(owner),),
+            )
+        )
+
+    def orphans(self, *, is_gone: Callable[[str], bool] = lambda owner: False) -> list[Taken]:
+        """Messages whose owner fell silent or has died, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' ORDER BY number"
+        rows = [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql))]
+        now, gone = self._now, {owner: is_gone(owner) for owner in {r.owner for r in rows}}
+        return [r for r in rows if r.expires_at_ms <= now or gone[r.owner]]
+
+    def ask_stop(self, *, lane: str | None = None, conversation_id: str | None = None) -> bool:
+        """Asks whoever works in a lane or conversation to stop; whether anybody does."""
+        column, value = ("lane", lane) if lane is not None else ("conversation", conversation_id)
+        sql = f"UPDATE inbox SET wants_stop = 1 WHERE {column} = ? AND state = 'running'"
+        return self._backing.database.write(lambda tx: tx.run(sql, (text(value or ""),))) > 0
+
+    def answered(self, platform: str, user_key: str, chat: str, *, since_ms: int) -> list[Taken]:
+        """What was answered in a chat since a moment, in any process, oldest first."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM inbox WHERE done_at >= ? AND platform = ? AND user_key = ? AND chat = ?"
+            " ORDER BY done_at, number"
+        )
+        values = (since_ms, text(platform), text(user_key), text(chat))
+        return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, values))]
+
+    def waiting(self) -> int:
+        """How many messages of all lanes are not answered yet."""
+        row = self._backing.database.read(lambda tx: tx.row("SELECT COUNT(*) FROM inbox WHERE state <> 'done'"))
+        return int(row[0]) if row is not None else 0
+
+    def forget(self, *, before_ms: int) -> int:
+        """Drops what was answered long ago."""
+        return self._backing.database.write(
+            lambda tx: tx.run("DELETE FROM inbox WHERE state = 'done' AND done_at < ?", (before_ms,))
+        )
+
+    @property
+    def _now(self) -> int:
+        return self._backing.clock.now_ms()
+
+    def _own(self, taken: Taken, changes: str, values: tuple[Value, ...]) -> bool:
+        sql = f"UPDATE inbox SET {changes} WHERE id = ? AND owner = ? AND state <> 'done'"
+        return self._backing.database.write(lambda tx: tx.run(sql, (*values, taken.id, text(taken.owner)))) > 0
+
+    def _known(self, tx: Transaction, letter: Letter) -> Taken | None:
+        if not letter.key:
+            return None
+        row = tx.row(
+            f"SELECT {_COLUMNS} FROM inbox WHERE platform = ? AND user_key = ? AND key = ?",
+            (text(letter.platform), text(letter.user_key), text(letter.key)),
+        )
+        return _taken(row) if row is not None else None
+
+
+def _values(letter: Letter, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:
+    return {
+        "id": letter.id,
+        "lane": text(letter.lane),
+        "platform": text(letter.platform),
+        "user_key": text(letter.user_key),
+        "chat": text(letter.chat),
+        "scopes": json.dumps(sorted(letter.scopes)),
+        # Without a key nothing is ever the same message: NULL equals nothing, itself included.
+        "key": text(letter.key) or None,
+        "content": json.dumps(letter.content, ensure_ascii=True),
+        "conversation": None,
+        "begin_seq": None,
+        "state": "waiting",
+        "result": "",
+        "owner": text(owner),
+        "expires_at": until_ms,
+        "wants_stop": 0,
+        "taken_at": now_ms,
+        "done_at": None,
+    }
+
+
+def _taken(row: Row) -> Taken:
+    (
+        number, ident, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result,
+        owner, expires_at, wants_stop, done_at,
+    ) = row  # fmt: skip
+    letter = Letter(ident, lane, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key or "")
+    told = json.loads(result) if result else None
+    return Taken(number, letter, state, owner, expires_at, conversation, begin_seq, told, bool(wants_stop), done_at)

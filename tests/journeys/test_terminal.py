@@ -106,9 +106,6 @@ def test_ctrl_c_stops_the_turn_and_typed_text_is_not_lost(term: Terminal) -> Non
         assert term.status() == 0
 
 
-# Typing beside a stream in a real terminal depends on the clock: it failed three times in eight runs, cause unknown.
-# The same story without a terminal is in tests/cli/test_chat_live.py and always runs.
-@pytest.mark.soak
 def test_what_is_sent_while_an_answer_streams_waits_its_turn(term: Terminal) -> None:
     with Simulator(script=[Say("first answer. " * 80, chunk_delay_s=0.05), "**second** answer."]) as sim:
         term.run(*at(sim))

@@ -9,10 +9,33 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
+    """A loop's executor with a daemon thread for each job.
+
+    Work that was given up (a summary nobody waits for any more) must not keep the process from ending, as the threads
+    of an ordinary pool do: those are joined at exit, however long they take.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # a thread's edge: whatever it was belongs to who waits
+                future.set_exception(error)
+
+        threading.Thread(target=work, name="perdure-job", daemon=True).start()
+        return future
 
 
 class LoopThread:
@@ -30,6 +53,7 @@ class LoopThread:
         with self._lock:
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(DaemonThreads())
                 self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
                 self._thread.start()
             return self._loop

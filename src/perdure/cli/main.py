@@ -68,4 +68,10 @@ def _flag(text: str) -> tuple[str, str]:
 
 def main() -> None:
     """The console script."""
-    cli(prog_name="perdure")
+    try:
+        cli(prog_name="perdure")
+    except SystemExit as done:
+        from perdure.cli.leaving import leave_soon
+
+        leave_soon(done.code if isinstance(done.code, int) else int(done.code is not None))
+        raise

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import logging
 import queue
+import signal
 import sys
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
+from perdure.agent.bridge import DaemonThreads
 from perdure.cli.chat.completer import ChatCompleter
+from perdure.cli.chat.inbox import Inbox
 from perdure.cli.chat.prompt_box import Hands, PromptBox
 from perdure.cli.chat.questions import Question, Questions
 from perdure.cli.ink import Ink, fitted, safe
@@ -36,6 +38,11 @@ _LEAVE_WITHIN_S = 2.0
 _TICK_S = 0.2
 _QUICK_S = 2.0
 _SWITCH_S = 0.0005
+# How long leaving waits for what is still opening, and for a turn to stop.
+_OPENING_S = 0.5
+_STOPPING_S = 5.0
+# Left like by Ctrl-D: the terminal is set right again, and nothing that a tool started lives on.
+_ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
 OpenDesk = Callable[["LiveChat"], "Desk"]
@@ -77,7 +84,7 @@ class LiveChat:
         self._transcript: Transcript | None = None
         self._lines: queue.Queue[_Line | None] = queue.Queue()
         self._waiting: list[_Line] = []
-        self._events: deque[Event] = deque()
+        self._inbox = Inbox(self._show, self._box.call, self._box.later)
         self._question: Question | None = None
         self._is_working = False
         self._began_s = time.monotonic()
@@ -85,6 +92,8 @@ class LiveChat:
         self._hint = ""
         self._last_ctrl_c_s = float("-inf")
         self._failure = ""
+        # The signal that ended it, if one did.
+        self._signal = 0
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -103,22 +112,47 @@ class LiveChat:
         sys.setswitchinterval(_SWITCH_S)
         asyncio.run(self._until_left())
         self._lines.put(None)
-        if self._desk is not None:
-            self._desk.interrupt()
-            worker.join(timeout=5.0)
-            self._box.write(self._page(self._desk.closing()))
-            self._desk.close()
+        if started.is_set():
+            self._finish(worker)
         if self._failure:
-            self._box.write(self._failure + "\n")
-        return 1 if self._failure else 0
+            self._say(self._failure + "\n")
+        return 1 if self._failure else 128 + self._signal if self._signal else 0
 
     async def _until_left(self) -> None:
-        ticking = asyncio.get_running_loop().create_task(self._tick())
+        loop = asyncio.get_running_loop()
+        # A completion that waits for a slow disk must not keep anybody from leaving.
+        loop.set_default_executor(DaemonThreads())
+        for number in _ENDINGS:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # Windows; not the main thread
+                loop.add_signal_handler(number, self._on_signal, number)
+        ticking = loop.create_task(self._tick())
         try:
-            with contextlib.suppress(EOFError):  # the terminal was closed
+            with contextlib.suppress(EOFError, OSError):  # the terminal was closed
                 await self._box.app.run_async()
         finally:
             ticking.cancel()
+
+    def _finish(self, worker: threading.Thread) -> None:
+        """Stops what is going on, says how to come back, and closes what was opened."""
+        if self._desk is None:  # still opening: that is quick, and half of it could not be closed
+            worker.join(timeout=_OPENING_S)
+        if (desk := self._desk) is None:
+            return
+        desk.interrupt()
+        worker.join(timeout=_STOPPING_S)
+        self._say(self._page(desk.closing()))
+        desk.close()
+        if not worker.is_alive():
+            desk.surface.store.close()
+
+    def _on_signal(self, number: int) -> None:
+        self._signal = number
+        self._leave()
+
+    def _say(self, text: str) -> None:
+        """Last words, to whoever may still be there."""
+        with contextlib.suppress(OSError):
+            self._box.write(text)
 
     async def _tick(self) -> None:
         """Keeps the clocks of what is going on moving."""
@@ -212,10 +246,10 @@ class LiveChat:
         return f"starting … {seconds:.0f} s (Ctrl-C twice leaves)" if seconds > _QUICK_S else "starting …"
 
     def _ask(self, question: Question) -> None:
-        self._box.call(lambda: self._put_up(question))
+        self._inbox.put(partial(self._put_up, question))
 
     def _withdraw(self, question: Question) -> None:
-        self._box.call(lambda: self._take_down(question))
+        self._inbox.put(partial(self._take_down, question))
 
     def _put_up(self, question: Question) -> None:
         self._question = question
@@ -230,35 +264,32 @@ class LiveChat:
             self._box.release()
             self._box.redraw()
 
-    def _drain(self) -> None:
-        while self._events and self._transcript is not None:
-            self._transcript.show(self._events.popleft())
-        self._box.redraw()
+    def _show(self, event: Event) -> None:
+        if self._transcript is not None:
+            self._transcript.show(event)
+            self._box.redraw()
 
     # -- other threads -----------------------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
         """Lines for the person, from any thread."""
-        self._box.call(lambda: self._box.write(text))
+        self._inbox.put(lambda: self._box.write(text))
 
     def hear(self, event: Event) -> None:
         """An event of the agent, from its thread; what must be looked up for the status is looked up there."""
-        is_first = not self._events
-        self._events.append(event)
-        if is_first:
-            self._box.call(self._drain)
+        self._inbox.put(event)
         if self._desk is not None:
             self._desk.heard(event)
             if self._desk.changes_status(event):
                 self._status = self._desk.status()
-                self._box.call(self._box.redraw)
+                self._inbox.put(self._box.redraw)
 
     def progress(self, what: str, seconds: float) -> None:
         def show() -> None:
             if self._transcript is not None:
                 self._transcript.busy(what)
 
-        self._box.call(show)
+        self._inbox.put(show)
 
     def _work(self) -> None:
         """The working thread: opens everything, then answers line by line."""
@@ -280,13 +311,13 @@ class LiveChat:
         desk.look_around(self.write)
         desk.warm_up()
         while (line := self._lines.get()) is not None:
-            self._box.call(partial(self._begin, line))
+            self._inbox.put(partial(self._begin, line))
             self._answer(line.meant)
-            self._box.call(self._end)
+            self._inbox.put(self._end)
 
     def _give_up(self, why: str) -> None:
         self._failure = why
-        self._box.call(self._box.leave)
+        self._inbox.put(self._box.leave)
 
     def _begin(self, line: _Line) -> None:
         self._is_working = True
@@ -295,7 +326,6 @@ class LiveChat:
             self._echo(line.shown)
 
     def _end(self) -> None:
-        self._drain()
         if self._transcript is not None:
             self._transcript.stop()
         self._is_working = not self._lines.empty()
@@ -316,7 +346,7 @@ class LiveChat:
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n\n")
         self._status = self._desk.status()
         if answer.is_leaving:
-            self._box.call(self._leave)
+            self._inbox.put(self._leave)
 
 
 def _short(text: str, width: int) -> str:

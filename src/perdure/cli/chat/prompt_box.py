@@ -106,6 +106,11 @@ class PromptBox:
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(work)
 
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        """Runs `work` after some seconds; from the prompt's thread."""
+        if self.app.loop is not None:
+            self.app.loop.call_later(seconds, work)
+
     def hold(self) -> None:
         """Puts what is being typed aside, for a question to be answered first."""
         if self._held is None:
@@ -172,6 +177,7 @@ class PromptBox:
         keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
         keys.add("c-j")(lambda event: event.current_buffer.insert_text("\n"))
         keys.add("c-c")(lambda event: self._on_ctrl_c())
+        keys.add("<sigint>")(lambda event: self._on_ctrl_c())
         is_empty = Condition(lambda: not self.buffer.text)
         keys.add("c-d", filter=is_empty)(lambda event: self._hands.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)

@@ -1,0 +1,209 @@
+"""The way in: a bearer token becomes a person, and the person goes along with the request.
+
+Nobody passes without one but to the few public paths. Routes say what they need by depending on `needs("chat")`.
+A browser cannot put headers on a WebSocket, so there a token may come as the subprotocol `bearer.<token>` beside
+`perdure`. Tokens are never read from a query string, where servers would log them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from perdure.core.errors import StoreError
+from perdure.core.ports import Clock
+from perdure.gateway import people as known_people
+from perdure.gateway.limits import RateLimit, too_often
+from perdure.gateway.people import People, Person
+from perdure.gateway.refusals import Refusal, Refused, refusal_of
+
+SUBPROTOCOL = "perdure"
+_TOKEN_PROTOCOL = "bearer."
+# An open stream asks again this often whether its token still holds.
+RECHECK_S = 5.0
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+_CHALLENGE = {"www-authenticate": 'Bearer realm="perdure"'}
+NO_TOKEN = Refusal(401, "no_token", "a token is needed: send it as `Authorization: Bearer …`", headers=_CHALLENGE)
+WRONG_TOKEN = Refusal(401, "invalid_token", "this token is not known, was revoked or has expired", headers=_CHALLENGE)
+BEHIND_PROXY = Refusal(
+    401,
+    "no_token",
+    "this gateway has no token set, so it serves this machine alone and nothing that comes through a proxy; "
+    "`perdure gateway token add` makes a token",
+    headers=_CHALLENGE,
+)
+
+
+class Entrance:
+    """Lets in who is known, at the pace they may come."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        people: People,
+        is_public: Callable[[str, str], bool],
+        rate: RateLimit,
+        unpaced: Collection[str] = (),
+        clock: Clock,
+    ) -> None:
+        self._app = app
+        self._people = people
+        self._is_public = is_public
+        self._rate = rate
+        # Paths that are asked so often, by machines, that counting them would only get in the way.
+        self._unpaced = frozenset(unpaced)
+        self._clock = clock
+        # The database is asked here, one at a time: the event loop waits for none.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-tokens")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            person, token = await self._who(scope)
+        except Refused as error:
+            await self._pace(_address(scope), error.refusal).send_to(scope, receive, send)
+            return
+        caller = _address(scope) if person is None else ("person", person.user_key)
+        wait_s = 0.0 if scope["path"] in self._unpaced else self._rate.take(caller)
+        if wait_s:
+            await too_often(wait_s).send_to(scope, receive, send)
+            return
+        scope.setdefault("state", {})["person"] = person
+        if person is None:
+            await self._app(scope, receive, send)
+        else:
+            await Visit(self, scope, token).run(self._app, receive, send)
+
+    async def _who(self, scope: Scope) -> tuple[Person | None, str | None]:
+        """The person and their token; no person on public paths. Raises Refused."""
+        headers = Headers(scope=scope)
+        token = _token(headers, is_socket=scope["type"] == "websocket")
+        if self._is_public(scope.get("method", "GET"), scope["path"]):
+            return None, None
+        person = await self.known(token)
+        if person is None:
+            raise Refused(NO_TOKEN if token is None else WRONG_TOKEN)
+        is_without_token = await self.known(None) is not None
+        if is_without_token and any(name in headers for name in _FORWARDED):
+            raise Refused(BEHIND_PROXY)
+        return person, token
+
+    async def known(self, token: str | None) -> Person | None:
+        """Who the token stands for now. Raises Refused where the database cannot tell."""
+        try:
+            if getattr(self._people, "is_fresh", False):
+                return self._people.known(token)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._people.known, token)
+        except StoreError as error:
+            raise Refused(refusal_of(error)) from error
+
+    def now_s(self) -> float:
+        return self._clock.monotonic_s()
+
+    def _pace(self, caller: tuple[str, str], refusal: Refusal) -> Refusal:
+        """Guessing is slowed down by address: 429 where one has been refused too often."""
+        wait_s = self._rate.take(caller) if refusal.status == 401 else 0.0
+        return too_often(wait_s) if wait_s else refusal
+
+
+class Visit:
+    """One request on its way: a stream ends when its token does."""
+
+    def __init__(self, entrance: Entrance, scope: Scope, token: str | None) -> None:
+        self._entrance = entrance
+        self._scope = scope
+        self._token = token
+        self._checked_s = entrance.now_s()
+        self._is_over = False
+        self._is_open = False
+
+    async def run(self, app: ASGIApp, receive: Receive, send: Send) -> None:
+        async def guarded_send(message: Message) -> None:
+            if message["type"] == "websocket.accept":
+                self._choose_protocol(message)
+            if self._is_open and await self._has_ended():
+                await self._end(send)
+                # What a server raises when the other side has gone; the framework winds the route up for it.
+                raise OSError("the token no longer holds")
+            await send(message)
+            self._is_open = True
+
+        async def guarded_receive() -> Message:
+            message = await receive()
+            if self._scope["type"] == "websocket" and self._is_open and await self._has_ended():
+                await self._end(send)
+                return {"type": "websocket.disconnect", "code": 1008}
+            return message
+
+        try:
+            await app(self._scope, guarded_receive, guarded_send)
+        except Exception:  # of whatever kind the framework made of the end we put to it ourselves
+            if not self._is_over:
+                raise
+
+    def _choose_protocol(self, message: Message) -> None:
+        """A browser that offered subprotocols hangs up unless one is chosen; the token must not be it."""
+        if not message.get("subprotocol") and SUBPROTOCOL in self._scope.get("subprotocols", ()):
+            message["subprotocol"] = SUBPROTOCOL
+
+    async def _has_ended(self) -> bool:
+        now_s = self._entrance.now_s()
+        if self._is_over or now_s - self._checked_s < RECHECK_S:
+            return self._is_over
+        self._checked_s = now_s
+        return await self._entrance.known(self._token) is None
+
+    async def _end(self, send: Send) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._scope["type"] == "websocket":
+            await send(WRONG_TOKEN.as_close)
+        else:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def needs(scope: known_people.Scope) -> Callable[[HTTPConnection], Person]:
+    """What a route depends on: the person who asks, if they have the scope."""
+
+    def asking(connection: HTTPConnection) -> Person:
+        person = cast(Person | None, getattr(connection.state, "person", None))
+        if person is None:
+            raise Refused(NO_TOKEN)
+        if not person.may(scope):
+            raise Refused(Refusal(403, "missing_scope", f"this needs a token with the scope {scope}"))
+        return person
+
+    asking.needed_scope = scope  # type: ignore[attr-defined]  # read by the test that walks every route
+    return asking
+
+
+def _token(headers: Headers, *, is_socket: bool) -> str | None:
+    given = headers.getlist("authorization")
+    if len(given) > 1:
+        raise Refused(WRONG_TOKEN)
+    if given:
+        scheme, _, token = given[0].partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Refused(WRONG_TOKEN)
+        return token.strip()
+    if not is_socket:
+        return None
+    offered = [p.strip() for line in headers.getlist("sec-websocket-protocol") for p in line.split(",")]
+    tokens = [p.removeprefix(_TOKEN_PROTOCOL) for p in offered if p.startswith(_TOKEN_PROTOCOL)]
+    return tokens[0] if len(tokens) == 1 else None
+
+
+def _address(scope: Scope) -> tuple[str, str]:
+    client = scope.get("client")
+    return "address", client[0] if client else ""

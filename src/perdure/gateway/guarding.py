@@ -1,0 +1,80 @@
+"""Everything a request passes before a route sees it, in order; all of it plain ASGI, since streams must stay streams.
+
+headers → host and origin → size and time of the body → token and pace → the routes
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from perdure.config.gateway import GatewaySettings
+from perdure.core.clock import SystemClock
+from perdure.core.errors import ConfigError, PerdureError
+from perdure.core.ports import Clock
+from perdure.gateway.entrance import Entrance
+from perdure.gateway.headers import SecurityHeaders
+from perdure.gateway.hosts import Names, SameSite, is_loopback
+from perdure.gateway.limits import BodyLimit, RateLimit
+from perdure.gateway.people import People
+from perdure.gateway.refusals import Refusal, refusal_of
+
+HEALTH = ("/healthz", "/readyz")
+# The page's own files hold nothing of anybody's: its token comes with the data it fetches.
+_PAGE_FILES = ("/", "/index.html", "/favicon.ico")
+_PAGE_FOLDERS = ("/static/", "/assets/")
+
+
+def is_public(method: str, path: str) -> bool:
+    """The paths that need no token: health, and the page's files."""
+    if method not in ("GET", "HEAD"):
+        return False
+    return path in HEALTH or path in _PAGE_FILES or (path.startswith(_PAGE_FOLDERS) and ".." not in path)
+
+
+def protect(app: FastAPI, people: People, *, settings: GatewaySettings, clock: Clock | None = None) -> None:
+    """Puts every check there is in front of `app`, and lets all of its errors leave in one shape."""
+    clock = clock or SystemClock()
+    rate = RateLimit(settings.requests_per_minute, settings.request_burst, clock=clock)
+    # The last one added is the first to see a request.
+    app.add_middleware(Entrance, people=people, is_public=is_public, rate=rate, unpaced=HEALTH, clock=clock)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
+    names = Names(settings.host, public_url=settings.public_url, allowed=settings.allowed_hosts)
+    app.add_middleware(SameSite, names=names)
+    app.add_middleware(SecurityHeaders)
+    answer_errors_alike(app)
+
+
+def answer_errors_alike(app: FastAPI) -> None:
+    """Every error leaves in the one shape of `refusals`."""
+
+    def answer(request: Request, error: Exception) -> JSONResponse:
+        refusal = refusal_of(error)
+        return JSONResponse(refusal.body, refusal.status, headers=dict(refusal.headers))
+
+    def answer_invalid(request: Request, error: Exception) -> JSONResponse:
+        first = error.errors()[0] if isinstance(error, RequestValidationError) and error.errors() else {}
+        where = ".".join(str(part) for part in first.get("loc", ())[1:])
+        # What was sent is not sent back: it may be long, and it may be a secret.
+        message = f"{where}: {first.get('msg', 'not valid')}" if where else str(first.get("msg", "not valid"))
+        refusal = Refusal(422, "invalid_request", message, param=where or None)
+        return JSONResponse(refusal.body, refusal.status)
+
+    app.add_exception_handler(HTTPException, answer)
+    app.add_exception_handler(PerdureError, answer)
+    app.add_exception_handler(RequestValidationError, answer_invalid)
+
+
+def refuse_open_doors(settings: GatewaySettings, *, has_tokens: bool) -> None:
+    """Raises ConfigError where others could reach a gateway that asks nobody for a token."""
+    if has_tokens:
+        return
+    if not is_loopback(settings.host):
+        reach = f"listening on {settings.host} lets others reach it"
+    elif settings.public_url or settings.allowed_hosts or settings.trusted_proxies:
+        reach = "gateway.public_url, allowed_hosts or trusted_proxies say that others reach it"
+    else:
+        return
+    raise ConfigError(f"{reach}, and no token is set; make one first: perdure gateway token add USER")

@@ -1,0 +1,124 @@
+"""How a request is refused: one shape for every door, the one OpenAI's clients know.
+
+{"error": {"message": "…", "type": "authentication_error", "param": null, "code": "invalid_token"}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
+
+from perdure.core.errors import (
+    ConfigError,
+    InvalidMessage,
+    LeaseLost,
+    NotFound,
+    PerdureError,
+    StoreError,
+)
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    421: "permission_error",
+    429: "rate_limit_error",
+}
+# What an error of ours means over HTTP; the first that fits is taken.
+_STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
+    (NotFound, 404, "not_found"),
+    (LeaseLost, 409, "busy_elsewhere"),
+    (StoreError, 503, "store_unavailable"),
+    (InvalidMessage, 400, "invalid_message"),
+    (ConfigError, 400, "invalid_setting"),
+)
+# WebSocket close codes: policy violation, and try again later.
+_POLICY, _TRY_LATER = 1008, 1013
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A status, a word for programs and a sentence for people."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {
+            "error": {
+                "message": self.message,
+                "type": type_of(self.status),
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    @property
+    def is_passing(self) -> bool:
+        return self.status in (429, 503)
+
+    async def send_to(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers an HTTP request or a WebSocket handshake that goes no further."""
+        if scope["type"] == "http":
+            await self._respond(send, "http.response")
+            return
+        await receive()  # the handshake itself
+        if "websocket.http.response" in (scope.get("extensions") or {}):
+            await self._respond(send, "websocket.http.response")
+        else:
+            await send(self.as_close)
+
+    @property
+    def as_close(self) -> Message:
+        """The same for a WebSocket that is open already."""
+        code = _TRY_LATER if self.is_passing else _POLICY
+        # A close frame holds 123 bytes of reason at most.
+        return {"type": "websocket.close", "code": code, "reason": self.message.encode()[:120].decode(errors="ignore")}
+
+    async def _respond(self, send: Send, kind: str) -> None:
+        content = json.dumps(self.body).encode()
+        headers = {"content-type": "application/json", "content-length": str(len(content)), **self.headers}
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": f"{kind}.start", "status": self.status, "headers": raw})
+        await send({"type": f"{kind}.body", "body": content})
+
+
+class Refused(HTTPException):
+    """A refusal raised inside a route. An HTTPException, since FastAPI turns every other error of a body into 400."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.status, refusal.message, dict(refusal.headers) or None)
+        self.refusal = refusal
+
+
+def type_of(status: int) -> str:
+    return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """What to answer for an error: of ours, of the framework's, or one nobody foresaw."""
+    if isinstance(error, Refused):
+        return error.refusal
+    if isinstance(error, HTTPException):
+        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+        return Refusal(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
+    for kind, status, code in _STATUS_OF:
+        if isinstance(error, kind):
+            return Refusal(status, code, str(error))
+    if isinstance(error, PerdureError):
+        return Refusal(400, "invalid_request", str(error))
+    # The text of an unforeseen error may hold anything; it goes to the log by its kind alone.
+    return Refusal(500, "internal_error", "something went wrong inside the gateway; its log names the request")

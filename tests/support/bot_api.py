@@ -88,6 +88,7 @@ class BotApi:
             "data": button["callback_data"],
         }
         shown = _shown(message.chat_id, message.message_id, message.text)
+        shown["reply_markup"] = {"inline_keyboard": message.keyboard}
         self._push({"callback_query": {**query, "message": shown}})
 
     def repeat_last_update(self) -> None:

@@ -1,0 +1,119 @@
+"""The suite for adapter authors, run against Telegram's, and against adapters that must fail it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure.config.gateway import TelegramSettings
+from perdure.core.errors import PerdureError
+from perdure.core.events import TextDelta, TurnFinished
+from perdure.gateway.adapters import conformance
+from perdure.gateway.adapters.contract import Doorway
+from perdure.gateway.chats import ChatKey, Incoming, Numbered
+from perdure.gateway.people import Person
+from support.bot_api import TOKEN, BotApi, bot_api
+
+telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")
+KNOWN, STRANGER = 7, 99
+
+
+class TelegramPlatform:
+    """Telegram, as the suite drives it."""
+
+    def __init__(self, api: BotApi) -> None:
+        self.api = api
+
+    def write(self, text: str) -> None:
+        self.api.say(text, user=KNOWN)
+
+    def write_as_stranger(self, text: str) -> None:
+        self.api.say(text, user=STRANGER)
+
+    def repeat(self) -> None:
+        self.api.repeat_last_update()
+
+    def shown(self) -> list[str]:
+        return [s.document[1].decode() if s.document else s.text for s in self.api.sent]
+
+    def choose(self, label: str) -> None:
+        self.api.press(next(s for s in reversed(self.api.sent) if s.keyboard), label, user=KNOWN)
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+def test_telegram_does_what_every_platform_must(check: conformance.Check) -> None:
+    with bot_api() as (api, url):
+        adapter = telegram.TelegramAdapter(TOKEN, TelegramSettings(allowed_users=(str(KNOWN),), base_url=url))
+        asyncio.run(conformance.run(check, adapter, TelegramPlatform(api)))
+
+
+class Room:
+    """A platform in memory, for adapters of a few lines."""
+
+    def __init__(self) -> None:
+        self.inbox: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self.said: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.inbox.put_nowait(("known", text))
+
+    def write_as_stranger(self, text: str) -> None:
+        self.inbox.put_nowait(("stranger", text))
+
+    def repeat(self) -> None: ...
+
+    def shown(self) -> list[str]:
+        return list(self.said)
+
+    def choose(self, label: str) -> None: ...
+
+
+class Careless:
+    """Takes anybody, without keys, and shows the first thousand characters of what streams."""
+
+    platform = "room"
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+
+    async def start(self, hub: Doorway) -> None:
+        self.task = asyncio.create_task(self._read(hub))
+
+    async def stop(self) -> None:
+        self.task.cancel()
+
+    async def _read(self, hub: Doorway) -> None:
+        while True:
+            who, text = await self.room.inbox.get()
+            try:
+                await hub.submit(Incoming(ChatKey("room", who), text), Person(who, frozenset()))
+            except PerdureError:
+                continue
+
+    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[Numbered]) -> None:
+        async for numbered in events:
+            if isinstance(numbered.event, TextDelta):
+                self.room.said.append(numbered.event.text)
+            elif isinstance(numbered.event, TurnFinished):
+                self.room.said.append(numbered.event.final_response[:1_000])
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        conformance.check_messages_come_in_order,
+        conformance.check_strangers_are_not_heard,
+        conformance.check_a_long_answer_loses_nothing,
+        conformance.check_failures_are_told,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_a_careless_adapter_fails_the_suite(check: conformance.Check) -> None:
+    async def tried() -> None:
+        room = Room()
+        await conformance.run(check, Careless(room), room)
+
+    with pytest.raises(AssertionError):
+        asyncio.run(tried())

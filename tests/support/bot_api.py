@@ -53,6 +53,7 @@ class BotApi:
         self._changed = threading.Condition()
         self._ids = itertools.count(1)
         self._updates: list[dict[str, Any]] = []
+        self._last_update: dict[str, Any] = {}
         self._files: dict[str, bytes] = {}
         self._reader = 0
         self.sent: list[Sent] = []
@@ -94,7 +95,7 @@ class BotApi:
     def repeat_last_update(self) -> None:
         """The same update once more, as after a lost confirmation."""
         with self._changed:
-            self._updates.append(dict(self._updates[-1], update_id=next(self._ids)))
+            self._updates.append(dict(self._last_update, update_id=next(self._ids)))
             self._changed.notify_all()
 
     def until(self, is_so: Callable[[BotApi], Any], *, timeout_s: float = 20.0) -> Any:
@@ -196,7 +197,8 @@ class BotApi:
 
     def _push(self, update: dict[str, Any]) -> None:
         with self._changed:
-            self._updates.append({"update_id": next(self._ids), **update})
+            self._last_update = {"update_id": next(self._ids), **update}
+            self._updates.append(self._last_update)
             self._changed.notify_all()
 
     def _keep(self, data: bytes) -> str:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.budgets import raised_threshold, window_budgets
+from perdure.config.settings import CompressionSettings
+from perdure.models.budgets import threshold_for, window_budgets
 
 
 @pytest.mark.spec("C2", "B5", "D2", "C8")
@@ -53,18 +54,35 @@ def test_small_windows_fire_late_and_keep_no_head() -> None:
     assert budgets.handoff_cap_tokens == 1_200
     assert window_budgets(15_999).is_small
     assert not window_budgets(16_000).is_small
-    assert window_budgets(8_000, threshold=0.9).threshold_tokens == 7_200
+    assert window_budgets(8_000, CompressionSettings(threshold=0.9)).threshold_tokens == 7_200
 
 
 @pytest.mark.spec("C6")
-def test_autoraise_touches_one_route_only_and_never_lowers() -> None:
-    assert raised_threshold(0.5, provider="openai-codex", model="gpt-5.5") == 0.85
-    assert raised_threshold(0.9, provider="openai-codex", model="gpt-5.5") == 0.9
-    assert raised_threshold(0.5, provider="openai-codex", model="gpt-5.5", is_enabled=False) == 0.5
-    assert raised_threshold(0.5, provider="openai-codex", model="gpt-5.4") == 0.5
-    assert raised_threshold(0.5, provider="openai", model="gpt-5.5") == 0.5
-    threshold = raised_threshold(0.5, provider="openai-codex", model="gpt-5.5")
-    assert window_budgets(272_000, threshold=threshold).threshold_tokens == 231_200
+@pytest.mark.parametrize(
+    ("provider", "model", "choices", "raised"),
+    [
+        ("openai-codex", "gpt-5.5", {}, 0.85),
+        (" OpenAI-Codex", "GPT-5.5", {}, 0.85),
+        ("openai-codex", "gpt-5.5", {"threshold": 0.9}, 0.9),
+        ("openai-codex", "gpt-5.5", {"codex_gpt55_threshold": 0.7}, 0.7),
+        ("openai-codex", "gpt-5.5", {"codex_gpt55_autoraise": False}, 0.5),
+        ("openai-codex", "gpt-5.4", {}, 0.5),
+        ("openai", "gpt-5.5", {}, 0.5),
+    ],
+)
+def test_autoraise_touches_one_route_only_and_never_lowers(
+    provider: str, model: str, choices: dict[str, float], raised: float
+) -> None:
+    settings = CompressionSettings(**choices)
+    assert threshold_for(settings, provider=provider, model=model) == raised
+    budgets = window_budgets(272_000, settings, provider=provider, model=model)
+    assert budgets.threshold_tokens == round(272_000 * raised)
+
+
+@pytest.mark.spec("C1", "C9")
+def test_what_counts_as_small_is_a_setting() -> None:
+    assert window_budgets(12_000, CompressionSettings(small_window=8_000)).threshold_tokens == 6_000
+    assert window_budgets(20_000, CompressionSettings(small_window=24_000)).threshold_tokens == 15_000
 
 
 @pytest.mark.spec("C9")
@@ -85,9 +103,8 @@ def test_a_window_that_holds_nothing_is_refused(window: int) -> None:
 def test_budgets_always_fit_their_window(
     window: int, threshold: float, target_ratio: float, facts_ratio: float, max_tokens: int | None
 ) -> None:
-    budgets = window_budgets(
-        window, threshold=threshold, target_ratio=target_ratio, facts_ratio=facts_ratio, max_tokens=max_tokens
-    )
+    settings = CompressionSettings(threshold=threshold, target_ratio=target_ratio, facts_ratio=facts_ratio)
+    budgets = window_budgets(window, settings, max_tokens=max_tokens)
     assert 1 <= budgets.threshold_tokens <= window
     assert budgets.threshold_tokens <= max(1, budgets.room_tokens)
     assert 0 <= budgets.tail_tokens <= budgets.threshold_tokens

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.budgets import raised_threshold, window_budgets
+from perdure.models.budgets import window_budgets
 from perdure.models.limits import DEFAULT_WINDOW, LADDER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tokens.md").read_text("utf-8")
@@ -24,8 +24,7 @@ def test_the_table_of_budgets_is_what_the_code_computes() -> None:
     assert len(rows) == 6
     for window, note, *figures in rows:
         provider = "openai-codex" if "openai-codex" in note else "openai"
-        threshold = raised_threshold(0.5, provider=provider, model="gpt-5.5")
-        budgets = window_budgets(number(window), threshold=threshold)
+        budgets = window_budgets(number(window), provider=provider, model="gpt-5.5")
         assert [number(f) for f in figures] == [
             budgets.threshold_tokens,
             budgets.tail_tokens,

@@ -25,7 +25,6 @@ from perdure.context.engine import (
     unchanged,
 )
 from perdure.context.facts import facts_of
-from perdure.context.figures import figures, threshold_for
 from perdure.context.history import History, Item, tokens_of
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
 from perdure.context.writing import Writer, Written
@@ -33,7 +32,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage, as_usage
-from perdure.models.budgets import WindowBudgets
+from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
 
 DEFAULT_WINDOW = 128_000
 # A history is not rewritten, and its cached prefix not thrown away, for less than this or a twentieth of it.
@@ -256,8 +255,8 @@ class ContextCompressor(ContextEngine):
     def _set_budgets(self) -> None:
         s = self._settings
         model, provider = self._route
+        self._budgets = window_budgets(self._window, s, provider=provider, model=model, max_tokens=self._max_tokens)
         threshold = threshold_for(s, provider=provider, model=model)
-        self._budgets = figures(s, self._window, threshold=threshold, max_tokens=self._max_tokens)
         if threshold > s.threshold and self._chain.tell_once("codex_gpt55"):
             self._notices.append(codex_raised(threshold, self._budgets.threshold_tokens))
         window = self._services.summary_window_tokens

@@ -1,26 +1,19 @@
-"""How a window is shared out: where compaction fires, what is kept, how long a handoff may be. Pure arithmetic."""
+"""How a window is shared out: where compaction fires, what is kept, how long a handoff may be. Pure arithmetic.
+
+Every figure but the gateway's is a setting (`compression.*`); the defaults are those of `CompressionSettings`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-DEFAULT_THRESHOLD = 0.50
-DEFAULT_TARGET_RATIO = 0.20
-DEFAULT_FACTS_RATIO = 0.06
+from perdure.config.settings import CompressionSettings
 
-SUMMARY_RATIO = 0.05
-SUMMARY_MAX_TOKENS = 12_000
-FACTS_MAX_TOKENS = 8_000
-HEAD_RATIO = 0.05
+# Fixed: where a gateway compacts before the agent sees a message (C8).
 HYGIENE_RATIO = 0.85
-
-SMALL_WINDOW_TOKENS = 16_000
-SMALL_WINDOW_THRESHOLD = 0.75
-SMALL_WINDOW_HANDOFF_RATIO = 0.15
 
 # The one route whose window is far smaller than the same model's elsewhere, so that half of it would be little.
 _RAISED_ROUTE = ("openai-codex", "gpt-5.5")
-_RAISED_THRESHOLD = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,45 +36,47 @@ class WindowBudgets:
     hygiene_tokens: int
     # The largest prompt that still leaves room for the answer (B5, I3).
     room_tokens: int
-
-    @property
-    def is_small(self) -> bool:
-        """Too small for a head and for empty sections (C9)."""
-        return self.window < SMALL_WINDOW_TOKENS
+    # Too small for a head and for empty sections (C9).
+    is_small: bool
 
 
 def window_budgets(
     window: int,
+    settings: CompressionSettings | None = None,
     *,
-    threshold: float = DEFAULT_THRESHOLD,
-    target_ratio: float = DEFAULT_TARGET_RATIO,
-    facts_ratio: float = DEFAULT_FACTS_RATIO,
+    provider: str = "",
+    model: str = "",
     max_tokens: int | None = None,
 ) -> WindowBudgets:
     """The budgets of a window of the *main* model; raises ValueError for a window that holds nothing."""
     if window < 1:
         raise ValueError(f"a window must be at least 1 token, not {window}")
-    is_small = window < SMALL_WINDOW_TOKENS
+    s = settings or CompressionSettings()
+    is_small = window < s.small_window
+    threshold = threshold_for(s, provider=provider, model=model)
+    share = max(threshold, s.small_window_threshold) if is_small else threshold
     room = _room(window, max_tokens)
-    share = max(threshold, SMALL_WINDOW_THRESHOLD) if is_small else threshold
     threshold_tokens = max(1, min(_share(window, share), room))
     return WindowBudgets(
         window=window,
         threshold_tokens=threshold_tokens,
-        tail_tokens=_share(threshold_tokens, target_ratio),
-        head_tokens=0 if is_small else _share(window, HEAD_RATIO),
-        summary_cap_tokens=min(_share(window, SUMMARY_RATIO), SUMMARY_MAX_TOKENS),
-        facts_tokens=min(_share(window, facts_ratio), FACTS_MAX_TOKENS),
-        handoff_cap_tokens=_share(window, SMALL_WINDOW_HANDOFF_RATIO) if is_small else None,
+        tail_tokens=_share(threshold_tokens, s.target_ratio),
+        head_tokens=0 if is_small else _share(window, s.head_ratio),
+        summary_cap_tokens=min(_share(window, s.summary_window_ratio), s.summary_max_tokens),
+        facts_tokens=min(_share(window, s.facts_ratio), s.facts_max_tokens),
+        handoff_cap_tokens=_share(window, s.small_window_handoff_ratio) if is_small else None,
         hygiene_tokens=_share(window, HYGIENE_RATIO),
         room_tokens=room,
+        is_small=is_small,
     )
 
 
-def raised_threshold(threshold: float, *, provider: str, model: str, is_enabled: bool = True) -> float:
-    """The threshold for a route: raised, never lowered, on the one route that needs it (C6)."""
+def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -> float:
+    """The threshold on a route: raised, never lowered, on the one whose window is smaller than elsewhere (C6)."""
     is_the_route = (provider.strip().lower(), model.strip().lower()) == _RAISED_ROUTE
-    return max(threshold, _RAISED_THRESHOLD) if is_enabled and is_the_route else threshold
+    if settings.codex_gpt55_autoraise and is_the_route:
+        return max(settings.threshold, settings.codex_gpt55_threshold)
+    return settings.threshold
 
 
 def _room(window: int, max_tokens: int | None) -> int:

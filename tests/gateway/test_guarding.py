@@ -1,0 +1,486 @@
+"""What stands before every route: no foreign host or page, no endless body, no stranger, no flood."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from perdure.config.gateway import GatewaySettings
+from perdure.core.errors import ConfigError
+from perdure.gateway.entrance import RECHECK_S
+from perdure.gateway.guarding import is_public, refuse_open_doors
+from perdure.gateway.headers import POLICY
+from perdure.gateway.hosts import Names, is_loopback
+from perdure.gateway.limits import RateLimit
+from perdure.gateway.people import Person
+from support.guarded import SomePeople, everything, guarded_app, raw, served
+from support.store import FakeClock
+
+ALICE = {"authorization": "Bearer alice-token"}
+
+
+class Client:
+    """A gateway's guards, asked in-process; time stands still."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = FakeClock()
+        self.people = SomePeople(**{"alice-token": everything("alice"), "bob-token": everything("bob")})
+        self.app = guarded_app(self.people, clock=self.clock, **settings)
+
+    def __call__(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8420") as client:
+                return await client.request(method, path, **kwargs)
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture(scope="module")
+def ask() -> Client:
+    return Client(requests_per_minute=None)
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    app = guarded_app(
+        SomePeople(**{"alice-token": everything("alice")}),
+        max_body_bytes=2_048,
+        body_timeout_s=0.6,
+        requests_per_minute=None,
+    )
+    with served(app) as found:
+        yield found
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_opens_and_says_who_asks(ask: Client) -> None:
+    assert ask("GET", "/who", headers=ALICE).json() == {"user": "alice"}
+    assert ask("GET", "/who", headers={"authorization": "bearer bob-token"}).json() == {"user": "bob"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, "no_token"),
+        ({"authorization": "Bearer wrong"}, "invalid_token"),
+        ({"authorization": "Bearer"}, "invalid_token"),
+        ({"authorization": "Bearer "}, "invalid_token"),
+        ({"authorization": "Basic YWxpY2U6"}, "invalid_token"),
+        ({"authorization": "alice-token"}, "invalid_token"),
+        ({"cookie": "token=alice-token"}, "no_token"),
+        ({"x-api-key": "alice-token"}, "no_token"),
+    ],
+)
+def test_whoever_has_none_stays_outside(headers: dict[str, str], code: str, ask: Client) -> None:
+    answer = ask("GET", "/who", headers=headers)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == code
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_token_in_a_query_string_is_none(ask: Client) -> None:
+    for name in ("token", "access_token", "api_key"):
+        assert ask("GET", f"/who?{name}=alice-token").status_code == 401
+
+
+def test_two_tokens_are_none(ask: Client) -> None:
+    both = [("authorization", "Bearer alice-token"), ("authorization", "Bearer bob-token")]
+    assert ask("GET", "/who", headers=both).status_code == 401
+
+
+def test_paths_nobody_knows_tell_strangers_nothing(ask: Client) -> None:
+    assert ask("GET", "/no/such/path").status_code == 401
+    assert ask("GET", "/no/such/path", headers=ALICE).status_code == 404
+    assert ask("GET", "/openapi.json").status_code == 401
+
+
+def test_health_needs_no_token(ask: Client) -> None:
+    assert ask("GET", "/healthz").json() == {"ok": True}
+
+
+def test_a_missing_scope_is_named() -> None:
+    ask = Client()
+    ask.people.persons["reader"] = Person("carol", frozenset({"read"}))
+    answer = ask("GET", "/who", headers={"authorization": "Bearer reader"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "missing_scope")
+    assert "chat" in answer.json()["error"]["message"]
+
+
+def test_without_tokens_nothing_that_comes_through_a_proxy_is_the_owner() -> None:
+    ask = Client()
+    ask.people.persons = {"": everything("")}
+    assert ask("GET", "/who").status_code == 200
+    for name in ("x-forwarded-for", "forwarded", "x-real-ip", "via"):
+        assert ask("GET", "/who", headers={name: "203.0.113.9"}).status_code == 401, name
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../who", "/static/%2e%2e/who", "//who", "/static/..%2fwho", "/who/", "/healthz/../who", "/WHO"]
+)
+def test_no_spelling_of_a_path_walks_around_the_entrance(path: str, port: int) -> None:
+    said = raw(port, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    assert said.split()[1] in (b"401", b"404")
+    assert b"alice" not in said
+
+
+def test_public_paths_are_for_reading_only() -> None:
+    assert is_public("GET", "/")
+    assert is_public("HEAD", "/static/page.js")
+    assert not any(is_public(method, "/") for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
+    assert not any(is_public("GET", path) for path in ("/v1/models", "/api/page/usage", "/metrics", "/static/../x"))
+
+
+# -- hosts and origins -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost.evil.example", "", "a b", "@x"]
+)
+def test_a_name_made_to_point_here_is_not_answered(host: str, ask: Client) -> None:
+    answer = ask("GET", "/who", headers={**ALICE, "host": host})
+    assert answer.status_code in (400, 421)
+    assert "alice" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8420", "localhost:1", "LOCALHOST", "[::1]:8420", "10.1.2.3"])
+def test_addresses_and_localhost_are_answered(host: str, ask: Client) -> None:
+    assert ask("GET", "/who", headers={**ALICE, "host": host}).status_code == 200
+
+
+def test_names_from_the_settings_are_answered() -> None:
+    names = Names("0.0.0.0", public_url="https://agent.example.org", allowed=["*.lan.example", "box"])
+    assert all(names.answers_to(h) for h in ("agent.example.org", "agent.example.org.:443", "a.lan.example:1", "BOX"))
+    assert not any(
+        names.answers_to(h) for h in ("example.org", "lan.example", "evillan.example", "box.evil", "0.0.0.0x")
+    )
+
+
+def test_two_hosts_are_none(port: int) -> None:
+    said = raw(port, b"GET /who HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil\r\nAuthorization: Bearer alice-token\r\n\r\n")
+    assert said.split()[1] == b"400"
+
+
+def test_health_is_looked_at_too(ask: Client) -> None:
+    assert ask("GET", "/healthz", headers={"host": "evil.example"}).status_code == 421
+
+
+FOREIGN = [
+    "https://evil.example",
+    "http://127.0.0.1:9999",
+    "null",
+    "http://localhost:8420.evil",
+    "file://",
+    "http://[",
+    "",
+]
+
+
+@pytest.mark.parametrize("origin", FOREIGN)
+def test_a_foreign_page_changes_nothing(origin: str, ask: Client) -> None:
+    answer = ask("POST", "/echo", headers={**ALICE, "origin": origin}, content=b"x")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_origin")
+
+
+def test_our_own_page_may_post(ask: Client) -> None:
+    assert ask("POST", "/echo", headers={**ALICE, "origin": "http://127.0.0.1:8420"}, content=b"x").status_code == 200
+
+
+def test_the_public_url_is_our_own_page_even_when_a_proxy_ends_tls() -> None:
+    ask = Client(public_url="https://agent.example.org")
+    page = {**ALICE, "host": "agent.example.org", "origin": "https://agent.example.org"}
+    assert ask("POST", "/echo", headers=page).status_code == 200
+    # The proxy passes its own address on as Host: the public origin is known by itself.
+    assert ask("POST", "/echo", headers={**page, "host": "127.0.0.1:8420"}).status_code == 200
+    assert ask("POST", "/echo", headers={**page, "origin": "http://agent.example.org:81"}).status_code == 403
+
+
+def test_what_a_foreign_page_embeds_is_refused_and_a_link_is_followed(ask: Client) -> None:
+    embedded = {**ALICE, "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    assert ask("GET", "/who", headers=embedded).status_code == 403
+    assert ask("GET", "/who", headers={**embedded, "sec-fetch-mode": "navigate"}).status_code == 200
+    assert ask("GET", "/who", headers={**embedded, "sec-fetch-site": "same-origin"}).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:8420"])
+def test_no_answer_opens_itself_to_other_origins(origin: str, ask: Client) -> None:
+    asked = {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization",
+    }
+    preflight = ask("OPTIONS", "/echo", headers=asked)
+    plain = ask("GET", "/who", headers={**ALICE, "origin": origin})
+    assert preflight.status_code in (401, 403, 405)
+    assert not [h for answer in (preflight, plain) for h in answer.headers if h.startswith("access-control")]
+
+
+# -- headers and errors ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [("/who", ALICE, 200), ("/who", {}, 401), ("/none", ALICE, 404), ("/who", {"host": "evil.example"}, 421)],
+)
+def test_every_answer_tells_the_browser_to_be_careful(
+    path: str, headers: dict[str, str], status: int, ask: Client
+) -> None:
+    answer = ask("GET", path, headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-store"
+    assert "unsafe" not in POLICY
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status"),
+    [
+        ("GET", "/none", b"", 404),
+        ("DELETE", "/who", b"", 405),
+        ("POST", "/json", b"{", 422),
+        ("POST", "/json", b"[]", 422),
+        ("POST", "/json", b"\xff\xfe", 422),
+        ("POST", "/json", b"[" * 2_000, 400),
+        ("POST", "/json", b'{"a": 1e999}', 200),
+    ],
+)
+def test_errors_have_one_shape(method: str, path: str, content: bytes, status: int, ask: Client) -> None:
+    answer = ask(method, path, headers={**ALICE, "content-type": "application/json"}, content=content)
+    assert answer.status_code == status
+    if status != 200:
+        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_what_was_wrong_is_not_sent_back(ask: Client) -> None:
+    content = json.dumps(["my-password-is-hunter2"])
+    answer = ask("POST", "/json", headers={**ALICE, "content-type": "application/json"}, content=content)
+    assert answer.status_code == 422
+    assert "hunter2" not in answer.text
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------------
+
+HEAD = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer alice-token\r\n"
+
+
+def test_a_body_at_the_limit_passes(port: int) -> None:
+    said = raw(port, HEAD + b"Content-Length: 2048\r\n\r\n" + b"x" * 2048)
+    assert said.endswith(b'{"bytes":2048}')
+
+
+def test_a_body_said_to_be_too_long_is_not_waited_for(port: int) -> None:
+    said = raw(port, HEAD + b"Content-Length: 2049\r\n\r\n")
+    assert said.split()[1] == b"413"
+    assert raw(port, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n").split()[1] in (b"400", b"413")
+
+
+@pytest.mark.parametrize("path", [b"/echo", b"/json"])
+def test_a_chunked_body_is_counted_as_it_comes(path: bytes, port: int) -> None:
+    head = HEAD.replace(b"/echo", path) + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    said = raw(port, head, *[b"400\r\n" + b"[" * 1024 + b"\r\n"] * 3, pause_s=0.02)
+    assert said.split()[1] == b"413"
+    assert b"too_large" in said
+
+
+def test_a_body_that_trickles_is_given_up(port: int) -> None:
+    began = time.monotonic()
+    said = raw(port, HEAD + b"Content-Length: 100\r\n\r\n", *[b"x"] * 4, pause_s=0.1)
+    assert said.split()[1] == b"408"
+    assert time.monotonic() - began < 4
+
+
+def test_strangers_are_not_listened_to(port: int) -> None:
+    head = HEAD.replace(b"alice-token", b"nobody")
+    assert raw(port, head + b"Content-Length: 2000\r\n\r\n").split()[1] == b"401"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /who HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer alice-token\r\n X: folded\r\n\r\n",
+        b"GET /who\r\nX: y HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: -1\r\n\r\n",
+        HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"GET http://evil.example/who HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer alice-token\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET /who HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_crooked_requests_get_no_answer_worth_having(request_bytes: bytes, port: int) -> None:
+    said = raw(port, request_bytes, timeout_s=0.5)
+    assert not said or said.split()[1][:1] == b"4"
+    assert raw(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").endswith(b'{"ok":true}')
+
+
+def test_a_header_cannot_be_smuggled_into_an_answer(port: int) -> None:
+    said = raw(port, b"GET /%0d%0aset-cookie:x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"set-cookie" not in said.lower()
+
+
+# -- pace ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_user_is_slowed_down_and_another_is_not() -> None:
+    ask = Client(requests_per_minute=60, request_burst=3)
+    statuses = [ask("GET", "/who", headers=ALICE).status_code for _ in range(4)]
+    assert statuses == [200, 200, 200, 429]
+    assert ask("GET", "/who", headers={"authorization": "Bearer bob-token"}).status_code == 200
+    refused = ask("GET", "/who", headers=ALICE)
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    ask.clock.pass_ms(1_000)
+    assert ask("GET", "/who", headers=ALICE).status_code == 200
+
+
+def test_guessing_tokens_is_slowed_down_by_address_and_leaves_users_alone() -> None:
+    ask = Client(requests_per_minute=60, request_burst=3)
+    guesses = [ask("GET", "/who", headers={"authorization": f"Bearer {n}"}).status_code for n in range(4)]
+    assert guesses == [401, 401, 401, 429]
+    assert ask("GET", "/who", headers=ALICE).status_code == 200
+
+
+def test_health_is_never_too_often() -> None:
+    ask = Client(requests_per_minute=1, request_burst=1)
+    assert {ask("GET", "/healthz").status_code for _ in range(5)} == {200}
+
+
+@given(st.lists(st.integers(0, 5_000), max_size=60), st.integers(1, 600), st.integers(1, 20))
+def test_no_more_pass_than_the_burst_and_the_time_allow(waits: list[int], per_minute: int, burst: int) -> None:
+    clock = FakeClock()
+    limit, passed = RateLimit(per_minute, burst, clock=clock), 0
+    for wait_ms in waits:
+        clock.pass_ms(wait_ms)
+        passed += limit.take("x") == 0
+    assert passed <= burst + sum(waits) / 60_000 * per_minute + 1e-6
+
+
+@given(st.integers(1, 600), st.integers(1, 20))
+def test_what_is_told_to_wait_may_come_then(per_minute: int, burst: int) -> None:
+    clock = FakeClock()
+    limit = RateLimit(per_minute, burst, clock=clock)
+    assert [limit.take("x") for _ in range(burst)] == [0] * burst
+    wait_s = limit.take("x")
+    clock.pass_ms(int(wait_s * 1000) + 1)
+    assert wait_s > 0
+    assert limit.take("x") == 0
+
+
+def test_the_memory_of_callers_is_bounded() -> None:
+    limit = RateLimit(1, 1, clock=FakeClock())
+    for caller in range(25_000):
+        limit.take(caller)
+    assert len(limit._buckets) <= 20_000
+    assert limit.take(24_999) > 0
+
+
+# -- streams and sockets ---------------------------------------------------------------------------------------------
+
+
+def test_a_stream_ends_when_its_token_does() -> None:
+    clock, people = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
+    lines = 0
+    with (
+        served(guarded_app(people, clock=clock)) as port,
+        httpx.stream("GET", f"http://127.0.0.1:{port}/stream", headers=ALICE, trust_env=False) as answer,
+    ):
+        for _ in answer.iter_lines():
+            lines += 1
+            if lines == 4:
+                people.persons.clear()
+                clock.pass_ms(int(RECHECK_S * 1000))
+    assert 4 <= lines < 40
+
+
+def test_a_socket_takes_its_token_as_a_subprotocol(port: int) -> None:
+    with connect(f"ws://127.0.0.1:{port}/ws", subprotocols=["perdure", "bearer.alice-token"]) as ws:  # type: ignore[list-item]  # plain names are fine
+        assert ws.subprotocol == "perdure"
+        ws.send("hello")
+        assert ws.recv() == "alice: hello"
+
+
+def test_a_socket_takes_its_token_as_a_header(port: int) -> None:
+    with connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws:
+        ws.send("hello")
+        assert ws.recv() == "alice: hello"
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({}, 401),
+        ({"additional_headers": {"authorization": "Bearer wrong"}}, 401),
+        ({"subprotocols": ["perdure", "bearer.wrong"]}, 401),
+        ({"additional_headers": ALICE, "origin": "https://evil.example"}, 403),
+        ({"additional_headers": ALICE, "origin": "null"}, 403),
+    ],
+)
+def test_a_socket_without_right_is_refused_at_the_handshake(options: dict[str, Any], status: int, port: int) -> None:
+    with pytest.raises(InvalidStatus) as refused, connect(f"ws://127.0.0.1:{port}/ws", **options):
+        pass
+    assert refused.value.response.status_code == status
+
+
+def test_a_frame_that_is_too_large_ends_the_socket(port: int) -> None:
+    with connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws:
+        ws.send("x" * 3_000)
+        with pytest.raises(ConnectionClosed):
+            ws.recv(timeout=5)
+
+
+def test_a_socket_ends_when_its_token_does() -> None:
+    clock, people = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
+    with (
+        served(guarded_app(people, clock=clock)) as port,
+        connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
+    ):
+        ws.send("one")
+        assert ws.recv() == "alice: one"
+        people.persons.clear()
+        clock.pass_ms(int(RECHECK_S * 1000))
+        ws.send("two")
+        with pytest.raises(ConnectionClosed) as ended:
+            ws.recv(timeout=5)
+    assert ended.value.rcvd is not None
+    assert ended.value.rcvd.code == 1008
+
+
+# -- where it may listen ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
+def test_loopback_needs_no_token(host: str) -> None:
+    assert is_loopback(host)
+    refuse_open_doors(GatewaySettings(host=host), has_tokens=False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"host": "0.0.0.0"},
+        {"host": "::"},
+        {"host": "192.168.1.5"},
+        {"host": "box.lan"},
+        {"public_url": "https://agent.example.org"},
+        {"allowed_hosts": ("box",)},
+        {"trusted_proxies": ("127.0.0.1",)},
+    ],
+)
+def test_a_gateway_others_can_reach_needs_a_token(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="perdure gateway token add"):
+        refuse_open_doors(GatewaySettings(**settings), has_tokens=False)
+    refuse_open_doors(GatewaySettings(**settings), has_tokens=True)

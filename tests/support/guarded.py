@@ -1,0 +1,123 @@
+"""A small app behind the gateway's guards, on a real server: what the guards do is seen over real connections."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import Depends, FastAPI, Request, WebSocket
+from starlette.responses import StreamingResponse
+
+from perdure.config.gateway import GatewaySettings
+from perdure.core.ports import Clock
+from perdure.gateway.entrance import needs
+from perdure.gateway.guarding import protect
+from perdure.gateway.people import SCOPES, People, Person
+
+CAN_CHAT = Depends(needs("chat"))
+
+
+class SomePeople:
+    """Persons by token, changed while the app runs."""
+
+    is_fresh = True
+
+    def __init__(self, **persons: Person) -> None:
+        self.persons = dict(persons)
+
+    def known(self, token: str | None) -> Person | None:
+        return self.persons.get(token or "")
+
+
+def everything(user_key: str) -> Person:
+    return Person(user_key, frozenset(SCOPES))
+
+
+def guarded_app(people: People, *, clock: Clock | None = None, **settings: Any) -> FastAPI:
+    """Three routes: one answers, one streams, one is a WebSocket that echoes."""
+    app = FastAPI(docs_url=None, redoc_url=None)
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, bool]:
+        return {"ok": True}
+
+    @app.get("/who")
+    def who(person: Person = CAN_CHAT) -> dict[str, str]:
+        return {"user": person.user_key}
+
+    @app.post("/echo")
+    async def echo(request: Request, person: Person = CAN_CHAT) -> dict[str, int]:
+        return {"bytes": len(await request.body())}
+
+    @app.post("/json")
+    async def given(body: dict[str, Any], person: Person = CAN_CHAT) -> dict[str, int]:
+        return {"keys": len(body)}
+
+    @app.get("/boom")
+    def boom(person: Person = CAN_CHAT) -> None:
+        raise RuntimeError("the secret is hunter2")
+
+    @app.get("/stream")
+    async def stream(person: Person = CAN_CHAT) -> StreamingResponse:
+        async def ticks() -> AsyncIterator[bytes]:
+            for number in range(200):
+                yield f"data: {number}\n\n".encode()
+                await asyncio.sleep(0.02)
+
+        return StreamingResponse(ticks(), media_type="text/event-stream")
+
+    @app.websocket("/ws")
+    async def ws(socket: WebSocket, person: Person = CAN_CHAT) -> None:
+        await socket.accept()
+        async for text in socket.iter_text():
+            await socket.send_text(f"{person.user_key}: {text[:20]}")
+
+    protect(app, people, settings=GatewaySettings(**settings), clock=clock)
+    return app
+
+
+@contextmanager
+def served(app: Any) -> Iterator[int]:
+    """The app on a real server of its own: the port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+def raw(port: int, *pieces: bytes, pause_s: float = 0.0, timeout_s: float = 5.0) -> bytes:
+    """Whatever the server says to exactly these bytes, until it hangs up or is silent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        said = b""
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+                time.sleep(pause_s)
+            connection.settimeout(timeout_s)
+            while chunk := connection.recv(65_536):
+                said += chunk
+                if _is_whole(said):
+                    break
+        except (TimeoutError, ConnectionError):
+            pass
+        return said
+
+
+def _is_whole(said: bytes) -> bool:
+    head, separator, body = said.partition(b"\r\n\r\n")
+    lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    return bool(separator and lengths) and len(body) >= int(lengths[0])

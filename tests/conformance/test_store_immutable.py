@@ -62,10 +62,12 @@ def test_deleting_takes_everything_and_leaves_a_tombstone(store: SessionStore, b
         with pytest.raises(NotFound, match="was deleted on 2027-01-15"):
             store.conversations.get(gone)
     with pytest.raises(NotFound):
-        store.outputs.read(output.id)
+        store.outputs.read(output.id, conversation_id=other)
     assert store.search("xylophone") == []
-    for table in ("message", "session", "call", "handoff", "output", "state", "permit"):
-        column = {"state": "1", "permit": "1"}.get(table, "conversation")
+    # How many deletions there were is all that is noted of one.
+    assert backend.execute("SELECT scope, value FROM state") == [("changes", "1")]
+    for table in ("message", "session", "call", "handoff", "output", "permit"):
+        column = {"permit": "1"}.get(table, "conversation")
         rows = backend.execute(f"SELECT DISTINCT {column} FROM {table}")
         assert all(r[0] == store.conversations.get(other).id for r in rows), table
     assert len(store.search("question 1")) == 1, "another conversation is untouched"
@@ -100,7 +102,10 @@ def test_scrubbing_redacts_bodies_prompts_titles_events_outputs_and_the_index(st
     output = sink.close()
     scrubbed = store.scrub(session.id, redact)
     assert (scrubbed.messages, scrubbed.outputs) == (1, 1)
-    everything = "\n".join(store.transfer.export_jsonl(session.id)) + store.outputs.read(output.id).text
+    everything = (
+        "\n".join(store.transfer.export_jsonl(session.id))
+        + store.outputs.read(output.id, conversation_id=session.id).text
+    )
     assert SECRET not in everything
     assert "[REDACTED]" in store.history(session.id).messages[0].text
     assert list(store.history(session.id).messages[1:]) == exchange(1)

@@ -32,7 +32,7 @@ def test_an_output_comes_back_whole_page_by_page(backend: Backend) -> None:
     again = backend.open()
     text, offset = "", 0
     while offset is not None:
-        page = again.outputs.read(output.id, offset=offset, limit=7_001)
+        page = again.outputs.read(output.id, conversation_id=session, offset=offset, limit=7_001)
         text, offset = text + page.text, page.next_offset
     assert text == whole
     assert page.total_chars == len(whole)
@@ -45,7 +45,7 @@ def test_an_output_comes_back_whole_page_by_page(backend: Backend) -> None:
 def test_any_window_is_that_slice(store: SessionStore, text: str, offset: int, limit: int) -> None:
     session = store.create()
     output = keep(store, session.id, text)
-    page = store.outputs.read(output.id, offset=offset, limit=limit)
+    page = store.outputs.read(output.id, conversation_id=session.id, offset=offset, limit=limit)
     start, size = max(0, offset), max(1, limit)
     assert page.text == text[start : start + size]
     assert (page.next_offset is None) == (start + size >= len(text))
@@ -80,9 +80,10 @@ def test_an_aborted_output_leaves_nothing(store: SessionStore) -> None:
 
 
 def test_an_unknown_output_or_conversation_is_refused(store: SessionStore) -> None:
+    session = conversation(store)
     for ident in ("o_none", "../../etc/passwd", "", "\0"):
         with pytest.raises(NotFound):
-            store.outputs.read(ident)
+            store.outputs.read(ident, conversation_id=session)
     with pytest.raises(NotFound):
         store.outputs.begin("c_nowhere", "call_1")
 

@@ -127,8 +127,9 @@ def test_a_newer_schema_is_refused_and_left_alone(fresh: PostgresBackend) -> Non
 
 def test_an_older_schema_is_migrated_once_and_its_tables_kept(fresh: PostgresBackend) -> None:
     conversation(fresh.open())
-    mood = Migration(2, "0002_mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",))
-    steps = (*schema.released(DIALECT), mood)
+    released = schema.released(DIALECT)
+    newest = released[-1].version
+    steps = (*released, Migration(newest + 1, "mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",)))
     made: list[StoreError | None] = []
 
     def start() -> None:
@@ -144,18 +145,20 @@ def test_an_older_schema_is_migrated_once_and_its_tables_kept(fresh: PostgresBac
     for thread in threads:
         thread.join()
     assert made == [None] * 4, "of several that start at once one migrates and none fails"
-    assert fresh.execute("SELECT version FROM migration ORDER BY version") == [(1,), (2,)]
-    assert fresh.execute("SELECT COUNT(*) FROM message_schema_1") == [(20,)]
+    assert fresh.execute("SELECT version FROM migration ORDER BY version") == [(s.version,) for s in steps]
+    assert fresh.execute(f"SELECT COUNT(*) FROM message_schema_{newest}") == [(20,)]
     assert fresh.execute("SELECT mood FROM conversation") == [(None,)]
 
 
 def test_a_migration_that_fails_leaves_the_old_schema_whole(fresh: PostgresBackend) -> None:
     session = conversation(fresh.open())
-    broken = Migration(2, "0002_broken", ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL"))
+    released = schema.released(DIALECT)
+    newest = released[-1].version
+    broken = Migration(newest + 1, "broken", ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL"))
     with pytest.raises(StoreError):
-        open_postgres(fresh.url, clock=SystemClock(), migrations=(*schema.released(DIALECT), broken))
+        open_postgres(fresh.url, clock=SystemClock(), migrations=(*released, broken))
     assert len(fresh.open().history(session).entries) == 20
-    assert fresh.execute("SELECT to_regclass('message_schema_1')") == [(None,)]
+    assert fresh.execute("SELECT to_regclass(?)", (f"message_schema_{newest}",)) == [(None,)]
 
 
 @pytest.mark.parametrize("table", ["message", "span", "handoff", "call", "event", "tombstone"])

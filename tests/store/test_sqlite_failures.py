@@ -85,15 +85,15 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_an_older_schema_is_migrated_and_a_copy_kept(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     session = filled(path)
-    steps = (*schema.released(DIALECT), Migration(2, "0002_mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",)))
-    database = open_sqlite(path, clock=SystemClock(), migrations=steps)
-    assert database.read(lambda tx: tx.rows("SELECT version, name FROM migration ORDER BY version"))[-1] == (
-        2,
-        "0002_mood",
-    )
+    released = schema.released(DIALECT)
+    newest = released[-1].version
+    mood = Migration(newest + 1, "mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",))
+    database = open_sqlite(path, clock=SystemClock(), migrations=(*released, mood))
+    recorded = database.read(lambda tx: tx.rows("SELECT version, name FROM migration ORDER BY version"))
+    assert recorded[-1] == (newest + 1, "mood")
     assert database.read(lambda tx: tx.rows("SELECT mood FROM conversation")) == [(None,)]
     database.close()
-    copy = tmp_path / "sessions.db.schema-1.bak"
+    copy = tmp_path / f"sessions.db.schema-{newest}.bak"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     with open_store(copy) as old:
         assert len(old.history(session).entries) == 20
@@ -104,9 +104,11 @@ def test_an_older_schema_is_migrated_and_a_copy_kept(tmp_path: Path) -> None:
 def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     session = filled(path)
-    broken = Migration(2, "0002_broken", ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL"))
+    released = schema.released(DIALECT)
+    statements = ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL")
+    broken = Migration(released[-1].version + 1, "broken", statements)
     with pytest.raises(StoreError):
-        open_sqlite(path, clock=SystemClock(), migrations=(*schema.released(DIALECT), broken))
+        open_sqlite(path, clock=SystemClock(), migrations=(*released, broken))
     with open_store(path) as store:
         assert len(store.history(session).entries) == 20
 
@@ -286,7 +288,7 @@ def test_a_backup_is_whole_and_never_overwrites(tmp_path: Path) -> None:
         store.append(session, user("later"))
     with open_store(tmp_path / "copy.db") as copy:
         assert len(copy.history(session).entries) == 20
-        assert copy.outputs.read(output.id).text == "kept"
+        assert copy.outputs.read(output.id, conversation_id=session).text == "kept"
         assert (tmp_path / "copy.db.outputs") in Path(copy.outputs.get(output.id).place).parents
 
 
@@ -351,7 +353,7 @@ def test_a_search_goes_on_when_an_outputs_file_was_taken_away(tmp_path: Path) ->
         store.append(session, user("a lost word"))
         assert [h.address for h in store.search("lost word")] == ["m:21"]
         with pytest.raises(StoreError, match="gone"):
-            store.outputs.read(store.outputs.list(session)[0].id)
+            store.outputs.read(store.outputs.list(session)[0].id, conversation_id=session)
         assert store.delete(session).outputs == 2
 
 

@@ -19,15 +19,15 @@ class MemoryOutputs:
     def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink:
         return _Sink(self, conversation_id, tool_call_id)
 
-    def read(self, output_id: str, *, offset: int = 0, limit: int = 20_000) -> Page:
+    def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         if output_id not in self.kept:
             raise NotFound(f"no output {output_id!r}")
         stored, text = self.kept[output_id]
         end = offset + limit
         return Page(stored.address, text[offset:end], offset, len(text), end if end < len(text) else None)
 
-    def pieces(self, output_id: str) -> Iterator[str]:
-        text = self.read(output_id, limit=sys.maxsize).text
+    def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:
+        text = self.read(output_id, conversation_id=conversation_id, limit=sys.maxsize).text
         return (text[i : i + 7] for i in range(0, len(text), 7))
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]:

@@ -27,7 +27,7 @@ def test_the_block_shows_size_place_how_to_read_and_both_ends() -> None:
     assert len(block) <= 2_000
     for wanted in ("100,026 characters (97 KB)", "output:o1", "read_file", "offset", "START", "ERROR at the very end"):
         assert wanted in block
-    assert outputs.read("o1", limit=200_000).text == text
+    assert outputs.read("o1", conversation_id="c_1", limit=200_000).text == text
 
 
 @pytest.mark.spec("H1")

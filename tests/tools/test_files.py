@@ -15,6 +15,8 @@ from perdure.tools.tool import ToolContext
 from perdure.tools.workspace import Workspace
 from support.outputs import MemoryOutputs
 
+HERE = ToolContext("call_1", conversation_id="c_1")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -34,10 +36,10 @@ def editor(folder: Path) -> FileEditor:
 
 
 def test_a_file_is_shown_with_line_numbers_and_its_end_is_named(reader: FileReader) -> None:
-    text = reader.read_file("src/app.py", limit=2).text
+    text = reader.read_file(HERE, "src/app.py", limit=2).text
     assert text.splitlines()[:2] == ["     1|def main():", "     2|    print('hello')"]
     assert text.endswith("[more: read on with offset=3]")
-    assert reader.read_file("src/app.py", offset=5).text.endswith("[end of src/app.py]")
+    assert reader.read_file(HERE, "src/app.py", offset=5).text.endswith("[end of src/app.py]")
 
 
 @pytest.mark.spec("H2")
@@ -48,7 +50,7 @@ def test_paging_by_what_each_page_says_reads_everything(reader: FileReader, fold
     shown: dict[int, str] = {}
     at: dict[str, int] | None = {"offset": 1}
     while at is not None:
-        *page, last = reader.read_file("big.txt", **at).text.splitlines()
+        *page, last = reader.read_file(HERE, "big.txt", **at).text.splitlines()
         for row in page:
             number, _, text = row.partition("|")
             shown[int(number)] = shown.get(int(number), "") + text
@@ -64,9 +66,9 @@ def test_a_stored_output_of_one_huge_line_can_be_paged(folder: Path) -> None:
     sink.write("a" * 5_000 + "NEEDLE" + "b" * 5_000)
     address = sink.close().address
     reader = FileReader(Workspace(folder), outputs=outputs, page_chars=2_000)
-    assert "NEEDLE" in reader.read_file(address, column=4_900).text
+    assert "NEEDLE" in reader.read_file(HERE, address, column=4_900).text
     with pytest.raises(ToolError, match="no output 'gone'"):
-        reader.read_file("output:gone")
+        reader.read_file(HERE, "output:gone")
 
 
 @pytest.mark.parametrize(
@@ -84,23 +86,23 @@ def test_a_stored_output_of_one_huge_line_can_be_paged(folder: Path) -> None:
 def test_what_cannot_be_read_says_why(reader: FileReader, folder: Path, path: str, says: str) -> None:
     (folder / "blob.bin").write_bytes(b"\0\1\2")
     with pytest.raises(ToolError) as error:
-        reader.read_file(path)
+        reader.read_file(HERE, path)
     assert says in str(error.value)
 
 
 def test_a_page_behind_the_end_says_how_long_the_file_is(reader: FileReader) -> None:
     with pytest.raises(ToolError, match="has 6 lines; offset 99 is behind its end"):
-        reader.read_file("src/app.py", offset=99)
+        reader.read_file(HERE, "src/app.py", offset=99)
 
 
 def test_empty_files_folders_and_other_encodings_are_read(reader: FileReader, folder: Path) -> None:
     (folder / "empty").touch()
     (folder / "wide.txt").write_bytes("größe".encode("utf-16"))
     (folder / "broken.txt").write_bytes(b"ok \xff end")
-    assert reader.read_file("empty").text == "empty is empty"
-    assert "größe" in reader.read_file("wide.txt").text
-    assert "ok � end" in reader.read_file("broken.txt").text
-    assert "app.py (" in reader.read_file("src").text
+    assert reader.read_file(HERE, "empty").text == "empty is empty"
+    assert "größe" in reader.read_file(HERE, "wide.txt").text
+    assert "ok � end" in reader.read_file(HERE, "broken.txt").text
+    assert "app.py (" in reader.read_file(HERE, "src").text
 
 
 def test_writing_makes_folders_and_keeps_the_mode(editor: FileEditor, folder: Path) -> None:

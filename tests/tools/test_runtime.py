@@ -225,4 +225,4 @@ def test_a_handler_is_handed_the_calls_surroundings_and_a_sink() -> None:
         return ToolReply(f"kept for {context.conversation_id} {context.task_id} {context.call_id}", stored=sink.close())
 
     assert _run(_runtime(big, outputs=outputs), _call("big", "call_9")) == ["kept for c_1 t_1 call_9"]
-    assert outputs.read("o1").text == "piece piece piece "
+    assert outputs.read("o1", conversation_id="c_1").text == "piece piece piece "

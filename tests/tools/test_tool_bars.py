@@ -22,7 +22,7 @@ from perdure.tools.budgets import Budgets, OutputLimits
 from perdure.tools.builtin.terminal import Terminal
 from perdure.tools.registry import Registry
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
-from perdure.tools.tool import ToolReply
+from perdure.tools.tool import ToolContext, ToolReply
 
 WORKER = Path(__file__).parents[1] / "support" / "large_output.py"
 HOSTILE = [
@@ -163,7 +163,7 @@ def test_no_id_a_model_invents_places_a_file_outside_the_folder(tmp_path: Path, 
         assert place.resolve().is_relative_to(inside)
         assert place.stat().st_mode & 0o777 == 0o600
         assert place.parent.stat().st_mode & 0o777 == 0o700
-        assert store.outputs.read(stored[0].id, limit=1_000).text == "much text " * 50
+        assert store.outputs.read(stored[0].id, conversation_id=conversation, limit=1_000).text == "much text " * 50
     assert all(f.is_relative_to(inside) for f in _files(tmp_path))
     assert {p.name for p in tmp_path.iterdir()} == {"home"}
 
@@ -196,7 +196,7 @@ def test_reading_an_output_by_any_name_opens_no_file(tmp_path: Path, name: str) 
 
         def read(path: str) -> Any:
             """Reads."""
-            return FileReader(None, outputs=store.outputs).read_file(path)
+            return FileReader(None, outputs=store.outputs).read_file(ToolContext("call_1"), path)
 
         runtime = ToolRuntime(Registry([read]), clock=SystemClock())
         for path in (f"output:{name}", "output:../secret.txt", name):

@@ -132,12 +132,12 @@ class Outputs(Protocol):
 
     def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink: ...
 
-    def read(self, output_id: str, *, offset: int = 0, limit: int = 20_000) -> Page:
-        """Characters from `offset`; raises NotFound."""
+    def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
+        """Characters from `offset`; raises NotFound, also for what no conversation of the asking one's user owns."""
         ...
 
-    def pieces(self, output_id: str) -> Iterator[str]:
-        """The whole text, piece by piece, in one pass however long it is; raises NotFound."""
+    def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:
+        """The whole text, piece by piece, in one pass however long it is; raises NotFound as `read` does."""
         ...
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]: ...

@@ -37,7 +37,7 @@ class Addresses:
         """One page of it. A message longer than a page goes on in the next. Raises NotFound."""
         address = address.strip()
         if output := _OUTPUT.fullmatch(address):
-            return self._outputs.read(output[1], offset=offset, limit=limit)
+            return self._outputs.read(output[1], conversation_id=conversation_id, offset=offset, limit=limit)
         text = rendered(self.entries(address, conversation_id))
         start = min(max(0, offset), len(text))
         end = start + max(1, limit)

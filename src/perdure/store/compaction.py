@@ -11,8 +11,20 @@ from perdure.store.codec import handoff_key
 from perdure.store.conversations import insert_session
 from perdure.store.database import Transaction
 from perdure.store.leases import admit
+from perdure.store.ledger import insert_event
 from perdure.store.log import Draft, insert_message, scoped
-from perdure.store.records import BeganBy, Conversation, Handoff, Lease, NewHandoff, Plan, Route, Session, Span
+from perdure.store.records import (
+    BeganBy,
+    Conversation,
+    Handoff,
+    Lease,
+    NewHandoff,
+    Plan,
+    Route,
+    Session,
+    Span,
+    StoredEvent,
+)
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import add_handoff, get_session, lineage_of, read_handoffs, view_of
 from perdure.store.text_index import IndexedText
@@ -74,7 +86,11 @@ class Compactions:
         def work(tx: Transaction) -> Session:
             tip = self._open(tx, any_id, lease)
             view = undone(tip.view, tip.handoffs)
-            return self._continue(tx, tip, self._child(tip, child_id, "undo", 0, None, None), view)
+            child = self._child(tip, child_id, "undo", 0, None, None)
+            # Nothing was said, so that this alone tells whoever shows the conversation elsewhere.
+            event = StoredEvent(child_id, "undo", {"parent": tip.session.id}, child.started_at_ms)
+            insert_event(tx, tip.conversation.id, event)
+            return self._continue(tx, tip, child, view)
 
         return self._backing.database.write(work)
 

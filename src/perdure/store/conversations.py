@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.store.backing import Backing
-from perdure.store.codec import FIRST_KEY, pack
-from perdure.store.database import Transaction, Value, insert, text
+from perdure.store.codec import FIRST_KEY, PLAIN, pack
+from perdure.store.database import Row, Transaction, Value, insert, text
 from perdure.store.leases import admit
-from perdure.store.records import BeganBy, Conversation, ConversationKind, Lease, Listed, Route, Session
-from perdure.store.resolve import conversation_id_of
+from perdure.store.ledger import insert_event
+from perdure.store.records import BeganBy, Conversation, ConversationKind, Lease, Listed, Route, Session, StoredEvent
+from perdure.store.resolve import conversation_id_of, owned_conversation_id_of
 from perdure.store.rows import (
     CONVERSATION,
     SESSION,
@@ -87,21 +89,32 @@ class Conversations:
 
         return self._backing.database.write(work)
 
-    def get(self, any_id: str) -> Conversation:
-        """The conversation of any session id, conversation id or unique beginning. Raises NotFound."""
-        return self._backing.database.read(lambda tx: get_conversation(tx, conversation_id_of(tx, any_id)))
+    def get(self, any_id: str, *, user_key: str | None = None) -> Conversation:
+        """The conversation of any session id, conversation id or unique beginning. Raises NotFound.
+
+        With `user_key`, of this user's alone: somebody else's is not found, whatever the id.
+        """
+
+        def load(tx: Transaction) -> Conversation:
+            if user_key is None:
+                return get_conversation(tx, conversation_id_of(tx, any_id))
+            return get_conversation(tx, owned_conversation_id_of(tx, any_id, user_key))
+
+        return self._backing.database.read(load)
 
     def session(self, session_id: str) -> Session:
         return self._backing.database.read(lambda tx: get_session(tx, session_id))
 
     def sessions(self, any_id: str) -> list[Session]:
         """The chain of a conversation, oldest first."""
+        return [session_of_row(row) for row in self._backing.database.read(_rows_of(any_id, SESSION))]
 
-        def load(tx: Transaction) -> list[Session]:
-            sql = f"SELECT {SESSION} FROM session WHERE conversation = ? ORDER BY first_seq, started_at, id"
-            return [session_of_row(r) for r in tx.rows(sql, (conversation_id_of(tx, any_id),))]
-
-        return self._backing.database.read(load)
+    def chain(self, any_id: str) -> list[Session]:
+        """The same without their system prompts, which may be long: enough to draw where each session begins."""
+        before, _, after = SESSION.partition("system_prompt, prompt_encoding, ")
+        at = before.count(",")
+        rows = self._backing.database.read(_rows_of(any_id, before + after))
+        return [session_of_row((*row[:at], b"", PLAIN, *row[at:])) for row in rows]
 
     def get_compression_tip(self, any_id: str) -> str:
         """The newest continuation: where every resume lands."""
@@ -134,11 +147,24 @@ class Conversations:
         return Listed(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
 
     def set_title(self, any_id: str, title: str) -> None:
-        self._set(any_id, "title", title)
+        """Also an event: whoever shows the conversation elsewhere learns of it."""
+
+        def work(tx: Transaction) -> None:
+            conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            tx.run("UPDATE conversation SET title = ? WHERE id = ?", (text(title), conversation.id))
+            now = self._backing.clock.now_ms()
+            event = StoredEvent(conversation.tip_session_id, "title", {"title": text(title)}, now)
+            insert_event(tx, conversation.id, event)
+
+        self._backing.database.write(work)
 
     def set_todo(self, any_id: str, todo: str) -> None:
         """The conversation's to-do list, as its tool writes it."""
-        self._set(any_id, "todo", todo)
+        self._backing.database.write(
+            lambda tx: tx.run(
+                "UPDATE conversation SET todo = ? WHERE id = ?", (text(todo), conversation_id_of(tx, any_id))
+            )
+        )
 
     def set_system_prompt(self, session_id: str, system_prompt: str, *, lease: Lease | None = None) -> None:
         """The prompt of a session that was begun before its prompt was built."""
@@ -168,13 +194,6 @@ class Conversations:
             )
 
         self._backing.database.write(work)
-
-    def _set(self, any_id: str, column: str, value: str) -> None:
-        self._backing.database.write(
-            lambda tx: tx.run(
-                f"UPDATE conversation SET {column} = ? WHERE id = ?", (text(value), conversation_id_of(tx, any_id))
-            )
-        )
 
     def _child(self, parent: Conversation, *, kind: ConversationKind, fork_seq: int, title: str = "") -> Conversation:
         # Who it belongs to goes along: a child without its user or chat could not be found from there again.
@@ -261,6 +280,12 @@ def insert_session(tx: Transaction, session: Session, view: View) -> None:
     }
     insert(tx, "session", values)
     add_spans(tx, session.id, view)
+
+
+def _rows_of(any_id: str, columns: str) -> Callable[[Transaction], list[Row]]:
+    """Reads a conversation's sessions, oldest first."""
+    sql = f"SELECT {columns} FROM session WHERE conversation = ? ORDER BY first_seq, started_at, id"
+    return lambda tx: tx.rows(sql, (conversation_id_of(tx, any_id),))
 
 
 def _filters(*, cursor: str | None, **columns: str | None) -> tuple[list[str], list[Value]]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from perdure.core.errors import NotFound
 from perdure.store.backing import Backing
+from perdure.store.changes import record_deletion
 from perdure.store.codec import decode
 from perdure.store.database import Transaction, insert
 from perdure.store.leases import admit
@@ -46,6 +47,7 @@ class Deletions:
                 messages += self._forget(tx, conversation)
             for index in ("message", "output"):
                 self._backing.index.settle(tx, index, most_pages=_MERGED_PAGES)
+            record_deletion(tx)
             return Deleted(tuple(c.id for c in doomed), messages, outputs)
 
         deleted = self._backing.database.erase(work)
@@ -87,7 +89,7 @@ class Deletions:
         tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'delete')", (owner,))
         tx.run("DELETE FROM span WHERE session IN (SELECT id FROM session WHERE conversation = ?)", (owner,))
         gone = tx.run("DELETE FROM message WHERE conversation = ?", (owner,))
-        for table in ("handoff", "call", "event", "output", "lease", "session"):
+        for table in ("handoff", "call", "event", "output", "lease", "inbox", "session"):
             tx.run(f"DELETE FROM {table} WHERE conversation = ?", (owner,))
         tx.run("DELETE FROM state WHERE scope LIKE ?", (f"%:{owner}",))
         tx.run("DELETE FROM permit WHERE conversation = ?", (owner,))

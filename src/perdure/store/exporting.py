@@ -47,8 +47,8 @@ class Exporter:
         shape, lineage = self._database.read(lambda tx: (_shape(tx, conversation), lineage_of(tx, conversation)))
         yield from shape
         yield from self._messages(lineage, conversation.last_seq)
-        yield from ({"call": asdict(c)} for c in self._ledger.calls(conversation.id))
-        # An event is numbered by the store it lies in.
+        # Calls and events are numbered by the store they lie in.
+        yield from ({"call": asdict(replace(c, id=0))} for c in self._ledger.calls(conversation.id))
         yield from ({"event": asdict(replace(e, id=0))} for e in self._ledger.all_events(conversation.id))
         for output in self._outputs.list(conversation.id):
             text = self._outputs.whole(output.id)

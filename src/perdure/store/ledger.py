@@ -23,7 +23,7 @@ _COUNTS = (
 )
 _CALL = (
     f"session, turn, task, provider, model, api_mode, {', '.join(_COUNTS)}, reported, cost_usd, estimate_tokens,"
-    " window_tokens, threshold_tokens, composition, verdict, started_at, ended_at"
+    " window_tokens, threshold_tokens, composition, verdict, started_at, ended_at, id"
 )
 _SUMS = (
     f"COUNT(*), {', '.join(f'SUM(k.{c})' for c in _COUNTS)}, SUM(k.reported), SUM(k.cost_usd),"
@@ -56,13 +56,19 @@ class Ledger:
         stamped = replace(event, created_at_ms=event.created_at_ms or self._backing.clock.now_ms())
         self._backing.database.write(lambda tx: insert_event(tx, conversation_id_of(tx, event.session_id), stamped))
 
-    def calls(self, any_id: str, *, limit: int | None = None) -> list[Call]:
-        """A conversation's calls, oldest first; with `limit` the newest of them."""
+    def calls(
+        self, any_id: str, *, after_id: int = 0, before_id: int | None = None, limit: int | None = None
+    ) -> list[Call]:
+        """A conversation's calls between two known ones, oldest first; with `limit` the newest of them."""
 
         def load(tx: Transaction) -> list[Row]:
-            sql = f"SELECT {_CALL} FROM call WHERE conversation = ? ORDER BY id DESC"
-            values: list[Value] = [conversation_id_of(tx, any_id)]
-            return tx.rows(sql + " LIMIT ?", [*values, limit]) if limit is not None else tx.rows(sql, values)
+            sql = f"SELECT {_CALL} FROM call WHERE conversation = ? AND id > ?"
+            values: list[Value] = [conversation_id_of(tx, any_id), after_id]
+            for clause, value in ((" AND id < ?", before_id), (" ORDER BY id DESC LIMIT ?", limit)):
+                if value is not None:
+                    sql += clause
+                    values.append(value)
+            return tx.rows(sql if limit is not None else f"{sql} ORDER BY id DESC", values)
 
         return [_call(r) for r in reversed(self._backing.database.read(load))]
 
@@ -172,11 +178,12 @@ def _group_name(by: Grouping, group: object) -> str:
 
 def _call(row: Row) -> Call:
     session, turn, task, provider, model, api_mode, *rest = row
-    counts, (reported, cost, estimate, window, threshold, composition, verdict, started, ended) = rest[:6], rest[6:]
+    counts, figures = rest[:6], rest[6:]
+    reported, cost, estimate, window, threshold, composition, verdict, started, ended, number = figures
     usage = CanonicalUsage(**dict(zip(_COUNTS, counts, strict=True)), reported=bool(reported))
     return Call(
         session, task, turn, Route(provider, model, api_mode), usage, cost, estimate, window, threshold,
-        json.loads(composition), verdict, started, ended,
+        json.loads(composition), verdict, started, ended, number,
     )  # fmt: skip
 
 

@@ -40,15 +40,15 @@ class Outputs:
         writer = self.shelf.begin(conversation.id, output_id)
         return _Sink(self._backing, self.shelf, writer, conversation, output_id, text(tool_call_id))
 
-    def read(self, output_id: str, *, offset: int = 0, limit: int = 20_000) -> Page:
-        row = self._row(output_id)
+    def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
+        row = self._shared_row(output_id, conversation_id)
         output, start = self._known(row), max(0, offset)
         piece = "".join(_window(self.shelf.chunks(row[-1]), start, max(1, limit)))
         end = start + len(piece)
         return Page(output.address, piece, start, output.chars, end if piece and end < output.chars else None)
 
-    def pieces(self, output_id: str) -> Iterator[str]:
-        return self.shelf.chunks(self._row(output_id)[-1])
+    def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:
+        return self.shelf.chunks(self._shared_row(output_id, conversation_id)[-1])
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]:
         def load(tx: Transaction) -> list[Row]:
@@ -58,11 +58,11 @@ class Outputs:
         return [self._known(row) for row in self._backing.database.read(load)]
 
     def get(self, output_id: str) -> StoredOutput:
-        """What is known of one output. Raises NotFound."""
+        """What is known of one output, whoever asks: its `conversation_id` says whose it is. Raises NotFound."""
         return self._known(self._row(output_id))
 
     def whole(self, output_id: str) -> str:
-        """All of its text at once."""
+        """All of its text at once, whoever asks: for export and scrub."""
         return "".join(self.shelf.chunks(self._row(output_id)[-1]))
 
     def restore(self, conversation: Conversation, output_id: str, tool_call_id: str, output: str) -> None:
@@ -110,6 +110,24 @@ class Outputs:
             lambda tx: tx.row(f"SELECT {_COLUMNS} FROM output WHERE id = ?", (text(output_id),))
         )
         if row is None:
+            raise NotFound(f"no output {output_id!r}")
+        return row
+
+    def _shared_row(self, output_id: str, conversation_id: str) -> Row:
+        """An output that a conversation may open: its own, or one of the same user's others."""
+
+        def load(tx: Transaction) -> Row | None:
+            asking = conversation_id_of(tx, conversation_id)
+            return tx.row(
+                f"SELECT {_COLUMNS} FROM output WHERE id = ? AND EXISTS (SELECT 1 FROM conversation theirs"
+                " JOIN conversation ours ON ours.user_key = theirs.user_key"
+                " WHERE theirs.id = output.conversation AND ours.id = ?)",
+                (text(output_id), asking),
+            )
+
+        row = self._backing.database.read(load)
+        if row is None:
+            # Said alike of what is not there and of what is somebody else's.
             raise NotFound(f"no output {output_id!r}")
         return row
 

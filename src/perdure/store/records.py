@@ -165,6 +165,8 @@ class Call:
     verdict: str = ""
     started_at_ms: int = 0
     ended_at_ms: int = 0
+    # Given by the store, so that no two calls are unequal for it alone.
+    id: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,56 @@ class Listed:
 
     conversations: tuple[Conversation, ...]
     next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A message where it stands in the story: in which session, and whether it was said or a compaction wrote it."""
+
+    entry: Entry
+    session_id: str
+    is_said: bool
+
+    @property
+    def seq(self) -> int:
+        return self.entry.seq
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePage:
+    """A stretch of a conversation, oldest first; `last_seq` is where the whole of it ends."""
+
+    conversation_id: str
+    told: tuple[Told, ...]
+    last_seq: int
+
+    @property
+    def before_seq(self) -> int | None:
+        """What to ask for to read older messages; None where there are none."""
+        return self.told[0].seq if self.told and self.told[0].seq > 1 else None
+
+    @property
+    def has_newer(self) -> bool:
+        return bool(self.told) and self.told[-1].seq < self.last_seq
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A conversation with something new, and what kind of new."""
+
+    conversation: Conversation
+    has_messages: bool
+    has_calls: bool
+    has_events: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesSince:
+    """What a cursor did not know yet, last used first. Where a reload is needed, what is shown must be read anew."""
+
+    cursor: str
+    changed: tuple[Changed, ...] = ()
+    is_reload_needed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,19 +28,27 @@ def conversation_id_of(tx: Transaction, any_id: str) -> str:
     return _by_beginning(tx, any_id)
 
 
-def _by_beginning(tx: Transaction, beginning: str) -> str:
+def owned_conversation_id_of(tx: Transaction, any_id: str, user_key: str) -> str:
+    """The same among one user's conversations; what is somebody else's is as unknown as what never was."""
+    any_id, user_key = text(any_id), text(user_key)
+    row = tx.row(
+        "SELECT id FROM conversation WHERE user_key = ?"
+        " AND id IN (SELECT conversation FROM session WHERE id = ? UNION ALL SELECT CAST(? AS TEXT))",
+        (user_key, any_id, any_id),
+    )
+    return str(row[0]) if row is not None else _by_beginning(tx, any_id, user_key=user_key)
+
+
+def _by_beginning(tx: Transaction, beginning: str, *, user_key: str | None = None) -> str:
     start = beginning.strip().lower()
     starts = [start] if start.startswith(_PREFIXES) else [p + start for p in _PREFIXES] if start else []
+    owned = " AND c.user_key = ?" if user_key is not None else ""
+    owner = [user_key] if user_key is not None else []
     found: set[str] = set()
     for s in starts:
-        for column, table in (("id", "conversation"), ("conversation", "session")):
-            found |= {
-                str(r[0])
-                for r in tx.rows(
-                    f"SELECT DISTINCT {column} FROM {table} WHERE id >= ? AND id < ? LIMIT ?",
-                    (s, s + _AFTER, _MOST_NAMED + 1),
-                )
-            }
+        for named, tables in (("c", "conversation c"), ("s", "session s JOIN conversation c ON c.id = s.conversation")):
+            sql = f"SELECT DISTINCT c.id FROM {tables} WHERE {named}.id >= ? AND {named}.id < ?{owned} LIMIT ?"
+            found |= {str(r[0]) for r in tx.rows(sql, (s, s + _AFTER, *owner, _MOST_NAMED + 1))}
     if len(found) == 1:
         return found.pop()
     if found:

@@ -12,21 +12,27 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
 from perdure.store.addresses import Addresses
 from perdure.store.backing import Backing
+from perdure.store.browsing import Browsing
+from perdure.store.changes import Changes
 from perdure.store.compaction import Compactions
 from perdure.store.conversations import Conversations
 from perdure.store.deletion import Deletions
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds
+from perdure.store.inbox import Inbox
 from perdure.store.leases import Leases
 from perdure.store.ledger import Ledger
 from perdure.store.log import AnyMessage, Log
+from perdure.store.moments import Moments
 from perdure.store.outputs import Outputs
 from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route, Session
+from perdure.store.savings import Savings
 from perdure.store.scrub import Redact, Scrubbed, Scrubber
 from perdure.store.search import Search
 from perdure.store.shelf import FileShelf, Shelf
 from perdure.store.sqlite_open import open_sqlite
 from perdure.store.state import State
+from perdure.store.timeline import Timeline
 from perdure.store.transfer import Transfer
 
 
@@ -37,16 +43,24 @@ class SessionStore:
     .compactions     compact, undo                                    .ledger   calls, events, totals, usage
     .leases          one writer at a time                             .state()  small values that survive a restart
     .finder          search, open an address                          .outputs  tool outputs kept whole
-    .transfer        export and import
+    .transfer        export and import                                .timeline pages of the whole story
+    .changes         what is new since a cursor, for live pages       .browsing lists for people who look
+    .moments         where in the story events and calls belong       .savings  what caches and compactions spared
     """
 
     def __init__(self, backing: Backing, shelf: Shelf) -> None:
         self._backing = backing
         self.conversations = Conversations(backing)
         self.log = Log(backing)
+        self.timeline = Timeline(backing)
+        self.changes = Changes(backing)
+        self.browsing = Browsing(backing)
+        self.moments = Moments(backing)
+        self.savings = Savings(backing)
         self.compactions = Compactions(backing)
         self.ledger = Ledger(backing)
         self.leases = Leases(backing)
+        self.inbox = Inbox(backing)
         self.outputs = Outputs(backing, shelf)
         self.addresses = Addresses(backing, self.outputs)
         self.finder = Search(backing, self.outputs, self.addresses)

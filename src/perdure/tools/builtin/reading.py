@@ -14,7 +14,7 @@ from typing import Annotated
 
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.ports import Outputs
-from perdure.tools.tool import Tool, ToolReply, tool_from_function
+from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 from perdure.tools.workspace import Workspace
 
 _CHUNK = 1 << 16
@@ -38,6 +38,7 @@ class FileReader:
 
     def read_file(
         self,
+        context: ToolContext,
         path: Annotated[str, "a file, a folder, or output:<id> for a stored tool output"],
         offset: Annotated[int, "first line to show, counted from 1"] = 1,
         limit: Annotated[int, "most lines to show"] = 500,
@@ -46,7 +47,7 @@ class FileReader:
         """Reads a text file with line numbers, a page at a time. Also lists a folder."""
         offset, limit, column = max(1, offset), max(1, limit), max(1, column)
         if path.startswith("output:"):
-            name, pieces = path, self._output_pieces(path.removeprefix("output:"))
+            name, pieces = path, self._output_pieces(path.removeprefix("output:"), context)
         else:
             if self._workspace is None:
                 raise ToolError("there are no files here; only output:<id> can be read")
@@ -63,11 +64,11 @@ class FileReader:
             raise ToolError(f"{name} cannot be read: {error.strerror}") from None
         return ToolReply(page.text(name), source=page.source(name))
 
-    def _output_pieces(self, output_id: str) -> Iterator[str]:
+    def _output_pieces(self, output_id: str, context: ToolContext) -> Iterator[str]:
         if self._outputs is None:
             raise ToolError("no outputs are stored here")
         try:
-            yield from self._outputs.pieces(output_id)
+            yield from self._outputs.pieces(output_id, conversation_id=context.conversation_id)
         except NotFound as error:
             raise ToolError(str(error)) from None
 

@@ -1,0 +1,161 @@
+"""What changed since somebody last looked, in any conversation and by any process: cheap enough to ask every second.
+
+A cursor is a position in three growing tables (messages, calls, events) and the number of deletions so far. SQLite has
+one writer at a time, so that row numbers are the order in which rows appear. PostgreSQL has many: there the cursor is
+the snapshot itself, and what is new is what that snapshot could not see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from perdure.core.errors import StoreError
+from perdure.store.backing import Backing
+from perdure.store.database import Dialect, Transaction, Value, text
+from perdure.store.records import Changed, ChangesSince
+from perdure.store.rows import CONVERSATION, conversation_of_row
+
+_TABLES = ("message", "call", "event")
+_DELETIONS = "(SELECT value FROM state WHERE scope = 'changes' AND key = 'deletions')"
+_CURSOR = re.compile(r"(\d{1,18})~([\d.:,]{1,4000})")
+
+
+class Changes:
+    """Which conversations have something new, for whoever shows them live."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+        self._positions = _positions(backing.database.dialect)
+
+    def now(self) -> str:
+        """A cursor from which to look on."""
+        return self._backing.database.read(self._cursor)
+
+    def since(self, cursor: str, *, user_key: str | None = None) -> ChangesSince:
+        """Conversations, of one user or of all, with messages, calls or events that the cursor did not know.
+
+        Raises StoreError for a cursor that was never handed out.
+        """
+        deletions, position = _parts(cursor)
+
+        def load(tx: Transaction) -> ChangesSince:
+            current = self._cursor(tx)
+            if current == cursor:
+                return ChangesSince(cursor)
+            deletions_now, position_now = _parts(current)
+            # Numbers of deleted rows may be given out again, and a restored database counts from elsewhere.
+            if self._positions.is_ahead(position, position_now) or deletions != deletions_now:
+                return ChangesSince(current, is_reload_needed=True)
+            return ChangesSince(current, tuple(self._changed(tx, position, user_key)))
+
+        return self._backing.database.read(load)
+
+    def _cursor(self, tx: Transaction) -> str:
+        row = tx.row(f"SELECT {_DELETIONS}, {self._positions.sql}")
+        if row is None:
+            raise StoreError("the database told no position")
+        return f"{row[0] or 0}~{'.'.join(str(v) for v in row[1:])}"
+
+    def _changed(self, tx: Transaction, position: str, user_key: str | None) -> list[Changed]:
+        news, values = [], list[Value]()
+        for at, table in enumerate(_TABLES):
+            condition, given = self._positions.since(position, at)
+            marks = ", ".join(f"{int(at == other)} AS has_{name}" for other, name in enumerate(_TABLES))
+            news.append(f"SELECT conversation AS owner, {marks} FROM {table} WHERE {condition}")
+            values += given
+        owned = ""
+        if user_key is not None:
+            owned = " WHERE user_key = ?"
+            values.append(text(user_key))
+        kinds = ", ".join(f"MAX(has_{name})" for name in _TABLES)
+        sql = (
+            f"SELECT {CONVERSATION}, {kinds} FROM ({' UNION '.join(news)}) AS news JOIN conversation ON id = owner"
+            f"{owned} GROUP BY id ORDER BY updated_at DESC, id DESC"
+        )
+        return [Changed(conversation_of_row(row[:-3]), *map(bool, row[-3:])) for row in tx.rows(sql, values)]
+
+
+def record_deletion(tx: Transaction) -> None:
+    """Tells everyone who looks at changes to load anew."""
+    tx.run(
+        "INSERT INTO state (scope, key, value) VALUES ('changes', 'deletions', '1') ON CONFLICT (scope, key)"
+        " DO UPDATE SET value = CAST(CAST(state.value AS INTEGER) + 1 AS TEXT)"
+    )
+
+
+class _Positions(Protocol):
+    """How a database tells where it stands."""
+
+    sql: str
+
+    def since(self, position: str, table: int) -> tuple[str, Sequence[Value]]:
+        """The condition of rows that a position did not know."""
+        ...
+
+    def is_ahead(self, position: str, now: str) -> bool:
+        """Whether a position cannot be of this database's past."""
+        ...
+
+
+class _RowNumbers:
+    sql = ", ".join(f"(SELECT COALESCE(MAX(id), 0) FROM {table})" for table in _TABLES)
+
+    def since(self, position: str, table: int) -> tuple[str, Sequence[Value]]:
+        return "id > ?", [_numbers(position)[table]]
+
+    def is_ahead(self, position: str, now: str) -> bool:
+        return any(known > last for known, last in zip(_numbers(position), _numbers(now), strict=True))
+
+
+class _Snapshots:
+    sql = "CAST(txid_current_snapshot() AS TEXT)"
+
+    def since(self, position: str, table: int) -> tuple[str, Sequence[Value]]:
+        oldest, _, _ = _bounds(position)
+        return "written_in >= ? AND NOT txid_visible_in_snapshot(written_in, CAST(? AS txid_snapshot))", [
+            oldest,
+            position,
+        ]
+
+    def is_ahead(self, position: str, now: str) -> bool:
+        return _bounds(position)[1] > _bounds(now)[1]
+
+
+def _positions(dialect: Dialect) -> _Positions:
+    return _Snapshots() if dialect.name == "postgresql" else _RowNumbers()
+
+
+def _parts(cursor: str) -> tuple[int, str]:
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
+        raise _unknown(cursor)
+    return int(match[1]), match[2]
+
+
+def _numbers(position: str) -> list[int]:
+    numbers = position.split(".")
+    if len(numbers) != len(_TABLES) or not all(n.isdigit() and len(n) < 19 for n in numbers):
+        raise _unknown(position)
+    return [int(n) for n in numbers]
+
+
+def _bounds(position: str) -> tuple[int, int, list[int]]:
+    """Oldest transaction still running, first one not begun, and all that were running in between."""
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)", position)
+    if match is None:
+        raise _unknown(position)
+    oldest, next_one, running = int(match[1]), int(match[2]), [int(n) for n in match[3].split(",") if n]
+    # The server refuses a snapshot that contradicts itself; say so before it does.
+    if (
+        not 0 < oldest <= next_one
+        or running != sorted(set(running))
+        or any(not oldest <= n < next_one for n in running)
+    ):
+        raise _unknown(position)
+    return oldest, next_one, running
+
+
+def _unknown(cursor: str) -> StoreError:
+    return StoreError(f"{cursor[:80]!r} is no cursor that changes gave")

@@ -1,0 +1,93 @@
+"""Whose conversation it is, on every database: what is somebody else's is as unknown as what never was."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.core.errors import NotFound
+from perdure.core.messages import user
+from perdure.store import Call, SessionStore
+
+ANNA, BORIS = "telegram:anna", "telegram:boris' OR 1=1 --"
+
+
+def talk(store: SessionStore, user_key: str, text: str) -> str:
+    session = store.create(user_key=user_key, title=f"{user_key}'s talk", source="telegram")
+    store.append(session.id, user(text))
+    return session.id
+
+
+def keep(store: SessionStore, any_id: str, text: str) -> str:
+    sink = store.outputs.begin(any_id, "call_1")
+    sink.write(text)
+    return sink.close().id
+
+
+def shared(one: str, other: str) -> str:
+    """The beginning of both."""
+    return one[: next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)]
+
+
+@pytest.mark.spec("A4", "I4")
+def test_any_id_of_another_users_conversation_is_not_found_in_the_words_for_one_that_never_was(
+    store: SessionStore,
+) -> None:
+    hers, his = talk(store, ANNA, "my plan"), talk(store, BORIS, "his plan")
+    mine = store.conversations.get(hers, user_key=ANNA)
+    assert mine.user_key == ANNA
+    assert store.conversations.get(mine.id[:24], user_key=ANNA) == mine
+    his_conversation = store.conversations.get(his).id
+    unknown = his_conversation[:-3] + "zzz"
+    with pytest.raises(NotFound) as never:
+        store.conversations.get(unknown, user_key=ANNA)
+    for ident, asking in ((his, ANNA), (his_conversation, ANNA), (his_conversation[:-1], "carol"), ("c_", "carol")):
+        with pytest.raises(NotFound) as refused:
+            store.conversations.get(ident, user_key=asking)
+        assert str(refused.value).replace(ident, "X") == str(never.value).replace(unknown, "X")
+
+
+@pytest.mark.spec("A4", "I4")
+def test_a_beginning_that_fits_two_users_is_unique_for_each_and_names_no_others(store: SessionStore) -> None:
+    hers, his = talk(store, ANNA, "a"), talk(store, BORIS, "b")
+    both = shared(*(store.conversations.get(i).id for i in (hers, his)))
+    assert store.conversations.get(both, user_key=ANNA).tip_session_id == hers
+    assert store.conversations.get(shared(hers, his), user_key=BORIS).tip_session_id == his
+    with pytest.raises(NotFound, match="fits several"):
+        store.conversations.get(both)
+
+
+@pytest.mark.spec("A4", "H4")
+def test_an_output_opens_from_its_users_conversations_alone(store: SessionStore) -> None:
+    hers, his = talk(store, ANNA, "a"), talk(store, BORIS, "b")
+    output = keep(store, hers, "the contents of a letter")
+    elsewhere = talk(store, ANNA, "another day")
+    helper = store.conversations.delegate(hers).id
+    for asking in (hers, elsewhere, helper, store.conversations.branch(hers).id):
+        assert store.open(f"output:{output}", conversation_id=asking).text == "the contents of a letter"
+        assert "".join(store.outputs.pieces(output, conversation_id=asking)) == "the contents of a letter"
+    for asking in (his, store.create().id):
+        for attempt in (store.outputs.read, store.outputs.pieces):
+            with pytest.raises(NotFound, match=f"no output '{output}'"):
+                attempt(output, conversation_id=asking)
+        with pytest.raises(NotFound, match=f"no output '{output}'"):
+            store.open(f"output:{output}", conversation_id=asking)
+    assert store.outputs.get(output).conversation_id == store.conversations.get(hers).id
+
+
+@pytest.mark.spec("A4", "I6")
+def test_lists_searches_and_sums_of_one_user_hold_nothing_of_another(store: SessionStore) -> None:
+    hers, his = talk(store, ANNA, "the quarterly figures"), talk(store, BORIS, "quarterly figures of his")
+    keep(store, hers, "quarterly output of hers")
+    keep(store, his, "quarterly output of his")
+    for session, cost in ((hers, 1.0), (his, 2.0)):
+        store.ledger.record_call(Call(session, cost_usd=cost))
+    for user_key, session, cost in ((ANNA, hers, 1.0), (BORIS, his, 2.0)):
+        owned = store.conversations.get(session).id
+        assert [c.id for c in store.conversations.list(user_key=user_key).conversations] == [owned]
+        hits = store.search("quarterly", scope={"user": user_key})
+        assert len(hits) == 2
+        assert {h.conversation_id for h in hits} == {owned}
+        assert [r.totals.cost_usd for r in store.ledger.usage("source", user_key=user_key)] == [cost]
+        # Another's conversation, named outright, gives nothing either.
+        other = his if session == hers else hers
+        assert store.search("quarterly", scope={"user": user_key, "conversation": other}) == []

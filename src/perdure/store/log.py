@@ -34,7 +34,7 @@ from perdure.store.rows import (
 )
 from perdure.store.text_index import IndexedText, conversation_scope, indexed, role_scope, user_scope
 from perdure.store.tokenizer import searchable
-from perdure.store.views import expanded
+from perdure.store.views import View, expanded
 
 AnyMessage = Message | Mapping[str, Any] | str
 
@@ -140,6 +140,15 @@ class Log:
 
         def load(tx: Transaction) -> dict[int, Handoff]:
             return read_handoffs(tx, lineage_of(tx, get_conversation(tx, conversation_id_of(tx, any_id))))
+
+        return self._backing.database.read(load)
+
+    def view(self, session_id: str) -> View:
+        """What a session's history is made of, without reading it. A conversation id means its tip."""
+
+        def load(tx: Transaction) -> View:
+            conversation = get_conversation(tx, conversation_id_of(tx, session_id))
+            return view_of(tx, _named_session(tx, session_id, conversation), conversation.last_seq)
 
         return self._backing.database.read(load)
 

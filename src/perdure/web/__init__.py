@@ -4,3 +4,26 @@ the gateway as a message or a slash command (`/title`, `/undo`, `/compress`).
 `shapes.py` is what the API answers, `api.py` the routes, one `*_view.py` per view makes the shapes out of the store,
 `static/` is the page itself. Read `shapes.py` first.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.web.api import page_router
+    from perdure.web.files import static_files
+
+__all__ = ["page_router", "static_files"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when asked for: the web framework is an extra, and slow to import."""
+    if name == "page_router":
+        from perdure.web.api import page_router
+
+        return page_router
+    if name == "static_files":
+        from perdure.web.files import static_files
+
+        return static_files
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,133 @@
+"""Conversations as a person browses them: by source, model and time, each with what a list shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.core.errors import StoreError
+from perdure.core.messages import Entry
+from perdure.store.backing import Backing
+from perdure.store.codec import decode
+from perdure.store.database import Row, Transaction, Value, text
+from perdure.store.records import Conversation
+from perdure.store.rows import CONVERSATION, conversation_of_row
+
+_COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
+_FROM = "FROM conversation c LEFT JOIN session s ON s.id = c.tip"
+_ORDER = "ORDER BY c.updated_at DESC, c.id DESC LIMIT ?"
+_MOST = 1_000
+_ESCAPED = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """A conversation and the model its tip speaks to; `opening` is its first message where it has no title."""
+
+    conversation: Conversation
+    model: str
+    opening: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a list is narrowed to; nothing said, nothing left out but delegated runs."""
+
+    user_key: str | None = None
+    source: str | None = None
+    model: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    parent_id: str | None = None
+    title: str | None = None
+    ids: Sequence[str] | None = None
+
+    def conditions(self) -> tuple[list[str], list[Value]]:
+        parts: list[str] = []
+        values: list[Value] = []
+        for condition, value in (
+            ("c.user_key = ?", self.user_key),
+            ("c.source = ?", self.source),
+            ("s.model = ?", self.model),
+            ("c.updated_at >= ?", self.since_ms),
+            ("c.updated_at < ?", self.until_ms),
+            ("c.parent = ?", self.parent_id),
+        ):
+            if value is not None:
+                parts.append(condition)
+                values.append(text(value) if isinstance(value, str) else value)
+        if self.title is not None:
+            parts.append("LOWER(c.title) LIKE ? ESCAPE '\\'")
+            values.append(f"%{text(self.title).lower().translate(_ESCAPED)}%")
+        if self.ids is not None:
+            parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")
+            values += [text(i) for i in self.ids]
+        elif self.parent_id is None:
+            parts.append("c.kind <> 'delegate'")
+        return parts, values
+
+
+class Browsing:
+    """Lists for people who look: cheap for the first page, however many conversations there are."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def page(
+        self, wanted: Wanted, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[tuple[Browsed, ...], str | None]:
+        """A page, last used first, and the cursor of the next one. Raises StoreError for a cursor nobody gave."""
+        limit = max(1, min(limit, _MOST))
+        where, values = wanted.conditions()
+        if cursor is not None:
+            where.append("(c.updated_at, c.id) < (?, ?)")
+            values += _place(cursor)
+        narrowed = f"WHERE {' AND '.join(where)}" if where else ""
+
+        def load(tx: Transaction) -> tuple[tuple[Browsed, ...], str | None]:
+            rows = tx.rows(f"SELECT {_COLUMNS}, s.model {_FROM} {narrowed} {_ORDER}", [*values, limit + 1])
+            page = tuple(_browsed(tx, row) for row in rows[:limit])
+            last = page[-1].conversation if page and len(rows) > limit else None
+            return page, f"{last.updated_at_ms}:{last.id}" if last is not None else None
+
+        return self._backing.database.read(load)
+
+    def sources(self, user_key: str | None = None) -> list[str]:
+        """Every surface conversations were held on."""
+        return self._distinct("SELECT DISTINCT c.source FROM conversation c", user_key)
+
+    def models(self, user_key: str | None = None) -> list[str]:
+        """Every model that a conversation's newest session speaks to."""
+        return self._distinct(f"SELECT DISTINCT s.model {_FROM}", user_key)
+
+    def _distinct(self, sql: str, user_key: str | None) -> list[str]:
+        narrowed = "" if user_key is None else " WHERE c.user_key = ?"
+        values = [] if user_key is None else [text(user_key)]
+        found = self._backing.database.read(lambda tx: tx.rows(sql + narrowed, values))
+        return sorted(str(row[0]) for row in found if row[0])
+
+
+def _browsed(tx: Transaction, row: Row) -> Browsed:
+    conversation = conversation_of_row(row[:-1])
+    opening = None if conversation.title or not conversation.last_seq else _opening(tx, conversation)
+    return Browsed(conversation, str(row[-1] or ""), opening)
+
+
+def _opening(tx: Transaction, conversation: Conversation) -> Entry | None:
+    """What the person said first; a branch begins with its own words."""
+    row = tx.row(
+        "SELECT seq, body, encoding, kind, created_at FROM message WHERE conversation = ? AND seq > ? AND kind = 'user'"
+        " ORDER BY seq LIMIT 1",
+        (conversation.id, conversation.fork_seq),
+    )
+    if row is None:
+        return None
+    seq, body, encoding, kind, created_at = row
+    return Entry(seq, decode(body, encoding, kind), created_at)
+
+
+def _place(cursor: str) -> list[Value]:
+    updated_at, _, ident = cursor.partition(":")
+    if not updated_at.isdecimal() or not updated_at.isascii() or len(updated_at) > 18:
+        raise StoreError(f"{cursor[:80]!r} is no cursor that a list gave")
+    return [int(updated_at), text(ident)]

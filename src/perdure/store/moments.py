@@ -1,0 +1,85 @@
+"""Where in the story things happened that have a time but no place: events, and the calls behind a reply.
+
+What a branch shares with its parent is its story too, events included, as far as the fork.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from perdure.store.backing import Backing
+from perdure.store.database import Transaction
+from perdure.store.records import Conversation, Span, StoredEvent
+from perdure.store.resolve import conversation_id_of
+from perdure.store.rows import get_conversation, lineage_of, places
+
+# Later than every moment a clock tells.
+_NEVER = 2**62
+
+
+class Moments:
+    """From a time to the message that was the newest then, and from a stretch of the story to its events."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+
+    def newest_at(self, any_id: str, times_ms: Sequence[int]) -> list[int]:
+        """For each moment, the newest message there was by then; 0 where there was none."""
+        if not times_ms:
+            return []
+
+        def load(tx: Transaction) -> list[tuple[int, int]]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            return [
+                (seq, at)
+                for place in places(lineage_of(tx, conversation), Span(1, conversation.last_seq))
+                for seq, at in tx.rows(
+                    "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
+                    place,
+                )
+            ]
+
+        rows = self._backing.database.read(load)
+        times = [at for _, at in rows]
+        return [rows[at - 1][0] if (at := bisect_right(times, moment)) else 0 for moment in times_ms]
+
+    def events(self, any_id: str, stretch: Span, *, most: int = 2_000) -> list[tuple[int, StoredEvent]]:
+        """The events of a stretch of the story, each with the message it came after; oldest first, the first `most`.
+
+        What happened before the first message of all belongs to a stretch that begins with it.
+        """
+
+        def load(tx: Transaction) -> list[tuple[int, StoredEvent]]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            found: list[tuple[int, StoredEvent]] = []
+            for owner, lo, hi in places(lineage_of(tx, conversation), stretch):
+                found += _placed(tx, conversation, owner, Span(lo, hi), most - len(found))
+            return found
+
+        return self._backing.database.read(load)
+
+
+def _placed(
+    tx: Transaction, conversation: Conversation, owner: str, span: Span, most: int
+) -> list[tuple[int, StoredEvent]]:
+    told = tx.rows(
+        "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
+        (owner, span.lo, span.hi + 1),
+    )
+    following = told.pop()[1] if told and told[-1][0] > span.hi else None
+    if not told:
+        return []
+    since = 0 if span.lo == 1 else told[0][1]
+    until = following if following is not None else _NEVER if owner == conversation.id else conversation.created_at_ms
+    rows = tx.rows(
+        "SELECT session, kind, payload, created_at, id FROM event WHERE conversation = ? AND created_at >= ?"
+        " AND created_at < ? ORDER BY id LIMIT ?",
+        (owner, since, until, max(0, most)),
+    )
+    times = [at for _, at in told]
+    return [
+        (told[max(0, bisect_right(times, at) - 1)][0], StoredEvent(session, kind, json.loads(payload), at, number))
+        for session, kind, payload, at, number in rows
+    ]

@@ -1,0 +1,179 @@
+"""The page's routes: thin, read-only, each narrowed to what the person who asks may see.
+
+They are plain functions, so that they run in worker threads and no query ever holds up the event loop; what they answer
+is written as JSON there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel
+
+from perdure.core.clock import SystemClock
+from perdure.core.ports import Clock
+from perdure.store.browsing import Wanted
+from perdure.store.store import SessionStore
+from perdure.web import shapes
+from perdure.web.chart_view import context_chart
+from perdure.web.conversations_view import conversation_page, filters, search_page
+from perdure.web.handoff_view import handoff_view
+from perdure.web.head_view import conversation_head
+from perdure.web.live import LiveFeed
+from perdure.web.opened_view import opened_page
+from perdure.web.refusals import PageRoute
+from perdure.web.sight import Sight
+from perdure.web.timeline_view import timeline_page
+from perdure.web.usage_view import usage_view
+
+UserOf = Callable[[Request], str | None]
+
+
+async def _sight_of(request: Request) -> Sight:
+    return cast(Sight, request.state.page_sight)
+
+
+# JavaScript counts exactly as far as this; no seq, offset or moment comes near it.
+_MOST = 2**53
+Seen = Annotated[Sight, Depends(_sight_of)]
+Moment = Annotated[int | None, Query(ge=0, le=_MOST, description="UTC epoch milliseconds")]
+Seq = Annotated[int | None, Query(ge=0, le=_MOST)]
+Words = Annotated[str, Query(max_length=1_000)]
+Name = Annotated[str | None, Query(max_length=200)]
+AnyId = Annotated[str, Path(max_length=100)]
+
+
+def page_router(
+    store: SessionStore,
+    *,
+    user_of: UserOf,
+    clock: Clock | None = None,
+    is_closing: Callable[[], bool] = lambda: False,
+) -> APIRouter:
+    """Every route of `shapes.py`. `user_of` says whose conversations a request may see: a user_key, or None for all;
+    it may raise HTTPException. `is_closing` ends live streams, which would otherwise hold up a server's shutdown."""
+
+    def look(request: Request) -> None:
+        request.state.page_sight = Sight(store, user_of(request), clock or SystemClock())
+        request.state.page_feed = feed
+
+    feed = LiveFeed(store.changes, is_closing=is_closing)
+    router = APIRouter(prefix="/api/page", route_class=PageRoute, tags=["page"], dependencies=[Depends(look)])
+    one = "/conversations/{any_id}"
+    router.get("/conversations", response_model=shapes.ConversationPage)(conversations)
+    router.get("/search", response_model=shapes.SearchPage)(search)
+    router.get("/filters", response_model=shapes.Filters)(what_to_filter_by)
+    router.get(one, response_model=shapes.ConversationHead)(head)
+    router.get(f"{one}/timeline", response_model=shapes.TimelinePage)(timeline)
+    router.get(f"{one}/context", response_model=shapes.ContextChart)(context)
+    router.get(f"{one}/handoffs/{{seq}}", response_model=shapes.HandoffView)(handoff)
+    router.get(f"{one}/open", response_model=shapes.OpenedPage)(opened)
+    router.get("/usage", response_model=shapes.UsageView)(usage)
+    router.get("/live", response_class=StreamingResponse)(live)
+    return router
+
+
+def conversations(
+    sight: Seen,
+    q: Words = "",
+    source: Name = None,
+    model: Name = None,
+    since: Moment = None,
+    until: Moment = None,
+    cursor: Name = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """Conversations, last used first; with `q` those it is found in, the best first."""
+    wanted = Wanted(sight.user_key, source or None, model or None, since, until)
+    return _json(conversation_page(sight, wanted, query=q, cursor=cursor or None, limit=limit))
+
+
+def search(
+    sight: Seen,
+    q: Words = "",
+    source: Name = None,
+    since: Moment = None,
+    until: Moment = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+) -> Response:
+    """Every place where something is said, the best first."""
+    return _json(search_page(sight, q, Wanted(sight.user_key, source or None, None, since, until), limit=limit))
+
+
+def what_to_filter_by(sight: Seen) -> Response:
+    """Which sources and models there are."""
+    return _json(filters(sight))
+
+
+def head(sight: Seen, any_id: AnyId) -> Response:
+    """What stands above a conversation."""
+    return _json(conversation_head(sight, sight.conversation(any_id)))
+
+
+def timeline(
+    sight: Seen,
+    any_id: AnyId,
+    before: Seq = None,
+    after: Seq = None,
+    around: Seq = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """A page of its story: the newest, or those before, after or around a message; oldest first."""
+    conversation = sight.conversation(any_id)
+    return _json(timeline_page(sight, conversation, before=before, after=after, around=around, limit=limit))
+
+
+def context(sight: Seen, any_id: AnyId) -> Response:
+    """What filled the window, call by call."""
+    return _json(context_chart(sight, sight.conversation(any_id)))
+
+
+def handoff(sight: Seen, any_id: AnyId, seq: Annotated[int, Path(ge=0, le=_MOST)]) -> Response:
+    """A handoff and what it stands for."""
+    return _json(handoff_view(sight, sight.conversation(any_id), seq))
+
+
+def opened(
+    sight: Seen,
+    any_id: AnyId,
+    address: Annotated[str, Query(max_length=200)],
+    offset: Annotated[int, Query(ge=0, le=_MOST)] = 0,
+    limit: Annotated[int, Query(ge=1, le=200_000)] = 20_000,
+) -> Response:
+    """What an address of the conversation stands for: m:57, m:120-180, h:501, output:o_…"""
+    return _json(opened_page(sight, sight.conversation(any_id), address, offset=offset, limit=limit))
+
+
+def usage(sight: Seen, days: Annotated[int, Query(ge=1, le=3_650)] = 30) -> Response:
+    """Tokens and money of the last days, today included."""
+    return _json(usage_view(sight, days=days))
+
+
+async def live(
+    request: Request, sight: Seen, cursor: Annotated[str | None, Query(max_length=5_000)] = None
+) -> Response:
+    """Server-sent events: what changes anywhere, within a second."""
+    feed = cast(LiveFeed, request.state.page_feed)
+    # A browser that lost the connection says by itself where it was.
+    stream = feed.stream(sight.user_key, request.headers.get("last-event-id") or cursor or None)
+    # What is refused must be refused before the stream begins.
+    first = await anext(stream)
+
+    async def lines() -> AsyncIterator[str]:
+        try:
+            yield first
+            async for line in stream:
+                yield line
+        finally:
+            await stream.aclose()
+
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+
+
+def _json(answer: BaseModel) -> Response:
+    """Written here, in the worker thread: a long timeline takes milliseconds to write."""
+    return Response(answer.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -1,0 +1,127 @@
+"""The context over time: each call with what filled its prompt, and what happened in between, with the reason."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from perdure.store.records import Call, Conversation
+from perdure.web.shapes import CallPoint, ChartMark, ContextChart
+from perdure.web.sight import Sight
+
+# From the bottom of the stack to its top.
+PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
+
+_ACTIONS = {
+    "compact": "the conversation was compacted and the call made again",
+    "lower_output": "a shorter reply was asked for",
+    "reroute": "it was tried again with a fresh key or the next provider",
+}
+
+
+def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
+    """Calls of the main task in order; auxiliary calls have prompts of their own and would only confuse."""
+    store = sight.store
+    calls = [c for c in store.ledger.calls(conversation.id) if c.task == "main"]
+    events = [e for e in store.ledger.all_events(conversation.id) if e.kind in _TOLD]
+    places = store.moments.newest_at(
+        conversation.id, [*(c.started_at_ms for c in calls), *(e.created_at_ms for e in events)]
+    )
+    starts = [c.started_at_ms for c in calls]
+    marks = [
+        ChartMark(kind=event.kind, at=at, seq=seq, text=_TOLD[event.kind](event.payload, _Around(calls, at)))
+        for event, seq in zip(events, places[len(calls) :], strict=True)
+        for at in (bisect_left(starts, event.created_at_ms),)
+    ]
+    points = [_point(call, seq) for call, seq in zip(calls, places, strict=False)]
+    return ContextChart(parts=list(PARTS), calls=points, marks=marks)
+
+
+class _Around:
+    """The calls before and after a place on the chart."""
+
+    def __init__(self, calls: Sequence[Call], at: int) -> None:
+        self.before = calls[at - 1] if at > 0 else None
+        self.after = calls[at] if at < len(calls) else None
+
+    def threshold(self, reason: str) -> int | None:
+        """What was in force: a gate before a call reads that call's, one after a turn the last call's."""
+        near = (self.before or self.after) if reason == "threshold" else (self.after or self.before)
+        return near.threshold_tokens if near is not None else None
+
+
+def _point(call: Call, seq: int) -> CallPoint:
+    usage = call.usage
+    return CallPoint(
+        started_at=call.started_at_ms,
+        seq=seq,
+        session_id=call.session_id,
+        model=call.route.model,
+        task=call.task,
+        prompt_tokens=usage.prompt_tokens if usage.reported else None,
+        estimate_tokens=call.estimate_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        window=call.window_tokens,
+        threshold=call.threshold_tokens,
+        composition={part: call.composition.get(part, 0) for part in PARTS},
+        cost_usd=call.cost_usd,
+        verdict=call.verdict,
+    )
+
+
+def _compaction(payload: Mapping[str, Any], around: _Around) -> str:
+    reason, outcome = str(payload.get("reason", "")), str(payload.get("outcome", ""))
+    why = _why(reason, payload.get("threshold") or around.threshold(reason))
+    before, after = _tokens(payload.get("before")), _tokens(payload.get("after"))
+    if outcome == "failed":
+        return f"compaction failed at {before} tokens; it was tried {why}"
+    if outcome == "nothing_to_do":
+        return f"nothing to compact at {before} tokens; it was tried {why}"
+    by_code = " (by code alone: no summary could be made)" if outcome == "digest" else ""
+    return f"compacted: {before} → {after} tokens, {why}{by_code}"
+
+
+def _why(reason: str, threshold: object) -> str:
+    limit = f"the threshold of {_tokens(threshold)}" if threshold else "its threshold"
+    return {
+        "preflight": f"because the prompt reached {limit}",
+        "threshold": f"because the prompt had reached {limit} when the turn ended",
+        "background": f"made ready in the background as the prompt neared {limit}",
+        "overflow": "because the service said that the prompt was too long for the model",
+        "hygiene": "because what came in was too long to begin with",
+        "user": "because you asked for it",
+    }.get(reason, f"because of {reason}" if reason else "for a reason nobody wrote down")
+
+
+def _spill(payload: Mapping[str, Any], around: _Around) -> str:
+    tool, address = payload.get("tool") or "a tool", payload.get("address", "")
+    return (
+        f"{tool} said {_tokens(payload.get('chars'))} characters, too many for the context: all of it is at {address}"
+    )
+
+
+def _switch(payload: Mapping[str, Any], around: _Around) -> str:
+    reason = str(payload.get("reason", ""))
+    why = "because you chose it" if reason == "chosen" else f"because of {reason}" if reason else ""
+    return f"model switched: {payload.get('old')} → {payload.get('new')}{', ' + why if why else ''}"
+
+
+def _recovery(payload: Mapping[str, Any], around: _Around) -> str:
+    kind, action = str(payload.get("kind", "error")).replace("_", " "), str(payload.get("action", ""))
+    said = " ".join(str(payload.get("message", "")).split())[:200]
+    return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{said}”)' if said else ''}"
+
+
+def _tokens(figure: object) -> str:
+    return f"{figure:,}" if isinstance(figure, int) else "an unknown number of"
+
+
+_TOLD: dict[str, Callable[[Mapping[str, Any], _Around], str]] = {
+    "compaction": _compaction,
+    "spill": _spill,
+    "model_switch": _switch,
+    "recovery": _recovery,
+}

@@ -1,0 +1,137 @@
+"""The page's own files: small, compressed once, revalidated by content, and locked down by a strict policy.
+
+Nothing here needs a build step, and nothing the page loads comes from another machine. Any path that names no file is a
+view of the page, so that a deep link works when it is opened afresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+# What else could be asked for is not served: a type the browser has to guess is a type it can be fooled about.
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".txt": "text/plain; charset=utf-8",
+}
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Names do not change with their content: the browser keeps a file and asks whether it is still the same.
+    "Cache-Control": "no-cache",
+    "Vary": "Accept-Encoding",
+}
+_PACKED_TYPES = ("text/", "application/", "image/svg")
+# Below this a packed file is no smaller.
+_WORTH_PACKING = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it is sent; read again when its date or size changes."""
+
+    stamp: tuple[int, int]
+    media_type: str
+    plain: bytes
+    packed: bytes | None
+    etag: str
+
+    @classmethod
+    def read(cls, path: Path) -> _File:
+        known = path.stat()
+        data, media_type = path.read_bytes(), TYPES[path.suffix]
+        is_packed = len(data) >= _WORTH_PACKING and media_type.startswith(_PACKED_TYPES)
+        packed = gzip.compress(data, 9, mtime=0) if is_packed else None
+        etag = hashlib.sha256(data).hexdigest()[:32]
+        return cls((known.st_mtime_ns, known.st_size), media_type, data, packed, etag)
+
+
+class StaticFiles:
+    """An ASGI app over one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+        self._files: dict[Path, _File] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        response = await self.answer(Request(scope))
+        await response(scope, receive, send)
+
+    async def answer(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("only GET", 405, {"Allow": "GET, HEAD", **HEADERS})
+        path = self._path_of(str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", ""))))
+        if path is None:
+            return PlainTextResponse("there is no such file", 404, HEADERS)
+        return _response(await asyncio.to_thread(self._file, path), request)
+
+    def _path_of(self, name: str) -> Path | None:
+        """The file a path names; a path that names none, and does not look like a file, is a view of the page."""
+        asked = name.lstrip("/")
+        if "\0" in asked:
+            return None
+        found = (self._folder / asked).resolve()
+        if found.is_relative_to(self._folder) and found.suffix in TYPES and found.is_file():
+            return found
+        page = self._folder / "index.html"
+        looks_like_file = "." in asked.rpartition("/")[2]
+        return None if looks_like_file or not page.is_file() else page
+
+    def _file(self, path: Path) -> _File:
+        known, now = self._files.get(path), path.stat()
+        if known is None or known.stamp != (now.st_mtime_ns, now.st_size):
+            known = self._files[path] = _File.read(path)
+        return known
+
+
+def static_files(folder: Path | None = None) -> StaticFiles:
+    """The page itself, to be mounted where it is to be seen."""
+    return StaticFiles(folder or Path(__file__).parent / "static")
+
+
+def _response(file: _File, request: Request) -> Response:
+    takes_gzip = file.packed is not None and "gzip" in request.headers.get("accept-encoding", "").lower()
+    etag = f'"{file.etag}{"-gz" if takes_gzip else ""}"'
+    headers = {**HEADERS, "ETag": etag}
+    known = {t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")}
+    if etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    if takes_gzip:
+        headers["Content-Encoding"] = "gzip"
+    body = file.packed if takes_gzip and file.packed is not None else file.plain
+    return Response(body, media_type=file.media_type, headers=headers)

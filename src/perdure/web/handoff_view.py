@@ -1,0 +1,94 @@
+"""A handoff opened: its sections, the facts in them, and the messages that hold each fact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perdure.context.handoff import parse_handoff
+from perdure.core.errors import NotFound
+from perdure.core.messages import Entry
+from perdure.store.records import Conversation, Handoff, Span, StoredEvent
+from perdure.store.views import holds
+from perdure.web.fact_links import Links, fact_rows
+from perdure.web.shapes import CoverRow, HandoffView, SectionRow
+from perdure.web.sight import Sight
+
+
+def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffView:
+    """Everything known of one handoff. Raises NotFound."""
+    store = sight.store
+    handoffs = store.log.handoffs(conversation.id)
+    handoff = handoffs.get(seq)
+    if handoff is None:
+        raise NotFound(f"h:{seq} is no handoff of {conversation.id}")
+    sections = _sections(store.log.read(conversation.id, Span(seq, seq)))
+    event = _event_of(handoff, store.ledger.events(handoff.conversation_id, kind="compaction", limit=100_000))
+    findings = [str(f) for f in handoff.check.get("findings", ())]
+    payload = event.payload if event is not None else {}
+    sources = [e for span in opened(handoff, handoffs) for e in store.log.read(conversation.id, span)]
+    return HandoffView(
+        seq=seq,
+        session_id=handoff.session_id,
+        created_at=handoff.created_at_ms,
+        model=handoff.model,
+        focus=handoff.focus,
+        cost_usd=handoff.cost_usd,
+        is_digest=not handoff.model,
+        previous=handoff.previous,
+        before_tokens=payload.get("before"),
+        after_tokens=payload.get("after"),
+        reason=str(payload.get("reason", "")),
+        sections=sections,
+        facts=fact_rows(sections, Links(sources), findings),
+        covers=[CoverRow(lo=s.lo, hi=s.hi, address=s.address, messages=len(s)) for s in handoff.covers],
+        findings=findings,
+        can_undo=seq == _newest_standing(handoffs.values(), store.log.view(conversation.id)),
+    )
+
+
+def opened(handoff: Handoff, handoffs: dict[int, Handoff]) -> list[Span]:
+    """What a handoff stands for, and what the handoffs among it stand for, down to what was really said."""
+    spans: list[Span] = []
+    waiting, seen = [handoff], {handoff.seq}
+    while waiting:
+        one = waiting.pop()
+        spans += one.covers
+        for seq, other in handoffs.items():
+            if seq not in seen and holds(one.covers, seq):
+                seen.add(seq)
+                waiting.append(other)
+    return _once(spans)
+
+
+def _once(spans: Sequence[Span]) -> list[Span]:
+    """The same messages in order, each once."""
+    out: list[Span] = []
+    for span in sorted(spans, key=lambda s: s.lo):
+        if out and span.lo <= out[-1].hi + 1:
+            out[-1] = Span(out[-1].lo, max(out[-1].hi, span.hi))
+        else:
+            out.append(span)
+    return out
+
+
+def _sections(entries: Sequence[Entry]) -> list[SectionRow]:
+    """As parsed; what is no handoff of ours (an engine may write its own) is one section."""
+    text = entries[0].message.text if entries else ""
+    parsed = parse_handoff(text)
+    if parsed is None or not parsed.sections:
+        return [SectionRow(title="Handoff", text=text)]
+    return [SectionRow(title=title, text=body) for title, body in parsed.sections.items()]
+
+
+def _event_of(handoff: Handoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
+    """The compaction that wrote it: told in the session it began."""
+    made = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in _MADE]
+    return made[0] if made else None
+
+
+def _newest_standing(handoffs: Iterable[Handoff], view: Sequence[Span]) -> int | None:
+    """The handoff that an undo would take back."""
+    return max((h.seq for h in handoffs if holds(view, h.seq)), default=None)
+
+
+_MADE = ("compacted", "digest")

@@ -1,0 +1,79 @@
+"""What stands above a conversation: its name, its chain of sessions, its figures, and its gauge after the last call."""
+
+from __future__ import annotations
+
+from perdure.store.browsing import Wanted
+from perdure.store.records import Call, Conversation, Session, Totals
+from perdure.web.conversations_view import row_of
+from perdure.web.shapes import ConversationHead, GaugeRow, SessionRow, TotalsRow
+from perdure.web.sight import Sight
+
+_MOST_CHILDREN = 200
+_LAST_CALLS = 50
+
+
+def conversation_head(sight: Sight, conversation: Conversation) -> ConversationHead:
+    store = sight.store
+    (browsed,), _ = store.browsing.page(Wanted(ids=(conversation.id,)))
+    # A parent's children are its user's, whoever looks.
+    children, _ = store.browsing.page(Wanted(parent_id=conversation.id, user_key=sight.user_key), limit=_MOST_CHILDREN)
+    return ConversationHead(
+        id=conversation.id,
+        title=row_of(browsed).title,
+        source=conversation.source,
+        kind=conversation.kind,
+        parent_id=conversation.parent_id,
+        user_key=conversation.user_key,
+        tip_session_id=conversation.tip_session_id,
+        created_at=conversation.created_at_ms,
+        updated_at=conversation.updated_at_ms,
+        last_seq=conversation.last_seq,
+        sessions=[_session_row(s) for s in store.conversations.chain(conversation.id)],
+        totals=totals_row(store.ledger.totals(conversation.id)),
+        handoffs=sorted(store.log.handoffs(conversation.id)),
+        gauge=_gauge(store.ledger.calls(conversation.id, limit=_LAST_CALLS)),
+        children=[row_of(b) for b in children],
+    )
+
+
+def totals_row(totals: Totals) -> TotalsRow:
+    usage = totals.usage
+    return TotalsRow(
+        calls=totals.calls,
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cost_usd=totals.cost_usd,
+        unpriced_calls=totals.unpriced_calls,
+        unreported_calls=totals.unreported_calls,
+        compactions=totals.compactions,
+    )
+
+
+def _session_row(session: Session) -> SessionRow:
+    return SessionRow(
+        id=session.id,
+        began_by=session.began_by,
+        model=session.route.model,
+        first_seq=session.first_seq,
+        last_seq=session.last_seq,
+        started_at=session.started_at_ms,
+        ended_at=session.ended_at_ms,
+        end_reason=session.end_reason,
+    )
+
+
+def _gauge(calls: list[Call]) -> GaugeRow | None:
+    """The window after the newest call of the conversation itself: its prompt and its reply, as far as reported."""
+    last = next((c for c in reversed(calls) if c.task == "main"), None)
+    if last is None:
+        return None
+    return GaugeRow(
+        model=last.route.model,
+        tokens=last.usage.total_tokens if last.usage.reported else last.estimate_tokens or 0,
+        window=last.window_tokens,
+        threshold=last.threshold_tokens,
+        composition=dict(last.composition),
+    )

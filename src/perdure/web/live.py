@@ -1,0 +1,148 @@
+"""What happens anywhere, told to whoever looks: one poller for all who listen, none while nobody does.
+
+The store says what changed since a cursor, whichever process wrote it; each listener hears of the conversations its
+person may see. A listener that is slow hears of a conversation once, not once for every message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+
+from perdure.core.errors import StoreError
+from perdure.store.changes import Changes
+from perdure.store.records import ChangesSince
+from perdure.web.shapes import Changed
+
+POLL_S = 0.4
+HEARTBEAT_S = 15.0
+# How often a stream looks whether its server is closing.
+_WATCH_S = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class _Listener:
+    """One open stream: what it has not been told yet, newest word of each conversation only."""
+
+    user_key: str | None
+    waiting: dict[str, Changed] = field(default_factory=dict)
+    # The cursor to go on from once everything must be read anew.
+    reload_from: str | None = None
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hear(self, news: ChangesSince) -> None:
+        if news.is_reload_needed:
+            self.waiting.clear()
+            self.reload_from = news.cursor
+            self.arrived.set()
+        for changed in news.changed:
+            conversation = changed.conversation
+            if self.user_key is None or conversation.user_key == self.user_key:
+                self.waiting[conversation.id] = Changed(
+                    conversation_id=conversation.id,
+                    last_seq=conversation.last_seq,
+                    updated_at=conversation.updated_at_ms,
+                    cursor=news.cursor,
+                )
+                self.arrived.set()
+
+    def take(self) -> list[str]:
+        """What waits, as lines of a stream."""
+        self.arrived.clear()
+        lines = [_event("reload", self.reload_from, f'{{"cursor": "{self.reload_from}"}}')] if self.reload_from else []
+        lines += [_event(None, c.cursor, c.model_dump_json()) for c in self.waiting.values()]
+        self.reload_from = None
+        self.waiting.clear()
+        return lines
+
+
+class LiveFeed:
+    """Streams of changes over one store."""
+
+    def __init__(
+        self, changes: Changes, *, poll_s: float = POLL_S, heartbeat_s: float = HEARTBEAT_S,
+        is_closing: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        self._changes = changes
+        self._poll_s = poll_s
+        self._heartbeat_s = heartbeat_s
+        self._is_closing = is_closing
+        self._listeners: set[_Listener] = set()
+        self._poller: asyncio.Task[None] | None = None
+        self._cursor: str | None = None
+
+    @property
+    def listeners(self) -> int:
+        return len(self._listeners)
+
+    @property
+    def is_polling(self) -> bool:
+        return self._poller is not None and not self._poller.done()
+
+    async def stream(self, user_key: str | None, cursor: str | None) -> AsyncGenerator[str, None]:
+        """Server-sent events, from `cursor` on or from now. Ends when the server closes; may be cancelled at any time.
+
+        Raises StoreError, before anything is sent, for a cursor that was never handed out.
+        """
+        listener = _Listener(user_key)
+        self._join(listener)
+        try:
+            # First the poller's place, then what lies before it: nothing falls in between.
+            start = await self._place()
+            if cursor is not None:
+                listener.hear(await asyncio.to_thread(self._changes.since, cursor, user_key=user_key))
+                start = cursor
+            yield _event("ready", start, f'{{"cursor": "{start}"}}')
+            async for lines in self._lines(listener):
+                yield lines
+        finally:
+            self._leave(listener)
+
+    async def _lines(self, listener: _Listener) -> AsyncGenerator[str, None]:
+        silent_s = 0.0
+        while not self._is_closing():
+            for line in listener.take():
+                silent_s = 0.0
+                yield line
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(listener.arrived.wait(), _WATCH_S)
+                continue
+            silent_s += _WATCH_S
+            if silent_s >= self._heartbeat_s:
+                silent_s = 0.0
+                yield ": still here\n\n"
+
+    async def _place(self) -> str:
+        """Where the poller is."""
+        if self._cursor is None:
+            self._cursor = await asyncio.to_thread(self._changes.now)
+        return self._cursor
+
+    def _join(self, listener: _Listener) -> None:
+        self._listeners.add(listener)
+        if not self.is_polling:
+            self._cursor = None
+            self._poller = asyncio.create_task(self._poll(), name="perdure-live")
+
+    def _leave(self, listener: _Listener) -> None:
+        self._listeners.discard(listener)
+        if not self._listeners and self._poller is not None:
+            self._poller.cancel()
+            self._poller = None
+
+    async def _poll(self) -> None:
+        while True:
+            # A database that is away for a moment is asked again: listeners wait, nothing is missed.
+            with contextlib.suppress(StoreError):
+                news = await asyncio.to_thread(self._changes.since, await self._place())
+                self._cursor = news.cursor
+                for listener in tuple(self._listeners):
+                    listener.hear(news)
+            await asyncio.sleep(self._poll_s)
+
+
+def _event(name: str | None, ident: str | None, data: str) -> str:
+    head = f"event: {name}\n" if name else ""
+    return f"{head}id: {ident}\ndata: {data}\n\n"

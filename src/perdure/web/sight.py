@@ -1,0 +1,45 @@
+"""What one person may see of a store. What belongs to somebody else is not there: not found, never refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perdure.core.clock import SystemClock
+from perdure.core.errors import NotFound
+from perdure.core.ports import Clock
+from perdure.store.records import Conversation
+from perdure.store.store import SessionStore
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A store narrowed to one user's conversations; `user_key` None sees all of them."""
+
+    store: SessionStore
+    user_key: str | None = None
+    clock: Clock = field(default_factory=SystemClock)
+
+    def conversation(self, any_id: str) -> Conversation:
+        """The conversation of a whole session or conversation id. Raises NotFound.
+
+        A beginning of an id is not enough here: what it fits would tell of conversations of others.
+        """
+        if not any_id.startswith(("c_", "s_")):
+            raise _nowhere(any_id)
+        try:
+            found = self.store.conversations.get(any_id, user_key=self.user_key)
+        except NotFound as error:
+            raise _nowhere(any_id) from error
+        if any_id not in (found.id, found.tip_session_id) and not self._is_session_of(any_id, found):
+            raise _nowhere(any_id)
+        return found
+
+    def sees(self, conversation: Conversation) -> bool:
+        return self.user_key is None or conversation.user_key == self.user_key
+
+    def _is_session_of(self, any_id: str, conversation: Conversation) -> bool:
+        return any(s.id == any_id for s in self.store.conversations.chain(conversation.id))
+
+
+def _nowhere(any_id: str) -> NotFound:
+    return NotFound(f"there is no conversation {any_id[:80]!r}")

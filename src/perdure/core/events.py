@@ -27,6 +27,7 @@ class CallStarted:
     estimate_tokens: int
     window_tokens: int
     threshold_tokens: int
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,13 @@ class ToolCallParsed:
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
+    """`verdict` says what was wrong, where something was."""
+
     model: str
     usage: CanonicalUsage
     cost_usd: float | None = None
+    provider: str = ""
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,25 @@ def test_the_last_visible_reply_is_kept_where_it_fits() -> None:
     assert parted(messages, sizes).kept == (12,)
 
 
+@pytest.mark.spec("D4", "D8")
+def test_a_reply_kept_beside_a_long_request_stays_when_the_request_has_become_the_tail() -> None:
+    before = [*turns(5), assistant("plan"), user("long"), asking("c"), tool_result("c", "")]
+    sizes = [100] * 10 + [60, 1_400, 100, 9_000]
+    first = parted(before, sizes)
+    assert (first.kept, first.tail_start) == ((10, 11), 14)
+    second = parted([handoff(), before[10], before[11]], [300, 60, 1_400])
+    assert not second.has_content
+
+
+@pytest.mark.spec("D2", "D8")
+def test_protect_last_n_never_reaches_beyond_the_room_one_message_at_a_time() -> None:
+    limits = replace(LIMITS, room_tokens=1_200, protect_last_n=12)
+    first = parted(turns(20), 100, limits)
+    assert first.size - first.tail_start == 10
+    again = [handoff(), *turns(20)[first.tail_start :]]
+    assert not parted(again, [300, *[100] * 10], limits).has_content
+
+
 @pytest.mark.spec("D4")
 def test_handoffs_and_notes_are_not_user_messages() -> None:
     note = Message("user", "a reminder", kind="note")

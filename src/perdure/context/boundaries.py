@@ -117,7 +117,9 @@ def _tail_start(messages: Sequence[Message], tokens: Sequence[int], floor: int, 
         start -= 1
         spent += tokens[start]
     wanted = max(floor, size - limits.protect_last_n)
-    if start > wanted and (total := spent + sum(tokens[wanted:start])) <= limits.tail_overrun * budget:
+    # The overrun is for a budget that was chosen, never for a room that ends there.
+    most = min(limits.tail_overrun * budget, max(room, budget))
+    if start > wanted and (total := spent + sum(tokens[wanted:start])) <= most:
         start, spent = wanted, total
     if start == size > floor:
         start, spent = size - 1, tokens[size - 1]  # the newest step has not been read yet: it goes only if it must
@@ -152,8 +154,12 @@ def _with_kept(
     """The newest request, and the last visible reply where it fits, kept though they lie before the tail."""
     kept = []
     spent = sum(tokens[found.tail_start :])
-    if newest is not None and found.head_end <= newest < found.tail_start:
-        kept.append(newest)
+    if newest is not None and newest >= found.head_end:
+        if newest < found.tail_start:
+            kept.append(newest)
+        else:
+            spent -= tokens[newest]
+        # It stays whatever it comes to, so it may not crowd out the reply, wherever it stands.
         spent += min(tokens[newest], limits.tail_tokens // 2)
     lowest = found.head_end if found.previous is None else max(found.head_end, found.previous + 1)
     for i in range(found.size - 1, lowest - 1, -1):

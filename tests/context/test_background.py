@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+import perdure
 from perdure.context.background import NEAR, Background
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
+from perdure.context.history import tokens_of
 from perdure.core import rules
 from perdure.core.messages import Entry
 from perdure.core.ports import Summary
@@ -102,12 +104,35 @@ def test_a_stale_one_is_thrown_away(change: str) -> None:
 
 
 @pytest.mark.spec("C10")
-def test_one_that_no_longer_fits_is_thrown_away() -> None:
+def test_one_that_frees_too_little_by_now_is_thrown_away() -> None:
     snapshot = logged(working_session(20))
+    freed = perdure.compress([e.message.to_dict() for e in snapshot], context_length=32_000)
+    enough = freed.before_tokens - freed.after_tokens
+    for least, is_taken in ((enough // 2, True), (enough * 2, False)):
+        background = Background(engine(), spawn=at_once)
+        background.start(snapshot)
+        taken = background.take([*snapshot, *logged(working_session(2), 5_000)], least_freed_tokens=least)
+        assert (taken is not None) == is_taken
+        assert not background.is_ready, "looked at once, whatever came of it"
+
+
+@pytest.mark.spec("C10")
+def test_figures_and_words_take_in_what_was_said_since() -> None:
+    snapshot, later = logged(working_session(20)), logged(working_session(2), 5_000)
     background = Background(engine(), spawn=at_once)
     background.start(snapshot)
-    now = [*snapshot, *logged(working_session(20), 5_000)]
-    assert background.take(now, most_tokens=16_000) is None
+    at_the_time = engine().compress(snapshot)
+    done = background.take([*snapshot, *later])
+    assert done is not None
+    said_since = sum(tokens_of(e) for e in later)
+    assert done.before_tokens == at_the_time.before_tokens + said_since
+    assert done.after_tokens == at_the_time.after_tokens + said_since
+    assert (
+        f"with {len(later)} messages said since, about {done.before_tokens:,} → {done.after_tokens:,}" in done.message
+    )
+    background.start(snapshot)
+    assert (same := background.take(snapshot)) is not None
+    assert same.message == at_the_time.message, "nothing was said since: nothing to add"
 
 
 @pytest.mark.spec("C10")

@@ -1,19 +1,26 @@
 """The gate: before every call and once more at the end of a turn, over the one counter. Never between call and results.
 
 It compacts when the engine says so, takes over a compaction that was prepared in the background, starts to prepare one
-when the threshold is near, and stops a call that would pass a spending limit.
+when the threshold is near, and stops a call that would pass a spending limit. While one is being prepared, the
+conversation goes on beyond the threshold, as far as the window has room to spare; only then does it wait.
 """
 
 from __future__ import annotations
+
+import asyncio
+import math
 
 from perdure.agent.budget import Spent, check_spending
 from perdure.agent.continuation import Emit, carry_out, compact
 from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
-from perdure.context.background import Background
+from perdure.context.background import NEAR, Background
 from perdure.context.engine import Compaction, Reason
 from perdure.core.usage import CanonicalUsage
 from perdure.models.budgets import WindowBudgets
+
+# Longer than any summary takes: the engine gives up on a slow one by itself.
+_LONGEST_WAIT_S = 300.0
 
 
 class Gate:
@@ -47,16 +54,30 @@ class Gate:
         tokens = self._live.counter.estimate
         if self._live.was_undone and self.budgets is not None and tokens < self.budgets.room_tokens:
             return False
+        if self._background.is_preparing and self.budgets is not None and tokens < _midway(self.budgets):
+            return False
         engine = self._parts.engine
         return engine.should_compress(tokens) and engine.has_content_to_compress(self._live.entries)
 
     async def _compact(self, reason: Reason) -> Compaction:
-        room = self.budgets.threshold_tokens if self.budgets is not None else None
-        prepared = self._background.take(self._live.entries, most_tokens=room)
+        if self._background.is_preparing:
+            # Nearly there, and begun earlier than anything that could be begun now.
+            await asyncio.to_thread(self._background.wait, _LONGEST_WAIT_S)
+        prepared = self._background.take(
+            self._live.entries, least_freed_tokens=self._least_freed(), model=self._parts.routes.endpoint.model
+        )
         if prepared is not None:
             return carry_out(prepared, self._live, self._parts, self._emit, reason="background")
         self._background.discard()
         return await compact(self._live, self._parts, self._emit, reason=reason)
+
+    def _least_freed(self) -> int:
+        """What must go so that the next prompt is not near the threshold again, in uncalibrated tokens."""
+        if self.budgets is None:
+            return 0
+        counter = self._live.counter
+        too_much = counter.estimate - NEAR * self.budgets.threshold_tokens
+        return math.ceil(max(0.0, too_much) / counter.calibration.ratio)
 
     def _may_prepare(self) -> bool:
         if self.budgets is None or not self._parts.settings.compression.enabled or self._live.was_undone:
@@ -70,3 +91,8 @@ class Gate:
         # Nothing cached and the whole allowance used: what the call may cost at most.
         worst = CanonicalUsage(input_tokens=self._live.counter.estimate, output_tokens=max_tokens or 0)
         check_spending(limits, spent, self._parts.models.cost_usd(self._parts.routes.endpoint, worst))
+
+
+def _midway(budgets: WindowBudgets) -> int:
+    """Half way from the threshold to where no room is left for an answer."""
+    return (budgets.threshold_tokens + budgets.room_tokens) // 2

@@ -1,8 +1,9 @@
 """Compaction without waiting (C10): the summary of the settled part is prepared while the conversation goes on.
 
 It is the engine's own `compress` on a snapshot, in a worker thread; the engine need not know. Between two calls the
-finished plan is taken over with everything said since kept behind it. One that no longer fits the history is thrown
-away, and nothing has changed.
+finished plan is taken over with everything said since kept behind it. One that no longer fits the history, or that
+would free too little by now, is thrown away, and nothing has changed: a compaction changes the cached prefix, so one
+that would have to be followed by the next is worth less than none.
 """
 
 from __future__ import annotations
@@ -72,11 +73,11 @@ class Background:
         self._spawn(work)
         return True
 
-    def take(self, entries: Sequence[Entry], *, most_tokens: int | None = None) -> Compaction | None:
+    def take(self, entries: Sequence[Entry], *, least_freed_tokens: int = 0, model: str = "") -> Compaction | None:
         """The prepared compaction for the history as it is now, once; None while under way, or if it went stale.
 
         It is stale when the snapshot is no longer how the history begins (an undo, another compaction), when it
-        changes nothing, or when with all that came since it would exceed `most_tokens`.
+        changes nothing, or when it frees less than `least_freed_tokens`, as `model` counts them.
         """
         job = self._current
         if job is None or not job.done.is_set():
@@ -85,16 +86,9 @@ class Background:
         made = job.result
         if made is None or made.is_noop or not _begins_with(entries, job.snapshot):
             return None
-        later = sum(map(tokens_of, entries[len(job.snapshot) :]))
-        if most_tokens is not None and made.after_tokens + later > most_tokens:
+        if made.before_tokens - made.after_tokens < least_freed_tokens:
             return None
-        return replace(
-            made,
-            plan=made.followed_by(len(job.snapshot), len(entries)),
-            before_tokens=made.before_tokens + later,
-            after_tokens=made.after_tokens + later,
-            source=entries,
-        )
+        return _with_later(made, entries, len(job.snapshot), model)
 
     def wait(self, timeout_s: float) -> bool:
         """Waits for a preparation under way; True once it is ready."""
@@ -103,6 +97,24 @@ class Background:
     def discard(self) -> None:
         """The history or the model changed under it: what is being prepared will not be used."""
         self._current = None  # the worker finishes into nowhere
+
+
+def _with_later(made: Compaction, entries: Sequence[Entry], start: int, model: str) -> Compaction:
+    """A compaction of the first `start` entries as one of them all: figures and words take in what was said since."""
+    later = sum(tokens_of(entry, model) for entry in entries[start:])
+    before, after = made.before_tokens + later, made.after_tokens + later
+    message, count = made.message, len(entries) - start
+    if count:
+        said = f"{count:,} message{'' if count == 1 else 's'} said since"
+        message = f"{message} Prepared in the background; with {said}, about {before:,} → {after:,} tokens.".strip()
+    return replace(
+        made,
+        plan=made.followed_by(start, len(entries)),
+        before_tokens=before,
+        after_tokens=after,
+        message=message,
+        source=entries,
+    )
 
 
 def _begins_with(entries: Sequence[Entry], snapshot: Sequence[Entry]) -> bool:

@@ -117,7 +117,7 @@ def test_what_kept_messages_show_comes_after_what_nothing_shows() -> None:
         assistant("The worker reads hiddenQueueName from its own environment at start."),
         assistant("The client reads visibleQueueName from its own environment at start."),
     ]
-    tight = lines(messages, chars=80, shown="visibleQueueName is set").text
+    tight = lines(messages, chars=60, shown="visibleQueueName is set").text
     assert "hiddenQueueName" in tight
     assert "visibleQueueName" not in tight
     assert "visibleQueueName" in lines(messages, chars=2_000, shown="visibleQueueName is set").text

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from perdure.context.facts.kinds import PLACES, kind_of
-from perdure.context.facts.page import FactLines, Page, Piece
-from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, ending, plain_words, quote, shortest_quote
+from perdure.context.facts.page import FactLines, Page
 from perdure.context.facts.rank import Weights, weigh
 from perdure.context.facts.reading import MessageFacts
 from perdure.context.facts.scan import scan
+from perdure.context.facts.sources import Sources
 from perdure.models.tokens import estimate_text
 
 # What a token of quoted pieces comes to in characters; where the messages themselves have fewer (CJK), as many as they.
@@ -24,13 +24,6 @@ _LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 900
 _SHOWN = 0.12
 # Until there is room to spare.
 _SPARE_CHARS = 12_000
-_NOTE_CHARS = 90
-# A piece is quoted as short as it can be understood, or at the length of a line where that tells of more facts.
-_LINE_CHARS, _MOST_CHARS = 110, 150
-_ENOUGH_PIECES = 2
-_LONG_CALL = 400
-# How far back a result's call may lie: calls made side by side have all their results behind them.
-_FURTHEST_CALL = 64
 
 
 class Ledger:
@@ -70,8 +63,9 @@ class Ledger:
             if f not in known
         )
         likely = heapq.nsmallest(min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE), chances)
-        page = Page({f: -c for c, f in likely}, room=room, already=already, note=self.note)
-        return page.fill(self.pieces(fact) for _, fact in likely)
+        wanted = {f: -c for c, f in likely}
+        sources = Sources(self._entries, self._weights, wanted)
+        return Page(wanted, room=room, already=already, pieces=sources.pieces, note=sources.note).fill()
 
     def _named(self, known: frozenset[str]) -> frozenset[str]:
         """Places never opened whose bare name is told: what was told of it is to be done there."""
@@ -88,77 +82,3 @@ class Ledger:
         sample = "".join(e.message.text[:_SAMPLE_CHARS] for e in self._entries[-40:])
         per_token = len(sample) / max(1, estimate_text(sample))
         return int(tokens * (per_token if sample and per_token < _DENSE else _CHARS_PER_TOKEN))
-
-    def pieces(self, fact: str) -> list[Piece]:
-        """The ways to show a fact, from the sources it last stood in."""
-        seen = self._weights
-        if fact in seen.brief.last and kind_of(fact) in PLACES:
-            return [Piece.heading(fact, (seen.calls.last[fact], 0))]
-        found: list[Piece] = []
-        for source in (seen.assistant, seen.calls, seen.user, seen.results):
-            if len(found) > _ENOUGH_PIECES or (place := source.last.get(fact)) is None:
-                continue
-            text = self._call_text(place) if source is seen.calls else self._entries[place].message.text
-            at = (place, text.find(fact))
-            label = self._label(place)
-            if short := shortest_quote(text, fact):
-                found.append(Piece.short(fact, label, short, at))
-            if (line := quote(text, fact, near=_LINE_CHARS, most=_MOST_CHARS)) and line != short:
-                found.append(Piece.line(fact, label, line, at))
-        if found and kind_of(fact) not in PLACES:
-            found.append(Piece.bare(fact, found[-1].label, found[-1].at))
-        return found
-
-    def _call_text(self, place: int) -> str:
-        """A call as it stood in the conversation: what was said before it, its arguments, how its result begins."""
-        entry = self._entries[place]
-        if len(entry.arguments) > _LONG_CALL:
-            return entry.arguments
-        result = self._entries[place + 1].message.text[:_NOTE_CHARS] if place + 1 < len(self._entries) else ""
-        return f"{entry.message.text[-2 * _NOTE_CHARS :]}\n{entry.arguments}\n{result}"
-
-    def note(self, fact: str) -> str:
-        """How a path came up: the line that first named it, or the words around the call that first used it."""
-        first, place = self._weights.first[fact], self._weights.first_call.get(fact)
-        if place is None or first < place:
-            piece = self._beside(first, fact)
-            if plain_words(piece) >= ENOUGH_WORDS:
-                return piece
-        return "" if place is None else self._around_call(place, fact)
-
-    def _beside(self, place: int, fact: str) -> str:
-        text = quote(self._entries[place].message.text, fact, near=len(fact) + _NOTE_CHARS)
-        before, _, after = text.partition(fact)
-        return max(before.strip(), after.strip(" :,"), key=plain_words)[:_NOTE_CHARS]
-
-    def _around_call(self, place: int, fact: str) -> str:
-        """The first of the pieces around a call that is understood; each is made only when the ones before are not."""
-        for piece in self._pieces_around(place, fact):
-            if plain_words(piece) >= ENOUGH_WORDS:
-                return piece
-        return ""
-
-    def _pieces_around(self, place: int, fact: str) -> Iterator[str]:
-        entry = self._entries[place]
-        at = entry.arguments.find(fact)
-        end = at + len(fact)
-        if at < _NOTE_CHARS:
-            yield ending(entry.message.text, _NOTE_CHARS)
-        yield beginning(entry.arguments[end : end + 2 * _NOTE_CHARS], _NOTE_CHARS)
-        yield ending(entry.arguments[max(0, at - 2 * _NOTE_CHARS) : at], _NOTE_CHARS)
-        if place + 1 < len(self._entries):
-            yield beginning(self._entries[place + 1].message.text[:_NOTE_CHARS], _NOTE_CHARS)
-        yield ending(entry.message.text, _NOTE_CHARS)
-
-    def _label(self, place: int) -> str:
-        """The heading a piece goes under: what the call was about, or who spoke."""
-        entry = self._entries[place]
-        if entry.calls:
-            return entry.calls[0].target or entry.calls[0].tool
-        if entry.role != "tool":
-            return entry.role
-        for back in range(place - 1, max(-1, place - _FURTHEST_CALL), -1):
-            for call in self._entries[back].calls:
-                if call.call_id == entry.message.tool_call_id:
-                    return call.target or call.tool
-        return entry.message.name or "tool"

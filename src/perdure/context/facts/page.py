@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from perdure.context.facts.kinds import PLACES, kind_of
-from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, plain_words
+from perdure.context.facts.quotes import beginning, tidy
 from perdure.context.facts.scan import scan
+from perdure.context.facts.sources import Piece
 from perdure.redaction import redact
 
 _LABEL_CHARS = 40
@@ -17,11 +17,16 @@ _CORE = 4
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
+# What showing a fact takes beside its own length, on average: some of its words, a share of a heading.
+_AROUND = 40
 # A fact without enough words around it can be found but hardly understood.
 _BARE = 0.7
 # Room beyond this need not be saved by listing names: it goes to quotes.
 _SCARCE_CHARS = 12_000
 _BARE_WITH_ROOM = 0.6
+# Room that merging pieces gave back is filled again while it is worth the trouble.
+_LEAST_REFILL = 60
+_MOST_REFILLS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,62 +41,45 @@ class FactLines:
         return "\n".join((*self.files, *self.critical))
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One way to show a fact: a piece of a source (none where the label says it all), and what it goes under."""
-
-    fact: str
-    label: str
-    text: str
-    at: tuple[int, int]
-    facts: frozenset[str]
-    is_clear: bool
-
-    @property
-    def is_listed(self) -> bool:
-        return self.text == self.fact
-
-    @classmethod
-    def heading(cls, fact: str, at: tuple[int, int]) -> Piece:
-        """A place that is shown by its own heading."""
-        return cls(fact, fact, "", at, frozenset((fact,)), True)
-
-    @classmethod
-    def short(cls, fact: str, label: str, text: str, at: tuple[int, int]) -> Piece:
-        """Just long enough to be understood, so that it is chosen for its own fact alone."""
-        return cls(fact, label, text, at, frozenset((fact,)), True)
-
-    @classmethod
-    def line(cls, fact: str, label: str, text: str, at: tuple[int, int]) -> Piece:
-        """Long enough to tell of other facts too."""
-        return cls(fact, label, text, at, scan(text) | {fact}, plain_words(text) >= ENOUGH_WORDS)
-
-    @classmethod
-    def bare(cls, fact: str, label: str, at: tuple[int, int]) -> Piece:
-        """The fact by itself, to be listed under what it stood in."""
-        return cls(fact, label, fact, at, frozenset((fact,)), False)
-
-
 @dataclass(slots=True)
 class _Group:
     """A heading, and the pieces under it once it is chosen."""
 
     heading: str
     is_place: bool
-    facts: frozenset[str]
-    pieces: list[Piece]
+    # The fact that the heading itself shows, where it is one.
+    fact: str | None
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        """Pieces in the order of their sources, those that overlap as one; then the names that are merely listed."""
+        pieces = sorted(self.pieces, key=lambda p: (p.place, p.span))
+        quoted = " … ".join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
+        names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed))
+        return "- " + ": ".join(filter(None, (self.heading, " · ".join(filter(None, (quoted, names))))))
 
 
 class Page:
     """Takes the facts that are likeliest for what they cost, each in the piece that is worth its length."""
 
-    def __init__(self, chance: Mapping[str, float], *, room: int, already: str, note: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        chance: Mapping[str, float],
+        *,
+        room: int,
+        already: str,
+        pieces: Callable[[str], Sequence[Piece]],
+        note: Callable[[str], str],
+    ) -> None:
         self._chance = chance
         self._open = dict(chance)
-        self._room = room
+        self._total = self._room = room
         self._bare = _BARE if room <= _SCARCE_CHARS else _BARE_WITH_ROOM
         self._already = already
+        self._pieces = pieces
         self._note = note
+        self._offered: dict[str, Sequence[Piece]] = {}
         self._groups: dict[str, _Group] = {}
         # Facts by a few characters from their middle, so that what stands in a text is found without trying every one.
         self._by_core: dict[str, list[str]] = {}
@@ -99,57 +87,84 @@ class Page:
             at = (len(fact) - _CORE) // 2
             self._by_core.setdefault(fact[at : at + _CORE], []).append(fact)
 
-    def fill(self, choices: Iterable[Sequence[Piece]]) -> FactLines:
-        """The lines, given for each fact the pieces that would show it."""
-        offered = [pieces for pieces in choices if pieces]
-        price = self._price(offered)
-        heap = [(-max(map(self._worth, pieces)), n) for n, pieces in enumerate(offered)]
-        heapq.heapify(heap)
-        while heap and self._room > 0:
-            _, number = heapq.heappop(heap)
-            pieces = offered[number]
-            if pieces[0].fact not in self._open:
-                continue
-            worth = max(map(self._worth, pieces))
-            # Worth sinks as facts are shown elsewhere; one that lost some waits for its new turn.
-            if heap and worth < -heap[0][0] - 1e-12:
-                heapq.heappush(heap, (-worth, number))
-            else:
-                self._take(max(pieces, key=lambda p: self._gain(p) - price * self._cost(p)))
-        self._clear_up(offered)
+    def fill(self) -> FactLines:
+        """The lines: a piece is made only for a fact that nothing taken before it shows."""
+        density = {f: c / (len(f) + _AROUND) for f, c in self._chance.items()}
+        order = sorted(density, key=density.__getitem__, reverse=True)
+        self._take_worthy(order, self._price(order, density))
+        for _ in range(_MOST_REFILLS):
+            self._settle()
+            self._clear_up()
+            if self._room < _LEAST_REFILL or not self._take_fitting(order):
+                break
         return self._lines()
 
-    def _clear_up(self, offered: Iterable[Sequence[Piece]]) -> None:
+    def _price(self, order: Sequence[str], density: Mapping[str, float]) -> float:
+        """What a character is worth: the worth of the last fact that would fit if each were shown by itself."""
+        room = self._room
+        for fact in order:
+            room -= len(fact) + _AROUND
+            if room < 0:
+                return density[fact] * min(1.0, _SCARCE_CHARS / self._room)
+        return 0.0
+
+    def _take_worthy(self, order: Iterable[str], price: float) -> None:
+        """Each fact in the piece that gains most over its price; one that none is worth its price waits."""
+        for pieces in self._fitting(order):
+            best, most = None, 0.0
+            for piece in pieces:
+                net = self._gain(piece) - price * self._cost(piece)
+                if net >= most:
+                    best, most = piece, net
+            if best is not None:
+                self._take(best)
+
+    def _take_fitting(self, order: Iterable[str]) -> bool:
+        """What waited is taken in the piece that gains most for its length; whether anything was."""
+        before = self._room
+        for pieces in self._fitting(order):
+            self._take(max(pieces, key=lambda p: self._gain(p) / self._cost(p)))
+        return self._room < before
+
+    def _fitting(self, order: Iterable[str]) -> Iterator[Sequence[Piece]]:
+        for fact in order:
+            if self._room < _CORE:
+                return
+            if fact not in self._open or len(fact) > self._room:
+                continue
+            if (pieces := self._offered.get(fact)) is None:
+                pieces = self._offered[fact] = self._pieces(fact)
+            if pieces:
+                yield pieces
+
+    def _settle(self) -> None:
+        """What merging pieces gave back is room again."""
+        self._room = self._total - sum(len(g.line) + 1 for g in self._groups.values() if g.pieces)
+
+    def _clear_up(self) -> None:
         """With room to spare, names that are merely listed are quoted after all, the likeliest first."""
-        quotes = {pieces[0].fact: [p for p in pieces if p.is_clear] for pieces in offered}
-        listed = [(g, p) for g in self._groups.values() for p in g.pieces if p.is_listed and quotes.get(p.fact)]
+        listed = [(g, p) for g in self._groups.values() for p in g.pieces if p.is_listed]
         for group, piece in sorted(listed, key=lambda found: -self._chance[found[1].fact]):
-            clear = min(quotes[piece.fact], key=lambda p: len(p.text))
+            quotes = [p for p in self._offered[piece.fact] if p.is_clear and p.label == piece.label]
+            if not quotes:
+                continue
+            clear = min(quotes, key=lambda p: len(p.text))
             more = len(clear.text) + _PER_PIECE - len(piece.text) - _PER_NAME
-            if clear.label == piece.label and more <= self._room:
+            if more <= self._room:
                 group.pieces[group.pieces.index(piece)] = clear
                 self._room -= more
 
-    def _price(self, offered: Iterable[Sequence[Piece]]) -> float:
-        """What a character is worth: the worth of the last fact that would fit if each were shown by itself."""
-        costs = [(self._open[pieces[0].fact], min(map(self._cost, pieces[-1:]))) for pieces in offered]
-        room = self._room
-        for worth, cost in sorted(((chance / cost, cost) for chance, cost in costs), reverse=True):
-            room -= cost
-            if room < 0:
-                return worth * min(1.0, _SCARCE_CHARS / self._room)
-        return 0.0
-
     def _group(self, label: str) -> _Group:
-        if label not in self._groups:
+        if (group := self._groups.get(label)) is None:
             is_place = kind_of(label) in PLACES and len(label.split()) == 1
-            if is_place and label in self._open:
-                note = self._note(label)
-                heading = f"{label} — {note}" if note else label
+            fact = label if is_place and label in self._open else None
+            if fact is not None:
+                note = self._note(fact)
+                heading = f"{fact} — {note}" if note else fact
             else:
                 heading = label.rstrip("/").rpartition("/")[2] if is_place else beginning(label, _LABEL_CHARS)
-            self._groups[label] = _Group(heading, is_place, scan(heading), [])
-        return self._groups[label]
+            group = self._groups[label] = _Group(heading, is_place, fact)
+        return group
 
     def _cost(self, piece: Piece) -> int:
         group = self._group(piece.label)
@@ -159,15 +174,14 @@ class Page:
         return max(1, cost)
 
     def _gain(self, piece: Piece) -> float:
-        group = self._group(piece.label)
-        chance = self._open.get
-        gain = sum(chance(f, 0.0) for f in piece.facts)
+        chance = self._open
+        gain = sum([chance[f] for f in piece.facts if f in chance])
         if not piece.is_clear:
             gain *= self._bare
-        return gain if group.pieces else gain + sum(chance(f, 0.0) for f in group.facts - piece.facts)
-
-    def _worth(self, piece: Piece) -> float:
-        return self._gain(piece) / self._cost(piece)
+        group = self._group(piece.label)
+        if not group.pieces and group.fact in chance and group.fact not in piece.facts:
+            gain += chance[group.fact]
+        return gain
 
     def _take(self, piece: Piece) -> None:
         if piece.fact in self._already:
@@ -179,7 +193,7 @@ class Page:
         group = self._group(piece.label)
         shown = piece.text if group.pieces else f"{group.heading}\n{piece.text}"
         group.pieces.append(piece)
-        covered = scan(shown) | piece.facts
+        covered = {piece.fact, *scan(shown)}
         if "/" in shown:
             # A path shows its folders and its name as well.
             covered |= self._standing_in(shown)
@@ -194,12 +208,22 @@ class Page:
         files: list[str] = []
         critical: list[str] = []
         for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: g.heading):
-            pieces = sorted(group.pieces, key=lambda p: p.at)
-            quoted = " … ".join(dict.fromkeys(p.text for p in pieces if p.text and not p.is_listed))
-            names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed))
-            line = "- " + ": ".join(filter(None, (group.heading, " · ".join(filter(None, (quoted, names))))))
-            (files if group.is_place and "://" not in group.heading else critical).append(line)
+            (files if group.is_place and "://" not in group.heading else critical).append(group.line)
         return FactLines(_redacted(critical), _redacted(files))
+
+
+def _merged(pieces: Iterable[Piece]) -> Iterator[str]:
+    """The texts of pieces in their order; where one begins before the last has ended, they are one."""
+    source, lo, hi = "", 0, -1
+    for piece in pieces:
+        if piece.source is source and piece.span[0] <= hi + _PER_PIECE:
+            hi = max(hi, piece.span[1])
+            continue
+        if hi >= 0:
+            yield tidy(source[lo:hi])
+        source, (lo, hi) = piece.source, piece.span
+    if hi >= 0:
+        yield tidy(source[lo:hi])
 
 
 def _redacted(lines: list[str]) -> tuple[str, ...]:

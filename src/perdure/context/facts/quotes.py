@@ -13,6 +13,10 @@ _NUMBERED = re.compile(r"^\s*\d+(?:→|\t|:\s|\|)", re.MULTILINE)
 
 _LINE = 110
 _MOST = 150
+_REACH = 110
+
+# Where a piece begins and ends in its text.
+Span = tuple[int, int]
 
 
 def plain_words(text: str) -> int:
@@ -20,7 +24,7 @@ def plain_words(text: str) -> int:
     return len(set().union(*map(_words_in, text.split())))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 15)
 def _words_in(piece: str) -> frozenset[str]:
     if len(piece) < 4 and piece.isascii():
         return frozenset()
@@ -30,27 +34,25 @@ def _words_in(piece: str) -> frozenset[str]:
 
 
 def quote(text: str, fact: str, *, near: int = _LINE, most: int = _MOST) -> str:
-    """The piece of `text` around the first `fact`: its line, and its neighbours where that says too little.
-
-    "" where the fact does not stand there.
-    """
+    """The piece of `text` around the first `fact`, on one line; "" where the fact does not stand there."""
     at = text.find(fact)
     if at < 0:
         return ""
-    end = at + len(fact)
-    lo, hi = _within_line(text, at, end, near)
-    if plain_words(text[lo:hi]) < ENOUGH_WORDS:
-        lo, hi = _widened(text, lo, hi, most=most)
+    lo, hi = line_around(text, at, at + len(fact), near=near, most=most)
     return tidy(text[lo:hi])
 
 
-def shortest_quote(text: str, fact: str, *, reach: int = 110) -> str:
-    """The shortest piece around the first `fact` that has enough plain words; "" where none within reach has."""
-    at = text.find(fact)
-    if at < 0:
-        return ""
-    end = at + len(fact)
-    best: tuple[int, int] | None = None
+def line_around(text: str, at: int, end: int, *, near: int = _LINE, most: int = _MOST) -> Span:
+    """The line in which `at` to `end` stands, and its neighbours where that says too little."""
+    lo, hi = _within_line(text, at, end, near)
+    if plain_words(text[lo:hi]) < ENOUGH_WORDS:
+        lo, hi = _widened(text, lo, hi, most=most)
+    return lo, hi
+
+
+def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Span | None:
+    """The shortest piece around `at` to `end` that has enough plain words; None where none within reach has."""
+    best: Span | None = None
     rights = _after(text, end, reach)
     for start, left in _before(text, at, reach):
         for stop, right in rights:
@@ -58,7 +60,7 @@ def shortest_quote(text: str, fact: str, *, reach: int = 110) -> str:
                 if best is None or stop - start < best[1] - best[0]:
                     best = (start, stop)
                 break
-    return tidy(text[best[0] : best[1]]) if best else ""
+    return best
 
 
 _Reach = list[tuple[int, frozenset[str]]]
@@ -71,7 +73,8 @@ def _before(text: str, at: int, reach: int) -> _Reach:
     place = at
     for token in reversed(text[max(0, at - reach) : at].split()):
         place = text.rfind(token, 0, place)
-        if (more := _words_in(token)) - words:
+        more = _words_in(token)
+        if more and not more <= words:
             words |= more
             found.append((place, words))
             if len(words) >= ENOUGH_WORDS:
@@ -85,7 +88,8 @@ def _after(text: str, end: int, reach: int) -> _Reach:
     place = end
     for token in text[end : end + reach].split():
         place = text.find(token, place) + len(token)
-        if (more := _words_in(token)) - words:
+        more = _words_in(token)
+        if more and not more <= words:
             words |= more
             found.append((place, words))
             if len(words) >= ENOUGH_WORDS:

@@ -1,0 +1,151 @@
+"""Where each fact stood: the pieces of messages that can show it, how a path came up, and what a piece goes under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from perdure.context.facts.kinds import PLACES, kind_of
+from perdure.context.facts.quotes import (
+    ENOUGH_WORDS,
+    Span,
+    beginning,
+    ending,
+    line_around,
+    plain_words,
+    quote,
+    shortest_around,
+    tidy,
+)
+from perdure.context.facts.rank import Weights
+from perdure.context.facts.reading import MessageFacts
+
+_NOTE_CHARS = 90
+_ENOUGH_PIECES = 2
+_LONG_CALL = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One way to show a fact: a piece of a source (none where the label says it all), and what it goes under."""
+
+    fact: str
+    label: str
+    text: str
+    # The message it is from, the text of it that it was cut out of, and where.
+    place: int
+    source: str
+    span: Span
+    # The facts it is chosen for.
+    facts: tuple[str, ...]
+    is_clear: bool
+
+    @property
+    def is_listed(self) -> bool:
+        """The fact by itself, to be listed under what it stood in."""
+        return self.text == self.fact
+
+
+class Sources:
+    """The messages behind the facts that may be shown."""
+
+    def __init__(self, entries: Sequence[MessageFacts], weights: Weights, wanted: Mapping[str, float]) -> None:
+        self._entries = entries
+        self._weights = weights
+        self._wanted = wanted.keys()
+        self._wanted_at: dict[int, list[str]] = {}
+        self._call_texts: dict[int, str] = {}
+        self._targets = {c.call_id: c.target or c.tool for entry in entries for c in entry.calls}
+
+    def pieces(self, fact: str) -> list[Piece]:
+        """The ways to show a fact, from the sources it last stood in."""
+        seen = self._weights
+        is_place = kind_of(fact) in PLACES
+        if is_place and fact in seen.brief.last:
+            # A place that was opened is shown by its own heading.
+            return [Piece(fact, fact, "", seen.calls.last[fact], "", (0, 0), (fact,), True)]
+        found: list[Piece] = []
+        for source in (seen.assistant, seen.calls, seen.user, seen.results):
+            if len(found) > _ENOUGH_PIECES or (place := source.last.get(fact)) is None:
+                continue
+            text = self._call_text(place) if source is seen.calls else self._entries[place].message.text
+            if (at := text.find(fact)) >= 0:
+                found += self._quoted(fact, place, text, at)
+        if found and not is_place:
+            last = found[-1]
+            found.append(Piece(fact, last.label, fact, last.place, last.source, last.span, (fact,), False))
+        return found
+
+    def _quoted(self, fact: str, place: int, text: str, at: int) -> Iterator[Piece]:
+        """As short as it can be understood, chosen for its own fact alone; and a line, for all the facts in it."""
+        label = self._label(place)
+        end = at + len(fact)
+        short = shortest_around(text, at, end)
+        if short is not None:
+            yield Piece(fact, label, tidy(text[short[0] : short[1]]), place, text, short, (fact,), True)
+        line = line_around(text, at, end)
+        if line != short:
+            told = tidy(text[line[0] : line[1]])
+            also = tuple(f for f in self._wanted_in(place) if f in told)
+            is_clear = short is not None or plain_words(told) >= ENOUGH_WORDS
+            yield Piece(fact, label, told, place, text, line, also, is_clear)
+
+    def _wanted_in(self, place: int) -> list[str]:
+        """The facts of a message that may be shown."""
+        if (found := self._wanted_at.get(place)) is None:
+            entry = self._entries[place]
+            found = self._wanted_at[place] = [f for f in (*entry.said, *(entry.used - entry.said)) if f in self._wanted]
+        return found
+
+    def _call_text(self, place: int) -> str:
+        """A call as it stood in the conversation: what was said before it, its arguments, how its result begins."""
+        if (text := self._call_texts.get(place)) is None:
+            entry = self._entries[place]
+            text = entry.arguments
+            if len(text) <= _LONG_CALL:
+                result = self._entries[place + 1].message.text[:_NOTE_CHARS] if place + 1 < len(self._entries) else ""
+                text = f"{entry.message.text[-2 * _NOTE_CHARS :]}\n{text}\n{result}"
+            self._call_texts[place] = text
+        return text
+
+    def _label(self, place: int) -> str:
+        """The heading a piece goes under: what the call was about, or who spoke."""
+        entry = self._entries[place]
+        if entry.calls:
+            return entry.calls[0].target or entry.calls[0].tool
+        if entry.role != "tool":
+            return entry.role
+        return self._targets.get(entry.message.tool_call_id or "") or entry.message.name or "tool"
+
+    def note(self, fact: str) -> str:
+        """How a path came up: the line that first named it, or the words around the call that first used it."""
+        first, place = self._weights.first[fact], self._weights.first_call.get(fact)
+        if place is None or first < place:
+            piece = self._beside(first, fact)
+            if plain_words(piece) >= ENOUGH_WORDS:
+                return piece
+        return "" if place is None else self._around_call(place, fact)
+
+    def _beside(self, place: int, fact: str) -> str:
+        text = quote(self._entries[place].message.text, fact, near=len(fact) + _NOTE_CHARS)
+        before, _, after = text.partition(fact)
+        return max(before.strip(), after.strip(" :,"), key=plain_words)[:_NOTE_CHARS]
+
+    def _around_call(self, place: int, fact: str) -> str:
+        """The first of the pieces around a call that is understood; each is made only when the ones before are not."""
+        for piece in self._pieces_around(place, fact):
+            if plain_words(piece) >= ENOUGH_WORDS:
+                return piece
+        return ""
+
+    def _pieces_around(self, place: int, fact: str) -> Iterator[str]:
+        entry = self._entries[place]
+        at = entry.arguments.find(fact)
+        end = at + len(fact)
+        if at < _NOTE_CHARS:
+            yield ending(entry.message.text, _NOTE_CHARS)
+        yield beginning(entry.arguments[end : end + 2 * _NOTE_CHARS], _NOTE_CHARS)
+        yield ending(entry.arguments[max(0, at - 2 * _NOTE_CHARS) : at], _NOTE_CHARS)
+        if place + 1 < len(self._entries):
+            yield beginning(self._entries[place + 1].message.text[:_NOTE_CHARS], _NOTE_CHARS)
+        yield ending(entry.message.text, _NOTE_CHARS)

@@ -121,10 +121,10 @@ def test_the_last_visible_reply_is_kept_where_it_fits() -> None:
 @pytest.mark.spec("D4", "D8")
 def test_a_reply_kept_beside_a_long_request_stays_when_the_request_has_become_the_tail() -> None:
     before = [*turns(5), assistant("plan"), user("long"), asking("c"), tool_result("c", "")]
-    sizes = [100] * 10 + [60, 1_400, 100, 9_000]
+    sizes = [100] * 10 + [60, 1_480, 100, 9_000]
     first = parted(before, sizes)
     assert (first.kept, first.tail_start) == ((10, 11), 14)
-    second = parted([handoff(), before[10], before[11]], [300, 60, 1_400])
+    second = parted([handoff(), before[10], before[11]], [300, 60, 1_480])
     assert not second.has_content
 
 

@@ -58,6 +58,11 @@ class LoopThread:
                 self._thread.start()
             return self._loop
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in this very loop: then nothing needs to be handed over."""
+        return self._loop is not None and asyncio.get_running_loop() is self._loop
+
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Starts work on the loop; the future may be waited for from any other thread, or cancelled."""
         if threading.current_thread() is self._thread:
@@ -79,3 +84,12 @@ class LoopThread:
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(self.submit(work))
+
+
+class RunningLoop(LoopThread):
+    """The loop it is made in, for a process whose every part lives in one loop: nothing is handed between threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.current_thread()

@@ -26,11 +26,18 @@ class EventBus:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscribers: list[Subscription] = []
+        self._tap: Listener | None = None
 
     def emit(self, event: Event) -> None:
         """Never raises and never waits."""
         for subscriber in tuple(self._subscribers):
             subscriber.put(event)
+        if self._tap is not None:
+            self._tap(event)
+
+    def tap(self, listener: Listener | None) -> None:
+        """Hands each event on at once, in whatever thread it arose: for one listener that never waits nor raises."""
+        self._tap = listener
 
     def subscribe(self) -> Subscription:
         subscription = Subscription(self._drop)

@@ -73,5 +73,7 @@ class Parts:
     # Passages worth having beside a new user message; "" where nothing comes to mind.
     recall: Callable[[str], str] = lambda text: ""
     user_key: str = ""
+    # Which chat of a gateway a new conversation belongs to.
+    chat_key: str = ""
     source: str = "library"
     prompts_folder: Path | None = None

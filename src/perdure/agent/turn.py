@@ -69,12 +69,16 @@ class Turn:
         self._task_id = task_id
         self._steps = Steps(parts.settings.agent.max_turns)
 
-    async def run(self, user_message: Message) -> ConversationResult:
-        """Never raises for what can go wrong in a turn: the outcome says it. Cancelling it ends it cleanly."""
+    async def run(self, user_message: Message | None) -> ConversationResult:
+        """Never raises for what can go wrong in a turn: the outcome says it. Cancelling it ends it cleanly.
+
+        Without a message it goes on where a crash cut a turn off.
+        """
         self._caller.begin_turn()
         self._emit(TurnStarted(self._task_id, self._live.id))
         self._live.settle()
-        self._live.append(user_message, recalled=await self._recalled(user_message))
+        if user_message is not None:
+            self._live.append(user_message, recalled=await self._recalled(user_message))
         try:
             outcome, answer, error = *(await self._work()), None
             await self._gate.after_turn()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perdure.agent.embedded import UNSTARTED
-from perdure.app import Wiring, open_user_store, shared_loop
+from perdure.app import Shared, open_user_store, shared_loop
 from perdure.cli.servers import local_servers
 from perdure.config.credentials import api_key_for
 from perdure.config.home import make_home
@@ -105,20 +105,11 @@ def _database(store: SessionStore) -> Check:
 def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator[Check]:
     """The route, whether it answers, and its window."""
     try:
-        wiring = Wiring(
-            loaded.settings,
-            home=loaded.home,
-            store=store,
-            client=None,
-            api_key=None,
-            api_mode=None,
-            source="terminal",
-            on_progress=None,
-        )
+        shared = Shared(loaded.settings, home=loaded.home, store=store)
     except PerdureError as error:
         yield Check("model", "broken", str(error), "`perdure config set model.provider NAME` and `model.name NAME`")
         return
-    endpoint = wiring.route.main
+    endpoint = shared.route.main
     yield Check("model", "ok", f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})")
     if caching := start_line(endpoint.provider, endpoint.model, loaded.settings.prompt_caching.cache_ttl):
         yield Check("caching", "ok", caching)
@@ -131,7 +122,7 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         yield Check("endpoint", "broken", problem.partition(":")[0], problem.partition(": ")[2])
     elif not is_offline:
         yield _answers(endpoint)
-    window = shared_loop().run(wiring.knowledge.window(endpoint))
+    window = shared_loop().run(shared.knowledge.window(endpoint))
     yield Check("window", "ok", f"{window.tokens:,} tokens ({window.source})")
 
 

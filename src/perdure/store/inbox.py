@@ -124,9 +124,19 @@ class Inbox:
 
         return self._backing.database.write(work)
 
-    def begin(self, taken: Taken, *, conversation_id: str, seq: int) -> bool:
-        """Notes where the work on it begins, before any of it; False where it is somebody else's by now."""
-        return self._own(taken, "state = 'running', conversation = ?, begin_seq = ?", (text(conversation_id), seq))
+    def begin(
+        self, taken: Taken, *, conversation_id: str, seq: int, content: str | Mapping[str, Any] | None = None
+    ) -> bool:
+        """Notes where the work on it begins, before any of it; False where it is somebody else's by now.
+
+        With `content`, what is really said: a command may have made a message of itself.
+        """
+        said = json.dumps(taken.letter.content if content is None else content, ensure_ascii=True)
+        return self._own(
+            taken,
+            "state = 'running', conversation = ?, begin_seq = ?, content = ?",
+            (text(conversation_id), seq, said),
+        )
 
     def finish(self, taken: Taken, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
         """What came of it. The text of the message stands in the log by now, so that it need not be kept twice."""
@@ -162,10 +172,18 @@ class Inbox:
 
     def orphans(self, *, is_gone: Callable[[str], bool] = lambda owner: False) -> list[Taken]:
         """Messages whose owner fell silent or has died, oldest first."""
-        sql = f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' ORDER BY number"
-        rows = [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql))]
-        now, gone = self._now, {owner: is_gone(owner) for owner in {r.owner for r in rows}}
-        return [r for r in rows if r.expires_at_ms <= now or gone[r.owner]]
+
+        def look(tx: Transaction) -> list[Row]:
+            owners = [r[0] for r in tx.rows("SELECT DISTINCT owner FROM inbox WHERE state <> 'done'")]
+            gone = [owner for owner in owners if is_gone(owner)]
+            marks = ", ".join("?" * len(gone)) or "NULL"
+            return tx.rows(
+                f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (expires_at <= ? OR owner IN ({marks}))"
+                " ORDER BY number",
+                [self._now, *gone],
+            )
+
+        return [_taken(r) for r in self._backing.database.read(look)]
 
     def ask_stop(self, *, lane: str | None = None, conversation_id: str | None = None) -> bool:
         """Asks whoever works in a lane or conversation to stop; whether anybody does."""
@@ -173,14 +191,10 @@ class Inbox:
         sql = f"UPDATE inbox SET wants_stop = 1 WHERE {column} = ? AND state = 'running'"
         return self._backing.database.write(lambda tx: tx.run(sql, (text(value or ""),))) > 0
 
-    def answered(self, platform: str, user_key: str, chat: str, *, since_ms: int) -> list[Taken]:
-        """What was answered in a chat since a moment, in any process, oldest first."""
-        sql = (
-            f"SELECT {_COLUMNS} FROM inbox WHERE done_at >= ? AND platform = ? AND user_key = ? AND chat = ?"
-            " ORDER BY done_at, number"
-        )
-        values = (since_ms, text(platform), text(user_key), text(chat))
-        return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, values))]
+    def answered_elsewhere(self, owner: str, *, since_ms: int) -> list[Taken]:
+        """What other processes have answered since a moment, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM inbox WHERE done_at >= ? AND owner <> ? ORDER BY done_at, number"
+        return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, (since_ms, text(owner))))]
 
     def waiting(self) -> int:
         """How many messages of all lanes are not answered yet."""

@@ -104,6 +104,11 @@ def _prompts_and_titles(tx: Transaction, conversation: Conversation, redact: Red
     for ident, payload in tx.rows("SELECT id, payload FROM event WHERE conversation = ?", (conversation.id,)):
         cleaned = json.dumps(_walk(json.loads(payload), redact), ensure_ascii=True)
         tx.run("UPDATE event SET payload = ? WHERE id = ?", (cleaned, ident))
+    for number, content, result in tx.rows(
+        "SELECT number, content, result FROM inbox WHERE conversation = ?", (conversation.id,)
+    ):
+        held = [json.dumps(_walk(json.loads(t), redact), ensure_ascii=True) if t else "" for t in (content, result)]
+        tx.run("UPDATE inbox SET content = ?, result = ? WHERE number = ?", (*held, number))
 
 
 def _walk(value: Any, redact: Redact) -> Any:

@@ -1,0 +1,113 @@
+"""Agents as people get them: `Agent` over your settings, `WiredAgent` over what a process shares already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.agent import agent as talking
+from perdure.agent.answers import CallbackApprover, CallbackAsker
+from perdure.agent.callbacks import Callbacks
+from perdure.app.shared import Shared
+from perdure.app.wiring import AnyTools, Speaker, Wiring
+from perdure.config.home import home_dir
+from perdure.config.load import checked, load
+from perdure.config.settings import Settings
+from perdure.core.ports import Approver, Asker
+from perdure.providers.local import OnProgress
+from perdure.store.store import SessionStore
+
+
+class WiredAgent(talking.Agent):
+    """One conversation of a process that holds many."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        speaker: Speaker,
+        *,
+        session_id: str | None = None,
+        tools: AnyTools | None = None,
+        callbacks: Callbacks | None = None,
+        system_prompt: str | None = None,
+    ) -> None:
+        wiring = Wiring(shared, speaker)
+        super().__init__(
+            wiring.parts(tools),
+            shared.bridge,
+            services=wiring.engine_services,
+            session_id=session_id,
+            callbacks=callbacks,
+            system_prompt=system_prompt,
+        )
+        self.warnings = wiring.warnings
+        self._toolbox = wiring.toolbox
+        wiring.agent = self
+
+    def close(self) -> None:
+        super().close()
+        if self._toolbox is not None:
+            self._toolbox.close()
+
+
+class Agent(WiredAgent):
+    """An agent over your settings; every argument says otherwise for this one agent alone."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        provider: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        api_mode: str | None = None,
+        client: Any = None,
+        settings: Settings | Mapping[str, Any] | None = None,
+        store: SessionStore | str | Path | None = None,
+        session_id: str | None = None,
+        tools: AnyTools | None = None,
+        callbacks: Callbacks | Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        *,
+        home: Path | None = None,
+        on_progress: OnProgress | None = None,
+        source: str = "library",
+        user_key: str = "",
+        approver: Approver | None = None,
+        asker: Asker | None = None,
+    ) -> None:
+        given = {"name": model, "provider": provider, "base_url": base_url}
+        heard = callbacks if isinstance(callbacks, Callbacks) else Callbacks(**(callbacks or {}))
+        if approver is None and heard.approval_callback is not None:
+            approver = CallbackApprover(heard.approval_callback)
+        if asker is None and heard.clarify_callback is not None:
+            asker = CallbackAsker(heard.clarify_callback)
+        shared = Shared(
+            _settings(settings, given, home),
+            home=home or home_dir(),
+            store=store,
+            client=client,
+            api_key=api_key,
+            api_mode=api_mode,
+            on_progress=on_progress,
+        )
+        super().__init__(
+            shared,
+            Speaker(source, user_key, approver=approver, asker=asker),
+            session_id=session_id,
+            tools=tools,
+            callbacks=heard if callbacks is not None else None,
+            system_prompt=system_prompt,
+        )
+
+
+def _settings(
+    given: Settings | Mapping[str, Any] | None, model: Mapping[str, str | None], home: Path | None
+) -> Settings:
+    """The settings handed in, or the user's own; what an argument says of the model goes before both."""
+    said = {f"model.{k}": v for k, v in model.items() if v is not None}
+    if given is None:
+        return load(flags=said, home=home).settings
+    base = given if isinstance(given, Settings) else checked(given)
+    update = {k: v for k, v in model.items() if v is not None}
+    return base.model_copy(update={"model": base.model.model_copy(update=update)}) if update else base

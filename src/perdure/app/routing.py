@@ -1,0 +1,54 @@
+"""Which store and which model the settings mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from perdure.agent.embedded import embedded_endpoint
+from perdure.config.credentials import api_key_for
+from perdure.config.home import make_home
+from perdure.config.settings import Settings
+from perdure.providers.client_adapter import endpoint_of
+from perdure.providers.local import DEFAULT_MODEL
+from perdure.providers.routes import Route, main_route
+from perdure.providers.services import service
+from perdure.store.store import SessionStore, open_store
+
+
+def open_user_store(settings: Settings, home: Path) -> SessionStore:
+    """The store the settings name; the home folder's own file where they name none."""
+    if settings.store.url:
+        return open_store(settings.store.url)
+    return open_store(Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db")
+
+
+def store_of(given: SessionStore | str | Path | None, settings: Settings, home: Path) -> SessionStore:
+    """The store handed in, opened where it is a place, else the user's own."""
+    if isinstance(given, SessionStore):
+        return given
+    return open_store(given) if given is not None else open_user_store(settings, home)
+
+
+def route_to(settings: Settings, name: str) -> Route:
+    """The route to another model: `model`, or `provider/model` where the provider is one we know."""
+    provider, slash, model = name.partition("/")
+    update = {"name": name}
+    if slash and service(provider) is not None:
+        update = {"provider": provider, "name": model, "base_url": ""}
+    chosen = settings.model.model_copy(update={k: v or None for k, v in update.items()})
+    return route_of(settings.model_copy(update={"model": chosen}))
+
+
+def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> Route:
+    """Where calls go: what the settings say, else the first key found, else the embedded model."""
+    if settings.model.provider != "local":
+        found = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
+        if found is not None:
+            return found
+    return Route((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
+
+
+def route_of_client(client: Any, settings: Settings, api_mode: Any) -> Route:
+    """The route through a client the caller made."""
+    return Route((endpoint_of(client, settings.model.name or "", api_mode),))

@@ -1,0 +1,96 @@
+"""What one process has once, however many conversations it holds: store, transport, route, what is known of models."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perdure.agent.bridge import LoopThread
+from perdure.agent.embedded import UNSTARTED, EmbeddedSend
+from perdure.agent.knowledge import Knowledge
+from perdure.app.routing import route_of, route_of_client, store_of
+from perdure.config.credentials import api_key_for
+from perdure.config.settings import Settings
+from perdure.core.clock import SystemClock
+from perdure.core.errors import ConfigError
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import Catalog
+from perdure.models.limits import LearnedLimits
+from perdure.providers.auxiliary import auxiliary_chain
+from perdure.providers.client_adapter import ClientWire
+from perdure.providers.credentials import Credentials
+from perdure.providers.endpoint_info import EndpointInfo
+from perdure.providers.exchange import Endpoint
+from perdure.providers.local import LocalServers, OnProgress
+from perdure.providers.transport import Transport
+from perdure.store.ids import TimeIds
+from perdure.store.store import SessionStore
+
+
+class Shared:
+    """The parts that conversations have in common. Making it touches no network."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        home: Path,
+        store: SessionStore | str | Path | None = None,
+        client: Any = None,
+        api_key: str | None = None,
+        api_mode: str | None = None,
+        on_progress: OnProgress | None = None,
+        bridge: LoopThread | None = None,
+    ) -> None:
+        self.settings = settings
+        self.home = home
+        self.bridge = bridge or shared_loop()
+        self.clock = SystemClock()
+        self.ids = TimeIds(self.clock)
+        self.store = store_of(store, settings, home)
+        self.route = (
+            route_of_client(client, settings, api_mode)
+            if client is not None
+            else route_of(settings, api_key=api_key, api_mode=api_mode)
+        )
+        self.transport = Transport(wire=ClientWire(client) if client is not None else None)
+        servers = LocalServers(home / "logs")
+        self.send = EmbeddedSend(
+            self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
+        )
+        self.credentials = Credentials(settings.credentials.command)
+        self.knowledge = Knowledge(
+            Catalog(settings.model_overrides),
+            LearnedLimits(self.store.state("limits")),
+            info=EndpointInfo(),
+            configured_window=settings.model.context_length or (self.send.n_ctx if self.is_embedded else None),
+        )
+
+    @property
+    def is_embedded(self) -> bool:
+        """Nothing but the model that comes with Perdure answers."""
+        return self.route.main.base_url == UNSTARTED
+
+    @property
+    def summary_window(self) -> int | None:
+        """The window a summary's input must fit (D5, J10); None where it is the main model's own, or unknown."""
+        given = self.settings.auxiliary.compression.context_length
+        if given is not None or self.is_embedded:
+            return given
+        try:
+            first = auxiliary_chain("compression", self.settings, self.route.main, lookup=api_key_for)[0]
+        except ConfigError:  # told where a summary is wanted; a conversation can begin without one
+            return None
+        main = self.route.main
+        is_main = (first.model, first.base_url) == (main.model, main.base_url)
+        return None if is_main else self.knowledge.side_window(first)
+
+    def price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
+        return self.knowledge.cost_usd(endpoint, usage)
+
+
+@cache
+def shared_loop() -> LoopThread:
+    """The one event loop of this process."""
+    return LoopThread()

@@ -1,0 +1,197 @@
+"""What one conversation has of its own, made from settings and from what its process shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure import prompts
+from perdure.agent import agent as talking
+from perdure.agent.delegation import Children
+from perdure.agent.parts import Parts
+from perdure.agent.plans import StoredPlans
+from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
+from perdure.agent.session import LiveSession
+from perdure.app.shared import Shared
+from perdure.config.credentials import api_key_for
+from perdure.config.home import shell_environment
+from perdure.config.settings import Settings
+from perdure.context.engine import ContextEngine, EngineServices
+from perdure.context.registry import start_engine
+from perdure.core.errors import ConfigError
+from perdure.core.ports import Approver, Asker, MemorySnapshot, Summarize
+from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
+from perdure.providers.routes import RouteCursor
+from perdure.providers.services import SERVICES
+from perdure.store.records import Call
+from perdure.store.records import Route as StoredRoute
+from perdure.tools.budgets import Budgets
+from perdure.tools.registry import Registry
+from perdure.tools.runtime import ToolRuntime
+from perdure.tools.stateful.memory import FileMemory
+from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
+
+AnyTools = Iterable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who an agent talks with, and from where."""
+
+    source: str = "library"
+    # What conversations, memory and outputs are kept under; "" is the owner of the machine.
+    user_key: str = ""
+    chat_key: str = ""
+    # Whether they may use this machine: its terminal, its files, and programs that run here for the model (MCP servers,
+    # plug-ins). Whoever may can read everybody's data.
+    has_shell: bool = True
+    # Who is asked before something dangerous runs, and who answers the model's own questions; None: nobody.
+    approver: Approver | None = None
+    asker: Asker | None = None
+
+
+class Wiring:
+    """One agent's parts. Each method makes one part; `parts` puts them together."""
+
+    def __init__(self, shared: Shared, speaker: Speaker) -> None:
+        self.shared = shared
+        self.speaker = speaker
+        self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
+        self.warnings: list[str] = []
+        self.toolbox: Toolbox | None = None
+        # Set once there is one: what a delegated child hangs on to.
+        self.agent: talking.Agent | None = None
+
+    def parts(self, tools: AnyTools | None) -> Parts:
+        shared, speaker = self.shared, self.speaker
+        memory = FileMemory(
+            shared.home / "memory",
+            memory_max_chars=self.settings.memory.memory_max_chars,
+            user_max_chars=self.settings.memory.user_max_chars,
+        )
+        return Parts(
+            store=shared.store,
+            send=shared.send,
+            routes=RouteCursor(shared.route, shared.credentials),
+            models=shared.knowledge,
+            engine=self._engine(),
+            tools=self._default_tools(memory) if tools is None else self._only(tools),
+            memory=memory,
+            prompt_sources=self._prompt_sources,
+            settings=self.settings,
+            clock=shared.clock,
+            ids=shared.ids,
+            user_key=speaker.user_key,
+            chat_key=speaker.chat_key,
+            source=speaker.source,
+            prompts_folder=shared.home / "prompts",
+        )
+
+    def _engine(self) -> ContextEngine:
+        engine = start_engine(self.settings.context.engine, home=self.shared.home)
+        if engine.warning and engine.warning not in self.warnings:
+            self.warnings.append(engine.warning)
+        return engine.value
+
+    def engine_services(self, live: LiveSession) -> EngineServices:
+        """What the engine of one conversation is handed."""
+        shared = self.shared
+        return EngineServices(
+            summarize=self._summarizer(live),
+            state=shared.store.state(f"engine:{live.conversation_id}"),
+            log=shared.store.log.reader(live.conversation_id),
+            settings=self.settings.compression,
+            clock=shared.clock,
+            summary_window_tokens=shared.summary_window,
+            prompts_folder=shared.home / "prompts",
+        )
+
+    def _only(self, tools: AnyTools) -> ToolRuntime:
+        """Exactly the tools handed in; they are the caller's own, so nobody is asked about them."""
+        outputs = self.shared.store.outputs
+        return ToolRuntime(Registry(tools), clock=self.shared.clock, budgets=Budgets(outputs), outputs=outputs)
+
+    def _default_tools(self, memory: FileMemory) -> ToolRuntime:
+        shared, speaker = self.shared, self.speaker
+        keys = [variable for s in SERVICES for variable in s.key_variables]
+        self.toolbox = build_toolbox(
+            ToolSources(
+                settings=self.settings,
+                clock=shared.clock,
+                user_home=Path.home(),
+                perdure_home=shared.home,
+                workspace=Path.cwd() if speaker.has_shell else None,
+                # The keys Perdure itself uses are not for the commands a model runs.
+                environment=shell_environment(without=keys) if speaker.has_shell else {},
+                outputs=shared.store.outputs,
+                search=shared.store.finder,
+                memory=memory,
+                plans=StoredPlans(shared.store),
+                asker=speaker.asker,
+                spawner=self,
+                approver=speaker.approver,
+                approvals=shared.store.state("approvals"),
+            )
+        )
+        self.warnings += self.toolbox.warnings
+        return self.toolbox.runtime
+
+    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+        """A delegated child's report (the Spawner port)."""
+        parent = self.agent
+        if parent is None or parent.session_id is None:
+            raise ConfigError("there is no conversation to delegate from")
+        children = Children(
+            parent.parts,
+            parent_id=parent.session_id,
+            make_engine=self._engine,
+            services=self.engine_services,
+            emit=parent.events.emit,
+        )
+        return await children.spawn(task, context=context, max_iterations=max_iterations)
+
+    def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
+        """What stands in the system prompt. The folder's own files are for whoever may read that folder."""
+        home, here, speaker = self.shared.home, Path.cwd(), self.speaker
+        return PromptSources(
+            identity=prompts.load("identity", home / "prompts"),
+            memory=memory,
+            skills=read_skills(home / "skills") if speaker.has_shell else [],
+            context_files=read_context_files(here) if speaker.has_shell else [],
+            platform_notes=platform_notes(here, speaker.source)
+            if speaker.has_shell
+            else f"The user talks to you through: {speaker.source}.",
+        )
+
+    def _summarizer(self, live: LiveSession) -> Summarize | None:
+        """Side calls of the compression task; the embedded model is too small to summarise, so code does it there."""
+        shared = self.shared
+        if shared.is_embedded:
+            return None
+        caller = AuxiliaryCaller(
+            shared.send,
+            lambda task: auxiliary_chain(task, self.settings, shared.route.main, lookup=api_key_for),
+            record=lambda used: self._record_side_call(live.id, used),
+            credentials=shared.credentials,
+        )
+        return Summarizer(caller, run=shared.bridge.run, price=shared.price)
+
+    def _record_side_call(self, session_id: str, used: TaskUsage) -> None:
+        where = used.endpoint
+        self.shared.store.ledger.record_call(
+            Call(
+                session_id=session_id,
+                task=used.task,
+                route=StoredRoute(where.provider, where.model, where.api_mode),
+                usage=used.usage,
+                cost_usd=self.shared.knowledge.cost_usd(where, used.usage),
+            )
+        )
+
+
+def _without_programs(settings: Settings) -> Settings:
+    """The same settings for somebody who may not use this machine: nothing is started here on their behalf."""
+    tools = settings.tools.model_copy(update={"plugins": ()})
+    return settings.model_copy(update={"mcp_servers": (), "tools": tools})

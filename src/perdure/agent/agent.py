@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
-from perdure.agent.continuation import compact, report
+from perdure.agent.continuation import Emit, compact, report
 from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.events import EventBus
 from perdure.agent.holder import is_gone, this_process
@@ -135,9 +135,11 @@ class Agent:
         """Goes on with another model; the gate sees to it that the history fits before the next call."""
         old = self._parts.routes.endpoint.model
         self._parts.routes.switch_to(route)
+        emit: Emit = self._bus.emit
         if self._talk is not None:
             self._talk.caller.model_changed()
-        self._bus.emit(ModelSwitched(old, route.main.model, "chosen"))
+            emit = self._talk.emit
+        emit(ModelSwitched(old, route.main.model, "chosen"))
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -213,7 +215,7 @@ class Agent:
         message = _user_message(user_message) if user_message is not None else None
         talk = self._open(system_message, history)
         talk.live.speak_as(system_message)
-        turn = Turn(self._parts, talk, self._bus.emit, task_id=task_id or self._parts.ids.new("t_"))
+        turn = Turn(self._parts, talk, task_id=task_id or self._parts.ids.new("t_"))
         with self._held(talk.live):
             return await turn.run(message)
 
@@ -222,7 +224,7 @@ class Agent:
         talk.gate.forget_preparation()
         await talk.caller.fit_window()
         with self._held(talk.live):
-            made = await compact(talk.live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
+            made = await compact(talk.live, self._parts, talk.emit, reason="user", focus_topic=focus_topic)
         return report(made, talk.live.entries)
 
     async def _undo(self) -> str:

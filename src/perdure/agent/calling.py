@@ -197,6 +197,7 @@ class Caller:
         self._gate.budgets = figures(
             settings.compression, window, threshold=threshold, max_tokens=settings.model.max_tokens
         )
+        self._live.threshold_tokens = self._gate.budgets.threshold_tokens
         self._live.fit_head(self._gate.budgets.head_tokens)
         self._parts.engine.update_model(
             context_length=window,

@@ -36,7 +36,14 @@ def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, 
     if not made.is_noop:
         _rotate(made, live, parts, focus=reason)
     told = CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
-    payload = {"outcome": made.outcome, "reason": reason, "before": made.before_tokens, "after": made.after_tokens}
+    payload = {
+        "outcome": made.outcome,
+        "reason": reason,
+        "before": made.before_tokens,
+        "after": made.after_tokens,
+        "threshold": live.threshold_tokens,
+        "cost_usd": made.handoff.cost_usd if made.handoff is not None else None,
+    }
     parts.store.ledger.record_event(StoredEvent(live.id, "compaction", payload))
     emit(told)
     for text in made.notices:

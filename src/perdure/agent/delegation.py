@@ -56,7 +56,7 @@ class Children:
         join_engine_tools(parts.tools.registry, parts.engine)
         live.offer_tools()
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
-        result = await Turn(parts, Talk(parts, live, self._hear), self._hear, task_id=parts.ids.new("t_")).run(message)
+        result = await Turn(parts, Talk(parts, live, self._hear), task_id=parts.ids.new("t_")).run(message)
         parts.engine.on_session_end(live.id)
         if result.outcome == "failed":
             return f"The helper failed: {result.error}"

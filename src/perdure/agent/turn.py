@@ -14,6 +14,7 @@ from typing import Any
 from perdure import prompts
 from perdure.agent.budget import SpendingLimit, Spent, Steps
 from perdure.agent.calling import Caller
+from perdure.agent.chronicle import keeping, of_tools
 from perdure.agent.continuation import Emit
 from perdure.agent.gate import Gate
 from perdure.agent.parts import Parts
@@ -55,17 +56,19 @@ class Talk:
 
     def __init__(self, parts: Parts, live: LiveSession, emit: Emit) -> None:
         self.live = live
-        self.gate = Gate(parts, live, emit)
-        self.caller = Caller(parts, live, self.gate, emit)
+        # Whatever is told about the conversation goes this way, so that what is worth keeping is kept.
+        self.emit = keeping(emit, live, parts.store)
+        self.gate = Gate(parts, live, self.emit)
+        self.caller = Caller(parts, live, self.gate, self.emit)
 
 
 class Turn:
     """One user message worked on to its end."""
 
-    def __init__(self, parts: Parts, talk: Talk, emit: Emit, *, task_id: str) -> None:
+    def __init__(self, parts: Parts, talk: Talk, *, task_id: str) -> None:
         self._parts = parts
         self._live, self._gate, self._caller = talk.live, talk.gate, talk.caller
-        self._emit = emit
+        self._emit = talk.emit
         self._task_id = task_id
         self._steps = Steps(parts.settings.agent.max_turns)
 
@@ -120,7 +123,7 @@ class Turn:
         try:
             await batch.run()
         finally:
-            self._live.append(*batch.results())
+            self._live.append(*batch.results(), events=of_tools(batch, self._live.id))
 
     async def _closing_words(self) -> str:
         """The step limit is reached: one last call, without tools, to say what was done and what is left."""

@@ -7,7 +7,7 @@ therefore adds nothing, while two equal messages in a row stay two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.errors import StoreError
@@ -16,7 +16,8 @@ from perdure.store.backing import Backing
 from perdure.store.codec import Body, encode, ingest_key
 from perdure.store.database import Transaction, Value, insert_numbered
 from perdure.store.leases import admit
-from perdure.store.records import Appended, Conversation, Handoff, History, Lease, Session, Span
+from perdure.store.ledger import insert_event
+from perdure.store.records import Appended, Conversation, Handoff, History, Lease, Session, Span, StoredEvent
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import (
     SESSION,
@@ -66,16 +67,22 @@ class Log:
         *,
         after_seq: int | None = None,
         lease: Lease | None = None,
+        events: Sequence[StoredEvent] = (),
     ) -> Appended:
         """Adds to the conversation's tip, durably. With `after_seq`, what already stands behind that message is not
-        added again, so that an append whose answer was lost can be repeated."""
+        added again, so that an append whose answer was lost can be repeated. `events` tell what is known about the
+        messages beside their words; they are written with them, or not at all."""
         drafts = _drafts(messages)
 
         def work(tx: Transaction) -> Appended:
             conversation, last_key = self._open(tx, any_id, lease)
             if after_seq is None:
-                return self._add(tx, conversation, drafts, key=last_key)
-            return self._add_missing(tx, conversation, drafts, after_seq)
+                added = self._add(tx, conversation, drafts, key=last_key)
+            else:
+                added = self._add_missing(tx, conversation, drafts, after_seq)
+            for event in events if added.added else ():
+                insert_event(tx, conversation.id, replace(event, created_at_ms=added.entries[-1].created_at_ms))
+            return added
 
         return self._backing.database.write(work)
 

@@ -13,7 +13,7 @@ from perdure.store.backing import Backing
 from perdure.store.database import Row, Transaction, Value, text
 from perdure.store.records import Route
 
-_CLASSES = "input_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens"
+_CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 _BATCH = 400
 _NEVER = 2**62
 
@@ -43,7 +43,7 @@ class Savings:
 
     def cached(self, *, since_ms: int = 0, user_key: str | None = None) -> list[CachedOn]:
         """Prompt tokens by class, for each provider and model."""
-        sums = ", ".join(f"SUM(k.{c})" for c in _CLASSES.split(", "))
+        sums = ", ".join(f"SUM(k.{c})" for c in _CLASSES)
         joined, narrowed, values = _narrowed(user_key)
         sql = (
             f"SELECT k.provider, k.model, {sums} FROM call k{joined} WHERE k.started_at >= ?{narrowed}"
@@ -52,9 +52,15 @@ class Savings:
         rows = self._backing.database.read(lambda tx: tx.rows(sql, [since_ms, *values]))
         return [
             CachedOn(
-                Route(provider, model), CanonicalUsage(**dict(zip(_CLASSES.split(", "), map(int, counts), strict=True)))
+                Route(provider, model),
+                CanonicalUsage(
+                    input_tokens=int(fresh),
+                    cache_read_tokens=int(read),
+                    cache_write_tokens=int(write),
+                    cache_write_1h_tokens=int(hour),
+                ),
             )
-            for provider, model, *counts in rows
+            for provider, model, fresh, read, write, hour in rows
         ]
 
     def compactions(self, *, since_ms: int = 0, user_key: str | None = None) -> list[Spared]:

@@ -25,7 +25,7 @@ from perdure.store.ledger import Ledger
 from perdure.store.log import AnyMessage, Log
 from perdure.store.moments import Moments
 from perdure.store.outputs import Outputs
-from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route, Session
+from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route, Session, StoredEvent
 from perdure.store.savings import Savings
 from perdure.store.scrub import Redact, Scrubbed, Scrubber
 from perdure.store.search import Search
@@ -90,9 +90,10 @@ class SessionStore:
         *,
         after_seq: int | None = None,
         lease: Lease | None = None,
+        events: Sequence[StoredEvent] = (),
     ) -> Appended:
         """Adds to the conversation's tip, durably; see Log.append."""
-        return self.log.append(any_id, messages, after_seq=after_seq, lease=lease)
+        return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events)
 
     def history(self, session_id: str) -> History:
         """One session as it is sent; a conversation id means its tip."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
-from perdure.core.ports import Clock, Outputs, OutputSink
+from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.arguments import check_by_schema
 from perdure.tools.budgets import Budgets, Outcome
 from perdure.tools.cancel import CancelToken
@@ -87,6 +87,7 @@ class Batch:
         self._emit = on_event
         self._outcomes: list[Outcome | None] = [None] * len(calls)
         self._tokens = [CancelToken() for _ in calls]
+        self._seconds: dict[str, float] = {}
 
     async def run(self) -> list[Message]:
         """Every result, in call order. On cancellation everything running is stopped before it propagates."""
@@ -112,6 +113,16 @@ class Batch:
         """A result for every call, finished or not, in call order."""
         return [_as_message(call, o) for call, o in zip(self._calls, self._outcomes, strict=True)]
 
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """How long each finished call took, by its id."""
+        return self._seconds
+
+    def spills(self) -> list[tuple[ToolCall, StoredOutput]]:
+        """The outputs that lie elsewhere, whoever put them there: a budget, or the tool itself while it ran."""
+        found = [(c, o.spilled or o.reply.stored) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
+        return [(call, stored) for call, stored in found if stored is not None]
+
     def _is_interactive(self, call: ToolCall) -> bool:
         return call.name in self._runtime.registry and self._runtime.registry.find(call.name).is_interactive
 
@@ -123,7 +134,7 @@ class Batch:
         fitted = await self._within_budget(outcome)
         self._outcomes[i] = fitted
         self._announce_spills([outcome], [fitted])
-        seconds = runtime.clock.monotonic_s() - started_s
+        seconds = self._seconds[call.id] = runtime.clock.monotonic_s() - started_s
         self._emit(ToolFinished(call, _as_message(call, fitted), seconds, fitted.reply.is_error))
 
     async def _outcome(self, call: ToolCall, token: CancelToken) -> Outcome:

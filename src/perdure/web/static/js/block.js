@@ -1,0 +1,72 @@
+// A stretch of the story: some forty messages that are built when they come near the window and let go when they are far.
+
+import { Fold } from "./fold.js";
+import { h } from "./dom.js";
+import { happeningElement } from "./happening.js";
+import { messageElement } from "./message.js";
+
+export class Block {
+  constructor(conversationId, lo, hi) {
+    this.conversationId = conversationId;
+    this.lo = lo;
+    this.hi = hi;
+    this.element = h("div", { class: "block" });
+    this.folds = new Map();
+    this.seen = new Set();
+    this.isShown = false;
+    this.last = lo - 1;
+  }
+
+  // Builds what is not there yet: the same for the first time and for what came since.
+  show(page) {
+    if (!this.isShown) this.element.style.height = "";
+    this.isShown = true;
+    for (const message of page.messages) if (!this.seen.has(message.seq)) this.add(message, page.events);
+    for (const event of page.events) if (event.after_seq < this.lo) this.happen(event);
+  }
+
+  add(message, events) {
+    this.seen.add(message.seq);
+    this.last = Math.max(this.last, message.seq);
+    if (message.kind === "tool") this.addResult(message);
+    else this.element.append(messageElement(message, this.conversationId));
+    for (const call of message.tool_calls) {
+      const fold = new Fold(call, this.conversationId);
+      this.folds.set(call.id, fold);
+      this.element.append(fold.element);
+    }
+    for (const event of events) if (event.after_seq === message.seq) this.happen(event);
+  }
+
+  addResult(message) {
+    let fold = this.folds.get(message.tool_call_id);
+    if (!fold || fold.element.id) {
+      // Its call stands in the block before, or nowhere.
+      fold = new Fold({ id: message.tool_call_id, name: message.tool_name ?? "tool", target: "", arguments: null }, this.conversationId);
+      this.element.append(fold.element);
+    }
+    fold.complete(message);
+  }
+
+  happen(event) {
+    const key = `${event.kind}/${event.after_seq}/${event.created_at}`;
+    if (this.seen.has(key)) return;
+    this.seen.add(key);
+    this.element.append(happeningElement(event, this.conversationId));
+  }
+
+  // Lets go of everything but the room it took.
+  hide() {
+    if (!this.isShown) return;
+    this.reserve(this.element.offsetHeight);
+    this.element.replaceChildren();
+    this.folds.clear();
+    this.seen.clear();
+    this.isShown = false;
+    this.last = this.lo - 1;
+  }
+
+  reserve(height) {
+    this.element.style.height = `${Math.round(height)}px`;
+  }
+}

@@ -1,0 +1,145 @@
+// The context over time, drawn: layers per call, window and threshold, and a cursor that mouse and keyboard move.
+
+import { clear, h, svg } from "./dom.js";
+import { markLane } from "./marks.js";
+import { places, scale, ticks } from "./scale.js";
+import { areas, columns, layersOf, steps, totalOf } from "./stack.js";
+import { count, partName, short, timeOfDay } from "./words.js";
+
+const PAD = { left: 50, right: 10, top: 8, bottom: 26 };
+
+export class Chart {
+  constructor({ parts, calls, marks }, { onSelect, onOpen, onMark, signal }) {
+    Object.assign(this, { parts, calls, marks, onSelect, onOpen, onMark });
+    this.from = 0;
+    this.to = calls.length;
+    this.selected = calls.length - 1;
+    this.drawing = svg("svg", { "aria-hidden": "true" });
+    this.lane = h("div", { class: "lane" });
+    this.plot = h("div", { class: "plot", role: "slider", tabindex: "0", "aria-label": "Calls of this conversation", "aria-valuemin": 1, "aria-valuemax": calls.length,
+      "aria-describedby": "chart-keys", onkeydown: (event) => this.onKey(event), onclick: (event) => this.onClick(event), onpointermove: (event) => this.onMove(event) }, this.drawing);
+    this.element = h("div", { class: "chart" }, this.lane, this.plot);
+    const watcher = new ResizeObserver(() => this.draw());
+    watcher.observe(this.plot);
+    signal.addEventListener("abort", () => watcher.disconnect());
+  }
+
+  show(from, to) {
+    this.from = Math.max(0, from);
+    this.to = Math.min(this.calls.length, to);
+    this.draw();
+    this.select(Math.min(Math.max(this.selected, this.from), this.to - 1));
+  }
+
+  draw() {
+    const { width, height } = this.plot.getBoundingClientRect();
+    if (width < PAD.left + PAD.right + 10 || height < 40) return;
+    const made = columns(this.calls, this.from, this.to, width - PAD.left - PAD.right);
+    const top = Math.max(...made.map(({ call }) => Math.max(totalOf(call), call.window ?? 0, call.threshold ?? 0)), 1) * 1.06;
+    this.x = scale(this.from, this.to, PAD.left, width - PAD.right);
+    this.y = scale(0, top, height - PAD.bottom, PAD.top);
+    this.size = { width, height };
+    this.cursor = svg("rect", { class: "cursor", y: PAD.top, height: height - PAD.top - PAD.bottom });
+    this.drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    clear(this.drawing, this.axes(top), this.layers(made), this.limits(made), this.drops(), this.cursor);
+    clear(this.lane, markLane(this.marks, { from: this.from, to: this.to, x: this.x, onMark: this.onMark }));
+    this.moveCursor();
+  }
+
+  layers(made) {
+    return areas(made, this.parts, this.x, this.y).filter(({ path }) => path)
+      .map(({ part, path }) => svg("path", { class: "area", "data-part": part, d: path }));
+  }
+
+  axes(top) {
+    const { width, height } = this.size;
+    const rows = ticks(top).map((n) => svg("g", {},
+      svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: this.y(n), y2: this.y(n) }),
+      svg("text", { class: "axis", x: PAD.left - 6, y: this.y(n) + 4, "text-anchor": "end" }, short(n))));
+    const across = places(this.from, this.to, Math.floor(width / 80)).map((i) =>
+      svg("text", { class: "axis", x: this.x(i + 0.5), y: height - 8, "text-anchor": "middle" }, i === this.from ? `call ${i + 1}` : String(i + 1)));
+    return [rows, across].flat();
+  }
+
+  limits(made) {
+    const last = made.at(-1).call;
+    return [["window", -5], ["threshold", 13]].flatMap(([name, shift]) => {
+      const path = steps(made, (call) => call[name], this.x, this.y);
+      const value = last[name] ?? made.find(({ call }) => call[name])?.call[name];
+      if (!path) return [];
+      return [svg("path", { class: `limit ${name}`, d: path }),
+        svg("text", { class: "limit-name", x: PAD.left + 6, y: this.y(made[0].call[name] ?? value) + shift }, `${name} ${count(made[0].call[name] ?? value)}`)];
+    });
+  }
+
+  // Where a compaction let the prompt fall: a line down, and from how much to how much, where there is room to say so.
+  drops() {
+    let free = -Infinity;
+    return this.marks.filter((mark) => mark.kind === "compaction" && mark.at >= this.from && mark.at <= this.to).flatMap(({ at }) => {
+      const x = this.x(at);
+      const line = svg("line", { class: "drop", x1: x, x2: x, y1: 0, y2: this.size.height - PAD.bottom });
+      const [before, after] = [this.calls[at - 1], this.calls[at]];
+      if (!before || !after || x - free < 90 || x + 90 > this.size.width) return [line];
+      free = x;
+      return [line, svg("text", { class: "drop-name", x: x + 5, y: Math.max(PAD.top + 40, this.y(totalOf(after)) - 8) }, `${short(totalOf(before))} → ${short(totalOf(after))}`)];
+    });
+  }
+
+  moveCursor() {
+    if (!this.x) return;
+    const left = this.x(this.selected);
+    const width = Math.max(2, this.x(this.selected + 1) - left);
+    this.cursor.setAttribute("x", left);
+    this.cursor.setAttribute("width", width);
+  }
+
+  select(index) {
+    if (index < 0 || index >= this.calls.length) return;
+    this.selected = index;
+    if (index < this.from || index >= this.to) this.show(0, this.calls.length);
+    this.plot.setAttribute("aria-valuenow", index + 1);
+    this.plot.setAttribute("aria-valuetext", this.spoken(index));
+    this.moveCursor();
+    this.onSelect(index);
+  }
+
+  spoken(index) {
+    const call = this.calls[index];
+    const layers = layersOf(call, this.parts).map((n, p) => [n, this.parts[p]]).filter(([n]) => n >= 1).sort((a, b) => b[0] - a[0]);
+    const here = this.marks.filter((mark) => mark.at === index).map((mark) => `Before it, ${mark.text}.`);
+    return [`Call ${index + 1} of ${this.calls.length}, ${timeOfDay(call.started_at)}: ${count(totalOf(call))} tokens.`,
+      ...layers.map(([n, part]) => `${partName(part)} ${count(Math.round(n))}.`), ...here].join(" ");
+  }
+
+  indexAt(event) {
+    const place = this.plot.getBoundingClientRect();
+    const share = (event.clientX - place.left - PAD.left) / (place.width - PAD.left - PAD.right);
+    return Math.min(this.to - 1, Math.max(this.from, Math.floor(this.from + share * (this.to - this.from))));
+  }
+
+  onMove(event) {
+    const index = this.indexAt(event);
+    if (index !== this.selected) this.select(index);
+  }
+
+  onClick(event) {
+    this.select(this.indexAt(event));
+    // A finger's first touch looks, as a mouse's hover does; the readout has the link to go on.
+    if (event.pointerType !== "touch") this.onOpen(this.selected);
+  }
+
+  onKey(event) {
+    const stops = this.marks.map((mark) => Math.min(mark.at, this.calls.length - 1));
+    const to = {
+      ArrowRight: () => this.selected + 1, ArrowUp: () => this.selected + 1,
+      ArrowLeft: () => this.selected - 1, ArrowDown: () => this.selected - 1,
+      Home: () => this.from, End: () => this.to - 1,
+      PageDown: () => stops.find((at) => at > this.selected) ?? this.to - 1,
+      PageUp: () => stops.findLast((at) => at < this.selected) ?? this.from,
+    }[event.key];
+    if (event.key === "Enter") this.onOpen(this.selected);
+    else if (to) this.select(Math.min(this.to - 1, Math.max(this.from, to())));
+    else return;
+    event.preventDefault();
+  }
+}

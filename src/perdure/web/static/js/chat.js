@@ -1,0 +1,97 @@
+// Holding a conversation here: what is sent, the turn as it streams in, questions on the way, and stopping it.
+
+import { announce } from "./announce.js";
+import { Composer } from "./composer.js";
+import { h } from "./dom.js";
+import { chatOf, newChat, openQuestions, say, stop } from "./gateway.js";
+import { questionCard } from "./question.js";
+import { StreamedTurn } from "./turn.js";
+
+export class Chat {
+  constructor({ conversationId, signal, onGauge = () => {}, onBegun = () => {}, onDone = () => {} }) {
+    Object.assign(this, { conversationId, signal, onGauge, onBegun, onDone });
+    this.chat = conversationId ? chatOf(conversationId) : newChat();
+    this.running = 0;
+    this.questions = new Map();
+    this.turns = h("div", { class: "turns", role: "log", "aria-live": "off", "aria-label": "Turn under way" });
+    this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.stop(), signal });
+    this.element = this.composer.element;
+    if (conversationId) this.findQuestions();
+  }
+
+  get isRunning() {
+    return this.running > 0;
+  }
+
+  async send(text) {
+    const turn = new StreamedTurn(text, this.conversationId);
+    this.turns.append(turn.element);
+    this.follow(true);
+    this.running += 1;
+    this.composer.setRunning(true);
+    try {
+      for await (const event of say({ chat: this.chat, conversationId: this.conversationId, content: text, signal: this.signal })) this.hear(event, turn);
+      turn.end();
+    } catch (error) {
+      if (this.signal.aborted) return;
+      turn.fail(error.message);
+    }
+    this.running -= 1;
+    this.composer.setRunning(this.isRunning);
+    if (!this.isRunning && !turn.isOnlyAnswer) await this.onDone(turn.movedTo ?? this.conversationId);
+    else if (turn.movedTo && turn.movedTo !== this.conversationId) await this.onDone(turn.movedTo);
+  }
+
+  hear(event, turn) {
+    const wasAtEnd = this.isAtEnd();
+    if (event.conversation_id && !this.conversationId) this.begin(event.conversation_id);
+    if (event.type === "gauge_moved") this.onGauge(event);
+    else if (event.type === "question_asked") this.ask(event, turn.element);
+    else if (event.type === "question_closed") this.close(event);
+    else turn.hear(event);
+    if (event.type === "turn_finished") announce(event.outcome === "completed" ? "The answer is complete." : `The turn ended: ${event.outcome}.`);
+    this.follow(wasAtEnd);
+  }
+
+  begin(conversationId) {
+    this.conversationId = conversationId;
+    this.onBegun(conversationId);
+  }
+
+  ask(question, place) {
+    if (this.questions.has(question.question_id)) return;
+    const card = questionCard(question);
+    this.questions.set(question.question_id, card);
+    place.append(card.element);
+    card.focus();
+    announce(`${question.kind === "approval" ? "Approval needed" : "A question"}: ${question.text}`);
+  }
+
+  close({ question_id: id, answer }) {
+    this.questions.get(id)?.close(answer);
+    this.questions.delete(id);
+  }
+
+  // A question may have been open before this page was: asked by a turn that another tab or a restart began.
+  async findQuestions() {
+    const all = await openQuestions(this.signal).catch(() => []);
+    for (const question of all) if (question.conversation_id === this.conversationId) this.ask(question, this.turns);
+  }
+
+  async stop() {
+    await stop(this.chat).catch((error) => announce(error.message));
+  }
+
+  // What streamed is in the log now and stands in the story.
+  letGo() {
+    this.turns.replaceChildren(...[...this.turns.children].filter((turn) => turn.matches(".stays")));
+  }
+
+  isAtEnd() {
+    return document.documentElement.scrollHeight - innerHeight - scrollY < 160;
+  }
+
+  follow(wasAtEnd) {
+    if (wasAtEnd) requestAnimationFrame(() => scrollTo(0, document.documentElement.scrollHeight));
+  }
+}

@@ -1,0 +1,68 @@
+// One conversation: its head, its story, and the place to go on with it. #/new is the same with nothing said yet.
+
+import { conversationPath, read } from "./api.js";
+import { Chat } from "./chat.js";
+import { clear, h } from "./dom.js";
+import { Head } from "./head.js";
+import { concerns, onChange } from "./live.js";
+import { linkTo } from "./route.js";
+import { Story } from "./story.js";
+
+export async function open({ place, route, signal }) {
+  return route.name === "new" ? openNew(place, signal) : openKept(place, route, signal);
+}
+
+function openNew(place, signal) {
+  document.title = "New chat · Perdure";
+  const intro = h("div", { class: "intro" },
+    h("h1", {}, "New chat"),
+    h("p", { class: "muted" }, "Say what you need. Type / for commands. The conversation goes on past the model's window: when it fills, the older part becomes a handoff, and nothing is lost."));
+  const chat = new Chat({ conversationId: null, signal, onBegun: (id) => history.replaceState(null, "", linkTo(id)), onDone: (id) => reopen(id) });
+  clear(place, intro, chat.turns, chat.element);
+  chat.composer.focus();
+  return null;
+}
+
+// The first turn is over and the log has it: from here on this is a conversation like any other.
+function reopen(id) {
+  if (location.hash === linkTo(id)) dispatchEvent(new HashChangeEvent("hashchange"));
+  else location.hash = linkTo(id);
+}
+
+async function openKept(place, route, signal) {
+  const path = conversationPath(route.id);
+  const known = await read(path, {}, signal);
+  const head = new Head(known, "story");
+  const story = new Story(known.id, known.last_seq, signal);
+  const chat = new Chat({ conversationId: known.id, signal, onGauge: (gauge) => head.gauge.show(gauge), onDone: (id) => settle(id) });
+  clear(place, head.element, story.element, chat.turns, chat.element);
+  let isFetching = false;
+  let isStale = false;
+
+  const refresh = async () => {
+    if (isFetching) return void (isStale = true);
+    isFetching = true;
+    do {
+      isStale = false;
+      const now = await read(path, {}, signal);
+      head.show(now);
+      if (now.last_seq > story.lastSeq || now.updated_at !== known.updated_at) await story.grow(now.last_seq);
+    } while (isStale);
+    isFetching = false;
+  };
+  const settle = async (id) => {
+    if (id && id !== known.id) return reopen(id);
+    await refresh().catch(() => {});
+    chat.letGo();
+  };
+  // While this page's own turn streams, the stream itself tells the story.
+  onChange((change) => { if (concerns(change, known.id) && !chat.isRunning) refresh().catch(() => {}); }, signal);
+  await story.begin(route.seq);
+  return { follow: (next) => followWithin(next, known.id, story) };
+}
+
+function followWithin(next, id, story) {
+  if (next.name !== "conversation" || next.id !== id || next.seq === null) return false;
+  story.goTo(next.seq).catch(() => {});
+  return true;
+}

@@ -1,0 +1,126 @@
+// Every conversation: the list, the search over all of them, the filters, and their titles.
+
+import { announce } from "./announce.js";
+import { read } from "./api.js";
+import { clear, h } from "./dom.js";
+import { filterForm, isFiltered } from "./filters.js";
+import { onChange } from "./live.js";
+import { conversationRow, hitRow } from "./rows.js";
+import { dayName, plural } from "./words.js";
+
+const PAGE = 50;
+
+export async function open({ place, route, signal }) {
+  document.title = "Conversations · Perdure";
+  const list = new List(signal);
+  const form = filterForm(route.parameters, (asked) => list.show(asked), signal);
+  clear(place, h("h1", { class: "unseen" }, "Conversations"), form, list.element);
+  onChange(() => list.refreshSoon(), signal);
+  await list.show(route.parameters);
+}
+
+class List {
+  constructor(signal) {
+    this.signal = signal;
+    this.asked = {};
+    this.cursor = null;
+    this.days = new Map();
+    this.turn = 0;
+    this.results = h("div", { class: "results" });
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.addPage() }, "Show more");
+    this.element = h("section", { "aria-label": "Conversations found" }, this.results, this.more);
+    // More comes by itself when the end is near; the button is for those who do not scroll.
+    const watcher = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && this.addPage(), { rootMargin: "600px" });
+    watcher.observe(this.more);
+    signal.addEventListener("abort", () => watcher.disconnect());
+  }
+
+  async show(asked) {
+    this.asked = asked;
+    const turn = ++this.turn;
+    const isEveryHit = asked.q && asked.show === "hits";
+    const page = await (isEveryHit ? this.hits() : this.page(null));
+    if (turn !== this.turn) return;
+    this.days.clear();
+    clear(this.results);
+    if (isEveryHit) this.showHits(page.hits);
+    else this.add(page);
+    this.sayHowMany(isEveryHit ? page.hits.length : page.conversations.length);
+  }
+
+  page(cursor, limit = PAGE) {
+    const { q, source, model, since, until } = this.asked;
+    return read("/conversations", { q, source, model, ...span(since, until), cursor, limit }, this.signal);
+  }
+
+  hits() {
+    const { q, source, since, until } = this.asked;
+    return read("/search", { q, source, ...span(since, until), limit: 100 }, this.signal);
+  }
+
+  async addPage() {
+    if (this.more.hidden || this.isAdding) return;
+    this.isAdding = true;
+    const turn = this.turn;
+    try {
+      const page = await this.page(this.cursor);
+      if (turn === this.turn) this.add(page);
+    } finally {
+      this.isAdding = false;
+    }
+  }
+
+  add({ conversations, next_cursor }) {
+    for (const row of conversations) this.dayOf(row).append(conversationRow(row));
+    this.cursor = next_cursor;
+    this.more.hidden = next_cursor === null;
+  }
+
+  // A search ranks by how well it fits, so only the plain list is told apart by days.
+  dayOf(row) {
+    const name = this.asked.q ? "Best first" : dayName(row.updated_at);
+    if (!this.days.has(name)) {
+      const rows = h("ul", { class: "rows" });
+      this.results.append(h("section", { class: "day" }, h("h2", {}, name), rows));
+      this.days.set(name, rows);
+    }
+    return this.days.get(name);
+  }
+
+  showHits(hits) {
+    this.more.hidden = true;
+    this.results.append(h("ul", { class: "rows" }, hits.map(hitRow)));
+  }
+
+  sayHowMany(found) {
+    if (found === 0) clear(this.results, emptyWords(this.asked));
+    else if (isFiltered(this.asked)) announce(`${plural(found, "result")}${this.more.hidden ? "" : " and more"}`);
+  }
+
+  // Something changed elsewhere: the newest page again, unless a title is being edited or the person has scrolled on.
+  refreshSoon() {
+    if (this.asked.q || this.timer) return;
+    this.timer = setTimeout(async () => {
+      this.timer = null;
+      const isBusy = this.element.contains(document.activeElement) && document.activeElement.matches("input");
+      if (!this.signal.aborted && !isBusy && scrollY < 200) await this.refresh();
+    }, 250);
+  }
+
+  async refresh() {
+    const focused = document.activeElement?.closest?.("[data-id]")?.dataset.id;
+    await this.show(this.asked).catch(() => {});
+    if (focused) this.results.querySelector(`[data-id="${CSS.escape(focused)}"] a`)?.focus();
+  }
+}
+
+function span(since, until) {
+  const from = since ? new Date(`${since}T00:00`).getTime() : "";
+  const to = until ? new Date(`${until}T00:00`).getTime() + 86_400_000 : "";
+  return { since: from, until: to };
+}
+
+function emptyWords(asked) {
+  if (isFiltered(asked)) return h("p", { class: "empty" }, "Nothing fits. Try fewer words, or clear the filters.");
+  return h("p", { class: "empty" }, "No conversations yet. ", h("a", { href: "#/new" }, "Start one here"), ", or with ", h("code", {}, "perdure chat"), ".");
+}

@@ -1,0 +1,86 @@
+// Tokens by day: fresh, read from cache, written to cache, and output, one column a day.
+
+import { clear, h, svg } from "./dom.js";
+import { places, scale, ticks } from "./scale.js";
+import { count, dollars, short } from "./words.js";
+
+const KINDS = [["read", "Cache read", "cache_read_tokens"], ["write", "Cache write", "cache_write_tokens"], ["fresh", "Fresh", "input_tokens"], ["output", "Output", "output_tokens"]];
+const PAD = { left: 50, right: 10, top: 10, bottom: 24 };
+
+export function dayChart(groups, signal) {
+  const days = [...groups].sort((a, b) => a.group.localeCompare(b.group));
+  const drawing = svg("svg", { "aria-hidden": "true" });
+  const told = h("p", { class: "small", role: "status" }, "Move over a day, or use the arrow keys, for its figures.");
+  const plot = h("div", { class: "day-plot", role: "slider", tabindex: "0", "aria-label": "Days", "aria-valuemin": 1, "aria-valuemax": days.length, "aria-valuenow": days.length, "aria-valuetext": spoken(days.at(-1)) }, drawing);
+  const chart = { days, drawing, plot, told, selected: days.length - 1 };
+  plot.addEventListener("pointermove", (event) => choose(chart, indexAt(chart, event)));
+  plot.addEventListener("keydown", (event) => onKey(chart, event));
+  const watcher = new ResizeObserver(() => draw(chart));
+  watcher.observe(plot);
+  signal.addEventListener("abort", () => watcher.disconnect());
+  return h("figure", { class: "card days" }, h("figcaption", {}, h("h2", {}, "Tokens by day"),
+    h("ul", { class: "legend" }, KINDS.map(([kind, words]) => h("li", {}, h("span", { class: "swatch", "data-use": kind }), words)))), plot, told);
+}
+
+function draw(chart) {
+  const { width, height } = chart.plot.getBoundingClientRect();
+  if (width < 100) return;
+  const { days } = chart;
+  const top = Math.max(...days.map(({ totals }) => sum(totals)), 1) * 1.05;
+  chart.x = scale(0, days.length, PAD.left, width - PAD.right);
+  const y = scale(0, top, height - PAD.bottom, PAD.top);
+  chart.drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const rows = ticks(top, 4).map((n) => [svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y(n), y2: y(n) }), svg("text", { class: "axis", x: PAD.left - 6, y: y(n) + 4, "text-anchor": "end" }, short(n))]);
+  const names = places(0, days.length, Math.floor(width / 90)).map((i) => svg("text", { class: "axis", x: chart.x(i + 0.5), y: height - 7, "text-anchor": "middle" }, days[i].group.slice(5)));
+  const columns = days.map((day, i) => column(day.totals, chart.x(i), Math.min(48, chart.x(1) - chart.x(0)), chart.x(1) - chart.x(0), y));
+  chart.cursor = svg("rect", { class: "cursor", y: PAD.top, height: height - PAD.top - PAD.bottom });
+  clear(chart.drawing, rows.flat(), columns.flat(), names, chart.cursor);
+  moveCursor(chart);
+}
+
+// Narrow columns in a wide place stand in the middle of it.
+function column(totals, left, width, room, y) {
+  let floor = 0;
+  return KINDS.map(([kind, , field]) => {
+    const [low, high] = [floor, floor + totals[field]];
+    floor = high;
+    return svg("rect", { class: "use", "data-use": kind, x: left + (room - width) / 2 + 1, width: Math.max(1, width - 2), y: y(high), height: Math.max(0, y(low) - y(high)) });
+  });
+}
+
+function choose(chart, index) {
+  chart.selected = Math.min(chart.days.length - 1, Math.max(0, index));
+  const words = spoken(chart.days[chart.selected]);
+  chart.plot.setAttribute("aria-valuenow", chart.selected + 1);
+  chart.plot.setAttribute("aria-valuetext", words);
+  chart.told.textContent = words;
+  moveCursor(chart);
+}
+
+function moveCursor(chart) {
+  if (!chart.x) return;
+  chart.cursor.setAttribute("x", chart.x(chart.selected));
+  chart.cursor.setAttribute("width", chart.x(1) - chart.x(0));
+}
+
+function onKey(chart, event) {
+  const to = { ArrowRight: chart.selected + 1, ArrowLeft: chart.selected - 1, ArrowUp: chart.selected + 1, ArrowDown: chart.selected - 1, Home: 0, End: chart.days.length - 1 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  choose(chart, to);
+}
+
+function indexAt(chart, event) {
+  const place = chart.plot.getBoundingClientRect();
+  return Math.floor(((event.clientX - place.left - PAD.left) / (place.width - PAD.left - PAD.right)) * chart.days.length);
+}
+
+function spoken(day) {
+  if (!day) return "";
+  const parts = KINDS.map(([, words, field]) => `${words.toLowerCase()} ${count(day.totals[field])}`);
+  return `${day.group}: ${parts.join(", ")} tokens; ${dollars(day.totals.cost_usd)}.`;
+}
+
+function sum(totals) {
+  return KINDS.reduce((all, [, , field]) => all + totals[field], 0);
+}

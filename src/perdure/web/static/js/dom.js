@@ -1,0 +1,60 @@
+// Builds elements. Whatever comes in as a child goes in as text: nothing on this page ever parses markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const SAFE_LINK = /^(#|https?:\/\/|mailto:)/i;
+const SAFE_IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,/i;
+
+export function h(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+export function clear(element, ...children) {
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) set(element, name, value);
+  for (const child of children.flat()) {
+    if (child !== null && child !== undefined && child !== false) element.append(child);
+  }
+  return element;
+}
+
+function set(element, name, value) {
+  if (value === null || value === undefined || value === false) return;
+  if (name.startsWith("on")) {
+    element.addEventListener(name.slice(2), value);
+  } else if (name === "href" && !SAFE_LINK.test(value)) {
+    throw new Error("not a link this page opens");
+  } else if (name === "src" && !SAFE_IMAGE.test(value)) {
+    throw new Error("not a picture this page shows");
+  } else if (name === "value" || name === "checked") {
+    element[name] = value;
+  } else {
+    element.setAttribute(name, value === true ? "" : value);
+  }
+}
+
+export function isSafeImage(url) {
+  return SAFE_IMAGE.test(url ?? "");
+}
+
+// Text with some stretches of it marked: offsets are [start, end), in code points as the server counts them.
+export function marked(text, marks, wrap = (piece) => h("mark", {}, piece)) {
+  const points = Array.from(text);
+  const pieces = [];
+  let at = 0;
+  for (const [index, [start, end]] of marks.entries()) {
+    if (start < at || end <= start || end > points.length) continue;
+    if (start > at) pieces.push(points.slice(at, start).join(""));
+    pieces.push(wrap(points.slice(start, end).join(""), index));
+    at = end;
+  }
+  pieces.push(points.slice(at).join(""));
+  return pieces;
+}

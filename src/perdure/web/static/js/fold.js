@@ -1,0 +1,56 @@
+// A tool call, folded: its name, what it was aimed at, how long it took, how much came back.
+
+import { clear, h } from "./dom.js";
+import { openedText } from "./opened.js";
+import { messageLink } from "./route.js";
+import { seconds, size } from "./words.js";
+
+export class Fold {
+  constructor(call, conversationId) {
+    this.call = call;
+    this.conversationId = conversationId;
+    this.time = h("span", { class: "time" });
+    this.size = h("span", { class: "size" }, "running");
+    this.result = h("div", { class: "result" });
+    this.element = h("details", { class: "fold", tabindex: "-1" },
+      h("summary", {}, h("strong", {}, call.name || "tool"), h("span", { class: "target" }, call.target), this.time, this.size),
+      this.arguments(), this.result);
+  }
+
+  arguments() {
+    const { arguments: given } = this.call;
+    const text = typeof given === "string" ? given : JSON.stringify(given, null, 2);
+    return text && text !== "{}" ? h("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, text) : null;
+  }
+
+  // A result as the API gives it: a message that may be cut, or whose whole lies apart.
+  complete(message) {
+    this.element.id = `m-${message.seq}`;
+    this.time.textContent = seconds(message.seconds);
+    this.size.textContent = size(message.output_chars ?? message.chars);
+    const text = h("pre", { class: "plain", tabindex: "0", "aria-label": "Result" }, message.text);
+    clear(this.result, text, this.whole(message, text), this.permalink(message));
+  }
+
+  whole(message, text) {
+    const { conversationId } = this;
+    if (message.output_id) {
+      this.element.classList.add("spilled");
+      return openedText({ conversationId, address: `output:${message.output_id}`, label: `Open the whole output · ${size(message.output_chars)}` });
+    }
+    if (!message.is_cut) return null;
+    return openedText({ conversationId, address: `m:${message.seq}`, label: `Show all ${size(message.chars)}`, replaces: text });
+  }
+
+  permalink(message) {
+    return h("a", { class: "permalink", href: messageLink(this.conversationId, message.seq), "aria-label": `Link to message ${message.seq}` }, `#${message.seq}`);
+  }
+
+  // A result as the stream gives it, before the log is read again.
+  finish({ text, took_s, isError }) {
+    this.time.textContent = seconds(took_s);
+    this.size.textContent = isError ? "failed" : size(text.length);
+    this.element.classList.toggle("failed", isError);
+    clear(this.result, h("pre", { class: "plain", tabindex: "0", "aria-label": "Result" }, text.slice(0, 20_000)));
+  }
+}

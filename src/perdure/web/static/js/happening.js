@@ -1,0 +1,46 @@
+// Something that happened between two messages: a compaction, an output kept apart, a change of model, a recovery.
+
+import { h } from "./dom.js";
+import { linkTo } from "./route.js";
+import { count, size, timeOfDay } from "./words.js";
+
+export const SIGNS = { compaction: "⇣", spill: "▤", model_switch: "⇄", recovery: "↻", notice: "·", partial: "…", partial_reply: "…", undo: "↶" };
+
+export const REASONS = {
+  preflight: "the prompt reached its threshold",
+  threshold: "the prompt had reached its threshold when the turn ended",
+  background: "the prompt neared its threshold and there was time to prepare",
+  overflow: "the service said the prompt was too long",
+  hygiene: "what came in was too long to begin with",
+  user: "you asked for it",
+};
+
+const SENTENCES = {
+  compaction: compacted,
+  spill: (p) => `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was kept apart to save room${p.address ? `: ${p.address}` : "."}`,
+  model_switch: (p) => `The model changed${p.old ? ` from ${p.old}` : ""}${p.new ? ` to ${p.new}` : ""}${p.reason ? `: ${p.reason}` : "."}`,
+  recovery: (p) => `Recovered from an error (${p.kind ?? "unknown"}): ${p.action ?? "tried again"}${p.message ? `. The service said: ${p.message}` : ""}`,
+  partial_reply: (p) => `A reply was cut off${p.why ? ` (${p.why})` : ""}${p.text ? `. What had come: ${p.text}` : "."}`,
+};
+
+export function sentence(event) {
+  if (event.payload.sentence) return event.payload.sentence;
+  const say = SENTENCES[event.kind] ?? SENTENCES[`${event.kind}_reply`];
+  return say ? say(event.payload) : String(event.payload.text ?? event.kind.replaceAll("_", " "));
+}
+
+function compacted(p) {
+  const [before, after] = [p.before ?? p.before_tokens, p.after ?? p.after_tokens];
+  const why = REASONS[p.reason] ?? p.reason;
+  if (p.outcome === "failed") return "A compaction was tried and failed; nothing changed.";
+  if (p.outcome === "nothing_to_do") return "A compaction was asked for; there was nothing to compact.";
+  return `Compacted${before === undefined ? "" : `: ${count(before)} → ${count(after)} tokens`}${why ? `, because ${why}` : ""}.`;
+}
+
+export function happeningElement(event, conversationId) {
+  return h("div", { class: `happening ${event.kind}`, role: "note" },
+    h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[event.kind] ?? "·"),
+    h("span", {}, sentence(event)),
+    h("time", { class: "muted" }, timeOfDay(event.created_at)),
+    event.kind === "compaction" ? h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart") : null);
+}

@@ -1,0 +1,69 @@
+// What stands above a conversation in each of its views: title, figures, gauge, and the way to the other views.
+
+import { clear, h } from "./dom.js";
+import { Gauge } from "./gauge.js";
+import { linkTo } from "./route.js";
+import { titleEditor } from "./title.js";
+import { count, dollars, moment, percent, plural } from "./words.js";
+
+export class Head {
+  constructor(known, view) {
+    this.view = view;
+    this.gauge = new Gauge(linkTo(known.id, "/context"));
+    this.facts = h("p", { class: "facts" });
+    this.tabs = h("nav", { class: "tabs", "aria-label": "This conversation" });
+    this.titled = known;
+    this.title = titleEditor(known, null, "h1");
+    this.element = h("section", { class: "head", "aria-label": "About this conversation" },
+      h("div", { class: "head-row" }, this.title, this.gauge.element), this.facts, this.tabs);
+    this.show(known);
+  }
+
+  show(known) {
+    document.title = `${known.title || "Untitled"} · Perdure`;
+    if (known.title !== this.titled.title && !this.title.querySelector("input")) {
+      const fresh = titleEditor(known, null, "h1");
+      this.title.replaceWith(fresh);
+      this.title = fresh;
+    }
+    this.titled = known;
+    this.gauge.show(known.gauge);
+    clear(this.facts, facts(known).map((words) => h("span", {}, words)), parent(known));
+    clear(this.tabs, tabs(known, this.view), children(known));
+  }
+}
+
+function facts(known) {
+  const { totals } = known;
+  const input = totals.input_tokens + totals.cache_read_tokens + totals.cache_write_tokens;
+  return [
+    known.source || "unknown source",
+    known.gauge?.model ?? known.sessions.at(-1)?.model ?? "",
+    `since ${moment(known.created_at)}`,
+    plural(known.last_seq, "message"),
+    `${plural(known.sessions.length, "session")}, ${plural(totals.compactions, "compaction")}`,
+    plural(totals.calls, "call"),
+    totals.calls ? `${percent(totals.cache_read_tokens, input)} read from cache` : "",
+    totals.calls ? dollars(totals.cost_usd) : "",
+  ].filter(Boolean);
+}
+
+function parent(known) {
+  return known.parent_id ? h("a", { href: linkTo(known.parent_id) }, known.kind === "delegate" ? "delegated from another" : "branched from another") : null;
+}
+
+function tabs(known, view) {
+  const newest = known.handoffs.at(-1);
+  const all = [["story", "Story", linkTo(known.id)], ["context", "Context over time", linkTo(known.id, "/context")]];
+  if (newest !== undefined) {
+    const many = known.handoffs.length > 1 ? ` (${count(known.handoffs.length)})` : "";
+    all.push(["handoff", `Handoff${many}`, linkTo(known.id, `/handoff/${newest}`)]);
+  }
+  return all.map(([name, words, href]) => h("a", { href, "aria-current": name === view ? "page" : null }, words));
+}
+
+function children(known) {
+  if (!known.children.length) return null;
+  return h("details", { class: "children" }, h("summary", {}, plural(known.children.length, "branch or delegated run", "branches and delegated runs")),
+    h("ul", {}, known.children.map((child) => h("li", {}, h("a", { href: linkTo(child.id) }, child.title || "Untitled"), ` · ${child.kind}`))));
+}

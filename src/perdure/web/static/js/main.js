@@ -1,0 +1,78 @@
+// The shell: takes the token, follows the address, and hands each view its place and a signal that ends it.
+
+import { h, clear } from "./dom.js";
+import { startLive } from "./live.js";
+import { parseRoute } from "./route.js";
+import { startTheme } from "./theme.js";
+import { keepToken, takeToken } from "./token.js";
+
+const VIEWS = {
+  conversations: () => import("./conversations.js"),
+  conversation: () => import("./conversation.js"),
+  new: () => import("./conversation.js"),
+  context: () => import("./context.js"),
+  handoff: () => import("./handoff.js"),
+  usage: () => import("./usage.js"),
+};
+const STATES = { live: "", lost: "Not connected; trying again…", locked: "" };
+
+const main = document.getElementById("main");
+let current = { route: {}, controller: new AbortController(), view: null };
+
+async function follow() {
+  if (location.hash === "#main") return main.focus();
+  takeToken();
+  const route = parseRoute(location.hash);
+  for (const link of document.querySelectorAll("nav [data-view]")) {
+    const isHere = link.dataset.view === route.name;
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  // A view may follow a change of address by itself: another message of the conversation it already shows.
+  if (current.view?.follow?.(route)) return;
+  current.controller.abort();
+  const controller = new AbortController();
+  current = { route, controller, view: null };
+  await open(route, controller.signal);
+}
+
+async function open(route, signal) {
+  const place = h("div", { class: `view ${route.name}` });
+  try {
+    if (!(route.name in VIEWS)) throw new Error("There is nothing at this address.");
+    const module = await VIEWS[route.name]();
+    if (signal.aborted) return;
+    clear(main, place);
+    const view = await module.open({ place, route, signal });
+    if (!signal.aborted) current.view = view;
+  } catch (error) {
+    if (!signal.aborted) clear(main, error.status === 401 ? doorway() : problem(error));
+  }
+}
+
+function problem(error) {
+  return h("div", { class: "problem", role: "alert" },
+    h("h1", {}, "This could not be shown"),
+    h("p", {}, error.message),
+    h("p", {}, h("a", { href: "#/" }, "Back to the conversations")));
+}
+
+function doorway() {
+  const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
+  const enter = (event) => {
+    event.preventDefault();
+    keepToken(field.value.trim());
+    location.reload();
+  };
+  return h("form", { class: "doorway", onsubmit: enter },
+    h("h1", {}, "A token is needed"),
+    h("p", {}, "Open the address Perdure printed when it started, or paste its token here. It is kept for this tab only."),
+    h("label", { for: "token" }, "Token"), field,
+    h("button", { class: "primary", type: "submit" }, "Open"));
+}
+
+takeToken();
+startTheme(document.getElementById("theme"));
+startLive((state) => { document.getElementById("link-state").textContent = STATES[state]; });
+addEventListener("hashchange", follow);
+follow();

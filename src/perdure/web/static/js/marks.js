@@ -1,0 +1,42 @@
+// What happened between calls, as signs above the chart. Signs that would overlap stand together as one with a count.
+
+import { h } from "./dom.js";
+import { SIGNS } from "./happening.js";
+import { plural } from "./words.js";
+
+export const KIND_NAMES = { compaction: "compaction", spill: "output kept apart", model_switch: "model switch", recovery: "recovery" };
+const NAMES_MANY = { compaction: "compactions", spill: "outputs kept apart", model_switch: "model switches", recovery: "recoveries" };
+const WIDTH_PX = 24;
+
+export function markLane(marks, { from, to, x, onMark }) {
+  return clusters(marks.filter((mark) => mark.at >= from && mark.at <= to), x).map((group) => markButton(group, x, onMark));
+}
+
+// Compactions have a row of their own: they are what people look for.
+function clusters(marks, x) {
+  const rows = [marks.filter((m) => m.kind === "compaction"), marks.filter((m) => m.kind !== "compaction")];
+  return rows.flatMap((row, index) => {
+    const groups = [];
+    for (const mark of row) {
+      const last = groups.at(-1);
+      if (last && x(mark.at) - x(last.marks[0].at) < WIDTH_PX) last.marks.push(mark);
+      else groups.push({ row: index, marks: [mark] });
+    }
+    return groups;
+  });
+}
+
+function markButton({ row, marks }, x, onMark) {
+  const [first] = marks;
+  const kinds = [...new Set(marks.map((mark) => mark.kind))];
+  const words = marks.length === 1 ? `${KIND_NAMES[first.kind] ?? first.kind}: ${first.text}` : `${kinds.map((kind) => tally(marks, kind)).join(", ")}. ${marks.at(-1).text}`;
+  const sign = `${kinds.map((kind) => SIGNS[kind] ?? "·").join("")}${marks.length > 1 ? marks.length : ""}`;
+  const button = h("button", { type: "button", class: `mark ${kinds.length === 1 ? first.kind : ""}`, "aria-label": words, title: words, onclick: () => onMark(marks.at(-1)) }, sign);
+  button.style.left = `${x(first.at)}px`;
+  button.style.top = row === 0 ? "0" : "26px";
+  return button;
+}
+
+function tally(marks, kind) {
+  return plural(marks.filter((mark) => mark.kind === kind).length, KIND_NAMES[kind] ?? kind, NAMES_MANY[kind] ?? kind);
+}

@@ -1,0 +1,37 @@
+// Addresses within the page: #/, #/c/<id>, #/c/<id>/m/<seq>, #/c/<id>/context, #/c/<id>/handoff/<seq>, #/usage, #/new.
+
+export function parseRoute(hash) {
+  const [path, query = ""] = hash.replace(/^#/, "").split("?");
+  const [first, id, view, seq] = path.split("/").filter(Boolean).map(decoded);
+  const parameters = Object.fromEntries(new URLSearchParams(query));
+  if (first === undefined) return { name: "conversations", parameters };
+  if (first === "usage" || first === "new") return { name: first, parameters };
+  if (first === "c" && id) return conversationRoute(id, view, seq, parameters);
+  return { name: "lost", parameters };
+}
+
+function conversationRoute(id, view, seq, parameters) {
+  if (view === "context") return { name: "context", id, parameters };
+  if (view === "handoff") return { name: "handoff", id, seq: whole(seq), parameters };
+  return { name: "conversation", id, seq: view === "m" ? whole(seq) : null, parameters };
+}
+
+function whole(text) {
+  return /^\d+$/.test(text ?? "") ? Number(text) : null;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export function linkTo(id, rest = "") {
+  return `#/c/${encodeURIComponent(id)}${rest}`;
+}
+
+export function messageLink(id, seq) {
+  return linkTo(id, `/m/${seq}`);
+}

@@ -1,0 +1,75 @@
+// The messages a handoff's facts come from: a fact chosen opens them here, and each names the facts it holds.
+
+import { announce } from "./announce.js";
+import { clear, h } from "./dom.js";
+import { openText } from "./opened.js";
+import { messageLink } from "./route.js";
+import { count, plural } from "./words.js";
+
+const SHOWN = 5;
+const AROUND_CHARS = 600;
+const MAX_PAGES = 10;
+
+export class Sources {
+  constructor(conversationId, facts, onFact) {
+    this.id = conversationId;
+    this.onFact = onFact;
+    this.bySeq = new Map();
+    for (const fact of facts) for (const seq of fact.sources) this.bySeq.set(seq, [...(this.bySeq.get(seq) ?? []), fact]);
+    this.place = h("div", { class: "source-list" });
+    this.element = h("section", { class: "sources", "aria-live": "polite" }, h("h2", {}, "Where it was said"), this.place);
+    this.showAll();
+  }
+
+  showAll() {
+    if (!this.bySeq.size) return clear(this.place, h("p", { class: "muted" }, "No fact of this handoff could be traced to a message."));
+    const most = [...this.bySeq].sort((a, b) => b[1].length - a[1].length).slice(0, SHOWN);
+    clear(this.place, h("p", { class: "muted small" }, "Choose a fact on the left. These messages hold the most of them:"), most.map(([seq]) => this.source(seq, null)));
+  }
+
+  show(fact) {
+    const back = h("button", { type: "button", class: "quiet", onclick: () => this.showAll() }, "Back to all sources");
+    if (!fact.sources.length) {
+      clear(this.place, h("p", { class: "unsupported-words" }, `“${fact.text}” stands in no message this handoff covers. It may be wrong, or put in other words.`), back);
+    } else {
+      const more = fact.sources.length - SHOWN;
+      clear(this.place, h("p", {}, h("strong", {}, fact.text), ` was said in ${plural(fact.sources.length, "message")}, newest first:`),
+        fact.sources.slice(0, SHOWN).map((seq) => this.source(seq, fact)), more > 0 ? h("p", { class: "muted small" }, `and ${plural(more, "earlier message")}.`) : null, back);
+    }
+    announce(fact.sources.length ? `${plural(fact.sources.length, "source")} shown.` : "No source.");
+  }
+
+  source(seq, fact) {
+    const text = h("div", { class: "plain excerpt" }, "…");
+    this.fill(text, seq, fact).catch((error) => { text.textContent = error.message; });
+    const others = this.bySeq.get(seq) ?? [];
+    return h("article", { class: "source", "data-seq": seq },
+      h("h3", {}, h("a", { href: messageLink(this.id, seq) }, `Message ${count(seq)}`), h("code", {}, `m:${seq}`)),
+      text,
+      h("details", {}, h("summary", {}, plural(others.length, "fact of the handoff stands here", "facts of the handoff stand here")),
+        h("ul", { class: "backlinks" }, others.map((other) => h("li", {}, h("button", { type: "button", class: "fact", onclick: () => { this.onFact(other); this.show(other); } }, other.text))))));
+  }
+
+  // The part of the message around the fact, the fact itself marked; a long message is read on until it comes.
+  async fill(place, seq, fact) {
+    let page = await openText(this.id, `m:${seq}`);
+    let at = find(page.text, fact);
+    for (let pages = 1; at < 0 && fact && page.next_offset !== null && pages < MAX_PAGES; pages += 1) {
+      page = await openText(this.id, `m:${seq}`, page.next_offset);
+      at = find(page.text, fact);
+    }
+    const start = Math.max(0, at - AROUND_CHARS / 2);
+    const end = Math.max(at, 0) + AROUND_CHARS;
+    const before = start > 0 || page.offset > 0 ? "… " : "";
+    const after = end < page.text.length || page.next_offset !== null ? " …" : "";
+    if (at < 0) return clear(place, page.text.slice(0, AROUND_CHARS), after);
+    const length = fact.text.length;
+    clear(place, before, page.text.slice(start, at), h("mark", {}, page.text.slice(at, at + length)), page.text.slice(at + length, end), after);
+  }
+}
+
+function find(text, fact) {
+  if (!fact) return -1;
+  const exact = text.indexOf(fact.text);
+  return exact >= 0 ? exact : text.toLowerCase().indexOf(fact.text.toLowerCase());
+}

@@ -1,0 +1,141 @@
+// A conversation's messages as one scroll, however long: the log is cut into blocks, and only blocks near the window
+// are fetched and built. The others keep their height, so the scroll bar tells the truth.
+
+import { conversationPath, read } from "./api.js";
+import { Block } from "./block.js";
+import { h } from "./dom.js";
+
+const BLOCK = 40;
+const KEPT_PAGES = 24;
+const SETTLE_MS = 40;
+const MARGIN = "1200px 0px";
+
+export class Story {
+  constructor(conversationId, lastSeq, signal) {
+    this.id = conversationId;
+    this.signal = signal;
+    this.lastSeq = 0;
+    this.blocks = [];
+    this.pages = new Map();
+    this.height = BLOCK * 90;
+    this.element = h("div", { class: "story" });
+    this.observer = new IntersectionObserver((seen) => this.onSeen(seen), { rootMargin: MARGIN });
+    signal.addEventListener("abort", () => this.observer.disconnect());
+    this.lengthen(lastSeq);
+  }
+
+  lengthen(lastSeq) {
+    this.lastSeq = Math.max(this.lastSeq, lastSeq);
+    while (this.blocks.length * BLOCK < this.lastSeq) {
+      const lo = this.blocks.length * BLOCK + 1;
+      const block = new Block(this.id, lo, lo + BLOCK - 1);
+      block.reserve(this.height);
+      this.blocks.push(block);
+      this.element.append(block.element);
+      block.element.block = block;
+    }
+  }
+
+  blockOf(seq) {
+    return this.blocks[Math.min(this.blocks.length - 1, Math.max(0, Math.floor((seq - 1) / BLOCK)))];
+  }
+
+  // Shows a message (or the end) first, and only then begins to watch: the first paint is where the reader wants to be.
+  async begin(seq) {
+    if (this.blocks.length === 0) return;
+    await this.goTo(seq ?? this.lastSeq, { isQuiet: seq === null });
+    for (const block of this.blocks) this.observer.observe(block.element);
+  }
+
+  async goTo(seq, { isQuiet = false } = {}) {
+    const block = this.blockOf(seq);
+    if (!block) return;
+    const near = [this.blocks[this.blocks.indexOf(block) - 1], block, this.blocks[this.blocks.indexOf(block) + 1]];
+    await Promise.all(near.filter(Boolean).map((one) => this.show(one)));
+    if (this.signal.aborted) return;
+    this.learnHeight(block);
+    if (isQuiet) return this.toEnd();
+    const target = document.getElementById(`m-${seq}`) ?? block.element;
+    if (target.matches("details")) target.open = true;
+    target.scrollIntoView({ block: "center" });
+    target.classList.add("is-target");
+    target.focus({ preventScroll: true });
+  }
+
+  toEnd() {
+    scrollTo(0, document.documentElement.scrollHeight);
+  }
+
+  isAtEnd() {
+    return document.documentElement.scrollHeight - innerHeight - scrollY < 120;
+  }
+
+  // What the first blocks really take is the best guess for those not seen yet.
+  learnHeight(block) {
+    if (this.isMeasured || block.seen.size < BLOCK / 2) return;
+    this.isMeasured = true;
+    this.height = block.element.offsetHeight;
+    for (const other of this.blocks) if (!other.isShown) other.reserve(this.height);
+  }
+
+  onSeen(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const { block } = target;
+      block.isNear = isIntersecting;
+      if (!isIntersecting) block.hide();
+      else if (this.pages.has(block.lo)) this.place(block, this.pages.get(block.lo));
+      // Somebody who drags the scroll bar passes many blocks: fetch only where they stay.
+      else setTimeout(() => block.isNear && this.show(block).catch(() => {}), SETTLE_MS);
+    }
+  }
+
+  async show(block) {
+    if (block.isShown || block.isComing || this.signal.aborted) return;
+    block.isComing = true;
+    try {
+      const page = this.pages.get(block.lo) ?? (await this.fetch(block, block.lo - 1));
+      if (!this.signal.aborted) this.place(block, page);
+    } finally {
+      block.isComing = false;
+    }
+  }
+
+  // Browsers without scroll anchoring would jump when a block above the window takes its real height.
+  place(block, page) {
+    const mustHold = !CSS.supports("overflow-anchor", "auto") && block.element.getBoundingClientRect().top < 0;
+    const before = block.element.offsetHeight;
+    block.show(page);
+    if (mustHold) scrollBy(0, block.element.offsetHeight - before);
+  }
+
+  async fetch(block, after) {
+    const page = await read(`${conversationPath(this.id)}/timeline`, { after, limit: block.hi - after }, this.signal);
+    page.messages = page.messages.filter((message) => message.seq <= block.hi);
+    if (after === block.lo - 1 && page.messages.length && block.hi < this.lastSeq) this.keep(block.lo, page);
+    return page;
+  }
+
+  keep(lo, page) {
+    this.pages.set(lo, page);
+    if (this.pages.size > KEPT_PAGES) this.pages.delete(this.pages.keys().next().value);
+  }
+
+  // New messages at the end. Whoever reads the end stays there; whoever reads elsewhere is not moved.
+  async grow(lastSeq) {
+    const wasAtEnd = this.isAtEnd();
+    const wasLast = this.blocks.at(-1);
+    const known = this.blocks.length;
+    this.lengthen(lastSeq);
+    for (const block of this.blocks.slice(known)) {
+      block.reserve(1);
+      this.observer.observe(block.element);
+    }
+    const stale = [wasLast, ...this.blocks.slice(known)].filter(Boolean);
+    for (const block of stale) {
+      this.pages.delete(block.lo);
+      if (block.isShown) block.show(await this.fetch(block, block.last));
+      else if (wasAtEnd) await this.show(block);
+    }
+    if (wasAtEnd) this.toEnd();
+  }
+}

@@ -1,0 +1,24 @@
+// Light, dark, or whatever the system says: the colours themselves are in tokens.css.
+
+const KEY = "perdure-theme";
+const NEXT = { system: "light", light: "dark", dark: "system" };
+
+export function startTheme(button) {
+  show(button);
+  button.addEventListener("click", () => {
+    localStorage.setItem(KEY, NEXT[chosen()]);
+    show(button);
+  });
+}
+
+function chosen() {
+  const kept = localStorage.getItem(KEY);
+  return kept in NEXT ? kept : "system";
+}
+
+function show(button) {
+  const theme = chosen();
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  button.textContent = `Theme: ${theme}`;
+}

@@ -1,0 +1,146 @@
+// A turn as it streams in: text as it comes, thinking, tools as they run, compactions, and how it ended.
+
+import { clear, h } from "./dom.js";
+import { Fold } from "./fold.js";
+import { REASONS, SIGNS } from "./happening.js";
+import { StreamedText } from "./streamed.js";
+import { count } from "./words.js";
+
+const STATUSES = { thinking: "Thinking…", calling: "Waiting for the model…", running_tools: "Running tools…", compacting: "Compacting…", idle: "" };
+
+export class StreamedTurn {
+  constructor(text, conversationId) {
+    this.conversationId = conversationId;
+    this.folds = new Map();
+    this.movedTo = null;
+    this.isOnlyAnswer = text.startsWith("/");
+    this.status = h("p", { class: "status muted" }, "Sent.");
+    this.parts = h("div", { class: "parts" });
+    const said = h("article", { class: "message user" }, h("header", {}, h("strong", {}, "You")), h("div", { class: "plain" }, text));
+    this.element = h("section", { class: "turn", "aria-label": "Turn under way" }, said, this.parts, this.status);
+  }
+
+  hear(event) {
+    this[`on_${event.type}`]?.(event);
+  }
+
+  end() {
+    this.text = null;
+    this.status.remove();
+    if (this.isOnlyAnswer) this.element.classList.add("stays");
+  }
+
+  fail(message) {
+    this.end();
+    this.element.classList.add("stays");
+    this.parts.append(h("p", { class: "problem", role: "alert" }, message));
+  }
+
+  on_turn_started() {
+    this.isOnlyAnswer = false;
+  }
+
+  on_status_changed({ status }) {
+    this.status.textContent = STATUSES[status] ?? status;
+  }
+
+  on_text_delta({ text }) {
+    this.status.textContent = "";
+    this.thought = null;
+    if (!this.text) {
+      this.text = new StreamedText();
+      this.parts.append(h("article", { class: "message assistant" }, h("header", {}, h("strong", {}, "Assistant")), this.text.element));
+    }
+    this.text.add(text);
+  }
+
+  on_reasoning_delta({ text }) {
+    if (!this.thought) {
+      this.thought = h("div", { class: "plain" });
+      this.parts.append(h("details", { class: "thinking" }, h("summary", {}, "Thinking"), this.thought));
+    }
+    this.thought.append(text);
+  }
+
+  on_tool_started({ call }) {
+    this.text = null;
+    const fold = new Fold({ id: call.id, name: call.name, target: target(call), arguments: pretty(call.arguments) }, this.conversationId);
+    this.folds.set(call.id, fold);
+    this.parts.append(fold.element);
+  }
+
+  on_tool_finished({ call, result, seconds, is_error: isError }) {
+    this.folds.get(call.id)?.finish({ text: textOf(result), took_s: seconds, isError });
+  }
+
+  on_call_finished() {
+    this.text = null;
+    this.thought = null;
+  }
+
+  on_compaction_started({ reason, before_tokens: before }) {
+    this.status.textContent = "Compacting…";
+    this.happen("compaction", `Making room: ${count(before)} tokens, because ${REASONS[reason] ?? reason}.`);
+  }
+
+  on_compaction_finished({ outcome, before_tokens: before, after_tokens: after, message }) {
+    const done = outcome === "compacted" || outcome === "digest";
+    this.happen("compaction", done ? `Compacted: ${count(before)} → ${count(after)} tokens. Nothing is lost.` : message || `Compaction: ${outcome.replaceAll("_", " ")}.`);
+  }
+
+  on_model_switched({ old, new: now, reason }) {
+    this.happen("model_switch", `The model changed from ${old} to ${now}: ${reason}`);
+  }
+
+  on_recovered({ verdict, action }) {
+    this.happen("recovery", `Recovered from an error (${verdict?.kind ?? "unknown"}): ${action}`);
+  }
+
+  on_output_spilled({ address, chars }) {
+    this.happen("spill", `An output of ${count(chars)} characters was kept apart: ${address}`);
+  }
+
+  on_notice({ text }) {
+    this.happen("notice", text);
+  }
+
+  on_command_answered({ text, level, conversation_id: id }) {
+    this.movedTo = id ?? null;
+    this.parts.append(h("div", { class: `answered ${level}`, role: "status" }, h("div", { class: "plain" }, text)));
+  }
+
+  on_turn_finished({ outcome, error, final_response: final }) {
+    if (!this.parts.querySelector(".assistant") && final) this.on_text_delta({ text: final });
+    this.text = null;
+    if (outcome === "failed") this.happen("recovery", error ?? "The turn failed.");
+    if (outcome === "interrupted") this.happen("notice", "Stopped. What had come is kept.");
+    if (outcome === "budget") this.happen("notice", "The turn's budget is used up. Say “go on” to continue.");
+    clear(this.status);
+  }
+
+  happen(kind, text) {
+    this.text = null;
+    this.parts.append(h("div", { class: `happening ${kind}`, role: "note" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[kind]), h("span", {}, text)));
+  }
+}
+
+function target(call) {
+  const given = pretty(call.arguments);
+  if (typeof given !== "object" || given === null) return "";
+  const first = given.path ?? given.command ?? given.query ?? Object.values(given)[0] ?? "";
+  return String(first).slice(0, 200);
+}
+
+function pretty(text) {
+  try {
+    return typeof text === "string" ? JSON.parse(text) : text;
+  } catch {
+    return text;
+  }
+}
+
+function textOf(message) {
+  const content = message?.content ?? "";
+  if (typeof content === "string") return content;
+  return content.map((part) => part.text ?? "").join("\n");
+}

@@ -1,0 +1,82 @@
+// Figures and times as people read them.
+
+const counted = new Intl.NumberFormat("en-US");
+const dayTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const dayOnly = new Intl.DateTimeFormat(undefined, { weekday: "short", month: "short", day: "numeric" });
+const dayYear = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+const DAY_MS = 86_400_000;
+
+export const PART_NAMES = {
+  system: "System prompt",
+  tools: "Tool definitions",
+  memory: "Memory",
+  head: "First messages",
+  handoff: "Handoff",
+  tail: "Recent messages",
+  outputs: "Tool outputs",
+};
+
+export function count(n) {
+  return n === null || n === undefined ? "–" : counted.format(n);
+}
+
+export function short(n) {
+  if (n === null || n === undefined) return "–";
+  if (n < 1000) return String(n);
+  if (n < 1_000_000) return `${trim(n / 1000)}k`;
+  return `${trim(n / 1_000_000)}M`;
+}
+
+function trim(n) {
+  return n >= 100 ? String(Math.round(n)) : n.toFixed(1).replace(/\.0$/, "");
+}
+
+export function plural(n, one, many = `${one}s`) {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+export function percent(part, whole) {
+  return whole ? `${Math.round((100 * part) / whole)} %` : "–";
+}
+
+export function dollars(usd) {
+  if (usd === null || usd === undefined) return "no price known";
+  if (usd === 0) return "$0";
+  const digits = Math.abs(usd) < 0.01 ? 4 : Math.abs(usd) < 1 ? 3 : 2;
+  return `${usd < 0 ? "−" : ""}$${Math.abs(usd).toFixed(digits)}`;
+}
+
+export function seconds(s) {
+  if (s === null || s === undefined) return "";
+  if (s < 1) return `${Math.round(s * 1000)} ms`;
+  return s < 60 ? `${s.toFixed(1)} s` : `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+}
+
+export function size(chars) {
+  if (chars === null || chars === undefined) return "";
+  return chars < 1000 ? `${chars} chars` : `${short(chars)} chars`;
+}
+
+export function moment(ms) {
+  return dayTime.format(ms);
+}
+
+export function timeOfDay(ms) {
+  return clock.format(ms);
+}
+
+export function dayName(ms, now = Date.now()) {
+  const days = Math.round((midnight(now) - midnight(ms)) / DAY_MS);
+  if (days === 0) return "Today";
+  if (days === 1) return "Yesterday";
+  return days < 300 ? dayOnly.format(ms) : dayYear.format(ms);
+}
+
+function midnight(ms) {
+  return new Date(ms).setHours(0, 0, 0, 0);
+}
+
+export function partName(part) {
+  return PART_NAMES[part] ?? part;
+}

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perdure.store.records import Call, Conversation
+from perdure.store.records import Call, Conversation, StoredEvent
 from perdure.web.shapes import CallPoint, ChartMark, ContextChart
 from perdure.web.sight import Sight
 
@@ -30,9 +30,8 @@ def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
     )
     starts = [c.started_at_ms for c in calls]
     marks = [
-        ChartMark(kind=event.kind, at=at, seq=seq, text=_TOLD[event.kind](event.payload, _Around(calls, at)))
+        _mark(event, at=bisect_left(starts, event.created_at_ms), seq=seq, calls=calls)
         for event, seq in zip(events, places[len(calls) :], strict=True)
-        for at in (bisect_left(starts, event.created_at_ms),)
     ]
     points = [_point(call, seq) for call, seq in zip(calls, places, strict=False)]
     return ContextChart(parts=list(PARTS), calls=points, marks=marks)
@@ -49,6 +48,19 @@ class _Around:
         """What was in force: a gate before a call reads that call's, one after a turn the last call's."""
         near = (self.before or self.after) if reason == "threshold" else (self.after or self.before)
         return near.threshold_tokens if near is not None else None
+
+
+def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[Call]) -> ChartMark:
+    payload = event.payload
+    is_compaction = event.kind == "compaction"
+    return ChartMark(
+        kind=event.kind,
+        at=at,
+        seq=seq,
+        text=_TOLD[event.kind](payload, _Around(calls, at)),
+        before_tokens=payload.get("before") if is_compaction else None,
+        after_tokens=payload.get("after") if is_compaction else None,
+    )
 
 
 def _point(call: Call, seq: int) -> CallPoint:

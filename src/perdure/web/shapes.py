@@ -210,6 +210,9 @@ class ChartMark(BaseModel):
     seq: int
     # One plain sentence: "compacted: 101,200 → 31,000 tokens, because the prompt reached the threshold of 100,000".
     text: str
+    # A compaction's figures: what the next prompt would have held, and what it holds instead.
+    before_tokens: int | None = None
+    after_tokens: int | None = None
 
 
 class FactRow(BaseModel):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from perdure.agent.continuation import Emit, compact
 from perdure.agent.gate import Gate
+from perdure.agent.gauge import budgets_for
 from perdure.agent.parts import Delta, Parts
 from perdure.agent.recovery import Action, Attempts, advice, lowered_output
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
-from perdure.context.figures import figures, threshold_for
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
@@ -108,7 +108,7 @@ class Caller:
         self._live.counter.begin_call()
         self._emit(CallStarted(endpoint.model, estimate, self._window or 0, threshold))
         record = _Record(
-            task_id, endpoint, estimate, self._window, threshold, self._live.composition.as_dict(), started_ms
+            task_id, endpoint, estimate, self._window, threshold, self._live.composition.as_dict(estimate), started_ms
         )
         heard = _Heard(self._emit)
         try:
@@ -193,11 +193,7 @@ class Caller:
     async def _set_window(self, window: int) -> None:
         self._window = window
         endpoint, settings = self._parts.routes.endpoint, self._parts.settings
-        threshold = threshold_for(settings.compression, provider=endpoint.provider, model=endpoint.model)
-        self._gate.budgets = figures(
-            settings.compression, window, threshold=threshold, max_tokens=settings.model.max_tokens
-        )
-        self._live.threshold_tokens = self._gate.budgets.threshold_tokens
+        self._gate.budgets = budgets_for(settings, endpoint, window)
         self._live.fit_head(self._gate.budgets.head_tokens)
         self._parts.engine.update_model(
             context_length=window,

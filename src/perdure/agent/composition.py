@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from perdure.agent.prompt import memory_part
 from perdure.context.history import tokens_of
 from perdure.core.messages import Entry, canonical_json
 from perdure.models.tokens import estimate_text
 
+PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
+
 
 class Composition:
-    """Estimated tokens by part: system, tools, head, handoff, tail, outputs. Appending costs what is new."""
+    """Estimated tokens by part. Memory is what the prompt shows of it and the passages recalled beside messages."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._parts = dict.fromkeys(("system", "tools", "head", "handoff", "tail", "outputs"), 0)
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self._parts = dict.fromkeys(PARTS, 0)
+        self._recalled = 0
         last_handoff = max((i for i, e in enumerate(entries) if e.message.kind == "handoff"), default=-1)
         for i, entry in enumerate(entries):
             self._add(entry, is_head=i < last_handoff)
@@ -23,12 +27,30 @@ class Composition:
         for entry in entries:
             self._add(entry, is_head=False)
 
+    def recall(self, passage: str) -> None:
+        """A passage that goes with a message."""
+        tokens = estimate_text(passage)
+        self._recalled += tokens
+        self._parts["memory"] += tokens
+
     def set_fixed(self, *, system: Sequence[str], tools: Sequence[Mapping[str, Any]]) -> None:
-        self._parts["system"] = sum(map(estimate_text, system))
+        remembered = sum(estimate_text(memory_part(block)) for block in system)
+        self._parts["memory"] = remembered + self._recalled
+        self._parts["system"] = max(0, sum(map(estimate_text, system)) - remembered)
         self._parts["tools"] = estimate_text(canonical_json(list(tools))) if tools else 0
 
-    def as_dict(self) -> dict[str, int]:
-        return dict(self._parts)
+    def as_dict(self, total: int | None = None) -> dict[str, int]:
+        """The parts; with `total`, in proportion, so that they sum to what the one counter says of the whole."""
+        whole = sum(self._parts.values())
+        if total is None or not whole:
+            return dict(self._parts)
+        # Rounded at the running sum: the parts then add up exactly, and none is off by more than one.
+        shared, seen, given = {}, 0, 0
+        for name, tokens in self._parts.items():
+            seen += tokens
+            shared[name] = round(total * seen / whole) - given
+            given += shared[name]
+        return shared
 
     def _add(self, entry: Entry, *, is_head: bool) -> None:
         kind = entry.message.kind

@@ -18,6 +18,11 @@ from perdure.screening import screen
 CONTEXT_FILES = (("AGENTS.md", "CLAUDE.md"), (".cursorrules",))
 CONTEXT_FILE_CHARS = 20_000
 SKILL_LINE_CHARS = 200
+_MEMORY_TITLES = ("What you know about the user (USER.md)", "What you noted to remember (MEMORY.md)")
+_SKILLS_TITLE = "Skills: read the file before you use one"
+_PLATFORM_TITLE = "Where you run"
+# How the parts behind the memory begin.
+_LATER = (f"# {_SKILLS_TITLE}\n", "# From ", f"# {_PLATFORM_TITLE}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,9 @@ def assemble(sources: PromptSources) -> str:
     parts = [
         sources.identity.strip(),
         *_memory_blocks(sources.memory).values(),
-        _titled("Skills: read the file before you use one", "\n".join(_skill_line(s) for s in sources.skills)),
+        _titled(_SKILLS_TITLE, "\n".join(_skill_line(s) for s in sources.skills)),
         *(_titled(f"From {f.name} in the working folder", _shown(f)) for f in sources.context_files),
-        _titled("Where you run", sources.platform_notes.strip()),
+        _titled(_PLATFORM_TITLE, sources.platform_notes.strip()),
     ]
     return "\n\n".join(p for p in parts if p)
 
@@ -97,14 +102,23 @@ def platform_notes(cwd: Path, surface: str) -> str:
     return f"System: {platform.system()}. Working folder: {cwd}. The user talks to you through: {surface}."
 
 
+def memory_part(prompt: str) -> str:
+    """What a prompt of ours shows of the memory, titles included; "" where it shows none."""
+    pieces = [f"# {piece}" for piece in f"\n\n{prompt}".split("\n\n# ")[1:]]
+    titles = tuple(f"# {title}\n" for title in _MEMORY_TITLES)
+    begins = [i for i, piece in enumerate(pieces) if f"{piece}\n".startswith(titles)]
+    if not begins:
+        return ""
+    # A heading inside the memory's own text does not end it; the next part of the prompt does.
+    ends = next((i for i in range(begins[-1], len(pieces)) if pieces[i].startswith(_LATER)), len(pieces))
+    return "\n\n".join(pieces[begins[0] : ends])
+
+
 def _memory_blocks(memory: MemorySnapshot) -> dict[str, str]:
     """What the prompt shows of the memory, by title; "" where there is nothing."""
+    texts = (("USER.md", memory.user), ("MEMORY.md", memory.memory))
     return {
-        title: _titled(title, _screened(name, text))
-        for title, name, text in (
-            ("What you know about the user (USER.md)", "USER.md", memory.user),
-            ("What you noted to remember (MEMORY.md)", "MEMORY.md", memory.memory),
-        )
+        title: _titled(title, _screened(name, text)) for title, (name, text) in zip(_MEMORY_TITLES, texts, strict=True)
     }
 
 

@@ -13,7 +13,7 @@ from perdure.context.projection import shorten_head
 from perdure.core.messages import Entry, Message
 from perdure.models.counter import TokenCounter
 from perdure.models.sizes import text_figures
-from perdure.store.records import History, Lease, Session, StoredEvent
+from perdure.store.records import History, Lease, Session
 from perdure.tools.runtime import INTERRUPTED
 
 
@@ -24,8 +24,6 @@ class LiveSession:
         self._parts = parts
         self.lease: Lease | None = None
         self.counter = TokenCounter(model=parts.routes.endpoint.model)
-        # Where the window counts as full; None until it is known.
-        self.threshold_tokens: int | None = None
         self._system_message: str | None = None
         # What stands before a handoff may come to this; None until the window is known.
         self._head_tokens: int | None = None
@@ -55,11 +53,9 @@ class LiveSession:
 
     # -- what happens to it ------------------------------------------------------------------------------------------
 
-    def append(
-        self, *messages: Message, recalled: str = "", events: Sequence[StoredEvent] = ()
-    ) -> tuple[Entry, ...]:
+    def append(self, *messages: Message, recalled: str = "") -> tuple[Entry, ...]:
         """Adds messages to the log and to everything that is derived from it; `recalled` goes with the last of them."""
-        added = self._parts.store.append(self.id, list(messages), lease=self.lease, events=events).entries
+        added = self._parts.store.append(self.id, list(messages), lease=self.lease).entries
         if recalled:
             self._attach(added[-1].seq, recalled)
         self.entries.extend(added)
@@ -114,6 +110,7 @@ class LiveSession:
         self._sidecars.add(seq, passage)
         self.projection.attach(seq, passage)
         self.counter.add(text_figures(passage))
+        self.composition.recall(passage)
 
     def _enter(self, session: Session, entries: Sequence[Entry]) -> None:
         self.session = session
@@ -130,9 +127,10 @@ class LiveSession:
         shown = self._shown()
         self.projection = Projection(shown, sidecars=self._sidecars.by_seq)
         self.counter.rebase(shown)
+        self.composition = Composition(shown)
         for passage in self._sidecars.by_seq.values():
             self.counter.add(text_figures(passage))
-        self.composition = Composition(shown)
+            self.composition.recall(passage)
         self.offer_tools()
 
     def _shown(self) -> list[Entry]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 # Marks that turn the direction of text around: with them, a command reads as another one.
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LEAST_WIDTH = 20
+_BAR = re.compile(r"[█░│▁▂▃▄▅▆▇]{9,}")
+_LEAST_BAR = 6
 # Where the text of a line in two columns begins: behind the last gap near its start.
 _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 
@@ -26,11 +28,29 @@ def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
         if len(line) <= width:
             yield line
             continue
+        line = _with_shorter_bar(line, len(line) - width)
+        if len(line) <= width:
+            yield line
+            continue
         column = _COLUMN.match(line)
         indent = " " * min(column.end() if column else 0, width // 3)
         yield from textwrap.wrap(
             line, width, initial_indent="", subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
         )
+
+
+def _with_shorter_bar(line: str, excess: int) -> str:
+    """A line whose bar gives way to the words and figures around it, evenly along its length."""
+
+    def shortened(found: re.Match[str]) -> str:
+        cells = found[0]
+        size = max(_LEAST_BAR, len(cells) - excess)
+        kept = [cells[i * len(cells) // size] for i in range(size)]
+        if (mark := cells.find("│")) >= 0:  # a mark that fell between two cells is still a mark
+            kept[mark * size // len(cells)] = "│"
+        return "".join(kept)
+
+    return _BAR.sub(shortened, line, count=1)
 
 
 @dataclass(frozen=True, slots=True)

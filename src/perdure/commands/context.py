@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from perdure.commands.command import Command, Said, Surface
 from perdure.commands.figures import bar, gauge_line, share, tokens
+from perdure.core.errors import PerdureError
+
+# As they lie in a request, first to last; a part that is empty is shown too, so that one sees what could be there.
+_NAMES = {
+    "system": "system",
+    "tools": "tools",
+    "memory": "memory",
+    "head": "head",
+    "handoff": "handoff",
+    "tail": "tail",
+    "outputs": "tool outputs",
+}
 
 
 def run(surface: Surface, argument: str) -> Said:
     gauge = surface.agent.gauge
-    parts = {k: v for k, v in gauge.composition.items() if v}
-    if not parts:
-        return Said("The context is empty.")
-    whole = gauge.window or sum(parts.values())
-    lines = [f"{name:<8} {bar(n, whole)} {tokens(n):>9}  {share(n / whole):>4}" for name, n in parts.items()]
+    if gauge.window is None:
+        with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown
+            gauge = surface.agent.measure()
+    whole = gauge.window or gauge.tokens or 1
+    rows = [(name, gauge.composition.get(part, 0)) for part, name in _NAMES.items()]
+    rows.append(("free", max(0, whole - gauge.tokens)))
+    lines = [f"{name:<12} {bar(n, whole, width=24)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
     return Said("\n".join([gauge_line(gauge), "", *lines]))
 
 

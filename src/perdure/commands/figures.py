@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from perdure.agent.agent import Gauge
+from perdure.agent.gauge import Gauge
 from perdure.core.usage import CanonicalUsage
 
 _FULL, _EMPTY, _MARK = "█", "░", "│"

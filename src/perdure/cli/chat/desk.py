@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -136,6 +137,14 @@ class Desk:
 
     def status(self) -> str:
         return status_line(self.surface)
+
+    def measured_status(self) -> str:
+        """The status with the window looked up before the first word, which may ask the endpoint; not in a turn."""
+        agent = self.surface.agent
+        if self.surface.session_id is None and agent.gauge.window is None:
+            with contextlib.suppress(PerdureError):  # the first message meets it again, and tells
+                agent.measure()
+        return self.status()
 
     def changes_status(self, event: Event) -> bool:
         return isinstance(event, CallFinished | CompactionFinished | ModelSwitched | TurnStarted | TurnFinished)

@@ -310,6 +310,7 @@ class LiveChat:
             return
         desk.look_around(self.write)
         desk.warm_up()
+        self._refresh(desk)
         while (line := self._lines.get()) is not None:
             self._inbox.put(partial(self._begin, line))
             self._answer(line.meant)
@@ -342,11 +343,16 @@ class LiveChat:
             _log.exception("a line could not be answered")
             return
         if answer.text:
-            text = safe(answer.text)
-            self.write(f"{self.ink.bad(text) if answer.is_error else text}\n\n")
-        self._status = self._desk.status()
+            text = self._page(answer.text.split("\n"))
+            self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")
         if answer.is_leaving:
             self._inbox.put(self._leave)
+        else:
+            self._refresh(self._desk)
+
+    def _refresh(self, desk: Desk) -> None:
+        self._status = desk.measured_status()
+        self._inbox.put(self._box.redraw)
 
 
 def _short(text: str, width: int) -> str:

@@ -1,0 +1,26 @@
+"""Plain text on a terminal: fitted to its width, with nothing in it that steers."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.cli.ink import fitted, safe
+from perdure.commands.figures import bar
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_a_bar_gives_way_before_words_are_wrapped(width: int) -> None:
+    line = f"tool outputs {bar(4_000, 8_000, width=24, mark=6_000)}     4,000  50%"
+    (first, *rest) = fitted([line], width)
+    assert all(len(shown) <= width for shown in (first, *rest))
+    if width >= 40:
+        assert rest == []
+        assert first.endswith("4,000  50%")
+        cells = "".join(c for c in first if c in "█░│")
+        assert cells.count("│") == 1
+        assert abs(cells.count("█") / len(cells) - 0.5) <= 0.1
+        assert abs(cells.index("│") / len(cells) - 0.75) <= 0.1
+
+
+def test_what_could_steer_a_terminal_is_left_out() -> None:
+    assert safe("a\x1b]0;title\x07b\x9bc\u202ed\te\n") == "a]0;titlebcd\te\n"

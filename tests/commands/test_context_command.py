@@ -1,0 +1,81 @@
+"""`/context`: what fills the window, part by part, summing to what the gauge says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from perdure.agent.prompt import ContextFile, PromptSources, Skill, assemble, memory_part
+from perdure.commands.context import CONTEXT
+from perdure.core.messages import assistant, user
+from perdure.core.ports import MemorySnapshot
+from support.agents import Bench, bench
+
+ROW = re.compile(r"^(\S.*?) +[█░]+ +([\d,]+) +\d+%$", re.MULTILINE)
+PARTS = ["system", "tools", "memory", "head", "handoff", "tail", "tool outputs", "free"]
+
+
+class Desk:
+    """The least of a surface."""
+
+    user_key = ""
+
+    def __init__(self, b: Bench, session_id: str | None = None) -> None:
+        self.store = b.store
+        self.agent = b.again(session_id)
+
+    def open(self, session_id: str | None) -> None:
+        raise AssertionError("nothing is opened by looking")
+
+    def choose_model(self, name: str) -> str:
+        return name
+
+    def rows(self) -> dict[str, int]:
+        shown = CONTEXT.run(self, "").text
+        return {name: int(n.replace(",", "")) for name, n in ROW.findall(shown)}
+
+
+@pytest.mark.spec("A6")
+def test_every_part_has_its_row_and_they_sum_to_the_window(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "MEMORY.md").write_text("# Ports\n\nThe database listens on 54321. " + "It is slow. " * 40)
+    with bench(tmp_path, "An answer.", window=8_000, recall=lambda text: "Recalled: the port was 54321. " * 10) as b:
+        desk = Desk(b)
+        before = desk.rows()
+        assert list(before) == PARTS
+        assert before["memory"] > 100
+        assert before["tail"] == 0
+        assert b.store.conversations.list().conversations == ()
+        desk.agent.chat("Which port? " + "filler " * 200)
+        after = desk.rows()
+    assert sum(after.values()) == 8_000
+    assert sum(after.values()) - after["free"] == desk.agent.gauge.tokens
+    assert after["memory"] > before["memory"] + 40  # the recalled passage
+    assert after["tail"] > 150
+
+
+def test_a_resumed_conversation_is_measured_before_anything_is_said_in_it(tmp_path: Path) -> None:
+    with bench(tmp_path, "x") as b:
+        session = b.store.create(system_prompt="Be brief.")
+        b.store.append(session.id, [user("word " * 500), assistant("Noted.")])
+        rows = Desk(b, session.id).rows()
+    assert rows["tail"] > 400
+    assert rows["free"] < 32_000
+
+
+@pytest.mark.parametrize(
+    "memory", [MemorySnapshot("", ""), MemorySnapshot("- likes tea", ""), MemorySnapshot("# Mine", "x")]
+)
+@pytest.mark.parametrize("skills", [(), (Skill("dig", "/s/SKILL.md", "digs"),)])
+def test_the_memory_is_found_in_a_prompt_and_nothing_else_with_it(memory: MemorySnapshot, skills: list[Skill]) -> None:
+    rich = MemorySnapshot(memory.memory and f"{memory.memory}\n\n# A heading of its own\n\nmore", memory.user)
+    for given in (memory, rich):
+        sources = PromptSources("I am it.", given, skills, [ContextFile("AGENTS.md", "# Rules\n\nBe kind.")], "Linux")
+        shown = memory_part(assemble(sources))
+        assert bool(shown) == bool(given.memory or given.user)
+        assert given.memory in shown
+        assert given.user in shown
+        assert not {"I am it.", "Be kind.", "digs", "Linux"} & set(re.split(r"[\n:]+ ?", shown))
+    assert memory_part("A prompt of somebody's own.\n\n# What now\n\nx") == ""

@@ -72,6 +72,9 @@ class SearchHit:
     created_at_ms: int
     snippet: str
     title: str = ""
+    # The snippet as it was written, and where in it the hits stand: a text may have «…» of its own.
+    excerpt: str = ""
+    marks: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

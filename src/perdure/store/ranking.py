@@ -35,6 +35,18 @@ def is_met(text: str, clause: Clause) -> bool:
 
 def snippet(text: str, clauses: Sequence[Clause]) -> str:
     """The place around the first hit on one line, each hit between «…»."""
+    return marked(*excerpt(text, clauses))
+
+
+def marked(line: str, marks: Sequence[tuple[int, int]]) -> str:
+    """A line with each mark between «…»."""
+    for start, end in reversed(marks):
+        line = f"{line[:start]}«{line[start:end]}»{line[end:]}"
+    return line
+
+
+def excerpt(text: str, clauses: Sequence[Clause]) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The place around the first hit on one line, and where in it the hits stand, as [start, end)."""
     pattern = _pattern(clauses)
     shown = text
     found = pattern.search(shown)
@@ -44,8 +56,8 @@ def snippet(text: str, clauses: Sequence[Clause]) -> str:
         found = pattern.search(shown)
     start = max(0, (found.start() if found else 0) - _SNIPPET_CHARS // 3)
     end = min(len(shown), start + _SNIPPET_CHARS)
-    piece = pattern.sub(lambda m: f"«{m[0]}»", shown[start:end]) if found else shown[start:end]
-    return ("…" if start else "") + " ".join(piece.split()) + ("…" if end < len(shown) else "")
+    line = ("…" if start else "") + " ".join(shown[start:end].split()) + ("…" if end < len(shown) else "")
+    return line, tuple(m.span() for m in pattern.finditer(line)) if found else ()
 
 
 def _pattern(clauses: Sequence[Clause]) -> re.Pattern[str]:

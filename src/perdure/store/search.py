@@ -15,7 +15,7 @@ from perdure.store.codec import decode
 from perdure.store.database import Row, Transaction, Value
 from perdure.store.outputs import Outputs
 from perdure.store.query import Clause, parse
-from perdure.store.ranking import is_met, score, snippet
+from perdure.store.ranking import excerpt, is_met, marked, score
 from perdure.store.scope import Scope, scope_of
 from perdure.store.text_index import IndexName, Strategy
 from perdure.store.tokenizer import folded, searchable
@@ -71,7 +71,7 @@ class Search:
 
         found = self._backing.database.read(work)
         best = sorted(found, key=lambda f: (-f.score, -f.hit.created_at_ms))[:limit]
-        return [replace(f.hit, snippet=snippet(f.text, clauses)) for f in best]
+        return [_shown(f, clauses) for f in best]
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """What an address stands for, paged. Raises NotFound."""
@@ -157,6 +157,11 @@ class Search:
                     return passage
                 tail = chunk[-_OVERLAP_CHARS:]
         return None
+
+
+def _shown(found: _Found, clauses: Sequence[Clause]) -> SearchHit:
+    line, marks = excerpt(found.text, clauses)
+    return replace(found.hit, snippet=marked(line, marks), excerpt=line, marks=marks)
 
 
 def _strategies(clauses: Sequence[Clause]) -> Iterator[Strategy]:

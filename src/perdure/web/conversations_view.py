@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,6 @@ from perdure.web.sight import Sight
 
 # Of a search that lists conversations, so many of the best hits are looked at.
 _MOST_HITS = 200
-_MARKED = re.compile("«([^«»]*)»")
 
 
 def conversation_page(
@@ -31,10 +29,9 @@ def conversation_page(
 def search_page(sight: Sight, query: str, wanted: Wanted, *, limit: int = 20) -> SearchPage:
     """Every place a query is found, the best first."""
     hits = sight.store.search(query, scope=_scope(wanted), limit=_MOST_HITS if wanted.source else limit)
-    if wanted.source is not None:
-        kept = _rows_of(sight, Wanted(user_key=wanted.user_key, source=wanted.source), hits)
-        hits = [h for h in hits if h.conversation_id in kept]
-    return SearchPage(hits=[hit_row(h) for h in hits[:limit]])
+    known = _rows_of(sight, wanted, hits)
+    shown = [h for h in hits if h.conversation_id in known][:limit]
+    return SearchPage(hits=[hit_row(h, title=known[h.conversation_id].title) for h in shown])
 
 
 def filters(sight: Sight) -> Filters:
@@ -58,32 +55,18 @@ def row_of(browsed: Browsed) -> ConversationRow:
     )
 
 
-def hit_row(hit: SearchHit) -> SearchHitRow:
-    snippet, marks = unmarked(hit.snippet)
+def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
     kind, _, rest = hit.address.partition(":")
     return SearchHitRow(
         conversation_id=hit.conversation_id,
-        title=hit.title,
+        title=title,
         seq=int(rest) if kind == "m" else None,
         output_id=rest if kind == "output" else None,
         role=hit.role,
         created_at=hit.created_at_ms,
-        snippet=snippet,
-        marks=marks,
+        snippet=hit.excerpt,
+        marks=list(hit.marks),
     )
-
-
-def unmarked(snippet: str) -> tuple[str, list[tuple[int, int]]]:
-    """A snippet as plain text, and where in it the hits stand."""
-    pieces: list[str] = []
-    marks: list[tuple[int, int]] = []
-    at = size = 0
-    for found in _MARKED.finditer(snippet):
-        before = snippet[at : found.start()]
-        pieces += [before, found[1]]
-        marks.append((size + len(before), size + len(before) + len(found[1])))
-        size, at = marks[-1][1], found.end()
-    return "".join(pieces) + snippet[at:], marks
 
 
 def _found(sight: Sight, wanted: Wanted, query: str, limit: int) -> list[ConversationRow]:
@@ -96,7 +79,7 @@ def _found(sight: Sight, wanted: Wanted, query: str, limit: int) -> list[Convers
         row = rows.get(hit.conversation_id) or known.get(hit.conversation_id)
         if row is None or row.snippet is not None:
             continue
-        shown = hit_row(hit)
+        shown = hit_row(hit, title=row.title)
         told = {"snippet": shown.snippet, "marks": shown.marks, "hit_seq": shown.seq}
         rows[row.id] = row.model_copy(update=told)
     return list(rows.values())[:limit]

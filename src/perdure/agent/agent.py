@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from perdure.agent import gauge
 from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
-from perdure.agent.continuation import compact, report
+from perdure.agent.continuation import Emit, compact, report
 from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.events import EventBus
 from perdure.agent.gauge import Gauge
@@ -27,7 +27,7 @@ from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, TextPart
 from perdure.providers.exchange import Endpoint
 from perdure.providers.routes import Route as RouteToModel
-from perdure.store.records import Route
+from perdure.store.records import Lease, Route
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Agent:
         self._bus = EventBus()
         self._callbacks = callbacks
         self._talk: Talk | None = None
-        self._running: concurrent.futures.Future[Any] | None = None
+        self._running: concurrent.futures.Future[Any] | asyncio.Task[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._first_reading: Gauge | None = None
 
@@ -87,8 +87,11 @@ class Agent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        future = self._start(self._turn(user_message, system_message, conversation_history, task_id))
-        return await asyncio.wrap_future(future)
+        return await self._awaited(self._turn(user_message, system_message, conversation_history, task_id))
+
+    async def afinish_turn(self, task_id: str | None = None) -> ConversationResult:
+        """Goes on with a turn that a crash cut off: its message is in the log already, its answer is not."""
+        return await self._awaited(self._turn(None, None, None, task_id))
 
     async def stream(self, text: str) -> AsyncIterator[Event]:
         """The events of one turn as they happen; the last one is TurnFinished."""
@@ -117,16 +120,18 @@ class Agent:
         return self._wait(self._compress(focus_topic))
 
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
-        return await asyncio.wrap_future(self._start(self._compress(focus_topic)))
+        return await self._awaited(self._compress(focus_topic))
 
     def switch_model(self, route: RouteToModel) -> None:
         """Goes on with another model; the gate sees to it that the history fits before the next call."""
         old = self._parts.routes.endpoint.model
         self._parts.routes.switch_to(route)
         self._first_reading = None
+        emit: Emit = self._bus.emit
         if self._talk is not None:
             self._talk.caller.model_changed()
-        self._bus.emit(ModelSwitched(old, route.main.model, "chosen"))
+            emit = self._talk.emit
+        emit(ModelSwitched(old, route.main.model, "chosen"))
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -156,6 +161,23 @@ class Agent:
         """Takes the last compaction back; nothing is deleted. The id of the session that goes on."""
         return self._wait(self._undo())
 
+    def open(self) -> Talk:
+        """The conversation at hand, resumed or begun if need be, before anything is said in it.
+
+        Reads the store in the caller's thread; only while no turn is under way.
+        """
+        return self._open(None, None)
+
+    @contextlib.contextmanager
+    def lent(self, lease: Lease) -> Iterator[None]:
+        """For a caller who holds the conversation's lease already, over more than one turn."""
+        talk = self._open(None, None)
+        talk.live.lease = lease
+        try:
+            yield
+        finally:
+            talk.live.lease = None
+
     @property
     def parts(self) -> Parts:
         """What it is made of."""
@@ -175,15 +197,15 @@ class Agent:
 
     async def _turn(
         self,
-        user_message: str | Mapping[str, Any],
+        user_message: str | Mapping[str, Any] | None,
         system_message: str | None,
         history: Sequence[Mapping[str, Any]] | None,
         task_id: str | None,
     ) -> ConversationResult:
-        message = _user_message(user_message)
+        message = _user_message(user_message) if user_message is not None else None
         talk = self._open(system_message, history)
         talk.live.speak_as(system_message)
-        turn = Turn(self._parts, talk, self._bus.emit, task_id=task_id or self._parts.ids.new("t_"))
+        turn = Turn(self._parts, talk, task_id=task_id or self._parts.ids.new("t_"))
         with self._held(talk.live):
             return await turn.run(message)
 
@@ -192,7 +214,7 @@ class Agent:
         talk.gate.forget_preparation()
         await talk.caller.fit_window()
         with self._held(talk.live):
-            made = await compact(talk.live, self._parts, self._bus.emit, reason="user", focus_topic=focus_topic)
+            made = await compact(talk.live, self._parts, talk.emit, reason="user", focus_topic=focus_topic)
         return report(made, talk.live.entries)
 
     async def _measure(self) -> Gauge:
@@ -239,12 +261,17 @@ class Agent:
         if prompt is None:
             prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
         route = Route(endpoint.provider, endpoint.model, endpoint.api_mode)
-        session = parts.store.create(system_prompt=prompt, route=route, source=parts.source, user_key=parts.user_key)
+        session = parts.store.create(
+            system_prompt=prompt, route=route, source=parts.source, user_key=parts.user_key, chat_key=parts.chat_key
+        )
         return session.id
 
     @contextlib.contextmanager
     def _held(self, live: LiveSession) -> Iterator[None]:
         """The right to write the conversation, for as long as a turn lasts. Raises LeaseLost, naming the holder."""
+        if live.lease is not None:
+            yield
+            return
         with self._parts.store.leases.held(live.id, this_process(), is_gone=is_gone) as lease:
             live.lease = lease
             try:
@@ -254,10 +281,29 @@ class Agent:
 
     # -- between threads ---------------------------------------------------------------------------------------------
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    async def _awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for work without holding up the loop one is in; that may be the agent's own."""
+        if not self._bridge.is_here:
+            return await asyncio.wrap_future(self._start(work))
+        self._refuse_if_busy(work)
+        finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
+        # A task of its own, so that an interrupt ends the turn and not whoever waits for it.
+        task = asyncio.ensure_future(self._tracked(work))
+        # Known at once: an interrupt may come before the task has begun.
+        self._running = self._task = task
+        try:
+            return await task
+        finally:
+            if finish is not None:
+                await asyncio.to_thread(finish)
+
+    def _refuse_if_busy(self, work: Coroutine[Any, Any, Any]) -> None:
         if self._running is not None and not self._running.done():
             work.close()
             raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        self._refuse_if_busy(work)
         finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
         future = self._bridge.submit(self._tracked(work))
         if finish is not None:

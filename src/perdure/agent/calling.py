@@ -194,6 +194,7 @@ class Caller:
         self._window = window
         endpoint, settings = self._parts.routes.endpoint, self._parts.settings
         self._gate.budgets = budgets_for(settings, endpoint, window)
+        self._live.threshold_tokens = self._gate.budgets.threshold_tokens
         self._live.fit_head(self._gate.budgets.head_tokens)
         self._parts.engine.update_model(
             context_length=window,

@@ -13,7 +13,7 @@ from perdure.context.projection import shorten_head
 from perdure.core.messages import Entry, Message
 from perdure.models.counter import TokenCounter
 from perdure.models.sizes import text_figures
-from perdure.store.records import History, Lease, Session
+from perdure.store.records import History, Lease, Session, StoredEvent
 from perdure.tools.runtime import INTERRUPTED
 
 
@@ -24,6 +24,8 @@ class LiveSession:
         self._parts = parts
         self.lease: Lease | None = None
         self.counter = TokenCounter(model=parts.routes.endpoint.model)
+        # Where the window counts as full; None until it is known.
+        self.threshold_tokens: int | None = None
         self._system_message: str | None = None
         # What stands before a handoff may come to this; None until the window is known.
         self._head_tokens: int | None = None
@@ -53,9 +55,11 @@ class LiveSession:
 
     # -- what happens to it ------------------------------------------------------------------------------------------
 
-    def append(self, *messages: Message, recalled: str = "") -> tuple[Entry, ...]:
+    def append(
+        self, *messages: Message, recalled: str = "", events: Sequence[StoredEvent] = ()
+    ) -> tuple[Entry, ...]:
         """Adds messages to the log and to everything that is derived from it; `recalled` goes with the last of them."""
-        added = self._parts.store.append(self.id, list(messages), lease=self.lease).entries
+        added = self._parts.store.append(self.id, list(messages), lease=self.lease, events=events).entries
         if recalled:
             self._attach(added[-1].seq, recalled)
         self.entries.extend(added)

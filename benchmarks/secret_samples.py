@@ -172,6 +172,7 @@ _PLAIN: tuple[tuple[str, str, str, int], ...] = (
     ("settlemint", "sm_aat_", _ALNUM, 16),
     ("defined", "dnkey-", _URL_SAFE, 79),
     ("lark", "t-g1", _ALNUM, 38),
+    ("perdure", "pdr_", _URL_SAFE, 43),
 )
 
 

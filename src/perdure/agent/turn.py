@@ -78,7 +78,7 @@ class Turn:
         Without a message it goes on where a crash cut a turn off.
         """
         self._caller.begin_turn()
-        self._emit(TurnStarted(self._task_id, self._live.id))
+        self._emit(TurnStarted(self._task_id, self._live.id, self._live.conversation_id))
         self._live.settle()
         if user_message is not None:
             self._live.append(user_message, recalled=await self._recalled(user_message))

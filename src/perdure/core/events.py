@@ -17,6 +17,7 @@ CompactionOutcome = Literal["compacted", "digest", "nothing_to_do", "failed"]
 class TurnStarted:
     task_id: str
     session_id: str
+    conversation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

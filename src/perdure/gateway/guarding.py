@@ -5,6 +5,8 @@ headers → host and origin → size and time of the body → token and pace →
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -20,6 +22,7 @@ from perdure.gateway.hosts import Names, SameSite, is_loopback
 from perdure.gateway.limits import BodyLimit, RateLimit
 from perdure.gateway.people import People
 from perdure.gateway.refusals import Refusal, refusal_of
+from perdure.gateway.watching import Requests, Watcher
 
 HEALTH = ("/healthz", "/readyz")
 # The page's own files hold nothing of anybody's: its token comes with the data it fetches.
@@ -34,7 +37,14 @@ def is_public(method: str, path: str) -> bool:
     return path in HEALTH or path in _PAGE_FILES or (path.startswith(_PAGE_FOLDERS) and ".." not in path)
 
 
-def protect(app: FastAPI, people: People, *, settings: GatewaySettings, clock: Clock | None = None) -> None:
+def protect(
+    app: FastAPI,
+    people: People,
+    *,
+    settings: GatewaySettings,
+    clock: Clock | None = None,
+    watchers: Sequence[Watcher] = (),
+) -> None:
     """Puts every check there is in front of `app`, and lets all of its errors leave in one shape."""
     clock = clock or SystemClock()
     rate = RateLimit(settings.requests_per_minute, settings.request_burst, clock=clock)
@@ -43,6 +53,8 @@ def protect(app: FastAPI, people: People, *, settings: GatewaySettings, clock: C
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
     names = Names(settings.host, public_url=settings.public_url, allowed=settings.allowed_hosts)
     app.add_middleware(SameSite, names=names)
+    app.add_middleware(Requests, watchers=watchers, clock=clock)
+    # Outside of all, so that even the answer to an error nobody foresaw has them.
     app.add_middleware(SecurityHeaders)
     answer_errors_alike(app)
 
@@ -52,6 +64,7 @@ def answer_errors_alike(app: FastAPI) -> None:
 
     def answer(request: Request, error: Exception) -> JSONResponse:
         refusal = refusal_of(error)
+        refusal.note_in(request.scope)
         return JSONResponse(refusal.body, refusal.status, headers=dict(refusal.headers))
 
     def answer_invalid(request: Request, error: Exception) -> JSONResponse:
@@ -60,6 +73,7 @@ def answer_errors_alike(app: FastAPI) -> None:
         # What was sent is not sent back: it may be long, and it may be a secret.
         message = f"{where}: {first.get('msg', 'not valid')}" if where else str(first.get("msg", "not valid"))
         refusal = Refusal(422, "invalid_request", message, param=where or None)
+        refusal.note_in(request.scope)
         return JSONResponse(refusal.body, refusal.status)
 
     app.add_exception_handler(HTTPException, answer)

@@ -72,6 +72,7 @@ class Refusal:
 
     async def send_to(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers an HTTP request or a WebSocket handshake that goes no further."""
+        self.note_in(scope)
         if scope["type"] == "http":
             await self._respond(send, "http.response")
             return
@@ -80,6 +81,10 @@ class Refusal:
             await self._respond(send, "websocket.http.response")
         else:
             await send(self.as_close)
+
+    def note_in(self, scope: Scope) -> None:
+        """Leaves its word with the request, for whoever counts refusals."""
+        scope.setdefault("state", {})["refusal"] = self.code
 
     @property
     def as_close(self) -> Message:

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perdure.core.errors import PerdureError
 from perdure.core.events import Event
+
+
+class Draining(PerdureError):
+    """This process is stopping and takes nothing more; send it again in a moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from perdure.core.errors import (
     PerdureError,
     StoreError,
 )
+from perdure.gateway.chats import Draining
+from perdure.store.inbox import InboxFull
 
 _TYPES = {
     401: "authentication_error",
@@ -35,6 +37,8 @@ _TYPES = {
 }
 # What an error of ours means over HTTP; the first that fits is taken.
 _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
+    (Draining, 503, "stopping"),
+    (InboxFull, 429, "too_many_waiting"),
     (NotFound, 404, "not_found"),
     (LeaseLost, 409, "busy_elsewhere"),
     (StoreError, 503, "store_unavailable"),

@@ -1,0 +1,35 @@
+"""The application: every route of a gateway process behind one guard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
+
+import perdure
+from perdure.config.gateway import GatewaySettings
+from perdure.gateway.guarding import protect
+from perdure.gateway.http.health import health_router
+from perdure.gateway.http.messages import message_router
+from perdure.gateway.http.outputs import output_router
+from perdure.gateway.http.socket import socket_router
+from perdure.gateway.hub import Hub
+from perdure.gateway.people import People
+from perdure.store.store import SessionStore
+
+
+def create_app(
+    hub: Hub,
+    people: People,
+    *,
+    settings: GatewaySettings,
+    store: SessionStore,
+    routers: Sequence[APIRouter] = (),
+) -> FastAPI:
+    """The gateway's own routes and whatever else is handed in, with every check in front of them."""
+    app = FastAPI(title="Perdure gateway", version=perdure.__version__, docs_url=None, redoc_url=None)
+    own = (health_router(hub), message_router(hub), output_router(store), socket_router(hub))
+    for router in (*own, *routers):
+        app.include_router(router)
+    protect(app, people, settings=settings)
+    return app

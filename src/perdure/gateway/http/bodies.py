@@ -1,0 +1,87 @@
+"""What the gateway's own routes take and answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Platform = Literal["http", "page"]
+
+
+class MessageBody(BaseModel):
+    """A message: text, or parts in OpenAI's shape (`{"type": "text", …}`, `{"type": "image_url", …}`)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: Annotated[str, Field(min_length=1)] | Annotated[list[dict[str, Any]], Field(min_length=1)]
+    chat: Name = Field(default="main", description="Which of one's chats; each has its own conversation.")
+    conversation_id: Name | None = Field(default=None, description="A conversation of one's own, by any id of it.")
+    key: Annotated[str, Field(max_length=200)] = Field(
+        default="", description="The same key again is the same message; the header Idempotency-Key says it too."
+    )
+    platform: Platform = "http"
+
+
+class TicketBody(BaseModel):
+    """A message was taken. `state` is done where it was answered already."""
+
+    turn_id: str
+    conversation_id: str | None
+    state: Literal["running", "queued", "done"]
+
+
+class AnswerBody(TicketBody):
+    """What came of a message; all null while it is not answered."""
+
+    kind: Literal["turn", "command"] | None = None
+    outcome: Literal["completed", "interrupted", "budget", "failed"] | None = None
+    text: str | None = None
+    error: str | None = None
+    level: Literal["info", "warning", "error"] | None = None
+    usage: dict[str, Any] | None = None
+
+
+class StoppedBody(BaseModel):
+    was_running: bool
+
+
+class QuestionBody(BaseModel):
+    """Something a turn waits for. Approvals take one of `choices`; they are denied when nobody answers."""
+
+    question_id: str
+    kind: Literal["approval", "clarify"]
+    text: str
+    choices: list[str]
+    reason: str
+    platform: str
+    chat: str
+    turn_id: str
+    expires_at: int
+
+
+class AnswerToQuestion(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    answer: Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class CommandBody(BaseModel):
+    name: str
+    usage: str
+    summary: str
+
+
+class OutputPage(BaseModel):
+    """A piece of a long text; `next_offset` is null at its end."""
+
+    id: str
+    text: str
+    offset: int
+    total_chars: int
+    next_offset: int | None
+
+
+class HealthBody(BaseModel):
+    status: Literal["ok", "draining", "unavailable"]

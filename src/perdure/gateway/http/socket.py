@@ -1,0 +1,151 @@
+"""The WebSocket: the same JSON as everywhere, both ways over one connection.
+
+in    {"type": "message", "content": "…", "chat": "main", …}   {"type": "follow", "chat": "main", "after": 7}
+      {"type": "stop", "chat": "main"}   {"type": "answer", "question_id": "q_…", "answer": "once"}
+out   {"type": "ticket", …}   {"type": "error", "error": {…}}   and every event of the chats one follows
+
+Whoever sends to a chat follows it from then on. An "id" in what comes in is given back in what answers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, WebSocket
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.websockets import WebSocketDisconnect
+
+from perdure.core.errors import InvalidMessage, PerdureError
+from perdure.gateway.chats import ChatKey
+from perdure.gateway.entrance import needs
+from perdure.gateway.http.bodies import MessageBody, Name, Platform
+from perdure.gateway.http.messages import incoming_of
+from perdure.gateway.hub import Hub
+from perdure.gateway.people import Person
+from perdure.gateway.refusals import refusal_of
+from perdure.gateway.wire import encoded, json_text, ticket_dict
+
+MOST_FOLLOWED = 100
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: str | int | None = None
+
+
+class MessageIn(MessageBody):
+    type: Literal["message"]
+    id: str | int | None = None
+
+
+class FollowIn(_In):
+    type: Literal["follow"]
+    chat: Name = "main"
+    platform: Platform = "http"
+    after: int | None = None
+
+
+class StopIn(_In):
+    type: Literal["stop"]
+    chat: Name = "main"
+    platform: Platform = "http"
+
+
+class AnswerIn(_In):
+    type: Literal["answer"]
+    question_id: Name
+    answer: Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+AnyIn = Annotated[MessageIn | FollowIn | StopIn | AnswerIn, Field(discriminator="type")]
+_READ: TypeAdapter[MessageIn | FollowIn | StopIn | AnswerIn] = TypeAdapter(AnyIn)
+
+
+def socket_router(hub: Hub) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.websocket("/ws")
+    async def connect(socket: WebSocket, person: Annotated[Person, Depends(needs("chat"))]) -> None:
+        await socket.accept()
+        await _Connection(socket, person, hub).run()
+
+    return router
+
+
+class _Connection:
+    """One open socket: what it follows, and one message out at a time."""
+
+    def __init__(self, socket: WebSocket, person: Person, hub: Hub) -> None:
+        self._socket = socket
+        self._person = person
+        self._hub = hub
+        self._sending = asyncio.Lock()
+        self._following: dict[ChatKey, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._hear(await self._socket.receive_text())
+        except (WebSocketDisconnect, KeyError):  # KeyError: a frame of bytes, which is no JSON of ours
+            pass
+        finally:
+            for task in self._following.values():
+                task.cancel()
+            await asyncio.gather(*self._following.values(), return_exceptions=True)
+
+    async def _hear(self, text: str) -> None:
+        ident: Any = None
+        try:
+            raw = json.loads(text)
+            ident = raw.get("id") if isinstance(raw, dict) else None
+            await self._do(_READ.validate_python(raw))
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"][1:])
+            await self._refuse(InvalidMessage(f"{where}: {first['msg']}" if where else first["msg"]), ident)
+        except ValueError:
+            await self._refuse(InvalidMessage("this is no JSON"), ident)
+        except PerdureError as error:
+            await self._refuse(error, ident)
+
+    async def _do(self, heard: MessageIn | FollowIn | StopIn | AnswerIn) -> None:
+        done: dict[str, Any] = {"type": "done", "id": heard.id}
+        match heard:
+            case MessageIn():
+                incoming = incoming_of(heard, self._person, key=heard.key)
+                self._follow(incoming.chat, None)
+                ticket = await self._hub.submit(incoming, self._person)
+                done = {"type": "ticket", "id": heard.id, **ticket_dict(ticket)}
+            case FollowIn():
+                self._follow(ChatKey(heard.platform, self._person.user_key, heard.chat), heard.after)
+            case StopIn():
+                chat = ChatKey(heard.platform, self._person.user_key, heard.chat)
+                done["was_running"] = await self._hub.stop(chat, self._person)
+            case AnswerIn():
+                await self._hub.answer(heard.question_id, heard.answer, self._person)
+        await self._send(done)
+
+    def _follow(self, chat: ChatKey, after: int | None) -> None:
+        if chat in self._following:
+            return
+        if len(self._following) >= MOST_FOLLOWED:
+            raise InvalidMessage(f"one connection follows at most {MOST_FOLLOWED} chats")
+        # Followed from this very moment: nothing that happens before the task has begun is missed.
+        batches = self._hub.followed(chat, after=after)
+
+        async def pass_on() -> None:
+            async for batch in batches:
+                for numbered in batch:
+                    await self._send({"chat": chat.chat, **encoded(numbered)})
+
+        self._following[chat] = asyncio.create_task(pass_on())
+
+    async def _refuse(self, error: PerdureError, ident: Any) -> None:
+        await self._send({"type": "error", "id": ident, **refusal_of(error).body})
+
+    async def _send(self, value: dict[str, Any]) -> None:
+        async with self._sending:
+            await self._socket.send_text(json_text(value))

@@ -1,0 +1,385 @@
+"""The hub: every door hands messages in here, and every answer goes out from here.
+
+submit → the inbox, on disk → the chat's or the conversation's lane → `running` → events into the chat's stream, and to
+the adapter of its platform. Nothing here is needed to find a message again: that is all in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+
+from perdure.agent.holder import this_process
+from perdure.commands.all import all_commands
+from perdure.commands.command import Commands
+from perdure.config.gateway import GatewaySettings
+from perdure.core.errors import InvalidMessage, NotFound, StoreError
+from perdure.core.messages import Message, TextPart
+from perdure.core.ports import Clock
+from perdure.gateway.adapters.contract import Adapter
+from perdure.gateway.beats import Beats
+from perdure.gateway.chats import ChatKey, CommandAnswered, Draining, Incoming, Numbered, Ticket
+from perdure.gateway.hygiene import HygieneCounts
+from perdure.gateway.lane import OWNED_MS, Lane
+from perdure.gateway.leases import HeldLeases
+from perdure.gateway.people import Person
+from perdure.gateway.pointers import Pointers, lane_of
+from perdure.gateway.pool import AgentMaker, Pool
+from perdure.gateway.questions import OpenQuestion, Questions
+from perdure.gateway.results import finished_event, result_of
+from perdure.gateway.running import Desk
+from perdure.gateway.streams import Reader, Streams, Watch
+from perdure.gateway.threads import in_thread
+from perdure.gateway.wire import is_last
+from perdure.store.ids import IdSource
+from perdure.store.inbox import Letter, Taken
+from perdure.store.store import SessionStore
+
+_log = logging.getLogger(__name__)
+MOST_NAME_CHARS = 200
+# How often a turn that runs in another process is looked for.
+_LOOK_S, _LOOK_AT_OURS_S = 0.3, 5.0
+# How long a turn that was told to end may take to do so.
+_ABANDON_S = 10.0
+
+
+class Hub:
+    """All conversations of one process. Made within its running loop; `start` before use, `drain` at the end."""
+
+    def __init__(
+        self,
+        maker: AgentMaker,
+        store: SessionStore,
+        *,
+        settings: GatewaySettings,
+        clock: Clock,
+        ids: IdSource,
+        adapters: Mapping[str, Adapter] | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.store = store
+        self.owner = f"{this_process()}#{secrets.token_hex(4)}"
+        self.commands: Commands = all_commands()
+        self.streams = Streams(clock, watch=watch)
+        self.hygiene = HygieneCounts()
+        self._settings = settings
+        self.clock = clock
+        self._ids = ids
+        self._adapters = dict(adapters or {})
+        self._lanes: dict[str, Lane] = {}
+        self._deliveries: set[asyncio.Task[None]] = set()
+        self._is_draining = self._is_leaving = False
+        self.questions = Questions(
+            store,
+            self.streams,
+            clock=clock,
+            timeout_s=settings.question_timeout_s,
+            is_attended=self._is_attended,
+        )
+        self.leases = HeldLeases(store)
+        self.pool = Pool(
+            maker,
+            store,
+            questions=self.questions,
+            leases=self.leases,
+            clock=clock,
+            most=settings.max_live_agents,
+            idle_s=settings.idle_close_s,
+        )
+        self._desk = Desk(
+            store,
+            self.pool,
+            Pointers(store),
+            self.streams,
+            self.commands,
+            self.hygiene,
+            clock,
+            maker.route_to,
+            self._deliver,
+        )
+        self._beats = Beats(self, idle_s=settings.idle_close_s)
+
+    # -- its life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begins to look after what it owns and what nobody owns; adapters begin to take messages."""
+        self._beats.start()
+        for adapter in self._adapters.values():
+            await adapter.start(self)
+
+    @property
+    def is_draining(self) -> bool:
+        return self._is_draining
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything was taken here that is not answered yet."""
+        return bool(self._lanes)
+
+    @property
+    def running(self) -> int:
+        """Messages being worked on right now."""
+        return sum(lane.running is not None for lane in self._lanes.values())
+
+    async def drain(self, timeout_s: float) -> None:
+        """Takes nothing more, lets turns finish for a while, and leaves the rest to another process."""
+        self._is_draining = True
+        for adapter in self._adapters.values():
+            await adapter.stop()
+        await self._settle(timeout_s)
+        self._is_leaving = True
+        for lane in list(self._lanes.values()):
+            if lane.running is not None:
+                lane.running.abandon()
+        await self._settle(_ABANDON_S)
+        await self._beats.stop()
+        await in_thread(self.store.inbox.leave, self.owner)
+        self.streams.close()
+        await _wait(self._deliveries, _ABANDON_S)
+        await self.pool.close()
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    async def submit(self, incoming: Incoming, person: Person) -> Ticket:
+        """Takes a message, durably. Raises InvalidMessage, NotFound, InboxFull, Draining."""
+        if self._is_draining:
+            raise Draining("this gateway is stopping; send it again in a moment")
+        letter = await in_thread(self._letter, incoming, person)
+        taken, is_new = await in_thread(
+            self.store.inbox.take,
+            letter,
+            owner=self.owner,
+            ttl_ms=OWNED_MS,
+            most_waiting=self._settings.max_queued,
+        )
+        if not is_new:
+            return _ticket(taken, is_running=taken.state == "running")
+        if _is_stop(letter.content):
+            return await self._stopped(taken, incoming.chat, person)
+        busy = self._lane(letter.lane).running is not None
+        if busy and self._settings.while_busy == "interrupt":
+            await self._interrupt(letter.lane)
+        self.wake(letter.lane)
+        return _ticket(taken, is_running=not busy)
+
+    async def stop(self, chat: ChatKey, person: Person) -> bool:
+        """Interrupts the chat's turn, wherever it runs; whether there was one."""
+        if chat.user_key != person.user_key:
+            raise NotFound(f"no chat {chat.chat!r}")
+        here = [lane.running for lane in self._lanes.values() if lane.running and lane.running.chat == chat]
+        for run in here:
+            run.stop()
+        return bool(here) or await in_thread(self.store.inbox.ask_stop, lane=lane_of(chat, None))
+
+    async def answer(self, question_id: str, text: str, person: Person) -> None:
+        """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
+        await self.questions.answer(question_id, text, person)
+
+    async def open_questions(self, person: Person) -> list[OpenQuestion]:
+        return await self.questions.open_for(person)
+
+    async def taken(self, turn_id: str, person: Person) -> Taken:
+        """A message by its id. Raises NotFound, also for somebody else's."""
+        taken = await in_thread(self.store.inbox.get, turn_id)
+        if person.sees not in (None, taken.letter.user_key):
+            raise NotFound(f"no message {turn_id!r} was taken")
+        return taken
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    async def events(self, chat: ChatKey, *, after: int | None = None) -> AsyncIterator[Numbered]:
+        """What happens in a chat, live; with `after`, first what is still known since then."""
+        async for batch in self.event_batches(chat, after=after):
+            for numbered in batch:
+                yield numbered
+
+    async def event_batches(
+        self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[list[Numbered]]:
+        """The same, as much at once as has come since the last look; nothing at all after so long without any."""
+        async for batch in self.followed(chat, after=after, idle_s=idle_s):
+            yield batch
+
+    def followed(
+        self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[list[Numbered]]:
+        """The same, from the moment of the call and not of the first look."""
+        stream = self.streams.of(chat)
+        reader = stream.follow(after=after)
+
+        async def batches() -> AsyncIterator[list[Numbered]]:
+            try:
+                async for batch in reader.batches(idle_s):
+                    yield batch
+            finally:
+                stream.leave(reader)
+
+        return batches()
+
+    async def turn_events(self, ticket: Ticket) -> AsyncIterator[Numbered]:
+        """The events of one message, up to its last; of one that ran elsewhere, its end."""
+        async for batch in self.turn_batches(ticket):
+            for numbered in batch:
+                yield numbered
+
+    async def turn_batches(self, ticket: Ticket, *, idle_s: float | None = None) -> AsyncIterator[list[Numbered]]:
+        taken = await in_thread(self.store.inbox.get, ticket.turn_id)
+        stream = self.streams.of(_chat_of(taken))
+        reader = stream.follow(turn_id=taken.id)
+        looking = asyncio.create_task(self._look_elsewhere(taken, reader))
+        try:
+            async for batch in reader.batches(idle_s):
+                mine = [n for n in batch if n.turn_id == taken.id]
+                if mine or not batch:
+                    yield mine
+                if any(is_last(n.event) for n in mine):
+                    return
+        finally:
+            looking.cancel()
+            stream.leave(reader)
+
+    async def _look_elsewhere(self, taken: Taken, reader: Reader) -> None:
+        """Tells a reader of an end that another process wrote; of what is ours the stream itself tells."""
+        while True:
+            if taken.state == "done":
+                event = finished_event(taken.result, taken.conversation_id)
+                reader.put(Numbered((taken.done_at_ms or 0) * 1_000, taken.id, event))
+                return
+            await asyncio.sleep(_LOOK_S if taken.owner != self.owner else _LOOK_AT_OURS_S)
+            try:
+                taken = await in_thread(self.store.inbox.get, taken.id)
+            except NotFound:
+                reader.close()
+                return
+            except StoreError as error:
+                _log.warning("the end of a turn could not be looked up: %s", type(error).__name__)
+
+    # -- lanes -------------------------------------------------------------------------------------------------------
+
+    def wake(self, lane: str) -> None:
+        """Something may wait in a lane."""
+        self._lane(lane).wake(self._drop_if_idle)
+
+    def stop_turns(self, turn_ids: Collection[str]) -> None:
+        """Interrupts turns of ours that were asked to stop through another process."""
+        for lane in self._lanes.values():
+            if lane.running is not None and lane.running.taken.id in turn_ids:
+                lane.running.stop()
+
+    @property
+    def busy_chats(self) -> list[ChatKey]:
+        return [lane.running.chat for lane in self._lanes.values() if lane.running is not None]
+
+    def _lane(self, key: str) -> Lane:
+        if key not in self._lanes:
+            self._lanes[key] = Lane(
+                key, self._desk, owner=self.owner, is_leaving=lambda: self._is_draining or self._is_leaving
+            )
+        return self._lanes[key]
+
+    def _drop_if_idle(self, lane: Lane) -> None:
+        if lane.is_idle:
+            self._lanes.pop(lane.key, None)
+
+    async def _interrupt(self, key: str) -> None:
+        run = self._lane(key).running
+        if run is not None:
+            run.stop()
+        else:
+            await in_thread(self.store.inbox.ask_stop, lane=key)
+
+    async def _stopped(self, taken: Taken, chat: ChatKey, person: Person) -> Ticket:
+        """`/stop` waits for nothing: it is answered at once."""
+        self._deliver(chat, taken.id)
+        was_running = await self.stop(chat, person)
+        event = CommandAnswered("Stopped." if was_running else "Nothing was running.")
+        await in_thread(self.store.inbox.finish, taken, result_of(event), conversation_id=None)
+        self.streams.publish(chat, taken.id, event)
+        return Ticket(taken.id, None, "done")
+
+    # -- adapters ----------------------------------------------------------------------------------------------------
+
+    def _deliver(self, chat: ChatKey, turn_id: str) -> None:
+        """Has the chat's platform, if it is one of ours, show a turn from its first event to its last."""
+        adapter = self._adapters.get(chat.platform)
+        if adapter is None:
+            return
+        stream = self.streams.of(chat)
+        reader = stream.follow(turn_id=turn_id)
+
+        async def events() -> AsyncIterator[Numbered]:
+            async for batch in reader.batches():
+                for numbered in batch:
+                    if numbered.turn_id == turn_id:
+                        yield numbered
+                        if is_last(numbered.event):
+                            return
+
+        async def deliver() -> None:
+            try:
+                await adapter.deliver(chat, turn_id, events())
+            except Exception:  # a platform's trouble is not the conversation's: the answer is in the log
+                _log.exception("an answer could not be delivered on %s", chat.platform)
+            finally:
+                stream.leave(reader)
+
+        task = asyncio.create_task(deliver(), name=f"deliver {turn_id}")
+        self._deliveries.add(task)
+        task.add_done_callback(self._deliveries.discard)
+
+    # -- within ------------------------------------------------------------------------------------------------------
+
+    def _letter(self, incoming: Incoming, person: Person) -> Letter:
+        """The message as it is kept, checked. In a thread: whose the conversation is, the store knows."""
+        chat = incoming.chat
+        if chat.user_key != person.user_key:
+            raise NotFound(f"no chat {chat.chat!r}")
+        for name in (chat.chat, incoming.key):
+            if len(name) > MOST_NAME_CHARS:
+                raise InvalidMessage(f"the name of a chat or key has at most {MOST_NAME_CHARS} characters")
+        message = Message.from_dict(incoming.content)
+        if message.role != "user":
+            raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")
+        if not message.text.strip() and all(isinstance(p, TextPart) for p in message.parts):
+            raise InvalidMessage("the message is empty; say something")
+        conversation_id = None
+        if incoming.conversation_id is not None:
+            conversation_id = self.store.conversations.get(incoming.conversation_id, user_key=person.sees).id
+        return Letter(
+            self._ids.new("t_"),
+            lane_of(chat, conversation_id),
+            chat.platform,
+            chat.user_key,
+            chat.chat,
+            incoming.content if isinstance(incoming.content, str) else message.to_dict(),
+            tuple(sorted(person.scopes)),
+            incoming.key,
+        )
+
+    def _is_attended(self, chat: ChatKey) -> bool:
+        return self.streams.of(chat).is_followed
+
+    async def _settle(self, timeout_s: float) -> None:
+        await _wait([lane.task for lane in self._lanes.values() if lane.task is not None], timeout_s)
+
+
+async def _wait(tasks: Iterable[asyncio.Task[None]], timeout_s: float) -> None:
+    waited = [t for t in tasks if not t.done()]
+    if waited:
+        await asyncio.wait(waited, timeout=timeout_s)
+
+
+def _chat_of(taken: Taken) -> ChatKey:
+    return ChatKey(taken.letter.platform, taken.letter.user_key, taken.letter.chat)
+
+
+def _ticket(taken: Taken, *, is_running: bool) -> Ticket:
+    if taken.state == "done":
+        return Ticket(taken.id, taken.conversation_id, "done")
+    return Ticket(taken.id, taken.conversation_id, "running" if is_running else "queued")
+
+
+def _is_stop(content: object) -> bool:
+    return isinstance(content, str) and content.strip().lower() == "/stop"

@@ -1,0 +1,82 @@
+"""One lane: its messages one after the other, oldest first, whichever process took them.
+
+What another process owns is waited for; what nobody owns any more is taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from perdure.agent.holder import is_gone
+from perdure.gateway.running import Desk, Run, work_through
+from perdure.gateway.threads import in_thread
+from perdure.store.inbox import Taken
+
+# A process says at every beat that it still works on what it owns; one silent for as long as this has lost it.
+OWNED_MS = 15_000
+# How soon the end of another process's message is noticed.
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 0.5
+
+
+def is_owner_gone(owner: str) -> bool:
+    """Whether an owner on this machine has died, so that nobody need wait for it to fall silent."""
+    return is_gone(owner.partition("#")[0])
+
+
+class Lane:
+    """Runs what waits in one lane, as long as there is anything of ours in it."""
+
+    def __init__(self, key: str, desk: Desk, *, owner: str, is_leaving: Callable[[], bool]) -> None:
+        self.key = key
+        self._desk = desk
+        self._owner = owner
+        self._is_leaving = is_leaving
+        self._task: asyncio.Task[None] | None = None
+        self._was_woken = False
+        self.running: Run | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return self._task is None or self._task.done()
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        return self._task
+
+    def wake(self, on_idle: Callable[[Lane], None]) -> None:
+        """Something may wait here."""
+        self._was_woken = True
+        if self.is_idle:
+            self._task = asyncio.create_task(self._go(), name=f"lane {self.key}")
+            self._task.add_done_callback(lambda _: on_idle(self))
+
+    async def _go(self) -> None:
+        while not self._is_leaving():
+            self._was_woken = False
+            taken = await self._next()
+            if taken is not None:
+                self.running = Run(taken, self._desk)
+                try:
+                    await work_through(self.running)
+                finally:
+                    self.running = None
+            elif not self._was_woken:
+                return
+
+    async def _next(self) -> Taken | None:
+        """The oldest message once it is ours; None where nothing waits."""
+        inbox, look_s = self._desk.store.inbox, _FIRST_LOOK_S
+        while not self._is_leaving():
+            first = await in_thread(inbox.first, self.key)
+            if first is None or first.owner == self._owner:
+                return first
+            now_ms = self._desk.clock.now_ms()
+            if first.expires_at_ms <= now_ms or await in_thread(is_owner_gone, first.owner):
+                claimed = await in_thread(inbox.claim, first, owner=self._owner, ttl_ms=OWNED_MS)
+                if claimed is not None:
+                    return claimed
+                continue
+            await asyncio.sleep(look_s)
+            look_s = min(look_s * 1.5, _LAST_LOOK_S)
+        return None

@@ -1,0 +1,299 @@
+"""One message worked to its end: a slash command is answered, anything else becomes a turn.
+
+A turn that another process died in is gone on with where it was: what was appended since it began tells how far it
+came, so that no message is said twice and no answer is asked for twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.agent.agent import Agent
+from perdure.agent.turn import ConversationResult
+from perdure.commands.command import Commands, Said, is_command
+from perdure.commands.titles import title_of
+from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreError
+from perdure.core.events import Event, Notice, Outcome, TurnFinished, TurnStarted
+from perdure.core.messages import Entry, Message
+from perdure.core.ports import Clock
+from perdure.gateway.chats import ChatKey, CommandAnswered, GaugeMoved
+from perdure.gateway.hygiene import HygieneCounts, keep_clean
+from perdure.gateway.people import Person, Scope
+from perdure.gateway.pointers import Pointers, lane_of
+from perdure.gateway.pool import Held, Pool, Wanted
+from perdure.gateway.questions import Place
+from perdure.gateway.results import finished_event, result_of
+from perdure.gateway.streams import Streams
+from perdure.gateway.surface import GatewaySurface
+from perdure.gateway.threads import in_thread
+from perdure.providers.routes import Route
+from perdure.store.inbox import Taken
+from perdure.store.records import Span
+from perdure.store.store import SessionStore
+
+_log = logging.getLogger(__name__)
+LEFT = "Bye. The conversation is kept; write whenever you like."
+
+
+class TakenOver(Exception):
+    """Another process has the message by now: nothing more is said or written about it here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every run works with."""
+
+    store: SessionStore
+    pool: Pool
+    pointers: Pointers
+    streams: Streams
+    commands: Commands
+    hygiene: HygieneCounts
+    clock: Clock
+    route_to: Callable[[str], Route]
+    # Has the chat's platform show a turn, from now to its end.
+    deliver: Callable[[ChatKey, str], None]
+
+
+class Run:
+    """One message being worked on."""
+
+    def __init__(self, taken: Taken, desk: Desk) -> None:
+        self.taken = taken
+        self._desk = desk
+        letter = taken.letter
+        self.chat = ChatKey(letter.platform, letter.user_key, letter.chat)
+        self.person = Person(letter.user_key, frozenset(_scopes(letter.scopes)))
+        self.conversation_id: str | None = taken.conversation_id
+        self._agent: Agent | None = None
+        self._wants_stop = taken.wants_stop
+        # A process that is told to go ends its turns, but not its messages: another one finishes those.
+        self.is_abandoned = False
+
+    def stop(self) -> None:
+        """Interrupts the turn, or keeps it from beginning."""
+        self._wants_stop = True
+        if self._agent is not None:
+            self._agent.interrupt()
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
+        self.stop()
+
+    async def work(self) -> None:
+        """Runs it and keeps what came of it, then tells. Raises TakenOver, StoreError."""
+        self._desk.deliver(self.chat, self.taken.id)
+        content = self.taken.letter.content
+        if isinstance(content, str) and is_command(content):
+            await self._command(content)
+        else:
+            await self._turn(content, await self._wanted())
+
+    async def fail(self, why: str) -> None:
+        """Ends it without an answer."""
+        await self._finish(TurnFinished("failed", "", error=why))
+
+    # -- a turn ------------------------------------------------------------------------------------------------------
+
+    async def _turn(self, content: str | Mapping[str, Any], wanted: Wanted) -> None:
+        async with self._desk.pool.held(wanted) as held:
+            self.conversation_id = held.conversation.id
+            agent, talk = held.agent, held.agent.open()
+            done = await self._done_before(held, content)
+            if done is None and not await in_thread(self._begin, held, content):
+                raise TakenOver
+            held.voice.place = Place(self.chat, self.taken.id)
+            agent.events.tap(self._hear)
+            try:
+                with agent.lent(held.lease):
+                    outcome = done or await self._answered(content, held)
+            except LeaseLost as error:
+                raise TakenOver from error
+            finally:
+                agent.events.tap(None)
+                held.voice.place = self._agent = None
+            if self.is_abandoned and outcome.outcome == "interrupted":
+                raise TakenOver
+            gauge, cost = agent.gauge, await in_thread(self._cost, talk.live.id)
+            await self._finish(
+                outcome,
+                GaugeMoved(gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost),
+            )
+
+    async def _answered(self, content: str | Mapping[str, Any], held: Held) -> TurnFinished:
+        """The turn itself, from its message or from where it was cut off."""
+        agent, talk = held.agent, held.agent.open()
+        is_resumed = self._is_said(await self._since_begin(held), content)
+        if not is_resumed:
+            self._desk.hygiene.checked += 1
+            outcome = await keep_clean(agent, talk, self._hear)
+            if outcome is not None:
+                self._desk.hygiene.add(outcome)
+        if self._wants_stop:
+            return TurnFinished("interrupted", "")
+        self._agent = agent
+        try:
+            if is_resumed:
+                return _event(await agent.afinish_turn(task_id=self.taken.id))
+            return _event(await agent.arun_conversation(content, task_id=self.taken.id))
+        except asyncio.CancelledError:
+            # Stopped before the turn had begun: nothing was said, so there is nothing to settle.
+            if not self._wants_stop:
+                raise
+            return TurnFinished("interrupted", "")
+
+    async def _done_before(self, held: Held, content: str | Mapping[str, Any]) -> TurnFinished | None:
+        """The answer of a turn whose process died after it was given and before it was noted."""
+        since = await self._since_begin(held)
+        if not self._is_said(since, content):
+            return None
+        last = since[-1].message
+        if last.role != "assistant" or last.tool_calls:
+            return None
+        self._desk.streams.publish(
+            self.chat, self.taken.id, TurnStarted(self.taken.id, held.conversation.tip_session_id)
+        )
+        return TurnFinished("completed", last.text)
+
+    async def _since_begin(self, held: Held) -> Sequence[Entry]:
+        begin, conversation = self.taken.begin_seq, held.conversation
+        if begin is None or conversation.last_seq <= begin or self.taken.conversation_id != conversation.id:
+            return ()
+        entries = await in_thread(self._desk.store.log.read, conversation.id, Span(begin + 1, conversation.last_seq))
+        return [e for e in entries if e.message.kind in ("user", "assistant", "tool")]
+
+    def _is_said(self, since: Sequence[Entry], content: str | Mapping[str, Any]) -> bool:
+        message = Message.from_dict(content)
+        return any(e.message.is_real_user and e.message.to_dict() == message.to_dict() for e in since)
+
+    def _begin(self, held: Held, content: str | Mapping[str, Any]) -> bool:
+        """Notes that work begins, and where; then where the chat is, and a title. In a thread, under the lease."""
+        store, conversation = self._desk.store, held.conversation
+        if self.taken.begin_seq is None or self.taken.conversation_id != conversation.id:
+            seq = conversation.last_seq
+            if not store.inbox.begin(self.taken, conversation_id=conversation.id, seq=seq, content=content):
+                return False
+            letter = replace(self.taken.letter, content=content)
+            self.taken = replace(self.taken, letter=letter, conversation_id=conversation.id, begin_seq=seq)
+            pointers = self._desk.pointers
+            if self._is_of_chat and pointers.get(self.chat) != conversation.id:
+                pointers.set(self.chat, conversation.id)
+        if not conversation.title and (title := title_of(Message.from_dict(content).text)):
+            store.conversations.set_title(conversation.id, title)
+        return True
+
+    async def _wanted(self) -> Wanted:
+        """The conversation this message goes to: where it was begun, the one it names, or the chat's own."""
+        named = self.taken.conversation_id or self._named
+        if named is None:
+            named = await in_thread(self._current)
+        return Wanted(self.chat, named, self.person.may("shell"))
+
+    def _current(self) -> str | None:
+        """The chat's conversation, unless it has been deleted meanwhile."""
+        current = self._desk.pointers.get(self.chat)
+        try:
+            return self._desk.store.conversations.get(current).id if current else None
+        except NotFound:
+            return None
+
+    @property
+    def _is_of_chat(self) -> bool:
+        return self.taken.letter.lane == lane_of(self.chat, None)
+
+    @property
+    def _named(self) -> str | None:
+        return None if self._is_of_chat else self.taken.letter.lane.partition(":")[2]
+
+    def _cost(self, session_id: str) -> float | None:
+        return self._desk.store.ledger.totals(session_id).cost_usd
+
+    def _hear(self, event: Event) -> None:
+        # The end is told once it is kept: whoever hears of it may rely on it.
+        if not isinstance(event, TurnFinished):
+            self._desk.streams.publish(self.chat, self.taken.id, event)
+
+    # -- a command ---------------------------------------------------------------------------------------------------
+
+    async def _command(self, text: str) -> None:
+        wanted = await self._wanted()
+        if wanted.conversation_id is None:
+            agent = await in_thread(self._desk.pool.blank, wanted)
+            surface, said = await self._dispatched(agent, text)
+        else:
+            async with self._desk.pool.held(wanted) as held:
+                self.conversation_id = held.conversation.id
+                held.agent.events.tap(self._hear)
+                try:
+                    with held.agent.lent(held.lease):
+                        surface, said = await self._dispatched(held.agent, text)
+                finally:
+                    held.agent.events.tap(None)
+        if surface.has_moved:
+            await self._move(surface.target)
+        if said.then_send is None:
+            shown = LEFT if said.is_leaving else said.text
+            await self._finish(CommandAnswered(shown, said.level, self.conversation_id))
+        else:
+            self._desk.streams.publish(self.chat, self.taken.id, Notice(said.text))
+            await self._turn(said.then_send, Wanted(self.chat, surface.target, self.person.may("shell")))
+
+    async def _dispatched(self, agent: Agent, text: str) -> tuple[GatewaySurface, Said]:
+        surface = GatewaySurface(self._desk.store, agent, self.person, route_to=self._desk.route_to)
+        said = await asyncio.to_thread(self._desk.commands.dispatch, surface, text)
+        return surface, said or Said("")
+
+    async def _move(self, target: str | None) -> None:
+        self.conversation_id = target
+        await in_thread(self._desk.pointers.set, self.chat, target)
+
+    # -- its end -----------------------------------------------------------------------------------------------------
+
+    async def _finish(self, event: TurnFinished | CommandAnswered, gauge: GaugeMoved | None = None) -> None:
+        result = result_of(event)
+        finish = self._desk.store.inbox.finish
+        if not await in_thread(finish, self.taken, result, conversation_id=self.conversation_id):
+            raise TakenOver
+        if gauge is not None:
+            self._desk.streams.publish(self.chat, self.taken.id, gauge)
+        self._desk.streams.publish(self.chat, self.taken.id, finished_event(result, self.conversation_id))
+
+
+async def work_through(run: Run) -> None:
+    """Runs a message to an end of some kind; a store that fails is tried again before the sender is told."""
+    for pause_s in (0.5, 2.0, None):
+        try:
+            await run.work()
+            return
+        except TakenOver:
+            return
+        except NotFound as error:
+            await run.fail(str(error))
+            return
+        except StoreError as error:
+            _log.warning("turn %s: the store failed (%s)", run.taken.id, type(error).__name__)
+            if pause_s is None:
+                await run.fail(str(error))
+                return
+            await asyncio.sleep(pause_s)
+        except PerdureError as error:
+            await run.fail(str(error))
+            return
+        except Exception as error:  # one message must not end the lane of all that follow
+            _log.exception("turn %s failed", run.taken.id)
+            await run.fail(f"something went wrong inside the gateway ({type(error).__name__}); its log says what")
+            return
+
+
+def _event(result: ConversationResult) -> TurnFinished:
+    outcome: Outcome = result.outcome
+    return TurnFinished(outcome, result.final_response, result.usage, result.error)
+
+
+def _scopes(kept: Sequence[str]) -> list[Scope]:
+    known: tuple[Scope, ...] = ("chat", "read", "shell", "admin")
+    return [s for s in known if s in kept]

@@ -1,0 +1,160 @@
+"""One gateway process, from its first request to its last: agents, hub and server in one event loop.
+
+On SIGTERM or Ctrl-C nothing more is taken, turns under way get their time, and what is left over is another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import APIRouter, FastAPI
+
+from perdure.agent.bridge import DaemonThreads, RunningLoop
+from perdure.app import Shared
+from perdure.config.settings import Settings
+from perdure.gateway.adapters.contract import Adapter
+from perdure.gateway.agents import Agents
+from perdure.gateway.http.app import create_app
+from perdure.gateway.hub import Hub
+from perdure.gateway.people import People
+from perdure.gateway.streams import Watch
+from perdure.store.store import SessionStore
+
+# Calls to models at the same time; each turn in flight has one.
+MAX_CONNECTIONS = 1_000
+# Once the turns are over, what is left are connections nobody says anything on.
+_LINGER_S = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a gateway process is made of."""
+
+    settings: Settings
+    home: Path
+    store: SessionStore
+    people: People
+    # Further doors, made once there is a hub: OpenAI's, the page's.
+    routers: Callable[[Hub], Sequence[APIRouter]] = lambda hub: ()
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    # Hears every event of this process; must neither wait nor raise.
+    watch: Watch | None = None
+    # Whatever else belongs around the routes: what watches requests, the page's files.
+    finish: Callable[[FastAPI, Hub], None] = lambda app, hub: None
+    # Told where it listens, once it does.
+    on_ready: Callable[[str, int], None] = lambda host, port: None
+
+
+def run(site: Site) -> None:
+    """Serves until it is told to stop."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(site))
+
+
+async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
+    """The same within a running loop; ends after SIGTERM, SIGINT, or once `stopped` is set."""
+    # A thread for each job: commands and summaries may take minutes, and none may wait for another.
+    asyncio.get_running_loop().set_default_executor(DaemonThreads())
+    shared = Shared(
+        site.settings, home=site.home, store=site.store, bridge=RunningLoop(), max_connections=MAX_CONNECTIONS
+    )
+    gateway = site.settings.gateway
+    hub = Hub(
+        Agents(shared),
+        site.store,
+        settings=gateway,
+        clock=shared.clock,
+        ids=shared.ids,
+        adapters=site.adapters,
+        watch=site.watch,
+    )
+    app = create_app(hub, site.people, settings=gateway, store=site.store, routers=site.routers(hub))
+    site.finish(app, hub)
+    server = _Server(_config(app, site.settings))
+    stopped = stopped or asyncio.Event()
+    with _signals(stopped):
+        await hub.start()
+        serving = asyncio.create_task(server.serve())
+        await _started(server, serving)
+        if not serving.done():
+            site.on_ready(*server.address)
+            await _either(serving, stopped.wait())
+        await hub.drain(gateway.drain_timeout_s)
+        server.should_exit = True
+        await serving
+    await shared.transport.aclose()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its own ideas about signals: what happens first is ours to say."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+
+def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    gateway = settings.gateway
+    return uvicorn.Config(
+        app,
+        host=gateway.host,
+        port=gateway.port,
+        # The log is the gateway's own, and who a proxy speaks for is decided by the guard's settings.
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(gateway.trusted_proxies),
+        forwarded_allow_ips=list(gateway.trusted_proxies) or None,
+        ws_max_size=gateway.max_body_bytes,
+        timeout_graceful_shutdown=_LINGER_S,
+        lifespan="off",
+    )
+
+
+async def _started(server: _Server, serving: asyncio.Task[None]) -> None:
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+
+
+async def _either(task: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> None:
+    """Waits for whichever is first; a server that failed says why."""
+    waiting = asyncio.create_task(other)
+    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+@contextlib.contextmanager
+def _signals(stopped: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and Ctrl-C set the event, where this thread is the one that hears them."""
+    loop, kept = asyncio.get_running_loop(), []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+            loop.add_signal_handler(number, stopped.set)
+            kept.append(number)
+    try:
+        yield
+    finally:
+        for number in kept:
+            loop.remove_signal_handler(number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

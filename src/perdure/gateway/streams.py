@@ -1,0 +1,180 @@
+"""What happens in a chat, numbered, to whoever follows it; a reader who lost the connection goes on where it was.
+
+Numbers grow with time in every process, so that one a reader got from another process still says where it was. The
+events of a running turn are kept whole; of a finished one only what its last event does not say again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from perdure.core.events import ReasoningDelta, TextDelta
+from perdure.core.ports import Clock
+from perdure.gateway.chats import ChatKey, GatewayEvent, Numbered
+from perdure.gateway.wire import is_last
+
+Watch = Callable[[ChatKey, str, GatewayEvent], None]
+# Events of a running turn that a late reader can still have, and of finished ones.
+MOST_RUNNING = 5_000
+MOST_FINISHED = 24
+# A reader this far behind is let go: it comes back with the number it was at.
+MOST_WAITING = 2_000
+
+
+class Reader:
+    """One follower's queue. Pieces of text that it has not come to yet are joined into one."""
+
+    def __init__(self) -> None:
+        self._waiting: collections.deque[Numbered] = collections.deque()
+        self._arrived = asyncio.Event()
+        self.is_closed = False
+
+    def put(self, numbered: Numbered) -> None:
+        if self.is_closed:
+            return
+        joined = _joined(self._waiting[-1], numbered) if self._waiting else None
+        if joined is not None:
+            self._waiting[-1] = joined
+        elif len(self._waiting) >= MOST_WAITING:
+            self.close()
+        else:
+            self._waiting.append(numbered)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """No more comes; what waits is still read."""
+        self.is_closed = True
+        self._arrived.set()
+
+    async def batches(self, idle_s: float | None = None) -> AsyncIterator[list[Numbered]]:
+        """What has come since the last look; an empty one where nothing has for so long."""
+        while True:
+            while self._waiting:
+                batch = list(self._waiting)
+                self._waiting.clear()
+                yield batch
+            if self.is_closed:
+                return
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(idle_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                yield []
+
+
+class ChatStream:
+    """One chat's events of this process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: collections.deque[Numbered] = collections.deque(maxlen=MOST_RUNNING)
+        self._readers: set[Reader] = set()
+        self._last = 0
+        self.used_at_s = clock.monotonic_s()
+
+    @property
+    def is_followed(self) -> bool:
+        return bool(self._readers)
+
+    def publish(self, turn_id: str, event: GatewayEvent) -> None:
+        """Never waits. Only in the loop's own thread."""
+        self._last = max(self._last + 1, self._clock.now_ms() * 1_000)
+        numbered = Numbered(self._last, turn_id, event)
+        self._kept.append(numbered)
+        for reader in self._readers:
+            reader.put(numbered)
+        if is_last(event):
+            self._tidy(turn_id)
+        self.used_at_s = self._clock.monotonic_s()
+
+    def follow(self, *, after: int | None = None, turn_id: str | None = None) -> Reader:
+        """Everything from now on, or from after a number, or of one turn as far as it is kept."""
+        reader = Reader()
+        for numbered in self._kept:
+            is_missed = after is not None and numbered.number > after
+            if is_missed or (turn_id is not None and numbered.turn_id == turn_id):
+                reader.put(numbered)
+        self._readers.add(reader)
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        reader.close()
+        self._readers.discard(reader)
+        self.used_at_s = self._clock.monotonic_s()
+
+    def close(self) -> None:
+        for reader in tuple(self._readers):
+            self.leave(reader)
+
+    def _tidy(self, turn_id: str) -> None:
+        """A turn is over: its last event says the whole text, so that its pieces need not be kept."""
+        kept = [n for n in self._kept if n.turn_id != turn_id or not isinstance(n.event, TextDelta | ReasoningDelta)]
+        running = {n.turn_id for n in kept} - {n.turn_id for n in kept if is_last(n.event)}
+        finished = [n for n in kept if n.turn_id not in running][-MOST_FINISHED:]
+        lasting = {id(n) for n in finished}
+        kept = [n for n in kept if n.turn_id in running or id(n) in lasting]
+        self._kept = collections.deque(kept, maxlen=MOST_RUNNING)
+
+
+class Streams:
+    """The streams of this process, by chat; made when something happens in one, dropped when nobody cares."""
+
+    def __init__(self, clock: Clock, *, watch: Watch | None = None) -> None:
+        self._clock = clock
+        # Hears every event of this process; must neither wait nor raise.
+        self._watch = watch
+        self._streams: dict[ChatKey, ChatStream] = {}
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def of(self, chat: ChatKey) -> ChatStream:
+        if chat not in self._streams:
+            self._streams[chat] = ChatStream(self._clock)
+        return self._streams[chat]
+
+    def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
+        """From any thread; events of one thread keep their order."""
+        if threading.get_ident() == self._thread:
+            self._publish(chat, turn_id, event)
+        else:
+            self._loop.call_soon_threadsafe(self._publish, chat, turn_id, event)
+
+    def _publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
+        self.of(chat).publish(turn_id, event)
+        if self._watch is not None:
+            self._watch(chat, turn_id, event)
+
+    def followed(self) -> list[ChatKey]:
+        return [chat for chat, stream in self._streams.items() if stream.is_followed]
+
+    def drop_idle(self, *, idle_s: float, busy: Iterable[ChatKey]) -> None:
+        before, kept = self._clock.monotonic_s() - idle_s, set(busy)
+        for chat, stream in list(self._streams.items()):
+            if stream.used_at_s < before and not stream.is_followed and chat not in kept:
+                del self._streams[chat]
+
+    def close(self) -> None:
+        for stream in self._streams.values():
+            stream.close()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __iter__(self) -> Iterator[ChatKey]:
+        return iter(self._streams)
+
+
+def _joined(last: Numbered, new: Numbered) -> Numbered | None:
+    """Two pieces of one text as one; None where they are not. It bears the newer number."""
+    if last.turn_id != new.turn_id:
+        return None
+    match last.event, new.event:
+        case TextDelta(before), TextDelta(after):
+            return Numbered(new.number, new.turn_id, TextDelta(before + after))
+        case ReasoningDelta(before), ReasoningDelta(after):
+            return Numbered(new.number, new.turn_id, ReasoningDelta(before + after))
+    return None

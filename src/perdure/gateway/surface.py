@@ -1,0 +1,45 @@
+"""A chat as a surface of the slash commands: they run in a thread, see one person's things, and change where one is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.agent.agent import Agent
+from perdure.core.errors import NotFound
+from perdure.gateway.people import Person
+from perdure.gateway.pool import MODEL_KEY
+from perdure.providers.routes import Route
+from perdure.store.store import SessionStore
+
+
+class GatewaySurface:
+    """What a command is lent for one message."""
+
+    def __init__(self, store: SessionStore, agent: Agent, person: Person, *, route_to: Callable[[str], Route]) -> None:
+        self.store = store
+        self.agent = agent
+        # What listings and searches are narrowed to; "" is everything, for whoever may see that.
+        self.user_key = person.sees or ""
+        self._person = person
+        self._route_to = route_to
+        # Where the chat goes on: as it was, unless a command says otherwise.
+        self.has_moved = False
+        self.target: str | None = None
+
+    def open(self, session_id: str | None) -> None:
+        """The chat goes on there. Raises NotFound for a conversation that is somebody else's."""
+        if session_id is not None:
+            conversation = self.store.conversations.get(session_id)
+            if self._person.sees is not None and conversation.user_key != self._person.sees:
+                raise NotFound(f"no conversation or session {session_id!r}")
+            session_id = conversation.id
+        self.has_moved, self.target = True, session_id
+
+    def choose_model(self, name: str) -> str:
+        """Kept with the conversation, so that whichever process goes on with it uses the same."""
+        route = self._route_to(name)
+        if self.agent.session_id is None:
+            raise NotFound("Nothing has been said yet; the model can be chosen once the conversation has begun.")
+        self.agent.switch_model(route)
+        self.store.conversation_state(self.agent.session_id).set(MODEL_KEY, name)
+        return f"{route.main.model} ({route.main.provider})"

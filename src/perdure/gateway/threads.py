@@ -1,0 +1,27 @@
+"""The store is synchronous, and the loop waits for nobody: what reads or writes it runs in a thread of these.
+
+Apart from the loop's own threads, where a command or a summary may take minutes: a message must never wait for those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_STORE_THREADS = 8
+
+
+@cache
+def _store_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=_STORE_THREADS, thread_name_prefix="perdure-gateway")
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` returns, without holding up the loop."""
+    return await asyncio.get_running_loop().run_in_executor(_store_threads(), partial(work, *args, **kwargs))

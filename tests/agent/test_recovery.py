@@ -31,7 +31,7 @@ def test_a_prompt_that_stays_too_long_is_compacted_three_times_and_no_more() -> 
 @pytest.mark.spec("C1")
 def test_with_compaction_off_an_overflow_ends_with_advice() -> None:
     assert _all_actions("prompt_too_long", may_compact=False) == ["give_up"]
-    assert "/new" in advice(ErrorVerdict("prompt_too_long", "prompt is too long"))
+    assert "/new" in advice(ErrorVerdict("prompt_too_long", "prompt is too long"), Attempts())
 
 
 @pytest.mark.spec("G2")
@@ -55,7 +55,7 @@ def test_a_malformed_request_is_never_repeated() -> None:
 
 @pytest.mark.spec("G4")
 def test_the_last_word_says_what_happened_what_was_tried_and_what_to_do() -> None:
-    said = advice(ErrorVerdict("prompt_too_long", "prompt is too long: 9 > 8"), compactions=3)
+    said = advice(ErrorVerdict("prompt_too_long", "prompt is too long: 9 > 8"), Attempts(compactions=3))
     for wanted in (
         "prompt is too long: 9 > 8.",
         "Compacted 3 times",
@@ -64,3 +64,12 @@ def test_the_last_word_says_what_happened_what_was_tried_and_what_to_do() -> Non
         "Nothing of the conversation is lost",
     ):
         assert wanted in said
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize(("kind", "before"), [("prompt_too_long", []), ("output_cap", ["lower_output"] * 3)])
+def test_where_nothing_is_left_to_compact_it_is_not_tried_again(kind: ErrorKind, before: list[str]) -> None:
+    attempts = Attempts(compactions=1, is_nothing_left=True)
+    actions = [attempts.next_action(ErrorVerdict(kind), may_compact=True) for _ in range(len(before) + 1)]
+    assert actions == [*before, "give_up"]
+    assert "Nothing more could be compacted." in advice(ErrorVerdict(kind, "too long"), attempts)

@@ -17,6 +17,7 @@ from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
+from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
 from perdure.lab.simulator import Simulator
 from perdure.providers.credentials import Credentials
@@ -84,6 +85,7 @@ def bench(
     provider: str = "custom",
     key_command: str | None = None,
     recall: Callable[[str], str] = lambda text: "",
+    summarize: Summarize | None = None,
     **rules: Any,
 ) -> Iterator[Bench]:
     """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
@@ -125,7 +127,7 @@ def bench(
 
         def services(live: LiveSession) -> EngineServices:
             state = store.state(f"engine:{live.conversation_id}")
-            return EngineServices(settings=made.settings.compression, state=state)
+            return EngineServices(summarize=summarize, settings=made.settings.compression, state=state)
 
         agent = Agent(made, bridge, services=services)
         try:

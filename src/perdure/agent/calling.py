@@ -15,6 +15,7 @@ from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
+from perdure.core.messages import Message
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
@@ -106,7 +107,7 @@ class Caller:
         threshold = budgets.threshold_tokens if budgets is not None else 0
         started_ms = self._parts.clock.now_ms()
         self._live.counter.begin_call()
-        self._emit(CallStarted(endpoint.model, estimate, self._window or 0, threshold))
+        self._emit(CallStarted(endpoint.model, estimate, self._window or 0, threshold, endpoint.provider))
         record = _Record(
             task_id, endpoint, estimate, self._window, threshold, self._live.composition.as_dict(estimate), started_ms
         )
@@ -137,7 +138,7 @@ class Caller:
         self._parts.store.ledger.record_call(
             record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
         )
-        self._emit(CallFinished(record.endpoint.model, usage, cost))
+        self._emit(CallFinished(record.endpoint.model, usage, cost, record.endpoint.provider, verdict))
 
     # -- what is done about a failure --------------------------------------------------------------------------------
 
@@ -149,11 +150,12 @@ class Caller:
             attempts.is_route_used_up = True
             return await self._mend(failure, attempts, max_tokens)
         if action == "give_up":
-            told = advice(verdict, compactions=attempts.compactions)
+            told = advice(verdict, attempts)
             raise ProviderError(ErrorVerdict(verdict.kind, told, verdict.status, verdict.context_limit), failure.where)
         self._tell(verdict, action)
-        if action == "compact":
-            await self._make_room(verdict)
+        if action == "compact" and not await self._make_room(verdict, attempts):
+            attempts.is_nothing_left = True
+            return await self._mend(failure, attempts, max_tokens)
         return lowered_output(verdict, max_tokens) if action == "lower_output" else max_tokens
 
     async def _reroute(self, verdict: ErrorVerdict) -> bool:
@@ -178,17 +180,38 @@ class Caller:
         payload = {"kind": verdict.kind, "action": action, "message": verdict.message[:500]}
         self._parts.store.ledger.record_event(StoredEvent(self._live.id, "recovery", payload))
 
-    async def _make_room(self, verdict: ErrorVerdict) -> None:
-        """The prompt was proven too long: believe the service about its window, and compact."""
+    async def _make_room(self, verdict: ErrorVerdict, attempts: Attempts) -> bool:
+        """The prompt was proven too long: believe the service about its window, and compact.
+
+        False when the request would be the same again: what was refused is not sent twice.
+        """
+        before = self._shown()
+        self._gate.forget_preparation()
+        while True:
+            may_be_smaller = await self._believe(verdict)
+            await compact(self._live, self._parts, self._emit, reason="overflow")
+            if self._shown() != before:
+                return True
+            # Little for the window as it is believed to be, and yet too long: it must be smaller still.
+            if not may_be_smaller or not attempts.count_compaction():
+                return False
+
+    async def _believe(self, verdict: ErrorVerdict) -> bool:
+        """Takes over the limit the service stated, else steps one rung down; whether it may be smaller still."""
         known = await self.fit_window()
         models, endpoint = self._parts.models, self._parts.routes.endpoint
         if verdict.context_limit is None:
-            await self._set_window(models.step_down(known))
-        elif verdict.context_limit < known:
+            lower = models.step_down(known)
+            await self._set_window(lower)
+            return lower < known
+        if verdict.context_limit < known:
             models.learn_limit(endpoint, verdict.context_limit)
             await self._set_window(verdict.context_limit)
-        self._gate.forget_preparation()
-        await compact(self._live, self._parts, self._emit, reason="overflow")
+        return False
+
+    def _shown(self) -> list[Message]:
+        """The history as it would be sent now."""
+        return [entry.message for entry in self._live.projection.entries()]
 
     async def _set_window(self, window: int) -> None:
         self._window = window

@@ -1,7 +1,8 @@
 """What to do about a failed call: one table from verdict to action, nothing else decides.
 
 A call has at most three compactions and three lowered output caps; rerouting (a fresh key, then the next provider) goes
-on until the route is used up. What is left over ends the turn with advice; the history is intact either way.
+on until the route is used up. A request that a compaction left as it was is not sent again. What is left over ends the
+turn with advice; the history is intact either way.
 """
 
 from __future__ import annotations
@@ -53,12 +54,13 @@ class Attempts:
     compactions: int = 0
     lowered: int = 0
     is_route_used_up: bool = False
+    # The last compaction left the request as it was: sent again it would be refused again.
+    is_nothing_left: bool = False
 
     def next_action(self, verdict: ErrorVerdict, *, may_compact: bool) -> Action:
         """The next thing to try, counted as tried; "give_up" when nothing is left."""
         for action in TABLE[verdict.kind]:
-            if action == "compact" and may_compact and self.compactions < MAX_COMPACTIONS:
-                self.compactions += 1
+            if action == "compact" and may_compact and not self.is_nothing_left and self.count_compaction():
                 return action
             if action == "lower_output" and self.lowered < MAX_LOWERED:
                 self.lowered += 1
@@ -66,6 +68,13 @@ class Attempts:
             if action == "reroute" and not self.is_route_used_up:
                 return action
         return "give_up"
+
+    def count_compaction(self) -> bool:
+        """Takes one of the call's compactions; False when they are used up."""
+        if self.compactions >= MAX_COMPACTIONS:
+            return False
+        self.compactions += 1
+        return True
 
 
 def lowered_output(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
@@ -75,8 +84,12 @@ def lowered_output(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
     return max(LEAST_OUTPUT_TOKENS, (asked_tokens or 8_192) // 2)
 
 
-def advice(verdict: ErrorVerdict, *, compactions: int = 0) -> str:
+def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
     """What the person reads when nothing helped: what happened, what was tried, what to do."""
-    tried = f" Compacted {compactions} time{'s' if compactions > 1 else ''} without success." if compactions else ""
+    tried, count = "", attempts.compactions
+    if attempts.is_nothing_left:
+        tried = " Nothing more could be compacted."
+    elif count:
+        tried = f" Compacted {count} time{'s' if count > 1 else ''} without success."
     said = verdict.message.strip().rstrip(".")
     return f"{said or 'The call failed'}.{tried} {ADVICE[verdict.kind]} Nothing of the conversation is lost."

@@ -10,8 +10,7 @@ from perdure.agent.parts import Parts
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
-from perdure.context.figures import figures, threshold_for
-from perdure.models.budgets import WindowBudgets
+from perdure.models.budgets import WindowBudgets, window_budgets
 from perdure.models.counter import TokenCounter
 from perdure.providers.exchange import Endpoint
 
@@ -53,5 +52,10 @@ async def read_before_the_first_word(parts: Parts, system_prompt: str | None) ->
 
 def budgets_for(settings: Settings, endpoint: Endpoint, window: int) -> WindowBudgets:
     """Every figure that follows from a window, under the user's settings and on this route."""
-    threshold = threshold_for(settings.compression, provider=endpoint.provider, model=endpoint.model)
-    return figures(settings.compression, window, threshold=threshold, max_tokens=settings.model.max_tokens)
+    return window_budgets(
+        window,
+        settings.compression,
+        provider=endpoint.provider,
+        model=endpoint.model,
+        max_tokens=settings.model.max_tokens,
+    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from perdure.store.backing import Backing
 from perdure.store.database import Transaction
@@ -20,7 +21,7 @@ _NEVER = 2**62
 
 
 class Moments:
-    """From a time to the message that was the newest then, and from a stretch of the story to its events."""
+    """From a time to the message that was the newest then, and from a stretch of the story to what happened in it."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
@@ -32,14 +33,8 @@ class Moments:
 
         def load(tx: Transaction) -> list[tuple[int, int]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
-            return [
-                (seq, at)
-                for place in places(lineage_of(tx, conversation), Span(1, conversation.last_seq))
-                for seq, at in tx.rows(
-                    "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
-                    place,
-                )
-            ]
+            whole = Span(1, conversation.last_seq)
+            return [row for place in places(lineage_of(tx, conversation), whole) for row in _times(tx, place)]
 
         rows = self._backing.database.read(load)
         times = [at for _, at in rows]
@@ -60,22 +55,42 @@ class Moments:
 
         return self._backing.database.read(load)
 
+    def tool_seconds(self, any_id: str, stretch: Span) -> dict[tuple[int, str], float]:
+        """How long the tool calls of a stretch took, by when their results were written and the call's id.
+
+        An id alone is not enough: some services count their calls afresh in every reply.
+        """
+
+        def load(tx: Transaction) -> dict[tuple[int, str], float]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            found: dict[tuple[int, str], float] = {}
+            for place in places(lineage_of(tx, conversation), stretch):
+                times = [at for _, at in _times(tx, place)]
+                if times:
+                    found.update(_seconds(tx, place[0], min(times), max(times)))
+            return found
+
+        return self._backing.database.read(load)
+
+
+def _times(tx: Transaction, place: tuple[str, int, int]) -> list[tuple[int, int]]:
+    sql = "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    return [(seq, at) for seq, at in tx.rows(sql, place)]
+
 
 def _placed(
     tx: Transaction, conversation: Conversation, owner: str, span: Span, most: int
 ) -> list[tuple[int, StoredEvent]]:
-    told = tx.rows(
-        "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
-        (owner, span.lo, span.hi + 1),
-    )
+    told = _times(tx, (owner, span.lo, span.hi + 1))
     following = told.pop()[1] if told and told[-1][0] > span.hi else None
     if not told:
         return []
-    since = 0 if span.lo == 1 else told[0][1]
+    is_first = span.lo == (conversation.fork_seq + 1 if owner == conversation.id else 1)
+    since = 0 if is_first else told[0][1]
     until = following if following is not None else _NEVER if owner == conversation.id else conversation.created_at_ms
     rows = tx.rows(
         "SELECT session, kind, payload, created_at, id FROM event WHERE conversation = ? AND created_at >= ?"
-        " AND created_at < ? ORDER BY id LIMIT ?",
+        " AND created_at < ? AND kind <> 'tools' ORDER BY id LIMIT ?",
         (owner, since, until, max(0, most)),
     )
     times = [at for _, at in told]
@@ -83,3 +98,15 @@ def _placed(
         (told[max(0, bisect_right(times, at) - 1)][0], StoredEvent(session, kind, json.loads(payload), at, number))
         for session, kind, payload, at, number in rows
     ]
+
+
+def _seconds(tx: Transaction, owner: str, since: int, until: int) -> Iterator[tuple[tuple[int, str], float]]:
+    rows = tx.rows(
+        "SELECT created_at, payload FROM event WHERE conversation = ? AND kind = 'tools'"
+        " AND created_at BETWEEN ? AND ?",
+        (owner, since, until),
+    )
+    for at, raw in rows:
+        payload: Mapping[str, Any] = json.loads(raw)
+        for call_id, seconds in dict(payload.get("seconds") or {}).items():
+            yield (at, str(call_id)), float(seconds)

@@ -24,9 +24,9 @@ from perdure.web.handoff_view import handoff_view
 from perdure.web.head_view import conversation_head
 from perdure.web.live import LiveFeed
 from perdure.web.opened_view import opened_page
-from perdure.web.refusals import PageRoute
+from perdure.web.routes import PageRoute
 from perdure.web.sight import Sight
-from perdure.web.timeline_view import timeline_page
+from perdure.web.timeline_view import Place, timeline_page
 from perdure.web.usage_view import usage_view
 
 UserOf = Callable[[Request], str | None]
@@ -122,8 +122,7 @@ def timeline(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """A page of its story: the newest, or those before, after or around a message; oldest first."""
-    conversation = sight.conversation(any_id)
-    return _json(timeline_page(sight, conversation, before=before, after=after, around=around, limit=limit))
+    return _json(timeline_page(sight, sight.conversation(any_id), Place(before, after, around), limit=limit))
 
 
 def context(sight: Seen, any_id: AnyId) -> Response:

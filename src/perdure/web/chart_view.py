@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from perdure.core.messages import clean
 from perdure.store.records import Call, Conversation, StoredEvent
 from perdure.web.shapes import CallPoint, ChartMark, ContextChart
 from perdure.web.sight import Sight
@@ -57,7 +58,7 @@ def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[Call]) -> Ch
         kind=event.kind,
         at=at,
         seq=seq,
-        text=_TOLD[event.kind](payload, _Around(calls, at)),
+        text=clean(_TOLD[event.kind](payload, _Around(calls, at))),
         before_tokens=payload.get("before") if is_compaction else None,
         after_tokens=payload.get("after") if is_compaction else None,
     )
@@ -127,6 +128,10 @@ def _recovery(payload: Mapping[str, Any], around: _Around) -> str:
     return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{said}”)' if said else ''}"
 
 
+def _undo(payload: Mapping[str, Any], around: _Around) -> str:
+    return "compaction undone: what it had taken out is back in the prompt"
+
+
 def _tokens(figure: object) -> str:
     return f"{figure:,}" if isinstance(figure, int) else "an unknown number of"
 
@@ -136,4 +141,5 @@ _TOLD: dict[str, Callable[[Mapping[str, Any], _Around], str]] = {
     "spill": _spill,
     "model_switch": _switch,
     "recovery": _recovery,
+    "undo": _undo,
 }

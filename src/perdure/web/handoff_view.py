@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.context.handoff import parse_handoff
 from perdure.core.errors import NotFound
@@ -25,7 +25,8 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
     event = _event_of(handoff, store.ledger.events(handoff.conversation_id, kind="compaction", limit=100_000))
     findings = [str(f) for f in handoff.check.get("findings", ())]
     payload = event.payload if event is not None else {}
-    sources = [e for span in opened(handoff, handoffs) for e in store.log.read(conversation.id, span)]
+    # Not only what it stands for: it quotes what was kept beside it too, and that is no less a source.
+    sources = store.log.read(conversation.id, Span(1, seq - 1))
     return HandoffView(
         seq=seq,
         session_id=handoff.session_id,
@@ -39,36 +40,21 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
         after_tokens=payload.get("after"),
         reason=str(payload.get("reason", "")),
         sections=sections,
-        facts=fact_rows(sections, Links(sources), findings),
+        facts=fact_rows(sections, Links(sources), _chain_findings(handoff, handoffs)),
         covers=[CoverRow(lo=s.lo, hi=s.hi, address=s.address, messages=len(s)) for s in handoff.covers],
         findings=findings,
         can_undo=seq == _newest_standing(handoffs.values(), store.log.view(conversation.id)),
     )
 
 
-def opened(handoff: Handoff, handoffs: dict[int, Handoff]) -> list[Span]:
-    """What a handoff stands for, and what the handoffs among it stand for, down to what was really said."""
-    spans: list[Span] = []
-    waiting, seen = [handoff], {handoff.seq}
-    while waiting:
-        one = waiting.pop()
-        spans += one.covers
-        for seq, other in handoffs.items():
-            if seq not in seen and holds(one.covers, seq):
-                seen.add(seq)
-                waiting.append(other)
-    return _once(spans)
-
-
-def _once(spans: Sequence[Span]) -> list[Span]:
-    """The same messages in order, each once."""
-    out: list[Span] = []
-    for span in sorted(spans, key=lambda s: s.lo):
-        if out and span.lo <= out[-1].hi + 1:
-            out[-1] = Span(out[-1].lo, max(out[-1].hi, span.hi))
-        else:
-            out.append(span)
-    return out
+def _chain_findings(handoff: Handoff, handoffs: Mapping[int, Handoff]) -> set[str]:
+    """What the checks found in a handoff and in those it carries on: a doubt is not laid by being repeated."""
+    found: set[str] = set()
+    one: Handoff | None = handoff
+    while one is not None:
+        found.update(str(f) for f in one.check.get("findings", ()))
+        one = handoffs.get(one.previous) if one.previous is not None and one.previous < one.seq else None
+    return found
 
 
 def _sections(entries: Sequence[Entry]) -> list[SectionRow]:

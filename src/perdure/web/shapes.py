@@ -12,7 +12,8 @@
     /live?cursor=                                                   server-sent events of `Changed`, within a second
 
 Times are UTC epoch milliseconds; money is dollars, null where no price is known; an `any_id` is any session or
-conversation id. User text is never markup: the page puts it in as text.
+conversation id. Offsets in a text are counted as JavaScript counts them, in UTF-16 units. User text is never markup:
+the page puts it in as text.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ class ToolCallRow(BaseModel):
     name: str
     # The one argument worth reading at a glance: a path, a command, a query.
     target: str
+    # Long ones are cut; /open?address=m:{seq} has all of them.
     arguments: Any
+    is_cut: bool = False
 
 
 class ImageRow(BaseModel):

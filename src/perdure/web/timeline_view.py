@@ -2,142 +2,125 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from perdure.context.history import tokens_of
-from perdure.core.messages import ImagePart, Message, ToolCall
+from perdure.core.errors import StoreError
+from perdure.core.messages import Message
 from perdure.store.records import Conversation, Span, StoredEvent, TimelinePage, Told
 from perdure.web import shapes
-from perdure.web.shapes import EventRow, ImageRow, MessageRow, ToolCallRow
+from perdure.web.images import ImageRoom, image_rows
+from perdure.web.shapes import EventRow, MessageRow
 from perdure.web.sight import Sight
+from perdure.web.tool_calls import kept_output, tool_call_row, within
 
 # Most of what is longer is never read; /open has all of it.
 TEXT_CHARS = 8_000
 FOLDED_CHARS = 2_000
-# Images beyond this are named, not carried: a page of screenshots must not weigh hundreds of megabytes.
-_IMAGE_CHARS = 12_000_000
-_TARGET_CHARS = 200
-# The argument that says most about a call, the best first.
-_TELLING = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
-_KEPT = re.compile(r"\A<persisted-output>\nThe output is ([\d,]+) characters.*?kept at output:(\w+)", re.DOTALL)
-# Pictures only: whatever else calls itself an image is not shown as one.
-_PICTURE = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp);base64,[A-Za-z0-9+/=\s]*\Z")
-_SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply")
+_SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo")
 
 
-def timeline_page(
-    sight: Sight,
-    conversation: Conversation,
-    *,
-    before: int | None = None,
-    after: int | None = None,
-    around: int | None = None,
-    limit: int = 100,
-) -> shapes.TimelinePage:
-    """The newest messages, those before or after one, or those around one; oldest first."""
-    page = _stretch(sight, conversation, before=before, after=after, around=around, limit=limit)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the story a page lies: before, after or around a message, or, with none of them, at its end."""
+
+    before: int | None = None
+    after: int | None = None
+    around: int | None = None
+
+    def __post_init__(self) -> None:
+        if sum(at is not None for at in (self.before, self.after, self.around)) > 1:
+            raise StoreError("give one of before, after and around, not several")
+
+
+def timeline_page(sight: Sight, conversation: Conversation, place: Place, *, limit: int = 100) -> shapes.TimelinePage:
+    """A page of the story, oldest first."""
+    page = _stretch(sight, conversation, place, limit)
     told = page.told
-    first, last = (told[0].seq, told[-1].seq) if told else (None, None)
-    names = {c.id: c.name for t in told for c in t.entry.message.tool_calls}
-    room = _Room(_IMAGE_CHARS)
     return shapes.TimelinePage(
-        messages=[_message_row(t, names, room) for t in told],
+        messages=_Rows(sight, conversation, told).all(),
         events=_events(sight, conversation, told),
-        first_seq=first,
-        last_seq=last,
-        has_before=page.before_seq is not None,
-        has_after=page.has_newer,
+        first_seq=told[0].seq if told else None,
+        last_seq=told[-1].seq if told else None,
+        has_before=told[0].seq > 1 if told else place.after is not None and conversation.last_seq > 0,
+        has_after=page.has_newer if told else place.after is None and conversation.last_seq > 0,
     )
 
 
-def target_of(call: ToolCall) -> str:
-    """The one argument worth reading at a glance, on one line."""
-    given = call.parsed_arguments() or {}
-    telling = [v for k in _TELLING if isinstance(v := given.get(k), str) and v.strip()]
-    shown = " ".join(telling[0].split()) if telling else ""
-    return shown if len(shown) <= _TARGET_CHARS else f"{shown[: _TARGET_CHARS - 1]}…"
-
-
-class _Room:
-    """What is left for images on one page."""
-
-    def __init__(self, chars: int) -> None:
-        self.chars = chars
-
-    def takes(self, url: str) -> bool:
-        self.chars -= len(url)
-        return self.chars >= 0
-
-
-def _stretch(
-    sight: Sight,
-    conversation: Conversation,
-    *,
-    before: int | None,
-    after: int | None,
-    around: int | None,
-    limit: int,
-) -> TimelinePage:
+def _stretch(sight: Sight, conversation: Conversation, place: Place, limit: int) -> TimelinePage:
     timeline = sight.store.timeline
-    if after is not None:
-        return timeline.after(conversation.id, after, limit=limit)
-    if around is not None:
-        # The newest page that has it in its middle; near either end the page is still full.
-        before = max(limit, around + limit // 2) + 1
+    if place.after is not None:
+        return timeline.after(conversation.id, place.after, limit=limit)
+    before = place.before
+    if place.around is not None:
+        # It stands in the middle; near either end the page is full all the same.
+        before = max(limit, place.around + limit // 2) + 1
     return timeline.page(conversation.id, before_seq=before, limit=limit)
 
 
-def _message_row(told: Told, names: Mapping[str, str], room: _Room) -> MessageRow:
-    message = told.entry.message
-    text = message.text
-    most = FOLDED_CHARS if message.kind in ("tool", "handoff") else TEXT_CHARS
-    kept = _KEPT.match(text) if message.kind == "tool" else None
-    return MessageRow(
-        seq=told.seq,
-        session_id=told.session_id,
-        kind=message.kind,
-        role=message.role,
-        text=text[:most],
-        is_cut=len(text) > most,
-        chars=len(text),
-        tokens=tokens_of(told.entry),
-        reasoning=(message.reasoning or "")[:TEXT_CHARS],
-        images=[_image_row(p, room) for p in message.parts if isinstance(p, ImagePart)],
-        tool_calls=[
-            ToolCallRow(id=c.id, name=c.name, target=target_of(c), arguments=_arguments(c)) for c in message.tool_calls
-        ],
-        tool_call_id=message.tool_call_id,
-        tool_name=_tool_name(message, names),
-        seconds=None,
-        output_id=kept[2] if kept else None,
-        output_chars=int(kept[1].replace(",", "")) if kept else None,
-        created_at=told.entry.created_at_ms,
-    )
+class _Rows:
+    """The messages of one page, with what is known of their tool calls."""
 
+    def __init__(self, sight: Sight, conversation: Conversation, told: Sequence[Told]) -> None:
+        self._told = told
+        self._images = ImageRoom()
+        self._callers = {c.id: (c.name, t) for t in told for c in t.entry.message.tool_calls}
+        has_tools = any(t.entry.message.role == "tool" for t in told)
+        self._seconds: Mapping[tuple[int, str], float] = (
+            sight.store.moments.tool_seconds(conversation.id, _span(told)) if has_tools else {}
+        )
 
-def _tool_name(message: Message, names: Mapping[str, str]) -> str | None:
-    if message.role != "tool":
-        return None
-    return message.name or names.get(message.tool_call_id or "")
+    def all(self) -> list[MessageRow]:
+        return [self._row(t) for t in self._told]
 
+    def _row(self, told: Told) -> MessageRow:
+        message = told.entry.message
+        text = message.text
+        most = FOLDED_CHARS if message.kind in ("tool", "handoff") else TEXT_CHARS
+        kept = kept_output(text) if message.role == "tool" else None
+        return MessageRow(
+            seq=told.seq,
+            session_id=told.session_id,
+            kind=message.kind,
+            role=message.role,
+            text=text[:most],
+            is_cut=len(text) > most,
+            chars=len(text),
+            tokens=tokens_of(told.entry),
+            reasoning=(message.reasoning or "")[:TEXT_CHARS],
+            images=image_rows(message, self._images),
+            tool_calls=[tool_call_row(c) for c in message.tool_calls],
+            tool_call_id=message.tool_call_id,
+            tool_name=self._tool_name(message),
+            seconds=self._seconds_of(told),
+            output_id=kept.id if kept is not None else None,
+            output_chars=kept.chars if kept is not None else None,
+            created_at=told.entry.created_at_ms,
+        )
 
-def _arguments(call: ToolCall) -> Any:
-    parsed = call.parsed_arguments()
-    return call.arguments[:TEXT_CHARS] if parsed is None else parsed
+    def _tool_name(self, message: Message) -> str | None:
+        if message.role != "tool":
+            return None
+        caller = self._callers.get(message.tool_call_id or "")
+        return message.name or (caller[0] if caller is not None else None)
 
-
-def _image_row(part: ImagePart, room: _Room) -> ImageRow:
-    is_shown = _PICTURE.match(part.url) is not None and room.takes(part.url)
-    source = part.url if not part.url.startswith("data:") else f"an image of {len(part.url) * 3 // 4 // 1024:,} KB"
-    return ImageRow(data_url=part.url if is_shown else None, source=source)
+    def _seconds_of(self, told: Told) -> float | None:
+        """As it was measured; else, for a call that was alone in its reply, the time from reply to result."""
+        message, at = told.entry.message, told.entry.created_at_ms
+        if message.role != "tool":
+            return None
+        measured = self._seconds.get((at, message.tool_call_id or ""))
+        if measured is not None:
+            return measured
+        caller = self._callers.get(message.tool_call_id or "")
+        if caller is None or len(caller[1].entry.message.tool_calls) > 1:
+            return None
+        return max(0, at - caller[1].entry.created_at_ms) / 1_000
 
 
 def _events(sight: Sight, conversation: Conversation, told: Sequence[Told]) -> list[EventRow]:
-    if not told:
-        return []
-    placed = sight.store.moments.events(conversation.id, Span(told[0].seq, told[-1].seq))
+    placed = sight.store.moments.events(conversation.id, _span(told)) if told else []
     return [_event_row(seq, event) for seq, event in placed if event.kind in _SHOWN_EVENTS]
 
 
@@ -147,5 +130,9 @@ def _event_row(seq: int, event: StoredEvent) -> EventRow:
         after_seq=seq,
         session_id=event.session_id,
         created_at=event.created_at_ms,
-        payload=dict(event.payload),
+        payload=within(dict(event.payload)),
     )
+
+
+def _span(told: Sequence[Told]) -> Span:
+    return Span(told[0].seq, told[-1].seq)

@@ -39,6 +39,8 @@ class Say:
     # Before the response begins, and between its pieces.
     delay_s: float = 0.0
     chunk_delay_s: float = 0.0
+    # Each piece begins with the moment it is sent, in nanoseconds of this machine's stopwatch: for measuring delays.
+    is_stamped: bool = False
     # After so many events of the stream the connection is gone, or the service reports an error.
     drop_after: int | None = None
     fail_after: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -31,6 +32,7 @@ class Turn:
     usage: CanonicalUsage = NOT_REPORTED
     reports_usage: bool = True
     chunk_chars: int = 12
+    is_stamped: bool = False
 
     @property
     def thinking_tokens(self) -> int:
@@ -45,7 +47,8 @@ class Turn:
         """A text in the pieces it is streamed in."""
         size = max(1, self.chunk_chars)
         for start in range(0, len(text), size):
-            yield text[start : start + size]
+            stamp = f"@{time.monotonic_ns()} " if self.is_stamped else ""
+            yield stamp + text[start : start + size]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def take_turn(say: Say, *, number: int, model: str, created_s: int, max_output: 
         finish=say.finish,
         reports_usage=say.reports_usage,
         chunk_chars=say.chunk_chars,
+        is_stamped=say.is_stamped,
     )
     if turn.output_tokens <= max_output:
         return turn

@@ -3,6 +3,7 @@
 import { read } from "./api.js";
 import { h } from "./dom.js";
 
+const NARROW_PX = 640;
 const NAMES = ["q", "show", "source", "model", "since", "until"];
 
 export function isFiltered(asked) {
@@ -13,10 +14,13 @@ export function filterForm(asked, changed, signal) {
   const search = h("input", { type: "search", name: "q", id: "q", value: asked.q ?? "", placeholder: "Search every conversation", autocomplete: "off" });
   const form = h("form", { class: "filters", role: "search", "aria-label": "Conversations" },
     h("div", { class: "wide" }, h("label", { for: "q", class: "unseen" }, "Search every conversation"), search),
-    choice("show", "Show", asked.show, [["", "conversations"], ["hits", "every hit"]]),
-    choice("source", "Source", asked.source, [["", "any source"]]),
-    choice("model", "Model", asked.model, [["", "any model"]]),
-    day("since", "From", asked.since), day("until", "To", asked.until));
+    h("details", { open: innerWidth > NARROW_PX || NAMES.slice(1).some((name) => asked[name]) },
+      h("summary", {}, "Filters"),
+      h("div", { class: "choices" },
+        choice("show", "Show", asked.show, [["", "conversations"], ["hits", "every hit"]]),
+        choice("source", "Source", asked.source, [["", "any source"]]),
+        choice("model", "Model", asked.model, [["", "any model"]]),
+        day("since", "From", asked.since), day("until", "To", asked.until))));
   wire(form, changed, signal);
   offer(form, asked, signal);
   return form;

@@ -13,13 +13,13 @@ export function svg(tag, attributes, ...children) {
 }
 
 export function clear(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) set(element, name, value);
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false) element.append(child);
   }
   return element;

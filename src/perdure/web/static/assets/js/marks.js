@@ -6,7 +6,8 @@ import { plural } from "./words.js";
 
 export const KIND_NAMES = { compaction: "compaction", spill: "output kept apart", model_switch: "model switch", recovery: "recovery" };
 const NAMES_MANY = { compaction: "compactions", spill: "outputs kept apart", model_switch: "model switches", recovery: "recoveries" };
-const WIDTH_PX = 24;
+// How near two signs of a row may stand; those of the second row may be several in one.
+const APART_PX = [26, 44];
 
 export function markLane(marks, { from, to, x, onMark }) {
   return clusters(marks.filter((mark) => mark.at >= from && mark.at <= to), x).map((group) => markButton(group, x, onMark));
@@ -19,7 +20,7 @@ function clusters(marks, x) {
     const groups = [];
     for (const mark of row) {
       const last = groups.at(-1);
-      if (last && x(mark.at) - x(last.marks[0].at) < WIDTH_PX) last.marks.push(mark);
+      if (last && x(mark.at) - x(last.marks[0].at) < APART_PX[index]) last.marks.push(mark);
       else groups.push({ row: index, marks: [mark] });
     }
     return groups;

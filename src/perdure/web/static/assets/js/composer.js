@@ -8,7 +8,7 @@ const MAX_HEIGHT_PX = 240;
 export class Composer {
   constructor({ send, stop, signal }) {
     this.sendText = send;
-    this.field = h("textarea", { id: "say", rows: 1, placeholder: "Write a message, or / for a command", autocomplete: "off" });
+    this.field = h("textarea", { id: "say", rows: 1, placeholder: "Message, or / for commands", autocomplete: "off" });
     this.sender = h("button", { type: "submit", class: "primary" }, "Send");
     this.stopper = h("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
     this.completion = new Completion(this.field, signal);

@@ -3,6 +3,8 @@
 import { clear, h } from "./dom.js";
 import { answerQuestion } from "./gateway.js";
 
+const ANSWERS = { once: "Allow once", session: "Allow in this session", always: "Always allow", no: "Refuse" };
+
 export function questionCard(question) {
   const isApproval = question.kind === "approval";
   const problem = h("p", { role: "alert", class: "small" });
@@ -13,7 +15,7 @@ export function questionCard(question) {
       problem.textContent = error.message;
     }
   };
-  const answers = h("div", { class: "answers" }, question.choices.map((choice) => h("button", { type: "button", onclick: () => send(choice) }, choice)));
+  const answers = h("div", { class: "answers" }, question.choices.map((choice) => h("button", { type: "button", class: choice === "once" ? "primary" : "", onclick: () => send(choice) }, isApproval ? ANSWERS[choice] ?? choice : choice)));
   const own = isApproval ? null : ownWords(send);
   const element = h("section", { class: `question ${question.kind}`, "aria-label": isApproval ? "Approval needed" : "A question for you" },
     h("h3", {}, isApproval ? "May this run?" : "A question for you"),
@@ -25,7 +27,7 @@ export function questionCard(question) {
     focus: () => element.querySelector("button, input")?.focus(),
     close: (answer) => {
       element.classList.add("closed");
-      clear(answers, h("p", {}, answer ? `Answered: ${answer}` : isApproval ? "Nobody answered in time: refused." : "Nobody answered in time."));
+      clear(answers, h("p", {}, answer ? `Answered: ${isApproval ? ANSWERS[answer] ?? answer : answer}` : isApproval ? "Nobody answered in time: refused." : "Nobody answered in time."));
       own?.remove();
     },
   };

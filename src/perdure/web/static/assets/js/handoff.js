@@ -16,7 +16,7 @@ export async function open({ place, route, signal }) {
   const seq = route.seq ?? known.handoffs.at(-1);
   if (seq === undefined) return void clear(place, new Head(known, "handoff").element, h("p", { class: "empty" }, "This conversation has not been compacted: there is no handoff."));
   const handoff = await read(`${conversationPath(known.id)}/handoffs/${seq}`, {}, signal);
-  const sources = new Sources(known.id, handoff.facts, (fact) => facts.choose(fact));
+  const sources = new Sources(known.id, handoff.facts, known.handoffs, (fact) => facts.choose(fact));
   const facts = new Facts(handoff, (fact) => sources.show(fact));
   clear(place, new Head(known, "handoff").element, steps(known, seq), about(handoff), handoffActions(known, handoff, signal),
     h("div", { class: "handoff-grid" },

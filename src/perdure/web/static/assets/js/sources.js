@@ -11,8 +11,9 @@ const AROUND_CHARS = 600;
 const MAX_PAGES = 10;
 
 export class Sources {
-  constructor(conversationId, facts, onFact) {
+  constructor(conversationId, facts, handoffs, onFact) {
     this.id = conversationId;
+    this.handoffs = new Set(handoffs);
     this.onFact = onFact;
     this.bySeq = new Map();
     for (const fact of facts) for (const seq of fact.sources) this.bySeq.set(seq, [...(this.bySeq.get(seq) ?? []), fact]);
@@ -23,7 +24,7 @@ export class Sources {
 
   showAll() {
     if (!this.bySeq.size) return clear(this.place, h("p", { class: "muted" }, "No fact of this handoff could be traced to a message."));
-    const most = [...this.bySeq].sort((a, b) => b[1].length - a[1].length).slice(0, SHOWN);
+    const most = [...this.bySeq].sort((a, b) => this.handoffs.has(a[0]) - this.handoffs.has(b[0]) || b[1].length - a[1].length).slice(0, SHOWN);
     clear(this.place, h("p", { class: "muted small" }, "Choose a fact on the left. These messages hold the most of them:"), most.map(([seq]) => this.source(seq, null)));
   }
 
@@ -34,9 +35,14 @@ export class Sources {
     } else {
       const more = fact.sources.length - SHOWN;
       clear(this.place, h("p", {}, h("strong", {}, fact.text), ` was said in ${plural(fact.sources.length, "message")}, newest first:`),
-        fact.sources.slice(0, SHOWN).map((seq) => this.source(seq, fact)), more > 0 ? h("p", { class: "muted small" }, `and ${plural(more, "earlier message")}.`) : null, back);
+        this.inOrder(fact.sources).slice(0, SHOWN).map((seq) => this.source(seq, fact)), more > 0 ? h("p", { class: "muted small" }, `and ${plural(more, "earlier message")}.`) : null, back);
     }
     announce(fact.sources.length ? `${plural(fact.sources.length, "source")} shown.` : "No source.");
+  }
+
+  // What was really said comes before an earlier handoff that only repeats it.
+  inOrder(sources) {
+    return [...sources].sort((a, b) => this.handoffs.has(a) - this.handoffs.has(b) || b - a);
   }
 
   source(seq, fact) {
@@ -44,7 +50,7 @@ export class Sources {
     this.fill(text, seq, fact).catch((error) => { text.textContent = error.message; });
     const others = this.bySeq.get(seq) ?? [];
     return h("article", { class: "source", "data-seq": seq },
-      h("h3", {}, h("a", { href: messageLink(this.id, seq) }, `Message ${count(seq)}`), h("code", {}, `m:${seq}`)),
+      h("h3", {}, h("a", { href: messageLink(this.id, seq) }, `${this.handoffs.has(seq) ? "Earlier handoff, message" : "Message"} ${count(seq)}`), h("code", {}, `m:${seq}`)),
       text,
       h("details", {}, h("summary", {}, plural(others.length, "fact of the handoff stands here", "facts of the handoff stand here")),
         h("ul", { class: "backlinks" }, others.map((other) => h("li", {}, h("button", { type: "button", class: "fact", onclick: () => { this.onFact(other); this.show(other); } }, other.text))))));

@@ -44,7 +44,8 @@ export class Chat {
 
   hear(event, turn) {
     const wasAtEnd = this.isAtEnd();
-    if (event.conversation_id && !this.conversationId) this.begin(event.conversation_id);
+    // Any session's id is as good as the conversation's own.
+    if (event.type === "turn_started" && !this.conversationId) this.begin(event.session_id);
     if (event.type === "gauge_moved") this.onGauge(event);
     else if (event.type === "question_asked") this.ask(event, turn.element);
     else if (event.type === "question_closed") this.close(event);
@@ -75,7 +76,7 @@ export class Chat {
   // A question may have been open before this page was: asked by a turn that another tab or a restart began.
   async findQuestions() {
     const all = await openQuestions(this.signal).catch(() => []);
-    for (const question of all) if (question.conversation_id === this.conversationId) this.ask(question, this.turns);
+    for (const question of all) if (question.chat === this.chat) this.ask(question, this.turns);
   }
 
   async stop() {

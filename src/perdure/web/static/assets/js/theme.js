@@ -20,5 +20,6 @@ function show(button) {
   const theme = chosen();
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  button.textContent = `Theme: ${theme}`;
+  button.textContent = theme;
+  button.setAttribute("aria-label", `Theme: ${theme}`);
 }

@@ -29,7 +29,7 @@ function rangeButtons(chosen, show) {
 
 function view(usage, signal) {
   if (!usage.totals.calls) return [h("p", { class: "empty" }, "No calls in this time.")];
-  return [tiles(usage), dayChart(usage.by_day, signal), notes(usage),
+  return [tiles(usage), dayChart(usage.by_day, usage.days, signal), notes(usage),
     h("div", { class: "usage-tables" }, group("By model", usage.by_model), group("By source", usage.by_source), group("By task", usage.by_task)),
     h("details", {}, h("summary", {}, "By day, as a table"), group("By day", usage.by_day))];
 }

@@ -5,14 +5,15 @@ import { places, scale, ticks } from "./scale.js";
 import { count, dollars, short } from "./words.js";
 
 const KINDS = [["read", "Cache read", "cache_read_tokens"], ["write", "Cache write", "cache_write_tokens"], ["fresh", "Fresh", "input_tokens"], ["output", "Output", "output_tokens"]];
+const NOTHING = { cache_read_tokens: 0, cache_write_tokens: 0, input_tokens: 0, output_tokens: 0, cost_usd: 0 };
 const PAD = { left: 50, right: 10, top: 10, bottom: 24 };
 
-export function dayChart(groups, signal) {
-  const days = [...groups].sort((a, b) => a.group.localeCompare(b.group));
+export function dayChart(groups, howMany, signal) {
+  const days = everyDay(groups, howMany);
   const drawing = svg("svg", { "aria-hidden": "true" });
   const told = h("p", { class: "small", role: "status" }, "Move over a day, or use the arrow keys, for its figures.");
   const plot = h("div", { class: "day-plot", role: "slider", tabindex: "0", "aria-label": "Days", "aria-valuemin": 1, "aria-valuemax": days.length, "aria-valuenow": days.length, "aria-valuetext": spoken(days.at(-1)) }, drawing);
-  const chart = { days, drawing, plot, told, selected: days.length - 1 };
+  const chart = { days, drawing, plot, told, selected: null };
   plot.addEventListener("pointermove", (event) => choose(chart, indexAt(chart, event)));
   plot.addEventListener("keydown", (event) => onKey(chart, event));
   const watcher = new ResizeObserver(() => draw(chart));
@@ -20,6 +21,15 @@ export function dayChart(groups, signal) {
   signal.addEventListener("abort", () => watcher.disconnect());
   return h("figure", { class: "card days" }, h("figcaption", {}, h("h2", {}, "Tokens by day"),
     h("ul", { class: "legend" }, KINDS.map(([kind, words]) => h("li", {}, h("span", { class: "swatch", "data-use": kind }), words)))), plot, told);
+}
+
+// Days without a call are days too: the axis is time.
+function everyDay(groups, howMany) {
+  const known = new Map(groups.map(({ group, totals }) => [group, totals]));
+  const today = Date.now();
+  const days = Array.from({ length: howMany }, (_, i) => new Date(today - (howMany - 1 - i) * 86_400_000).toISOString().slice(0, 10));
+  const all = [...new Set([...days, ...known.keys()])].sort();
+  return all.map((group) => ({ group, totals: known.get(group) ?? NOTHING }));
 }
 
 function draw(chart) {
@@ -44,7 +54,7 @@ function column(totals, left, width, room, y) {
   return KINDS.map(([kind, , field]) => {
     const [low, high] = [floor, floor + totals[field]];
     floor = high;
-    return svg("rect", { class: "use", "data-use": kind, x: left + (room - width) / 2 + 1, width: Math.max(1, width - 2), y: y(high), height: Math.max(0, y(low) - y(high)) });
+    return svg("rect", { class: "use", "data-use": kind, x: left + (room - width) / 2 + 1, width: Math.max(1, width - (width > 6 ? 2 : 0)), y: y(high), height: Math.max(0, y(low) - y(high)) });
   });
 }
 
@@ -58,13 +68,14 @@ function choose(chart, index) {
 }
 
 function moveCursor(chart) {
-  if (!chart.x) return;
+  if (!chart.x || chart.selected === null) return;
   chart.cursor.setAttribute("x", chart.x(chart.selected));
   chart.cursor.setAttribute("width", chart.x(1) - chart.x(0));
 }
 
 function onKey(chart, event) {
-  const to = { ArrowRight: chart.selected + 1, ArrowLeft: chart.selected - 1, ArrowUp: chart.selected + 1, ArrowDown: chart.selected - 1, Home: 0, End: chart.days.length - 1 }[event.key];
+  const at = chart.selected ?? chart.days.length;
+  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowUp: at + 1, ArrowDown: at - 1, Home: 0, End: chart.days.length - 1 }[event.key];
   if (to === undefined) return;
   event.preventDefault();
   choose(chart, to);

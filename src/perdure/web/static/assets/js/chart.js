@@ -35,7 +35,7 @@ export class Chart {
     const { width, height } = this.plot.getBoundingClientRect();
     if (width < PAD.left + PAD.right + 10 || height < 40) return;
     const made = columns(this.calls, this.from, this.to, width - PAD.left - PAD.right);
-    const top = Math.max(...made.map(({ call }) => Math.max(totalOf(call), call.window ?? 0, call.threshold ?? 0)), 1) * 1.06;
+    const top = this.highest(made) * 1.08;
     this.x = scale(this.from, this.to, PAD.left, width - PAD.right);
     this.y = scale(0, top, height - PAD.bottom, PAD.top);
     this.size = { width, height };
@@ -44,6 +44,11 @@ export class Chart {
     clear(this.drawing, this.axes(top), this.layers(made), this.limits(made), this.drops(), this.cursor);
     clear(this.lane, markLane(this.marks, { from: this.from, to: this.to, x: this.x, onMark: this.onMark }));
     this.moveCursor();
+  }
+
+  highest(made) {
+    const heights = made.map(({ call }) => Math.max(totalOf(call), call.window ?? 0, call.threshold ?? 0));
+    return Math.max(1, ...heights, ...this.compactions().map((mark) => mark.before_tokens));
   }
 
   layers(made) {
@@ -72,17 +77,29 @@ export class Chart {
     });
   }
 
-  // Where a compaction let the prompt fall: a line down, and from how much to how much, where there is room to say so.
+  // A compaction: the prompt that would have been sent, and the arrow down to the one that was.
   drops() {
     let free = -Infinity;
-    return this.marks.filter((mark) => mark.kind === "compaction" && mark.at >= this.from && mark.at <= this.to).flatMap(({ at }) => {
-      const x = this.x(at);
-      const line = svg("line", { class: "drop", x1: x, x2: x, y1: 0, y2: this.size.height - PAD.bottom });
-      const [before, after] = [this.calls[at - 1], this.calls[at]];
-      if (!before || !after || x - free < 90 || x + 90 > this.size.width) return [line];
+    return this.compactions().flatMap((mark) => {
+      const x = this.x(mark.at);
+      const [from, to] = [this.y(mark.before_tokens), this.y(mark.after_tokens)];
+      const arrow = [svg("line", { class: "drop", x1: x, x2: x, y1: from, y2: to - 6 }), svg("circle", { class: "drop-end", cx: x, cy: from, r: 3.5 }),
+        svg("path", { class: "drop-end", d: `M${x - 4.5} ${to - 8}h9l-4.5 8z` })];
+      const isRight = x + 100 < this.size.width;
+      if (x - free < 100) return arrow;
       free = x;
-      return [line, svg("text", { class: "drop-name", x: x + 5, y: Math.max(PAD.top + 40, this.y(totalOf(after)) - 8) }, `${short(totalOf(before))} → ${short(totalOf(after))}`)];
+      return [...arrow, svg("text", { class: "drop-name", x: isRight ? x + 8 : x - 8, y: this.clearOfLimits(from, mark), "text-anchor": isRight ? "start" : "end" }, `${short(mark.before_tokens)} → ${short(mark.after_tokens)}`)];
     });
+  }
+
+  clearOfLimits(y, { at }) {
+    const call = this.calls[at] ?? this.calls.at(-1);
+    const hit = [call.window, call.threshold].filter(Boolean).map(this.y).find((line) => Math.abs(line - y) < 10);
+    return hit === undefined ? y + 4 : hit - 7;
+  }
+
+  compactions() {
+    return this.marks.filter((mark) => mark.before_tokens !== null && mark.text.startsWith("compacted") && mark.at >= this.from && mark.at <= this.to);
   }
 
   moveCursor() {

@@ -27,12 +27,20 @@ export function sentence(text) {
 function reasons(chart, mark) {
   const before = chart.calls[mark.at - 1];
   const after = chart.calls[mark.at];
-  return [before && largest(chart, before), before && growth(chart, mark), after && kept(chart, after)].filter(Boolean);
+  return [overflow(mark, after ?? before), before && largest(chart, mark, before), before && growth(chart, mark), after && kept(chart, after)].filter(Boolean);
 }
 
-function largest({ parts }, call) {
+function overflow(mark, call) {
+  if (!mark.before_tokens || !call?.threshold || mark.before_tokens < call.threshold) return null;
+  const share = call.window ? `, which is ${percent(call.threshold, call.window)} of the model's window of ${count(call.window)}` : "";
+  return `The next prompt would have held ${count(mark.before_tokens)} tokens. Compaction begins at ${count(call.threshold)}${share}.`;
+}
+
+function largest({ parts }, mark, call) {
   const [part, tokens] = byPart(parts, call).sort((a, b) => b[1] - a[1])[0];
-  return `In the last call before it, most of the prompt was ${partName(part).toLowerCase()}: ${count(tokens)} of ${count(totalOf(call))} tokens (${percent(tokens, totalOf(call))}).`;
+  const added = mark.before_tokens - totalOf(call);
+  const since = mark.before_tokens && added > 0 ? ` Since then ${count(added)} more had come in.` : "";
+  return `The call before it carried ${count(totalOf(call))} tokens, most of them ${partName(part).toLowerCase()} (${count(tokens)}, ${percent(tokens, totalOf(call))}).${since}`;
 }
 
 // From the first call after the compaction before this one to the last call before this one.
@@ -43,7 +51,7 @@ function growth({ parts, calls, marks }, mark) {
   if (mark.at - start < 2 || grown <= 0) return null;
   const was = new Map(byPart(parts, first));
   const [part, tokens] = byPart(parts, last).map(([p, n]) => [p, n - was.get(p)]).sort((a, b) => b[1] - a[1])[0];
-  return `It had grown by ${count(grown)} tokens in ${mark.at - start} calls; the most came from ${partName(part).toLowerCase()} (+${count(tokens)}).`;
+  return `Over ${mark.at - start} calls the prompt had grown by ${count(grown)} tokens; the most came from ${partName(part).toLowerCase()} (+${count(tokens)}).`;
 }
 
 function kept({ parts }, call) {

@@ -1,0 +1,94 @@
+"""The page as people get it: the real gateway with the page's API and files, in front of the simulator, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import Request
+
+from perdure.config.load import checked
+from perdure.config.settings import Settings
+from perdure.core.clock import SystemClock
+from perdure.gateway.people import Person
+from perdure.gateway.serving import Site, serve
+from perdure.gateway.tokens import RunPeople
+from perdure.lab.simulator import Simulator
+from perdure.store.store import SessionStore
+from perdure.web import page_router, static_files
+
+WINDOW = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class PageServer:
+    """Where the page is, and who may look at it."""
+
+    url: str
+    token: str
+    store: SessionStore
+
+    def link(self, path: str = "/") -> str:
+        """An address as `perdure serve` prints it, for any view."""
+        return f"{self.url}/#token={self.token}&to={path}"
+
+
+def page_settings(sim: Simulator, **changes: object) -> Settings:
+    return checked(
+        {
+            "model": {
+                "name": "gpt-5-mini",
+                "base_url": sim.base_url,
+                "context_length": WINDOW,
+                "provider": "custom",
+            },
+            "gateway": {"port": 0, "drain_timeout_s": 2},
+            **changes,
+        }
+    )
+
+
+@contextmanager
+def page_server(store: SessionStore, home: Path, settings: Settings) -> Iterator[PageServer]:
+    """Serves until the block ends; whoever has the token may do everything."""
+    people = RunPeople()
+    ready: list[str] = []
+    running: list[asyncio.AbstractEventLoop] = []
+    stopped = asyncio.Event()
+    is_up = threading.Event()
+
+    def sees(request: Request) -> str | None:
+        person: Person = request.state.person
+        return person.sees
+
+    def up(host: str, port: int) -> None:
+        ready.append(f"http://{host}:{port}")
+        is_up.set()
+
+    site = Site(
+        settings=settings,
+        home=home,
+        store=store,
+        people=people,
+        routers=lambda hub: [page_router(store, user_of=sees, clock=SystemClock(), is_closing=stopped.is_set)],
+        finish=lambda app, hub: app.mount("/", static_files()),
+        on_ready=up,
+    )
+
+    async def main() -> None:
+        running.append(asyncio.get_running_loop())
+        await serve(site, stopped=stopped)
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    if not is_up.wait(20):
+        raise RuntimeError("the gateway did not start")
+    try:
+        yield PageServer(ready[0], people.token, store)
+    finally:
+        running[0].call_soon_threadsafe(stopped.set)
+        thread.join(15)

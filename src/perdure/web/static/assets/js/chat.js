@@ -3,19 +3,22 @@
 import { announce } from "./announce.js";
 import { Composer } from "./composer.js";
 import { h } from "./dom.js";
+import { Gauge } from "./gauge.js";
 import { chatOf, newChat, openQuestions, say, stop } from "./gateway.js";
 import { questionCard } from "./question.js";
+import { linkTo } from "./route.js";
 import { StreamedTurn } from "./turn.js";
 
 export class Chat {
-  constructor({ conversationId, signal, onGauge = () => {}, onBegun = () => {}, onDone = () => {} }) {
-    Object.assign(this, { conversationId, signal, onGauge, onBegun, onDone });
+  constructor({ conversationId, signal, onBegun = () => {}, onDone = () => {} }) {
+    Object.assign(this, { conversationId, signal, onBegun, onDone });
     this.chat = conversationId ? chatOf(conversationId) : newChat();
     this.running = 0;
     this.questions = new Map();
     this.turns = h("div", { class: "turns", role: "log", "aria-live": "off", "aria-label": "Turn under way" });
     this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.stop(), signal });
-    this.element = this.composer.element;
+    this.gauge = new Gauge(conversationId ? linkTo(conversationId, "/context") : null);
+    this.element = h("div", { class: "desk" }, this.gauge.element, this.composer.element);
     if (conversationId) this.findQuestions();
   }
 
@@ -46,7 +49,7 @@ export class Chat {
     const wasAtEnd = this.isAtEnd();
     // Any session's id is as good as the conversation's own.
     if (event.type === "turn_started" && !this.conversationId) this.begin(event.session_id);
-    if (event.type === "gauge_moved") this.onGauge(event);
+    if (event.type === "gauge_moved") this.gauge.show(event);
     else if (event.type === "question_asked") this.ask(event, turn.element);
     else if (event.type === "question_closed") this.close(event);
     else turn.hear(event);

@@ -8,7 +8,7 @@ import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
 import { KIND_NAMES } from "./marks.js";
 import { Readout } from "./readout.js";
-import { messageLink } from "./route.js";
+import { messageLink, nameProperly } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
 import { lastCompaction, sentence, whyPanel } from "./why.js";
 import { count, partName } from "./words.js";
@@ -18,6 +18,7 @@ const RANGES = [[0, "all calls"], [200, "the last 200 calls"], [50, "the last 50
 
 export async function open({ place, route, signal }) {
   const known = await read(conversationPath(route.id), {}, signal);
+  nameProperly(route, known.id);
   const head = new Head(known, "context");
   const content = h("div", { class: "context-content" });
   clear(place, head.element, content);

@@ -5,7 +5,7 @@ import { Chat } from "./chat.js";
 import { clear, h } from "./dom.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
-import { linkTo } from "./route.js";
+import { linkTo, nameProperly } from "./route.js";
 import { Story } from "./story.js";
 
 export async function open({ place, route, signal }) {
@@ -32,10 +32,12 @@ function reopen(id) {
 async function openKept(place, route, signal) {
   const path = conversationPath(route.id);
   const known = await read(path, {}, signal);
+  nameProperly(route, known.id);
   const head = new Head(known, "story");
   const story = new Story(known.id, known.last_seq, signal);
-  const chat = new Chat({ conversationId: known.id, signal, onGauge: (gauge) => head.gauge.show(gauge), onDone: (id) => settle(id) });
+  const chat = new Chat({ conversationId: known.id, signal, onDone: (id) => settle(id) });
   clear(place, head.element, story.element, chat.turns, chat.element);
+  chat.gauge.show(known.gauge);
   let isFetching = false;
   let isStale = false;
 
@@ -46,6 +48,7 @@ async function openKept(place, route, signal) {
       isStale = false;
       const now = await read(path, {}, signal);
       head.show(now);
+      chat.gauge.show(now.gauge);
       if (now.last_seq > story.lastSeq || now.updated_at !== known.updated_at) await story.grow(now.last_seq);
     } while (isStale);
     isFetching = false;

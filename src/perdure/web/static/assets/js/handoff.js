@@ -7,12 +7,13 @@ import { handoffActions } from "./handoff_actions.js";
 import { REASONS } from "./happening.js";
 import { Head } from "./head.js";
 import { openedText } from "./opened.js";
-import { linkTo, messageLink } from "./route.js";
+import { linkTo, messageLink, nameProperly } from "./route.js";
 import { Sources } from "./sources.js";
 import { count, dollars, moment, plural } from "./words.js";
 
 export async function open({ place, route, signal }) {
   const known = await read(conversationPath(route.id), {}, signal);
+  nameProperly(route, known.id);
   const seq = route.seq ?? known.handoffs.at(-1);
   if (seq === undefined) return void clear(place, new Head(known, "handoff").element, h("p", { class: "empty" }, "This conversation has not been compacted: there is no handoff."));
   const handoff = await read(`${conversationPath(known.id)}/handoffs/${seq}`, {}, signal);

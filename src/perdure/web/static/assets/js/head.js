@@ -15,7 +15,7 @@ export class Head {
     this.titled = known;
     this.title = titleEditor(known, null, "h1");
     this.element = h("section", { class: "head", "aria-label": "About this conversation" },
-      h("div", { class: "head-row" }, this.title, this.gauge.element), this.facts, this.tabs);
+      h("div", { class: "head-row" }, this.title, view === "story" ? null : this.gauge.element), this.facts, this.tabs);
     this.show(known);
   }
 

@@ -32,6 +32,13 @@ export function linkTo(id, rest = "") {
   return `#/c/${encodeURIComponent(id)}${rest}`;
 }
 
+// Any session's id opens its conversation; the address bar then names the conversation itself.
+export function nameProperly(route, id) {
+  if (route.id === id) return;
+  history.replaceState(null, "", location.hash.replace(encodeURIComponent(route.id), encodeURIComponent(id)));
+  route.id = id;
+}
+
 export function messageLink(id, seq) {
   return linkTo(id, `/m/${seq}`);
 }

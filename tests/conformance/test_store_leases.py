@@ -115,3 +115,12 @@ def test_a_lease_is_for_one_conversation_and_one_that_exists(store: SessionStore
     store.append(two, user("others are free"))
     with pytest.raises(NotFound):
         store.leases.acquire("c_nowhere", "a")
+
+
+@pytest.mark.spec("I7")
+def test_an_append_of_nothing_is_fenced_like_any_other(store: SessionStore) -> None:
+    session = conversation(store)
+    lease = store.leases.acquire(session, "one")
+    assert store.append(session, [], lease=lease).added == 0
+    with pytest.raises(LeaseLost, match="one"):
+        store.append(session, [])

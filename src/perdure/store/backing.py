@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from perdure.core.errors import NotFound
 from perdure.core.ports import Clock
-from perdure.store.database import Database, Transaction
+from perdure.store.database import Database, Transaction, text
 from perdure.store.ids import IdSource
 from perdure.store.records import Conversation
+from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import CONVERSATION, conversation_of_row
 from perdure.store.text_index import TextIndex
 
@@ -20,12 +21,18 @@ class Backing:
     clock: Clock
     ids: IdSource
 
-    def hold(self, tx: Transaction, conversation_id: str) -> tuple[Conversation, bytes]:
-        """A conversation and its last key, kept from other writers until the transaction ends."""
-        row = tx.row(
-            f"SELECT {CONVERSATION}, last_key FROM conversation WHERE id = ?{self.database.dialect.for_update}",
-            (conversation_id,),
+    def hold(self, tx: Transaction, any_id: str) -> tuple[Conversation, bytes]:
+        """A conversation and its last key, kept from other writers until the transaction ends. Raises NotFound."""
+        ident = text(any_id)
+        # Whose session an id is never changes, so that it may be asked within the statement that takes the lock.
+        sql = (
+            f"SELECT {CONVERSATION}, last_key FROM conversation"
+            " WHERE id = COALESCE((SELECT conversation FROM session WHERE id = ?), ?)"
         )
-        if row is None:
-            raise NotFound(f"no conversation {conversation_id!r}")
-        return conversation_of_row(row[:-1]), bytes(row[-1])
+        row = tx.row(sql + self.database.dialect.for_update, (ident, ident))
+        if row is not None:
+            return conversation_of_row(row[:-1]), bytes(row[-1])
+        found = conversation_id_of(tx, ident)
+        if found == ident:
+            raise NotFound(f"no conversation {ident!r}")
+        return self.hold(tx, found)

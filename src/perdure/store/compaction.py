@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.core.errors import StoreError
@@ -9,10 +10,10 @@ from perdure.core.messages import Message, clean
 from perdure.store.backing import Backing
 from perdure.store.codec import handoff_key
 from perdure.store.conversations import insert_session
-from perdure.store.database import Transaction
+from perdure.store.database import Transaction, Value
+from perdure.store.drafts import Draft, insertion, make_room, scoped
 from perdure.store.leases import admit
 from perdure.store.ledger import insert_event
-from perdure.store.log import Draft, insert_message, scoped
 from perdure.store.records import (
     BeganBy,
     Conversation,
@@ -25,7 +26,6 @@ from perdure.store.records import (
     Span,
     StoredEvent,
 )
-from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import add_handoff, get_session, lineage_of, read_handoffs, view_of
 from perdure.store.text_index import IndexedText
 from perdure.store.views import View, checked, covers_of, holds, joined, undone, up_to, without
@@ -95,7 +95,7 @@ class Compactions:
         return self._backing.database.write(work)
 
     def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> _Tip:
-        conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+        conversation, _ = self._backing.hold(tx, any_id)
         admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
         session = get_session(tx, conversation.tip_session_id)
         view = view_of(tx, session, conversation.last_seq)
@@ -108,7 +108,9 @@ class Compactions:
         now, conversation = self._backing.clock.now_ms(), tip.conversation
         covers = covers_of(plan, planned)
         spans: list[Span] = []
+        rows: list[Sequence[Value]] = []
         texts: list[tuple[int, IndexedText]] = []
+        numbers = make_room(tx, self._backing.database.dialect, conversation, len(drafts)).numbers
         for item in plan:
             if isinstance(item, Span):
                 spans.append(item)
@@ -117,11 +119,13 @@ class Compactions:
             draft, seq, covered = drafts[ordinal], conversation.last_seq + 1 + ordinal, covers[ordinal]
             if unknown := without(covered, planned):
                 raise StoreError(f"a handoff cannot stand for {unknown[0].address}: it is not in the session's view")
-            number = insert_message(
-                tx, conversation, draft, seq=seq, session=child_id, key=handoff_key(child_id, ordinal), now=now,
+            key = handoff_key(child_id, ordinal)
+            row = draft.row(
+                numbers[ordinal], conversation_id=conversation.id, seq=seq, session_id=child_id, key=key, now_ms=now,
                 is_said=False,
             )  # fmt: skip
-            texts.append((number, scoped(draft, conversation)))
+            rows.append(row)
+            texts.append((numbers[ordinal], scoped(draft, conversation)))
             previous = max((s for s in tip.handoffs if holds(covered, s)), default=None)
             add_handoff(
                 tx,
@@ -131,6 +135,7 @@ class Compactions:
                 ),
             )  # fmt: skip
             spans.append(Span(seq, seq))
+        tx.run_many(*insertion(rows))
         self._backing.index.add(tx, "message", texts)
         return spans
 

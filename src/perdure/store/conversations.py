@@ -63,7 +63,7 @@ class Conversations:
 
         def work(tx: Transaction) -> Session:
             # Held, so that it cannot be deleted between looking and delegating.
-            parent, _ = self._backing.hold(tx, conversation_id_of(tx, parent_id))
+            parent, _ = self._backing.hold(tx, parent_id)
             new = self._child(parent, kind="delegate", fork_seq=0)
             came_from = parent.tip_session_id
             return self._begin(
@@ -77,7 +77,7 @@ class Conversations:
 
         def work(tx: Transaction) -> Session:
             # Held, so that nothing is appended between looking and branching.
-            parent, last_key = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            parent, last_key = self._backing.hold(tx, any_id)
             fork = parent.last_seq if at_seq is None else at_seq
             origin, view = self._view_at(tx, parent, fork)
             new = self._child(parent, kind="branch", fork_seq=fork, title=text(title) or parent.title)
@@ -150,7 +150,7 @@ class Conversations:
         """Also an event: whoever shows the conversation elsewhere learns of it."""
 
         def work(tx: Transaction) -> None:
-            conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            conversation, _ = self._backing.hold(tx, any_id)
             tx.run("UPDATE conversation SET title = ? WHERE id = ?", (text(title), conversation.id))
             now = self._backing.clock.now_ms()
             event = StoredEvent(conversation.tip_session_id, "title", {"title": text(title)}, now)
@@ -185,7 +185,7 @@ class Conversations:
             raise StoreError(f"a session ends by {reason!r} only when a child takes over")
 
         def work(tx: Transaction) -> None:
-            conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            conversation, _ = self._backing.hold(tx, any_id)
             now = self._backing.clock.now_ms()
             admit(tx, conversation.id, lease, now_ms=now)
             tx.run(

@@ -16,6 +16,8 @@ from perdure.core.messages import clean
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]
+# A statement, and each row of values it is run with.
+Step = tuple[str, Sequence[Sequence[Value]]]
 T = TypeVar("T")
 
 
@@ -26,6 +28,8 @@ class Dialect:
     name: str
     # Fills the {marks} of the common tables: column types.
     types: Mapping[str, str]
+    # A table of so many (`?`) new `number`s for rows of the table {}.
+    numbers: str
     # Appended to a SELECT that must hold its row until the transaction ends.
     for_update: str = ""
 
@@ -44,6 +48,10 @@ class Transaction(Protocol):
         ...
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None: ...
+
+    def run_all(self, steps: Sequence[Step]) -> None:
+        """Several INSERTs and UPDATEs, none of which needs what another writes: one trip, if it can be."""
+        ...
 
 
 class Database(Protocol):

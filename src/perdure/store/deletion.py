@@ -10,11 +10,10 @@ from perdure.store.backing import Backing
 from perdure.store.changes import record_deletion
 from perdure.store.codec import decode
 from perdure.store.database import Transaction, insert
+from perdure.store.drafts import Draft, scoped
 from perdure.store.leases import admit
-from perdure.store.log import Draft, scoped
 from perdure.store.outputs import Outputs, output_tokens
 from perdure.store.records import Conversation, Deleted, Lease
-from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import CONVERSATION, conversation_of_row, get_conversation
 from perdure.store.text_index import IndexedText
 
@@ -36,7 +35,7 @@ class Deletions:
         """Messages, sessions, calls, events, outputs and index; ids ever shown then say when it was deleted."""
 
         def work(tx: Transaction) -> Deleted:
-            root, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            root, _ = self._backing.hold(tx, any_id)
             admit(tx, root.id, lease, now_ms=self._backing.clock.now_ms())
             doomed = [root, *_delegates(tx, root)]
             messages = outputs = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.store.database import Transaction, Value
+from perdure.store.database import Step, Transaction, Value
 from perdure.store.query import Clause
 from perdure.store.text_index import IndexedText, IndexName, Strategy
 
@@ -13,10 +13,11 @@ class FtsIndex:
     """Two virtual tables, `message_index` and `output_index`; the newest matches come first by rowid."""
 
     def add(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
-        tx.run_many(
-            f"INSERT INTO {index}_index (rowid, parts, wholes, scope) VALUES (?, ?, ?, ?)",
-            [(number, t.parts, t.wholes, t.scope) for number, t in texts],
-        )
+        tx.run_many(*self.addition(index, texts))
+
+    def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
+        sql = f"INSERT INTO {index}_index (rowid, parts, wholes, scope) VALUES (?, ?, ?, ?)"
+        return sql, [(number, t.parts, t.wholes, t.scope) for number, t in texts]
 
     def remove(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
         tx.run_many(

@@ -15,9 +15,9 @@ from perdure.store.backing import Backing
 from perdure.store.codec import FIRST_KEY
 from perdure.store.conversations import insert_conversation, insert_session
 from perdure.store.database import Transaction
+from perdure.store.drafts import Draft, insertion, make_room, scoped
 from perdure.store.exporting import VERSION
 from perdure.store.ledger import insert_call, insert_event
-from perdure.store.log import Draft, insert_message, scoped
 from perdure.store.outputs import Outputs
 from perdure.store.records import Call, Conversation, Handoff, Route, Session, Span, StoredEvent
 from perdure.store.rows import add_handoff
@@ -72,13 +72,17 @@ class Importer:
         insert_conversation(tx, conversation, key=bytes.fromhex(said[-1]["key"]) if said else FIRST_KEY)
         for raw in records["session"]:
             insert_session(tx, _session(raw, renamed), tuple(Span(*s) for s in raw["spans"]))
-        texts = []
-        for m, draft in drafts:
-            number = insert_message(
-                tx, conversation, draft, seq=m["seq"], session=renamed.get(m["session"], m["session"]),
-                key=bytes.fromhex(m["key"]), now=m["created_at_ms"], is_said=m["is_said"],
+        rows, texts = [], []
+        room = make_room(tx, self.backing.database.dialect, conversation, len(drafts))
+        for number, (m, draft) in zip(room.numbers, drafts, strict=True) if drafts else ():
+            session, key = renamed.get(m["session"], m["session"]), bytes.fromhex(m["key"])
+            row = draft.row(
+                number, conversation_id=conversation.id, seq=m["seq"], session_id=session, key=key,
+                now_ms=m["created_at_ms"], is_said=m["is_said"],
             )  # fmt: skip
+            rows.append(row)
             texts.append((number, scoped(draft, conversation)))
+        tx.run_many(*insertion(rows))
         self.backing.index.add(tx, "message", texts)
         for raw in records["handoff"]:
             add_handoff(tx, _handoff(raw, conversation.id, renamed))

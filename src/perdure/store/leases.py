@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.store.backing import Backing
-from perdure.store.database import Transaction
+from perdure.store.database import Row, Transaction
 from perdure.store.records import Lease
 from perdure.store.resolve import conversation_id_of
 
@@ -38,8 +38,8 @@ class Leases:
         """Raises LeaseLost, naming the holder, while another's lease runs; one who `is_gone` is not waited for."""
 
         def take(tx: Transaction) -> Lease:
-            conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
-            row = tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (conversation.id,))
+            conversation, _ = self._backing.hold(tx, any_id)
+            row = _newest(tx, conversation.id)
             now = self._backing.clock.now_ms()
             if row is not None and row[2] > now and not is_gone(row[0]):
                 raise _held(conversation.id, row[0], row[2])
@@ -59,8 +59,9 @@ class Leases:
 
         def extend(tx: Transaction) -> Lease:
             self._backing.hold(tx, lease.conversation_id)
-            _refuse_stale(tx, lease)
-            until = self._backing.clock.now_ms() + ttl_ms
+            now = self._backing.clock.now_ms()
+            admit(tx, lease.conversation_id, lease, now_ms=now)
+            until = now + ttl_ms
             tx.run("UPDATE lease SET expires_at = ? WHERE conversation = ?", (until, lease.conversation_id))
             return replace(lease, expires_at_ms=until)
 
@@ -118,20 +119,23 @@ class Leases:
 
 def admit(tx: Transaction, conversation_id: str, lease: Lease | None, *, now_ms: int) -> None:
     """Lets a write pass: with the newest lease, or with none while no one else's runs. Raises LeaseLost."""
-    if lease is not None:
-        if lease.conversation_id != conversation_id:
-            raise StoreError(f"the lease is for {lease.conversation_id}, not for {conversation_id}")
-        _refuse_stale(tx, lease)
+    judge(_newest(tx, conversation_id), conversation_id, lease, now_ms=now_ms)
+
+
+def judge(newest: Row | None, conversation_id: str, lease: Lease | None, *, now_ms: int) -> None:
+    """The same by a row that was read already: holder, token and expiry of the newest lease there was."""
+    if lease is None:
+        if newest is not None and newest[2] > now_ms:
+            raise _held(conversation_id, newest[0], newest[2])
         return
-    row = tx.row("SELECT holder, expires_at FROM lease WHERE conversation = ?", (conversation_id,))
-    if row is not None and row[1] > now_ms:
-        raise _held(conversation_id, *row)
+    if lease.conversation_id != conversation_id:
+        raise StoreError(f"the lease is for {lease.conversation_id}, not for {conversation_id}")
+    if newest is None or newest[1] != lease.token:
+        raise _held(conversation_id, newest[0] if newest else "nobody", newest[2] if newest else 0)
 
 
-def _refuse_stale(tx: Transaction, lease: Lease) -> None:
-    row = tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (lease.conversation_id,))
-    if row is None or row[1] != lease.token:
-        raise _held(lease.conversation_id, row[0] if row else "nobody", row[2] if row else 0)
+def _newest(tx: Transaction, conversation_id: str) -> Row | None:
+    return tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (conversation_id,))
 
 
 def _held(conversation_id: str, holder: str, expires_at_ms: int) -> LeaseLost:

@@ -6,16 +6,16 @@ therefore adds nothing, while two equal messages in a row stay two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from perdure.core.errors import StoreError
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry
 from perdure.store.backing import Backing
-from perdure.store.codec import Body, encode, ingest_key
-from perdure.store.database import Transaction, Value, insert_numbered
-from perdure.store.leases import admit
+from perdure.store.codec import ingest_key
+from perdure.store.database import Transaction
+from perdure.store.drafts import AnyMessage, Draft, Room, drafts_of, insertion, make_room, scoped
+from perdure.store.leases import admit, judge
 from perdure.store.ledger import insert_event
 from perdure.store.records import Appended, Conversation, Handoff, History, Lease, Session, Span, StoredEvent
 from perdure.store.resolve import conversation_id_of
@@ -33,25 +33,9 @@ from perdure.store.rows import (
     session_of_row,
     view_of,
 )
-from perdure.store.text_index import IndexedText, conversation_scope, indexed, role_scope, user_scope
-from perdure.store.tokenizer import searchable
 from perdure.store.views import View, expanded
 
-AnyMessage = Message | Mapping[str, Any] | str
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A message made ready in the caller's thread, so that the writer only writes."""
-
-    message: Message
-    body: Body
-    tokens: IndexedText
-
-    @classmethod
-    def of(cls, raw: AnyMessage) -> Draft:
-        message = Message.from_dict(raw)
-        return cls(message, encode(message), indexed(searchable(message), ()))
+_MOVE_ON = "UPDATE conversation SET last_seq = ?, last_key = ?, updated_at = ? WHERE id = ?"
 
 
 class Log:
@@ -72,16 +56,21 @@ class Log:
         """Adds to the conversation's tip, durably. With `after_seq`, what already stands behind that message is not
         added again, so that an append whose answer was lost can be repeated. `events` tell what is known about the
         messages beside their words; they are written with them, or not at all."""
-        drafts = _drafts(messages)
+        drafts = drafts_of(messages)
 
         def work(tx: Transaction) -> Appended:
-            conversation, last_key = self._open(tx, any_id, lease)
-            if after_seq is None:
-                added = self._add(tx, conversation, drafts, key=last_key)
+            if after_seq is None and drafts:
+                conversation, last_key = self._backing.hold(tx, any_id)
+                room = make_room(tx, self._backing.database.dialect, conversation, len(drafts))
+                judge(room.lease, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+                added = self._add(tx, conversation, drafts, key=last_key, room=room)
             else:
-                added = self._add_missing(tx, conversation, drafts, after_seq)
+                conversation = self._open(tx, any_id, lease)
+                known = conversation.last_seq if after_seq is None else after_seq
+                added = self._add_missing(tx, conversation, drafts, known)
             for event in events if added.added else ():
-                insert_event(tx, conversation.id, replace(event, created_at_ms=added.entries[-1].created_at_ms))
+                now = added.entries[-1].created_at_ms
+                insert_event(tx, added.conversation_id, replace(event, created_at_ms=now))
             return added
 
         return self._backing.database.write(work)
@@ -91,11 +80,10 @@ class Log:
 
         Raises StoreError where the two part ways: the log is never changed to fit.
         """
-        drafts = _drafts(messages)
+        drafts = drafts_of(messages)
 
         def work(tx: Transaction) -> Appended:
-            conversation, _ = self._open(tx, any_id, lease)
-            return self._add_missing(tx, conversation, drafts, 0)
+            return self._add_missing(tx, self._open(tx, any_id, lease), drafts, 0)
 
         return self._backing.database.write(work)
 
@@ -163,33 +151,31 @@ class Log:
         """The LogReader port over one conversation."""
         return ConversationLog(self, any_id)
 
-    def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> tuple[Conversation, bytes]:
-        conversation, last_key = self._backing.hold(tx, conversation_id_of(tx, any_id))
+    def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> Conversation:
+        conversation, _ = self._backing.hold(tx, any_id)
         admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
-        return conversation, last_key
+        return conversation
 
-    def _add(self, tx: Transaction, conversation: Conversation, drafts: Sequence[Draft], *, key: bytes) -> Appended:
-        now = self._backing.clock.now_ms()
-        entries, texts = [], []
-        for seq, draft in enumerate(drafts, conversation.last_seq + 1):
+    def _add(
+        self, tx: Transaction, conversation: Conversation, drafts: Sequence[Draft], *, key: bytes, room: Room
+    ) -> Appended:
+        now, tip = self._backing.clock.now_ms(), conversation.tip_session_id
+        entries, rows, texts = [], [], []
+        for seq, (number, draft) in enumerate(zip(room.numbers, drafts, strict=True), conversation.last_seq + 1):
             key = ingest_key(key, draft.body.canonical)
-            number = insert_message(
-                tx, conversation, draft, seq=seq, session=conversation.tip_session_id, key=key, now=now
+            rows.append(
+                draft.row(
+                    number, conversation_id=conversation.id, seq=seq, session_id=tip, key=key, now_ms=now, is_said=True
+                )
             )
             texts.append((number, scoped(draft, conversation)))
             entries.append(Entry(seq, draft.message, now))
-        self._backing.index.add(tx, "message", texts)
-        if entries:
-            tx.run(
-                "UPDATE conversation SET last_seq = ?, last_key = ?, updated_at = ? WHERE id = ?",
-                (entries[-1].seq, key, now, conversation.id),
-            )
+        steps = [insertion(rows), self._backing.index.addition("message", texts)]
+        if room.is_closed:
             # Speaking again reopens a tip that was closed.
-            tx.run(
-                "UPDATE session SET ended_at = NULL, end_reason = NULL WHERE id = ? AND ended_at IS NOT NULL",
-                (conversation.tip_session_id,),
-            )
-        return Appended(conversation.id, conversation.tip_session_id, tuple(entries), len(entries))
+            steps.append(("UPDATE session SET ended_at = NULL, end_reason = NULL WHERE id = ?", [(tip,)]))
+        tx.run_all([*steps, (_MOVE_ON, [(entries[-1].seq, key, now, conversation.id)])])
+        return Appended(conversation.id, tip, tuple(entries), len(entries))
 
     def _add_missing(
         self, tx: Transaction, conversation: Conversation, drafts: Sequence[Draft], after_seq: int
@@ -204,7 +190,11 @@ class Log:
                 raise StoreError(f"what was handed in differs from the log at m:{seq}; branch there to keep both")
             key = stored_key
             known.append(Entry(seq, draft.message, created_at))
-        added = self._add(tx, conversation, drafts[len(known) :], key=key)
+        missing = drafts[len(known) :]
+        if not missing:
+            return Appended(conversation.id, conversation.tip_session_id, tuple(known), 0)
+        room = make_room(tx, self._backing.database.dialect, conversation, len(missing))
+        added = self._add(tx, conversation, missing, key=key, room=room)
         return Appended(added.conversation_id, added.session_id, (*known, *added.entries), added.added)
 
 
@@ -219,56 +209,10 @@ class ConversationLog:
         return self._log.read(self._id, Span(lo, hi))
 
 
-def insert_message(
-    tx: Transaction,
-    conversation: Conversation,
-    draft: Draft,
-    *,
-    seq: int,
-    session: str,
-    key: bytes,
-    now: int,
-    is_said: bool = True,
-) -> int:
-    """The new row's number, which grows with every message of every conversation.
-
-    What a compaction writes was not said: it stands outside the chain of keys, so that replay never stumbles over it.
-    """
-    message, body = draft.message, draft.body
-    values: dict[str, Value] = {
-        "conversation": conversation.id,
-        "seq": seq,
-        "session": session,
-        "role": message.role,
-        "kind": message.kind,
-        "body": body.stored,
-        "encoding": body.encoding,
-        "chars": len(message.text),
-        "key": key,
-        "chained": int(is_said),
-        "created_at": now,
-    }
-    return insert_numbered(tx, "message", values)
-
-
-def scoped(draft: Draft, conversation: Conversation) -> IndexedText:
-    """A draft's tokens, with the words that narrow a search to where it stands."""
-    words = [conversation_scope(conversation.id), role_scope(draft.message.kind)]
-    if conversation.user_key:
-        words.append(user_scope(conversation.user_key))
-    return IndexedText(draft.tokens.parts, draft.tokens.wholes, " ".join(words))
-
-
 def _named_session(tx: Transaction, any_id: str, conversation: Conversation) -> Session:
     """The very session a session id names; the tip for any other id of the conversation."""
     row = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (any_id,))
     return session_of_row(row) if row is not None else get_session(tx, conversation.tip_session_id)
-
-
-def _drafts(messages: AnyMessage | Sequence[AnyMessage]) -> list[Draft]:
-    if isinstance(messages, Message | Mapping | str):
-        return [Draft.of(messages)]
-    return [Draft.of(m) for m in messages]
 
 
 def _chain(tx: Transaction, lineage: Lineage, span: Span) -> list[tuple[int, bytes, int]]:

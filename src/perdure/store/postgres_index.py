@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from perdure.store.database import Transaction, Value
+from perdure.store.database import Step, Transaction, Value
 from perdure.store.query import Clause
 from perdure.store.text_index import IndexedText, IndexName, Strategy
 
@@ -30,10 +30,11 @@ class TsvectorIndex:
     """
 
     def add(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
-        tx.run_many(
-            f"INSERT INTO {index}_index (id, parts, wholes, scope, is_scanned) VALUES (?, ?, ?, ?, ?)",
-            [_row(number, t) for number, t in texts],
-        )
+        tx.run_many(*self.addition(index, texts))
+
+    def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
+        sql = f"INSERT INTO {index}_index (id, parts, wholes, scope, is_scanned) VALUES (?, ?, ?, ?, ?)"
+        return sql, [_row(number, t) for number, t in texts]
 
     def remove(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
         tx.run_many(f"DELETE FROM {index}_index WHERE id = ?", [(number,) for number, _ in texts])

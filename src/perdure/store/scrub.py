@@ -11,11 +11,10 @@ from perdure.core.messages import Message, canonical_json, clean
 from perdure.store.backing import Backing
 from perdure.store.codec import decode, pack, unpack
 from perdure.store.database import Transaction, text
+from perdure.store.drafts import Draft, scoped
 from perdure.store.leases import admit
-from perdure.store.log import Draft, scoped
 from perdure.store.outputs import Outputs
 from perdure.store.records import Conversation, Lease
-from perdure.store.resolve import conversation_id_of
 
 Redact = Callable[[str], str]
 
@@ -39,7 +38,7 @@ class Scrubber:
         """One transaction. Keys stay what they were, so that handing in the unredacted history again adds nothing."""
 
         def work(tx: Transaction) -> tuple[Conversation, int]:
-            conversation, _ = self._backing.hold(tx, conversation_id_of(tx, any_id))
+            conversation, _ = self._backing.hold(tx, any_id)
             admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
             tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'scrub')", (conversation.id,))
             changed = self._messages(tx, conversation, redact)

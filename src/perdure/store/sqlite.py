@@ -12,13 +12,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.store.database import Dialect, Row, Transaction, Value
+from perdure.store.database import Dialect, Row, Step, Transaction, Value
 from perdure.store.sqlite_errors import is_busy, translated
 
 T = TypeVar("T")
@@ -26,13 +25,47 @@ T = TypeVar("T")
 DIALECT = Dialect(
     name="sqlite",
     types={"int": "INTEGER", "real": "REAL", "text": "TEXT", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"},
+    # There is one writer at a time, so that nobody else takes them meanwhile.
+    numbers=(
+        "(WITH RECURSIVE free (number, left) AS (SELECT COALESCE(MAX(id), 0) + 1, ? - 1 FROM {} UNION ALL"
+        " SELECT number + 1, left - 1 FROM free WHERE left > 0) SELECT number FROM free)"
+    ),
 )
 # How long a write waits for writers of other processes before a person is told.
 PATIENCE_S = 60.0
 _RETRY_PAUSE_S = 0.005
 _IDLE_READERS = 8
 
-Job = Callable[[], Any]
+
+class _Job(Generic[T]):
+    """Work for the writer, and its outcome. A bare lock wakes the caller: a future takes several, and its time."""
+
+    __slots__ = ("_done", "_error", "_result", "_work")
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._result: T
+        self._error: BaseException | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def run(self) -> None:
+        try:
+            self._result = self._work()
+        except BaseException as error:  # the writer's edge: whatever a job raised belongs to who asked for it
+            self._error = error
+        self._done.release()
+
+    def outcome(self) -> T:
+        """Waits for it."""
+        self._done.acquire()
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                # An error that refers to its own frame would keep everything in it alive.
+                del self
+        return self._result
 
 
 class SqliteTransaction:
@@ -54,6 +87,10 @@ class SqliteTransaction:
     def run_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
         self._connection.executemany(sql, rows)
 
+    def run_all(self, steps: Sequence[Step]) -> None:
+        for sql, rows in steps:
+            self._connection.executemany(sql, rows)
+
 
 class SqliteDatabase:
     """One file. Thread-safe; several processes may share it."""
@@ -64,7 +101,7 @@ class SqliteDatabase:
         self.path = path
         self._patience_s = patience_s
         self._pid = os.getpid()
-        self._jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         self._is_closed = False
         self._closing = threading.Lock()
@@ -90,11 +127,11 @@ class SqliteDatabase:
 
     def _queued(self, job: Callable[[], T]) -> T:
         """What a job returns, run by the one thread that writes."""
-        future: Future[T] = Future()
+        queued = _Job(job)
         with self._closing:
             self._refuse_if_unusable()
-            self._jobs.put((job, future))
-        return future.result()
+            self._jobs.put(queued)
+        return queued.outcome()
 
     def use_wal(self) -> None:
         """Readers and a writer side by side, from now on and for every process."""
@@ -139,13 +176,9 @@ class SqliteDatabase:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            work, future = job
-            try:
-                future.set_result(work())
-            except BaseException as error:  # the writer's edge: whatever a job raised belongs to who asked for it
-                future.set_exception(error)
+            job.run()
             # Neither the job nor its result may live on while the thread waits for the next one.
-            del job, work, future
+            del job
 
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         deadline = time.monotonic() + self._patience_s

@@ -17,12 +17,13 @@ from perdure.store.changes import Changes
 from perdure.store.compaction import Compactions
 from perdure.store.conversations import Conversations
 from perdure.store.deletion import Deletions
+from perdure.store.drafts import AnyMessage
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds
 from perdure.store.inbox import Inbox
 from perdure.store.leases import Leases
 from perdure.store.ledger import Ledger
-from perdure.store.log import AnyMessage, Log
+from perdure.store.log import Log
 from perdure.store.moments import Moments
 from perdure.store.outputs import Outputs
 from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route, Session, StoredEvent

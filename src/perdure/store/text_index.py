@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from perdure.store.database import Transaction
+from perdure.store.database import Step, Transaction
 from perdure.store.query import Clause
 from perdure.store.tokenizer import tokenize
 
@@ -47,6 +47,10 @@ class TextIndex(Protocol):
     """Kept in the same transaction as what it indexes."""
 
     def add(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None: ...
+
+    def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
+        """What `add` does, to be done together with other steps."""
+        ...
 
     def remove(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
         """The texts must be those that were added."""

@@ -8,10 +8,11 @@ from typing import Any
 from perdure.core.messages import Message
 from perdure.store.backing import Backing
 from perdure.store.conversations import Conversations
+from perdure.store.drafts import AnyMessage
 from perdure.store.exporting import Exporter
 from perdure.store.importing import Importer
 from perdure.store.ledger import Ledger
-from perdure.store.log import AnyMessage, Log
+from perdure.store.log import Log
 from perdure.store.outputs import Outputs
 from perdure.store.records import Conversation, Session
 

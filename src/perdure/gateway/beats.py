@@ -67,6 +67,7 @@ class Beats:
                 continue
             if await in_thread(inbox.claim, taken, owner=self._hub.owner, ttl_ms=OWNED_MS) is not None:
                 _log.info("took over %s from %s", taken.id, taken.owner)
+                self._hub.hygiene.taken_over += 1
                 self._hub.wake(taken.letter.lane)
 
     async def _answered_elsewhere(self) -> None:

@@ -29,9 +29,11 @@ Emit = Callable[[Event], None]
 
 @dataclass
 class HygieneCounts:
-    """How often a message was looked at, and what came of those that found their conversation too full."""
+    """How often a message was looked at, what came of those that found their conversation too full; and takeovers."""
 
     checked: int = 0
+    # Messages of processes that died or fell silent, gone on with by this one.
+    taken_over: int = 0
     fired: dict[CompactionOutcome, int] = field(default_factory=dict)
 
     def add(self, outcome: CompactionOutcome) -> None:

@@ -75,6 +75,7 @@ class Lane:
             if first.expires_at_ms <= now_ms or await in_thread(is_owner_gone, first.owner):
                 claimed = await in_thread(inbox.claim, first, owner=self._owner, ttl_ms=OWNED_MS)
                 if claimed is not None:
+                    self._desk.hygiene.taken_over += 1
                     return claimed
                 continue
             await asyncio.sleep(look_s)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
 
 from perdure.core.events import (
     CallFinished,
@@ -34,6 +36,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._names: set[str] = set()
         self._compacting: dict[str, str] = {}
+        self._totals: dict[str, _Totals] = {}
         count, spread = self._counter, self._histogram
         self._requests = count("requests", "Requests answered.", "method", "route", "status")
         self._request_seconds = spread("request_seconds", "Time to answer.", _REQUEST_BUCKETS, "route")
@@ -49,21 +52,18 @@ class Metrics:
         self._tools = count("tool_calls", "Tool calls run.", "tool", "outcome")
         self._spilled = count("spilled_outputs", "Tool outputs too large for the context.")
         self._compactions = count("compactions", "Compactions, by reason and outcome.", "reason", "outcome")
-        self._hygiene = count("hygiene", "Compactions of a conversation before its agent saw a message.", "outcome")
         self._recoveries = count("recoveries", "Provider errors met and handled.", "kind", "action")
-        self._takeovers = count("lease_takeovers", "Conversations taken over from a process that is gone.")
 
     def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
         """A figure that is asked for when somebody reads."""
         Gauge(f"perdure_{name}", what, registry=self._registry).set_function(value)
 
-    def took_over(self) -> None:
-        """Another process's conversation was gone on with."""
-        self._takeovers.inc()
-
-    def hygiene(self, outcome: str) -> None:
-        """The session was cleaned before the agent: fired with an outcome, or failed."""
-        self._hygiene.labels(outcome).inc()
+    def total(self, name: str, what: str, value: Callable[[], float], **labels: str) -> None:
+        """A count that somebody else keeps, asked for when somebody reads."""
+        if name not in self._totals:
+            self._totals[name] = _Totals(f"perdure_{name}", what)
+            self._registry.register(self._totals[name])
+        self._totals[name].add(labels, value)
 
     def read(self) -> bytes:
         return generate_latest(self._registry)
@@ -88,7 +88,7 @@ class Metrics:
             case CompactionStarted(reason=reason):
                 self._compacting[figures.turn_id] = reason
             case CompactionFinished(outcome=outcome):
-                self._compacted(self._compacting.pop(figures.turn_id, "user"), outcome)
+                self._compactions.labels(self._compacting.pop(figures.turn_id, "user"), outcome).inc()
             case Recovered(verdict=verdict, action=action):
                 self._recoveries.labels(verdict.kind, self._known(action.split()[0] if action else "none")).inc()
             case TurnFinished(outcome=outcome):
@@ -110,11 +110,6 @@ class Metrics:
         else:
             self._cost.labels(model).inc(call.cost_usd)
 
-    def _compacted(self, reason: str, outcome: str) -> None:
-        self._compactions.labels(reason, outcome).inc()
-        if reason == "hygiene":
-            self.hygiene(outcome)
-
     def _known(self, name: str) -> str:
         if name not in self._names and len(self._names) >= _MAX_NAMES:
             return "other"
@@ -126,6 +121,25 @@ class Metrics:
 
     def _histogram(self, name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"perdure_{name}", what, labels, buckets=buckets, registry=self._registry)
+
+
+class _Totals(Collector):
+    """One counter whose values are kept elsewhere, one for each set of labels."""
+
+    def __init__(self, name: str, what: str) -> None:
+        self._name = name
+        self._what = what
+        self._values: list[tuple[Mapping[str, str], Callable[[], float]]] = []
+
+    def add(self, labels: Mapping[str, str], value: Callable[[], float]) -> None:
+        self._values.append((labels, value))
+
+    def collect(self) -> Iterator[Metric]:
+        names = sorted({name for labels, _ in self._values for name in labels})
+        family = CounterMetricFamily(self._name, self._what, labels=names)
+        for labels, value in self._values:
+            family.add_metric([labels[name] for name in names], value())
+        yield family
 
 
 def _classes(usage: CanonicalUsage) -> tuple[tuple[str, int], ...]:

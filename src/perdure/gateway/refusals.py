@@ -41,6 +41,8 @@ _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
     (InboxFull, 429, "too_many_waiting"),
     (NotFound, 404, "not_found"),
     (LeaseLost, 409, "busy_elsewhere"),
+    (InboxFull, 429, "queue_full"),
+    (Draining, 503, "stopping"),
     (StoreError, 503, "store_unavailable"),
     (InvalidMessage, 400, "invalid_message"),
     (ConfigError, 400, "invalid_setting"),

@@ -25,6 +25,7 @@ from perdure.gateway.http.app import create_app
 from perdure.gateway.hub import Hub
 from perdure.gateway.people import People
 from perdure.gateway.streams import Watch
+from perdure.gateway.watching import Watcher
 from perdure.store.store import SessionStore
 
 # Calls to models at the same time; each turn in flight has one.
@@ -46,7 +47,9 @@ class Site:
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
     # Hears every event of this process; must neither wait nor raise.
     watch: Watch | None = None
-    # Whatever else belongs around the routes: what watches requests, the page's files.
+    # See every request come and go.
+    watchers: Sequence[Watcher] = ()
+    # Whatever else belongs beside the routes: the page's files.
     finish: Callable[[FastAPI, Hub], None] = lambda app, hub: None
     # Told where it listens, once it does.
     on_ready: Callable[[str, int], None] = lambda host, port: None
@@ -75,7 +78,9 @@ async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
         adapters=site.adapters,
         watch=site.watch,
     )
-    app = create_app(hub, site.people, settings=gateway, store=site.store, routers=site.routers(hub))
+    app = create_app(
+        hub, site.people, settings=gateway, store=site.store, routers=site.routers(hub), watchers=site.watchers
+    )
     site.finish(app, hub)
     server = _Server(_config(app, site.settings))
     stopped = stopped or asyncio.Event()

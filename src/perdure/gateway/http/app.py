@@ -15,6 +15,7 @@ from perdure.gateway.http.outputs import output_router
 from perdure.gateway.http.socket import socket_router
 from perdure.gateway.hub import Hub
 from perdure.gateway.people import People
+from perdure.gateway.watching import Watcher
 from perdure.store.store import SessionStore
 
 
@@ -25,11 +26,12 @@ def create_app(
     settings: GatewaySettings,
     store: SessionStore,
     routers: Sequence[APIRouter] = (),
+    watchers: Sequence[Watcher] = (),
 ) -> FastAPI:
     """The gateway's own routes and whatever else is handed in, with every check in front of them."""
     app = FastAPI(title="Perdure gateway", version=perdure.__version__, docs_url=None, redoc_url=None)
     own = (health_router(hub), message_router(hub), output_router(store), socket_router(hub))
     for router in (*own, *routers):
         app.include_router(router)
-    protect(app, people, settings=settings)
+    protect(app, people, settings=settings, watchers=watchers)
     return app

@@ -1,0 +1,160 @@
+"""Which conversation a request goes on with.
+
+A client that names its conversation (a header, or the field `user`) goes on with that one. One that does not is known
+by what it sends: after every answer, a fingerprint of the history the client then holds is kept with the conversation's
+place. The same fingerprint again means: go on here. Where the conversation has gone on meanwhile (the client
+regenerates an answer, or edited one), it goes on in a branch from that very place; where nothing of the history is
+known, it is taken over into a new conversation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.agent.prompt import assemble
+from perdure.core.errors import NotFound
+from perdure.core.messages import Message
+from perdure.gateway.chats import ChatKey
+from perdure.gateway.openai_api.reading import Asked, Said
+from perdure.gateway.people import Person
+from perdure.gateway.pointers import Pointers
+from perdure.gateway.pool import Pool, Wanted
+from perdure.store.ids import IdSource
+from perdure.store.records import Route
+from perdure.store.store import SessionStore
+
+PLATFORM = "openai"
+_SCOPE = "gateway:openai threads"
+# Between the agent's own instructions and the client's.
+_CLIENT_PROMPT = "\n\n# What the client says about this conversation\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """Where a message goes: a chat, and within it a conversation where it is known already."""
+
+    chat: ChatKey
+    conversation_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    conversation_id: str | None
+    seq: int
+
+
+class Threads:
+    """Finds and remembers. Synchronous, as the store is."""
+
+    def __init__(self, store: SessionStore, pool: Pool, ids: IdSource) -> None:
+        self._store = store
+        self._pool = pool
+        self._ids = ids
+        self._places = store.state(_SCOPE)
+        self._pointers = Pointers(store)
+
+    def find(self, asked: Asked, person: Person, name: str | None) -> Thread:
+        """The thread of a request. Raises NotFound for a conversation id that is none of this person's."""
+        if name is not None and name.startswith("c_"):
+            conversation = self._store.conversations.get(name, user_key=person.user_key)
+            return Thread(self._chat(person, conversation.id), conversation.id)
+        chat = self._chat(person, name or self._ids.new("t_"))
+        held = self._held(chat) if name is not None else None
+        known = self._known(asked.history, person, within=held)
+        if known is not None:
+            return self._at(chat, *known, asked, person, is_named=name is not None)
+        if held is not None or not (asked.history or asked.system):
+            # Begun by the hub, which knows how to do so once, whichever processes are asked at the same moment.
+            return Thread(chat, None)
+        return self._begun(chat, asked, person, is_named=name is not None)
+
+    def remember(self, asked: Asked, answer: str, person: Person, conversation_id: str | None) -> None:
+        """Keeps where the client is now that it holds the answer; no conversation: it begins a new one next."""
+        history = (*asked.history, asked.new, {"role": "assistant", "content": answer})
+        seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
+        *_, (_, print_) = _prints(person.user_key, history)
+        self._places.set(print_, {"conversation": conversation_id, "seq": seq})
+
+    def _known(self, history: Sequence[Said], person: Person, *, within: str | None) -> tuple[_Place, int] | None:
+        """The longest part of the history that is known, and its length; a named chat knows only its own."""
+        prints = [(n, p) for n, p in _prints(person.user_key, history) if history[n - 1]["role"] == "assistant"]
+        for count, print_ in reversed(prints):
+            kept = self._places.get(print_)
+            if kept is None or (within is not None and kept["conversation"] != within):
+                continue
+            if kept["conversation"] is None or self._exists(kept["conversation"], person):
+                return _Place(kept["conversation"], kept["seq"]), count
+        return None
+
+    def _at(self, chat: ChatKey, place: _Place, count: int, asked: Asked, person: Person, *, is_named: bool) -> Thread:
+        """Goes on at a known place: in its conversation, or in a branch where either side has gone another way."""
+        rest = asked.history[count:]
+        if place.conversation_id is None:
+            return Thread(chat, None) if not rest else self._begun(chat, asked, person, is_named=is_named)
+        conversation = self._store.conversations.get(place.conversation_id)
+        if not rest and conversation.last_seq == place.seq:
+            # A named chat is in this conversation already, and keeps its own order of messages.
+            return Thread(chat, None) if is_named else Thread(self._chat(person, conversation.id), conversation.id)
+        branch = self._store.conversations.branch(conversation.id, at_seq=place.seq)
+        return self._continued(chat, branch.conversation_id, rest, is_named=is_named)
+
+    def _begun(self, chat: ChatKey, asked: Asked, person: Person, *, is_named: bool) -> Thread:
+        """A new conversation that holds what the client already knows, under its instructions and ours."""
+        agent = self._pool.blank(Wanted(chat, None, person.may("shell")))
+        try:
+            parts, endpoint = agent.parts, agent.endpoint
+            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(person.user_key)))
+            session = self._store.create(
+                system_prompt=prompt + (f"{_CLIENT_PROMPT}{asked.system}" if asked.system else ""),
+                route=Route(endpoint.provider, endpoint.model, endpoint.api_mode),
+                source=PLATFORM,
+                user_key=person.user_key,
+            )
+        finally:
+            agent.close()
+        return self._continued(chat, session.conversation_id, asked.history, is_named=is_named)
+
+    def _continued(self, chat: ChatKey, conversation_id: str, said: Sequence[Said], *, is_named: bool) -> Thread:
+        if said:
+            self._store.append(conversation_id, [Message.from_dict(m) for m in said])
+        if not is_named:
+            return Thread(ChatKey(chat.platform, chat.user_key, conversation_id), conversation_id)
+        self._pointers.set(chat, conversation_id)
+        return Thread(chat, None)
+
+    def _held(self, chat: ChatKey) -> str | None:
+        current = self._pointers.get(chat)
+        try:
+            return self._store.conversations.get(current).id if current else None
+        except NotFound:  # deleted meanwhile
+            return None
+
+    def _exists(self, conversation_id: str, person: Person) -> bool:
+        try:
+            self._store.conversations.get(conversation_id, user_key=person.user_key)
+        except NotFound:
+            return False
+        return True
+
+    @staticmethod
+    def _chat(person: Person, name: str) -> ChatKey:
+        return ChatKey(PLATFORM, person.user_key, name)
+
+
+def _prints(user_key: str, history: Sequence[Said]) -> Iterator[tuple[int, str]]:
+    """A fingerprint of each beginning of a history, with its length. White space at the ends does not count."""
+    print_ = hashlib.sha256(user_key.encode("utf-8", "surrogatepass")).hexdigest()
+    for count, message in enumerate(history, 1):
+        text = json.dumps([print_, message["role"], _settled(message["content"])], ensure_ascii=True)
+        print_ = hashlib.sha256(text.encode()).hexdigest()
+        yield count, print_
+
+
+def _settled(content: Any) -> Any:
+    if isinstance(content, str):
+        return content.replace("\r\n", "\n").strip()
+    return [{**part, "text": _settled(part["text"])} if "text" in part else part for part in content]

@@ -1,0 +1,96 @@
+"""The gateway as people run it: every door, the page, and everybody who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+
+from perdure.config.settings import Settings
+from perdure.core.clock import SystemClock
+from perdure.core.events import CompactionOutcome
+from perdure.gateway.adapters.contract import Adapter
+from perdure.gateway.entrance import needs
+from perdure.gateway.hub import Hub
+from perdure.gateway.journal import Journal
+from perdure.gateway.lines import Lines
+from perdure.gateway.metrics import CONTENT_TYPE, Metrics
+from perdure.gateway.openai_api import openai_router
+from perdure.gateway.people import People
+from perdure.gateway.serving import Site
+from perdure.gateway.telemetry import spans
+from perdure.gateway.watching import Turns, Watcher
+from perdure.store.ids import TimeIds
+from perdure.store.store import SessionStore
+from perdure.web import page_router, static_files
+
+_OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
+
+
+def whole_site(
+    settings: Settings,
+    home: Path,
+    store: SessionStore,
+    people: People,
+    *,
+    journal: Journal,
+    adapters: Mapping[str, Adapter] | None = None,
+    on_ready: Callable[[str, int], None] = lambda host, port: None,
+) -> Site:
+    """All of it, ready to be served."""
+    clock, metrics = SystemClock(), Metrics()
+    watchers: list[Watcher] = [Lines(journal), metrics]
+    if (traced := spans()) is not None:
+        watchers.append(traced)
+
+    def routers(hub: Hub) -> Sequence[APIRouter]:
+        page = APIRouter(dependencies=[Depends(needs("read"))])
+        page.include_router(page_router(store, user_of=_sees, clock=clock, is_closing=lambda: hub.is_draining))
+        return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), page)
+
+    def finish(app: FastAPI, hub: Hub) -> None:
+        app.mount("/", static_files())
+
+    return Site(
+        settings,
+        home,
+        store,
+        people,
+        routers=routers,
+        adapters=dict(adapters or {}),
+        watch=Turns(watchers, clock).heard,
+        watchers=watchers,
+        finish=finish,
+        on_ready=on_ready,
+    )
+
+
+def _sees(request: Request) -> str | None:
+    return needs("read")(request).sees
+
+
+def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
+    router, counts = APIRouter(tags=["health"]), hub.hygiene
+    metrics.gauge("live_agents", "Agents kept ready.", lambda: len(hub.pool))
+    metrics.gauge("running_turns", "Messages being worked on in this process.", lambda: hub.running)
+    metrics.gauge("queue_depth", "Messages taken and not answered yet, by any process.", hub.store.inbox.waiting)
+    metrics.gauge("followed_chats", "Chats somebody follows.", lambda: len(hub.streams.followed()))
+    metrics.total("lease_takeovers", "Messages gone on with after their process died.", lambda: counts.taken_over)
+    metrics.total("hygiene_checks", "Messages whose conversation was looked at first.", lambda: counts.checked)
+    for outcome in _OUTCOMES:
+        metrics.total(
+            "hygiene_compactions",
+            "Conversations compacted before their agent saw a message.",
+            partial(counts.fired.get, outcome, 0),
+            outcome=outcome,
+        )
+
+    # A plain function: how much waits is asked of the database, in a thread.
+    @router.get("/metrics", dependencies=[Depends(needs("admin"))], response_class=Response)
+    def read() -> Response:
+        """This process's figures, as Prometheus reads them."""
+        return Response(metrics.read(), media_type=CONTENT_TYPE)
+
+    return router

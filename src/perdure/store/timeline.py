@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.core.messages import Entry
 from perdure.store.backing import Backing
-from perdure.store.codec import decode
+from perdure.store.codec import decode, unpack
 from perdure.store.database import Transaction
 from perdure.store.records import Span, TimelinePage, Told
 from perdure.store.resolve import conversation_id_of
@@ -39,6 +39,23 @@ class Timeline:
             start = max(0, seq) + 1
             span = Span(start, min(conversation.last_seq, start + _within(limit) - 1))
             return TimelinePage(conversation.id, _told(tx, lineage_of(tx, conversation), span), conversation.last_seq)
+
+        return self._backing.database.read(load)
+
+    def bodies(self, any_id: str, span: Span) -> list[tuple[int, str, bytes]]:
+        """Messages as they are stored, (seq, kind, JSON): for whoever only looks for words in very many of them."""
+
+        def load(tx: Transaction) -> list[tuple[int, str, bytes]]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            return [
+                (seq, kind, unpack(body, encoding))
+                for place in places(lineage_of(tx, conversation), span)
+                for seq, kind, body, encoding in tx.rows(
+                    "SELECT seq, kind, body, encoding FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
+                    " ORDER BY seq",
+                    place,
+                )
+            ]
 
         return self._backing.database.read(load)
 

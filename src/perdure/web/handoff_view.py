@@ -26,7 +26,7 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
     findings = [str(f) for f in handoff.check.get("findings", ())]
     payload = event.payload if event is not None else {}
     # Not only what it stands for: it quotes what was kept beside it too, and that is no less a source.
-    sources = store.log.read(conversation.id, Span(1, seq - 1))
+    sources = store.timeline.bodies(conversation.id, Span(1, seq - 1))
     return HandoffView(
         seq=seq,
         session_id=handoff.session_id,

@@ -1,0 +1,143 @@
+"""The page's API against its bars: ten thousand conversations, one of ten thousand messages, its chart and its handoff.
+
+Every figure is a whole request through the routes, in process, the best of a few tries; the answer is written as JSON
+but sent nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from benchmarks.store_corpus import Corpus
+from benchmarks.table import Row
+from perdure.context.handoff import Handoff, render
+from perdure.core.messages import Message, assistant, user
+from perdure.core.usage import CanonicalUsage
+from perdure.store import Call, NewHandoff, Route, SessionStore, Span, StoredEvent, open_store
+from perdure.web.api import page_router
+
+TITLE = "The page (API)"
+
+_CONVERSATIONS = 10_000
+_MESSAGES = 10_000
+_BATCH = 500
+_TRIES = 9
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+def rows() -> Iterator[Row]:
+    # Twenty thousand commits are no part of what is measured here: where there is memory to write to, it is used.
+    place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+    with (
+        tempfile.TemporaryDirectory(prefix="perdure-page-", dir=place) as folder,
+        open_store(Path(folder) / "page.db") as store,
+    ):
+        long = _long(store)
+        _many(store)
+        with _client(store) as get:
+            yield from _lists(get)
+            yield from _conversation(get, long)
+
+
+def _lists(get: Any) -> Iterator[Row]:
+    yield Row("conversations, first page of 10,000", get("/conversations"), "ms", "< 50")
+    yield Row("conversations, first page, one source and model", get("/conversations?source=page&model=m-2"), "ms")
+    yield Row("conversations, found by a word", get("/conversations?q=rename"), "ms")
+    yield Row("filters over 10,000", get("/filters"), "ms")
+    yield Row("usage of a month", get("/usage?days=30"), "ms")
+
+
+def _conversation(get: Any, long: str) -> Iterator[Row]:
+    one = f"/conversations/{long}"
+    yield Row("head of a conversation of 10,000 messages", get(one), "ms")
+    newest, oldest = get(f"{one}/timeline"), get(f"{one}/timeline?after=0")
+    yield Row("timeline, newest page of 10,000 messages", newest, "ms", "< 50")
+    yield Row("timeline, oldest page against the newest", oldest / newest, "times", "< 2")
+    yield Row("timeline, around the middle", get(f"{one}/timeline?around=5000"), "ms", "< 50")
+    yield Row("chart of 2,500 calls", get(f"{one}/context"), "ms", "< 300")
+    yield Row(
+        "a handoff over 10,000 messages, every fact linked", get(f"{one}/handoffs/{_MESSAGES + 1}"), "ms", "< 300"
+    )
+
+
+@contextmanager
+def _client(store: SessionStore) -> Iterator[Any]:
+    app = FastAPI()
+    app.include_router(page_router(store, user_of=lambda request: "ann"))
+
+    async def best(path: str) -> float:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://page/api/page") as client:
+            took = []
+            for _ in range(_TRIES):
+                began = time.perf_counter()
+                answer = await client.get(path.removeprefix("/"), headers={"accept-encoding": "identity"})
+                took.append(1_000 * (time.perf_counter() - began))
+                answer.raise_for_status()
+        return min(took)
+
+    yield lambda path: asyncio.run(best(path))
+
+
+def _many(store: SessionStore) -> None:
+    for n in range(_CONVERSATIONS):
+        route = Route("custom", f"m-{n % 5}")
+        source = ("terminal", "telegram", "library", "page")[n % 4]
+        session = store.create(
+            source=source,
+            user_key="ann",
+            route=route,
+            title="" if n % 2 else f"talk {n}",
+            system_prompt="Be kind. " * 99,
+        )
+        store.append(session.id, [user(f"How do I rename branch feature-{n}?"), assistant(f"git branch -m main-{n}")])
+
+
+def _long(store: SessionStore) -> str:
+    """Ten thousand messages with their calls and events, compacted once at the end."""
+    session = store.create(source="terminal", user_key="ann", route=Route("custom", "m-1"), title="a long one")
+    corpus = Corpus()
+    messages = list(islice(corpus.messages(words=60), _MESSAGES))
+    for at in range(0, _MESSAGES, 4):
+        store.append(session.id, messages[at : at + 4])
+        _account(store, session.id, at)
+    digest = Handoff({"Goal": corpus.text(40), "Critical Context": _facts(messages)}, model="m-1")
+    handoff = Message("user", render(digest), kind="handoff")
+    child = store.compact(
+        session.id,
+        (NewHandoff(handoff, covers=(Span(1, _MESSAGES - 20),), model="m-1"), Span(_MESSAGES - 19, _MESSAGES)),
+    )
+    payload = {"outcome": "compacted", "reason": "preflight", "before": 101_200, "after": 31_000, "threshold": 100_000}
+    store.ledger.record_event(StoredEvent(child.id, "compaction", payload))
+    return session.conversation_id
+
+
+def _account(store: SessionStore, session_id: str, at: int) -> None:
+    """One call a turn, and a spill now and then."""
+    parts = {"system": 900, "tools": 700, "memory": 100, "head": 0, "handoff": 0, "tail": at * 3, "outputs": at * 7}
+    usage = CanonicalUsage(input_tokens=200, cache_read_tokens=at * 10, output_tokens=50)
+    store.ledger.record_call(
+        Call(
+            session_id, route=Route("custom", "m-1"), usage=usage, cost_usd=0.001, estimate_tokens=sum(parts.values()),
+            window_tokens=200_000, threshold_tokens=100_000, composition=parts,
+        )
+    )  # fmt: skip
+    if at % 40 == 0:
+        spill = {"tool": "terminal", "call": f"call_{at}", "address": "output:o_1", "chars": 250_000}
+        store.ledger.record_event(StoredEvent(session_id, "spill", spill))
+
+
+def _facts(messages: list[Message]) -> str:
+    """What a full handoff holds: some hundred lines with paths and names, each from somewhere in the story."""
+    lines = [m.text[:120] for m in messages[:: _MESSAGES // 300] if m.text.isascii()]
+    return "\n".join(f"- {line}" for line in lines)

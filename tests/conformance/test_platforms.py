@@ -84,6 +84,8 @@ class Careless:
     async def stop(self) -> None:
         self.task.cancel()
 
+    async def close(self) -> None: ...
+
     async def _read(self, hub: Doorway) -> None:
         while True:
             who, text = await self.room.inbox.get()

@@ -171,9 +171,11 @@ def test_of_two_readers_one_stands_back_and_takes_over_when_the_other_is_gone() 
             api.say("one")
             await _until(lambda: hub.taken)
             await first.stop()
+            await first.close()
             api.say("two")
             await _until(lambda: any(i.content == "two" for i, _ in hub.taken))
             await second.stop()
+            await second.close()
 
             by_key = {i.key: i.content for i, _ in hub.taken}
             assert sorted(by_key.values()) == ["one", "two"]
@@ -198,6 +200,7 @@ def _live(story: Story, allowed: tuple[str, ...] = ("7",)) -> None:
                 await story(api, hub, adapter)
             finally:
                 await adapter.stop()
+                await adapter.close()
 
     asyncio.run(told())
 

@@ -138,6 +138,8 @@ class Hub:
         await in_thread(self.store.inbox.leave, self.owner)
         self.streams.close()
         await _wait(self._deliveries, _ABANDON_S)
+        for adapter in self._adapters.values():
+            await adapter.close()
         await self.pool.close()
 
     # -- messages ----------------------------------------------------------------------------------------------------

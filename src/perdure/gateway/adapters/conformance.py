@@ -84,6 +84,7 @@ async def run(check: Check, adapter: Adapter, platform: Platform) -> None:
         await check(adapter, platform, hub)
     finally:
         await adapter.stop()
+        await adapter.close()
 
 
 async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -205,6 +206,18 @@ async def check_a_store_that_fails_loses_nothing(adapter: Adapter, platform: Pla
     _must([i.content for i, _ in hub.taken][:2] == ["first", "second"], f"taken as {[i.content for i, _ in hub.taken]}")
 
 
+async def check_stopped_it_still_shows(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+    """After its stop nothing more is taken, and the answer of a turn under way arrives."""
+    chat = await _chat(platform, hub)
+    await adapter.stop()
+    platform.write("too late")
+    events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
+    events.put_nowait(TurnFinished("completed", "Just in time."))
+    await adapter.deliver(chat, "t_1", _played(events))
+    _must("Just in time." in "\n".join(platform.shown()), "the last answer is not shown")
+    _must(all(i.content != "too late" for i, _ in hub.taken), "a message was taken after the stop")
+
+
 CHECKS: tuple[Check, ...] = (
     check_messages_come_in_order,
     check_a_repeat_bears_the_same_key,
@@ -217,6 +230,7 @@ CHECKS: tuple[Check, ...] = (
     check_approvals_are_answered,
     check_a_refusal_is_told,
     check_a_store_that_fails_loses_nothing,
+    check_stopped_it_still_shows,
 )
 
 

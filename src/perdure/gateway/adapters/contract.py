@@ -44,5 +44,9 @@ class Adapter(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Takes no more messages. Deliveries under way are the hub's to wait for."""
+        """Takes no more messages; what is under way is still shown."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing more will be shown either."""
         ...

@@ -74,6 +74,9 @@ class TelegramAdapter:
             self._reading.cancel()
             with suppress(asyncio.CancelledError):
                 await self._reading
+            self._reading = None
+
+    async def close(self) -> None:
         await self._bot.shutdown()
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[Numbered]) -> None:

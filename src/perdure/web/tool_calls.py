@@ -39,7 +39,7 @@ def target_of(call: ToolCall) -> str:
     """The one argument worth reading at a glance, on one line."""
     given = call.parsed_arguments() or {}
     telling = [v for k in _TELLING if isinstance(v := given.get(k), str) and v.strip()]
-    shown = " ".join(telling[0][: 4 * _TARGET_CHARS].split()) if telling else ""
+    shown = " ".join(clean(telling[0][: 4 * _TARGET_CHARS]).split()) if telling else ""
     return shown if len(shown) <= _TARGET_CHARS else f"{shown[: _TARGET_CHARS - 1]}…"
 
 

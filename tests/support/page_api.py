@@ -1,0 +1,62 @@
+"""The page's API over a store, asked as a browser asks it: a request says whose it is in a header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+
+from perdure.core.ports import Clock
+from perdure.store.store import SessionStore, open_store
+from perdure.web import page_router
+from support.page_story import Story, tell
+
+
+def person_of(request: Request) -> str | None:
+    """Whose request it is; nobody's sees everything."""
+    return request.headers.get("x-user")
+
+
+def app_over(store: SessionStore, **options: Any) -> FastAPI:
+    app = FastAPI()
+    app.include_router(page_router(store, user_of=person_of, **options))
+    return app
+
+
+class Asking:
+    """Requests to the API of one store. What the server cannot answer is raised here, not turned into a 500."""
+
+    def __init__(self, store: SessionStore, *, clock: Clock | None = None) -> None:
+        self.client = TestClient(app_over(store, clock=clock))
+
+    def get(self, path: str, user: str | None = "ann", **params: Any) -> Any:
+        """The answer's JSON; raises for any refusal."""
+        status, answer = self.ask(path, user, **params)
+        assert status == 200, (status, answer)
+        return answer
+
+    def ask(self, path: str, user: str | None = "ann", **params: Any) -> tuple[int, Any]:
+        headers = {} if user is None else {"x-user": user}
+        answer = self.client.get(f"/api/page{path}", headers=headers, params=params)
+        return answer.status_code, answer.json()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A store full of talk, and its API."""
+
+    store: SessionStore
+    story: Story
+    api: Asking
+
+
+@contextmanager
+def told_store(folder: Path) -> Iterator[Told]:
+    with open_store(folder / "perdure.db") as store:
+        story = tell(store, folder / "home", turns=16, others=12)
+        yield Told(store, story, Asking(store))

@@ -1,0 +1,122 @@
+"""The list of conversations: in order, in pages, searched and filtered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.core.messages import assistant, user
+from perdure.store.records import Route
+from perdure.store.store import open_store
+from support.page_api import Asking, Told
+from support.page_story import EVIL
+from support.store import FakeClock
+
+
+def test_pages_hold_every_conversation_once_last_used_first(told: Told) -> None:
+    seen, cursor = [], None
+    while True:
+        page = told.api.get("/conversations", limit=4, **({"cursor": cursor} if cursor else {}))
+        seen += page["conversations"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+        assert len(page["conversations"]) == 4
+    stored = told.store.conversations.list(user_key="ann", limit=1_000).conversations
+    assert [row["id"] for row in seen] == [c.id for c in stored]
+    assert [row["updated_at"] for row in seen] == sorted((c.updated_at_ms for c in stored), reverse=True)
+    assert told.story.delegate not in {row["id"] for row in seen}
+
+
+def test_a_row_says_what_a_list_shows(told: Told) -> None:
+    rows = {row["id"]: row for row in told.api.get("/conversations", limit=200)["conversations"]}
+    long = rows[told.story.long]
+    stored = told.store.conversations.get(told.story.long)
+    assert long["title"] == f"Leases, 租约 {EVIL}"
+    assert (long["source"], long["kind"], long["messages"]) == ("terminal", "main", stored.last_seq)
+    assert (rows[told.story.branch]["kind"], rows[told.story.branch]["user_key"]) == ("branch", "ann")
+
+
+def test_a_conversation_without_a_title_is_called_by_its_first_words(tmp_path: Path) -> None:
+    with open_store(tmp_path / "p.db") as store:
+        session = store.create(user_key="ann")
+        nothing_said = store.create(user_key="ann")
+        store.append(session.id, [user("# Why is **the sky** blue?\nTell me."), assistant("Rayleigh.")])
+        titles = {r["id"]: r["title"] for r in Asking(store).get("/conversations")["conversations"]}
+        assert titles[session.conversation_id] == "Why is the sky blue?"
+        assert titles[nothing_said.conversation_id] == ""
+
+
+def test_filters_narrow_by_source_model_and_time_together(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_store(tmp_path / "p.db", clock=clock) as store:
+        made = {}
+        for source, model in (("page", "m-1"), ("page", "m-2"), ("telegram", "m-1")):
+            made[source, model] = store.create(source=source, user_key="ann", route=Route("x", model)).conversation_id
+            clock.pass_ms(1_000)
+        api = Asking(store, clock=clock)
+
+        def ids(**narrowed: object) -> list[str]:
+            return [r["id"] for r in api.get("/conversations", **narrowed)["conversations"]]
+
+        assert ids(source="page") == [made["page", "m-2"], made["page", "m-1"]]
+        assert ids(model="m-1") == [made["telegram", "m-1"], made["page", "m-1"]]
+        assert ids(source="page", model="m-1") == [made["page", "m-1"]]
+        middle = clock.now_ms() - 2_000
+        assert ids(since=middle, until=middle + 1_000) == [made["page", "m-2"]]
+        assert ids(source="nobody") == []
+        assert ids(source="") == ids()
+        assert api.get("/filters") == {"sources": ["page", "telegram"], "models": ["m-1", "m-2"]}
+
+
+@pytest.mark.spec("I5")
+def test_a_search_finds_what_was_said_and_what_it_is_called(told: Told) -> None:
+    found = told.api.get("/conversations", q="lease renewed")["conversations"]
+    assert found[0]["id"] == told.story.branch
+    assert {_marked(row) for row in found[:1]} == {("lease", "renewed")}
+    message = told.store.timeline.page(found[0]["id"], before_seq=found[0]["hit_seq"] + 1, limit=1).told[0]
+    assert "never renewed" in message.entry.message.text
+    by_title = told.api.get("/conversations", q="a BRANCH <img")["conversations"]
+    assert by_title[0]["id"] == told.story.branch
+    assert told.api.get("/conversations", q="lease", source="telegram")["conversations"] == []
+    assert told.api.get("/conversations", q="%")["conversations"] == []
+
+
+def _marked(row: dict[str, object]) -> tuple[str, ...]:
+    snippet, marks = row["snippet"], row["marks"]
+    assert isinstance(snippet, str)
+    assert isinstance(marks, list)
+    return tuple(snippet[start:end].lower() for start, end in marks)
+
+
+@pytest.mark.spec("I5")
+def test_marks_count_as_a_browser_does_and_leave_the_text_as_it_was(tmp_path: Path) -> None:
+    said = "«guillemets» 🚀🚀 and the needle, «once more» the needle"
+    with open_store(tmp_path / "p.db") as store:
+        store.append(store.create(user_key="ann").id, user(said))
+        (hit,) = Asking(store).get("/search", q="needle")["hits"]
+    assert hit["snippet"] == said
+    units = said.encode("utf-16-le")
+    assert [units[2 * s : 2 * e].decode("utf-16-le") for s, e in hit["marks"]] == ["needle", "needle"]
+    assert (hit["seq"], hit["output_id"], hit["role"]) == (1, None, "user")
+
+
+@pytest.mark.spec("I5")
+def test_a_search_looks_into_outputs_that_were_spilled(told: Told) -> None:
+    hits = told.api.get("/search", q="row 01999", limit=50)["hits"]
+    kept = [h for h in hits if h["output_id"] is not None]
+    assert kept
+    assert kept[0]["seq"] is None
+    assert kept[0]["title"].startswith("Leases")
+    page = told.api.get(
+        f"/conversations/{kept[0]['conversation_id']}/open", address=f"output:{kept[0]['output_id']}", limit=100
+    )
+    assert page["next_offset"] == 100
+
+
+def test_what_a_list_says_is_text_whatever_it_says(told: Told) -> None:
+    answer = told.api.client.get("/api/page/conversations", headers={"x-user": "ann"})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
+    assert EVIL in answer.json()["conversations"][-1]["title"] + str(answer.json())

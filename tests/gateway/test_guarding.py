@@ -18,11 +18,12 @@ from websockets.sync.client import connect
 from perdure.config.gateway import GatewaySettings
 from perdure.core.errors import ConfigError
 from perdure.gateway.entrance import RECHECK_S
-from perdure.gateway.guarding import is_public, refuse_open_doors
+from perdure.gateway.guarding import is_public
 from perdure.gateway.headers import POLICY
-from perdure.gateway.hosts import Names, is_loopback
+from perdure.gateway.hosts import Names
 from perdure.gateway.limits import RateLimit
 from perdure.gateway.people import Person
+from perdure.gateway.reach import is_loopback, refuse_open_doors
 from support.guarded import SomePeople, everything, guarded_app, raw, served
 from support.store import FakeClock
 

@@ -17,6 +17,8 @@ COMMANDS = {
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
+    "serve": Lazy("perdure.cli.gateway.serve:serve", "Look at your conversations in a browser."),
+    "gateway": Lazy("perdure.cli.gateway.command:gateway", "Serve conversations to many people and programs."),
     "completion": Lazy("perdure.cli.completion:completion", "Print the completion script of a SHELL."),
 }
 

@@ -87,6 +87,10 @@ class GatewaySettings(Section):
         default="json",
         description="One line on stderr for each request and turn: ids and figures, never what was said.",
     )
+    traces: Literal["off", "console", "otlp"] = Field(
+        default="off",
+        description="Where OpenTelemetry spans go: console, or otlp as the OTEL_* variables say; needs `telemetry`.",
+    )
     telegram: TelegramSettings = Field(default=TelegramSettings(), description="The Telegram bot.")
 
     @field_validator("trusted_proxies")

@@ -14,11 +14,11 @@ from starlette.exceptions import HTTPException
 
 from perdure.config.gateway import GatewaySettings
 from perdure.core.clock import SystemClock
-from perdure.core.errors import ConfigError, PerdureError
+from perdure.core.errors import PerdureError
 from perdure.core.ports import Clock
 from perdure.gateway.entrance import Entrance
 from perdure.gateway.headers import SecurityHeaders
-from perdure.gateway.hosts import Names, SameSite, is_loopback
+from perdure.gateway.hosts import Names, SameSite
 from perdure.gateway.limits import BodyLimit, RateLimit
 from perdure.gateway.people import People
 from perdure.gateway.refusals import Refusal, refusal_of
@@ -79,16 +79,3 @@ def answer_errors_alike(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, answer)
     app.add_exception_handler(PerdureError, answer)
     app.add_exception_handler(RequestValidationError, answer_invalid)
-
-
-def refuse_open_doors(settings: GatewaySettings, *, has_tokens: bool) -> None:
-    """Raises ConfigError where others could reach a gateway that asks nobody for a token."""
-    if has_tokens:
-        return
-    if not is_loopback(settings.host):
-        reach = f"listening on {settings.host} lets others reach it"
-    elif settings.public_url or settings.allowed_hosts or settings.trusted_proxies:
-        reach = "gateway.public_url, allowed_hosts or trusted_proxies say that others reach it"
-    else:
-        return
-    raise ConfigError(f"{reach}, and no token is set; make one first: perdure gateway token add USER")

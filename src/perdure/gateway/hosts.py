@@ -87,14 +87,6 @@ class SameSite:
         return None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens on `host`."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def urlsplit_or_none(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)

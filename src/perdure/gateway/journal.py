@@ -24,15 +24,16 @@ _MAX_TEXT = 2_000
 class Journal:
     """Writes lines. Safe to use from any thread; never raises, for a full disk must not end a turn."""
 
-    def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None) -> None:
+    def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, only_trouble: bool = False) -> None:
         self._form = form
+        self._only_trouble = only_trouble
         self._clock = clock
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
 
     def write(self, event: str, fields: Mapping[str, Any], *, level: str = "info") -> None:
         """One line: when, how grave, what, and the fields that are set."""
-        if self._form == "off":
+        if self._form == "off" or (self._only_trouble and level == "info"):
             return
         at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
         known = {key: value for key, value in fields.items() if value is not None}

@@ -1,15 +1,18 @@
 """Spans of every turn that passes through the gateway; see `agent/spans.py` for what they say.
 
-Where they go is OpenTelemetry's own business: whatever tracer provider the process has set up, as
-`opentelemetry-instrument perdure gateway` does from the usual OTEL_* variables. With none set up, nothing is recorded.
+Where they go is said by `gateway.traces`; the exporter reads the usual OTEL_* variables itself. A process that has set
+up a tracer provider of its own (as `opentelemetry-instrument` does) keeps it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 from perdure import __version__
 from perdure.agent.spans import TurnSpans
+from perdure.core.errors import ConfigError
 from perdure.gateway.chats import CommandAnswered, GatewayEvent, GaugeMoved, QuestionAsked, QuestionClosed
 from perdure.gateway.watching import Answered, TurnFigures
 from perdure.gateway.wire import is_last
@@ -50,3 +53,29 @@ def spans(provider: TracerProvider | None = None) -> Spans | None:
     except ImportError:
         return None
     return Spans(get_tracer("perdure", __version__, tracer_provider=provider))
+
+
+def send_spans(where: Literal["off", "console", "otlp"]) -> Callable[[], None]:
+    """Sets up where this process's spans go; call what is returned at its end. Raises ConfigError."""
+    if where == "off":
+        return lambda: None
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider as Provider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+        from opentelemetry.trace import set_tracer_provider
+
+        if where == "console":
+            exporter: SpanExporter = ConsoleSpanExporter(out=sys.stderr)
+        else:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            exporter = OTLPSpanExporter()
+    except ImportError as error:
+        raise ConfigError(
+            f"gateway.traces needs a package that is not installed ({error.name}): pip install 'perdure[telemetry]'"
+        ) from error
+    provider = Provider(resource=Resource.create({"service.name": "perdure", "service.version": __version__}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    set_tracer_provider(provider)
+    return provider.shutdown

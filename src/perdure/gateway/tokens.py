@@ -154,6 +154,12 @@ class StoredPeople:
         """Whether a token was ever made; a revoked one counts, lest revoking the last one opened the door."""
         return bool(self._current())
 
+    @property
+    def users(self) -> list[str]:
+        """Everybody with a token that holds now, by name."""
+        now = self._clock.now_ms()
+        return sorted({t.user_key for t in self._current().values() if t.standing(now) == "valid"})
+
     def known(self, token: str | None) -> Person | None:
         """Who a token stands for; None where nobody."""
         tokens = self._current()

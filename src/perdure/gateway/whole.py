@@ -14,6 +14,7 @@ from perdure.core.events import CompactionOutcome
 from perdure.gateway.adapters.contract import Adapter
 from perdure.gateway.entrance import needs
 from perdure.gateway.hub import Hub
+from perdure.gateway.hygiene import HygieneCounts
 from perdure.gateway.journal import Journal
 from perdure.gateway.lines import Lines
 from perdure.gateway.metrics import CONTENT_TYPE, Metrics
@@ -71,6 +72,10 @@ def _sees(request: Request) -> str | None:
     return needs("read")(request).sees
 
 
+def _fired(counts: HygieneCounts, outcome: CompactionOutcome) -> float:
+    return counts.fired.get(outcome, 0)
+
+
 def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
     router, counts = APIRouter(tags=["health"]), hub.hygiene
     metrics.gauge("live_agents", "Agents kept ready.", lambda: len(hub.pool))
@@ -83,7 +88,7 @@ def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
         metrics.total(
             "hygiene_compactions",
             "Conversations compacted before their agent saw a message.",
-            partial(counts.fired.get, outcome, 0),
+            partial(_fired, counts, outcome),
             outcome=outcome,
         )
 

@@ -122,7 +122,7 @@ def _start(home: Path) -> tuple[float, float, float]:
 def _typing(home: Path) -> Iterator[Row]:
     """Keys typed while an answer of 20,000 words streams, each timed until it shows."""
     words = " ".join(f"word{i}" + (".\n\n" if i % 40 == 39 else "") for i in range(20_000))
-    with Simulator(script=[Say(words, chunk_delay_s=0.004)], window=400_000, max_output=200_000) as sim:
+    with Simulator(script=[Say(words, chunk_delay_s=0.001)], window=400_000, max_output=200_000) as sim:
         address = f"model.base_url={sim.base_url}"
         with typist(home, "--set", address, "--set", "model.name=m-1") as chat:
             chat.until(b"/help lists")

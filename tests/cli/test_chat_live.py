@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +33,7 @@ from perdure.core.events import (
 )
 from perdure.core.messages import Message, ToolCall
 from perdure.core.ports import StoredOutput
-from perdure.lab.simulator import Say, Simulator
+from perdure.lab.simulator import Call, Say, Simulator
 from perdure.tools.budgets import persisted_block
 from support.typed import chatting
 
@@ -259,3 +261,41 @@ def test_a_chat_that_cannot_open_says_why_and_leaves(tmp_path: Path) -> None:
     with chatting(tmp_path / "home", {}, session_id="c_nowhere") as chat:
         assert chat.end() == 1
         chat.see("no conversation or session 'c_nowhere'")
+
+
+@pytest.mark.usefixtures("_home")
+def test_an_answer_to_a_question_stands_below_it(tmp_path: Path) -> None:
+    ask = Say(calls=(Call("clarify", {"question": "Which colour?", "choices": ["red", "green"]}),))
+    with Simulator(script=[ask, "Green it is."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("paint it\r")
+        chat.see("Which colour?", "a number, or your own words")
+        chat.type("2\r")
+        shown = chat.see("Green it is.")
+    written = shown.rindex("  2. green")
+    assert written < shown.rindex("  › 2") < shown.rindex("Green it is.")
+
+
+@pytest.mark.usefixtures("_home")
+def test_the_window_stands_in_the_status_before_the_first_word_and_after_new(tmp_path: Path) -> None:
+    sized = {"model.context_length": "32000"}
+    with Simulator(script=["Hi."]) as sim, chatting(tmp_path / "home", flags(sim) | sized) as chat:
+        chat.see("/32,000")
+        chat.type("hello\r")
+        chat.see("Hi.", "cost unknown")
+        chat.type("/new\r")
+        chat.see("A new conversation.")
+        time.sleep(0.3)
+        chat.type("\x04")
+        assert chat.end() == 0
+
+
+@pytest.mark.usefixtures("_home")
+def test_what_a_library_warns_of_goes_to_a_file_and_not_into_the_prompt(tmp_path: Path) -> None:
+    with Simulator(script=["Hi."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        logging.getLogger("somebody.else").warning("the moon is full")
+        chat.type("\x04")
+        assert chat.end() == 0
+        assert "the moon is full" not in chat.shown
+    assert "the moon is full" in (tmp_path / "home" / "logs" / "chat.log").read_text()

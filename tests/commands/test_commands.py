@@ -82,10 +82,10 @@ def test_compress_tells_apart_done_and_nothing_to_do(desk: Desk) -> None:
     first = desk.do("/compress ports")
     assert first.text.startswith("Compacted without a model")
     assert re.search(
-        r"before █+ +[\d,]+ tokens in \d+ messages\nafter  █+░+ +[\d,]+ tokens in \d+ messages", first.text
+        r"before █+ +[\d,]+ tokens in \d+ messages\nafter  █+[▏▎▍▌▋▊▉]?░+ +[\d,]+ tokens in \d+ messages", first.text
     )
     assert "/undo takes it back" in first.text
-    assert desk.do("/compress").text.startswith("Nothing to compact.")
+    assert desk.do("/compress").text.startswith("There is nothing to compact: ")
 
 
 @pytest.mark.spec("A7")
@@ -201,6 +201,20 @@ def test_model_shows_and_switches_and_an_error_is_one_line(desk: Desk) -> None:
     assert desk.do("/model other").text == "Going on with other."
     assert desk.do("/model nonsense") == Said("no model is called 'nonsense'", "error")
     assert desk.do("/quit").is_leaving
+
+
+def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) -> None:
+    with bench(tmp_path, "One.", "Two.") as b:
+        desk = Desk(b)
+        desk.agent.chat("first")
+        assert desk.do("/undo") == Said("Nothing to undo: this conversation has not been compacted.")
+        desk.do("/branch")
+        desk.agent.chat("second")
+        here, other = desk.do("/sessions").text.split("\n")[:2]
+    assert here.startswith("→ c_")
+    assert here.endswith("(branch)")
+    assert other.startswith("  c_")
+    assert not other.endswith("(branch)")
 
 
 def test_before_anything_was_said_commands_say_so(tmp_path: Path) -> None:

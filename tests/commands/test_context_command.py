@@ -13,7 +13,7 @@ from perdure.core.messages import assistant, user
 from perdure.core.ports import MemorySnapshot
 from support.agents import Bench, bench
 
-ROW = re.compile(r"^(\S.*?) +[█░]+ +([\d,]+) +\d+%$", re.MULTILINE)
+ROW = re.compile(r"^(\S.*?) +[█░▏▎▍▌▋▊▉ ]* +([\d,]+) +\d+%$", re.MULTILINE)
 PARTS = ["system", "tools", "memory", "head", "handoff", "tail", "tool outputs", "free"]
 
 

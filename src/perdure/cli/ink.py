@@ -10,7 +10,7 @@ from dataclasses import dataclass
 # Marks that turn the direction of text around: with them, a command reads as another one.
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LEAST_WIDTH = 20
-_BAR = re.compile(r"[█░│▁▂▃▄▅▆▇]{9,}")
+_BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
 # Where the text of a line in two columns begins: behind the last gap near its start.
 _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")

@@ -25,6 +25,8 @@ def run(surface: Surface, argument: str) -> Said:
 
 
 def _lines(report: CompactionReport, messages_before: int) -> list[str]:
+    if report.outcome == "nothing_to_do" and report.message:
+        return [report.message, *report.notices]
     lines = [_HEADLINES[report.outcome]]
     if report.outcome in ("compacted", "digest"):
         before, after = report.before_tokens, report.after_tokens

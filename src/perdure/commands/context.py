@@ -19,6 +19,8 @@ _NAMES = {
     "outputs": "tool outputs",
 }
 
+_CELLS = 24
+
 
 def run(surface: Surface, argument: str) -> Said:
     gauge = surface.agent.gauge
@@ -27,8 +29,9 @@ def run(surface: Surface, argument: str) -> Said:
             gauge = surface.agent.measure()
     whole = gauge.window or gauge.tokens or 1
     rows = [(name, gauge.composition.get(part, 0)) for part, name in _NAMES.items()]
-    rows.append(("free", max(0, whole - gauge.tokens)))
-    lines = [f"{name:<12} {bar(n, whole, width=24)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
+    lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
+    free = max(0, whole - gauge.tokens)
+    lines.append(f"{'free':<12} {' ' * _CELLS} {tokens(free):>9} {share(free / whole):>4}")
     return Said("\n".join([gauge_line(gauge), "", *lines]))
 
 

@@ -9,6 +9,7 @@ from perdure.commands.command import Command, Said, Surface
 from perdure.commands.figures import when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
+from perdure.store.records import Conversation
 
 _LISTED = 20
 _SHOWN_CHARS = 60
@@ -34,8 +35,17 @@ def sessions(surface: Surface, argument: str) -> Said:
     page = surface.store.conversations.list(user_key=surface.user_key or None, limit=_LISTED).conversations
     if not page:
         return Said("There are no conversations yet.")
-    lines = [f"{c.id}  {when(c.updated_at_ms)}  {c.source:<8} {c.title or '–'}" for c in page]
+    here = surface.agent.session_id
+    present = surface.store.conversations.get(here).id if here is not None else ""
+    lines = [f"{'→' if c.id == present else ' '} {listed(c)}" for c in page]
     return Said("\n".join([*lines, "", "Open one with /resume ID."]))
+
+
+def listed(conversation: Conversation) -> str:
+    """One line for a list: a branch bears its parent's title, so it says that it is one."""
+    kind = "" if conversation.kind == "main" else f" ({conversation.kind})"
+    title = conversation.title or "–"
+    return f"{conversation.id}  {when(conversation.updated_at_ms)}  {conversation.source:<8} {title}{kind}"
 
 
 def branch(surface: Surface, argument: str) -> Said:
@@ -66,7 +76,9 @@ def _fork(surface: Surface, at: Entry | None) -> str | None:
 
 
 def undo(surface: Surface, argument: str) -> Said:
-    _here(surface)
+    entries = surface.store.history(_here(surface)).entries
+    if not any(entry.message.kind == "handoff" for entry in entries):
+        return Said("Nothing to undo: this conversation has not been compacted.")
     surface.agent.undo()
     return Said("The last compaction is undone; nothing was lost by it. The next one waits until the window is full.")
 

@@ -8,6 +8,8 @@ from perdure.agent.gauge import Gauge
 from perdure.core.usage import CanonicalUsage
 
 _FULL, _EMPTY, _MARK = "█", "░", "│"
+# Eighths of a cell: a small part is seen, and not seen larger than it is.
+_EIGHTHS = "▏▎▍▌▋▊▉"
 
 
 def tokens(n: int) -> str:
@@ -32,8 +34,10 @@ def share(part: float | None) -> str:
 
 def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> str:
     """A bar of `value` in `whole`; `mark` puts a line where something happens."""
-    filled = min(width, round(width * value / whole)) if whole else 0
-    cells = [_FULL] * filled + [_EMPTY] * (width - filled)
+    eighths = min(8 * width, max(value > 0, round(8 * width * value / whole))) if whole else 0
+    filled, rest = divmod(eighths, 8)
+    cells = [_FULL] * filled + [_EIGHTHS[rest - 1]] * bool(rest)
+    cells += [_EMPTY] * (width - len(cells))
     if mark is not None and whole:
         cells[min(width - 1, round(width * mark / whole))] = _MARK
     return "".join(cells)

@@ -80,7 +80,11 @@ def _image(path: Path) -> tuple[dict[str, Any] | None, str]:
         return None, f"{path.name} is too large ({size / 1e6:,.1f} MB); images of up to 5 MB can be attached"
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     url = f"data:{_IMAGES[path.suffix.lower()]};base64,{data}"
-    return {"type": "image_url", "image_url": {"url": url}}, f"attached {path.name} (image, {size / 1e3:,.0f} KB)"
+    return {"type": "image_url", "image_url": {"url": url}}, f"attached {path.name} (image, {_size(size)})"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e3:,.0f} KB" if count >= 10_000 else f"{count:,} bytes"
 
 
 def _text(path: Path) -> tuple[dict[str, Any] | None, str]:

@@ -142,7 +142,8 @@ class Desk:
         """The status with the window looked up before the first word, which may ask the endpoint; not in a turn."""
         agent = self.surface.agent
         if self.surface.session_id is None and agent.gauge.window is None:
-            with contextlib.suppress(PerdureError):  # the first message meets it again, and tells
+            # An error meets the first message again, and is told there; a person who leaves need not wait.
+            with contextlib.suppress(PerdureError, concurrent.futures.CancelledError):
                 agent.measure()
         return self.status()
 

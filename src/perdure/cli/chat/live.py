@@ -23,6 +23,7 @@ from prompt_toolkit.output import Output
 from perdure.agent.bridge import DaemonThreads
 from perdure.cli.chat.completer import ChatCompleter
 from perdure.cli.chat.inbox import Inbox
+from perdure.cli.chat.log_file import logged_to
 from perdure.cli.chat.prompt_box import Hands, PromptBox
 from perdure.cli.chat.questions import Question, Questions
 from perdure.cli.ink import Ink, fitted, safe
@@ -69,6 +70,7 @@ class LiveChat:
         output: Output | None = None,
     ) -> None:
         self._open_desk = open_desk
+        self._log_file = home / "logs" / "chat.log"
         self.ink = Ink(is_color)
         self._completer = ChatCompleter(Path.cwd())
         self._box = PromptBox(
@@ -110,7 +112,8 @@ class LiveChat:
         self._box.app.after_render += start
         # A key waits for whichever thread computes: with the usual 5 ms at each step of drawing, one would feel it.
         sys.setswitchinterval(_SWITCH_S)
-        asyncio.run(self._until_left())
+        with logged_to(self._log_file):
+            asyncio.run(self._until_left())
         self._lines.put(None)
         if started.is_set():
             self._finish(worker)
@@ -166,9 +169,10 @@ class LiveChat:
     def _on_line(self, shown: str, meant: str) -> None:
         self._hint = ""
         self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
-        if self._question is not None:
-            self._box.write(f"{self.ink.dim('  ›')} {shown}\n")
-            self._question.reply(meant)
+        if (question := self._question) is not None:
+            self._take_down(question)
+            self._box.write(f"{self.ink.dim('  ›')} {safe(shown)}\n")
+            question.reply(meant)
             return
         if not shown:
             return
@@ -339,8 +343,9 @@ class LiveChat:
         try:
             answer = self._desk.answer(line, self.progress)
         except Exception as error:  # a thread's edge: the prompt survives a defect, and the person reads of it
-            self.write(self.ink.bad(f"internal error: {type(error).__name__}: {safe(str(error))}") + "\n\n")
             _log.exception("a line could not be answered")
+            told = f"internal error: {type(error).__name__}: {safe(str(error))}"
+            self.write(self.ink.bad(f"{told}\nThe details are in {self._log_file}") + "\n\n")
             return
         if answer.text:
             text = self._page(answer.text.split("\n"))

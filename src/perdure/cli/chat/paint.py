@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -15,6 +16,8 @@ from perdure.cli.ink import safe
 _LEAST_WIDTH = 20
 # Prose wider than this is hard to read, however wide the window is.
 _MOST_WIDTH = 120
+# Blanks at the end of a line, also in front of the escape that ends its colour: nobody wants to copy them.
+_PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
 class _PlainHeading(Heading):
@@ -60,5 +63,4 @@ def painted(markdown: str, *, width: int, is_color: bool) -> str:
         soft_wrap=False,
     )
     console.print(_Page(safe(markdown), code_theme="ansi_dark", hyperlinks=False))
-    lines = [line.rstrip() for line in out.getvalue().strip("\n").split("\n")]
-    return "\n".join(lines) + "\n"
+    return _PADDING.sub(r"\1", out.getvalue()).strip("\n") + "\n"

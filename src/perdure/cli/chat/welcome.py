@@ -27,12 +27,13 @@ def welcome_lines(surface: ChatSurface) -> Iterator[str]:
     yield f"  using      {endpoint.model} ({endpoint.provider})"
     if endpoint.provider == "local":
         yield f"             {FIT_FOR}" if has_embedded else f"             it is not here yet: {INSTALL}"
-    yield "  change it  export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, OPENROUTER_API_KEY, …) and start again; or"
-    yield "             perdure config set model.provider NAME, and perdure config set model.name NAME"
+    yield "  change it  set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY and start again, or:"
+    yield "             perdure config set model.provider NAME"
+    yield "             perdure config set model.name NAME"
     yield "  check it   perdure doctor"
     yield f"  kept in    {surface.home}"
     yield ""
-    yield "/help lists the commands; Enter sends, Alt-Enter makes a new line; @path attaches a file; Ctrl-D leaves."
+    yield "/help lists the commands. Enter sends, Alt-Enter makes a new line, @path attaches a file, Ctrl-D leaves."
     yield from route_lines(surface)
     yield ""
 

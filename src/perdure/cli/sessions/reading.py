@@ -41,7 +41,7 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
             click.echo(json.dumps(asdict(c), ensure_ascii=False))
         else:
             kind = "" if c.kind == "main" else f" ({c.kind})"
-            click.echo(f"{c.id}  {when(c.updated_at_ms)}  {c.last_seq:>6,} messages  {c.title or '–'}{kind}")
+            _print(f"{c.id}  {when(c.updated_at_ms)}  {c.last_seq:>6,} messages  {c.title or '–'}{kind}")
     if as_json:
         return
     if not page.conversations:

@@ -22,14 +22,20 @@ CHANGES = frozenset(("edited", "wrote"))
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ERROR = re.compile(
-    r"\b\w*(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot"
+    r"(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot"
     r"|unable to|not found|no such|timed out|undefined|invalid|aborted)\b"
     r"|\bFAIL(?:ED)?\b|exit(?:ed with)?(?: code| status)? [1-9]"
     r"|错误|失败|エラー|失敗|오류|실패"
 )
-_TESTS = re.compile(
-    r"^.*\b\d+ (?:passed|failed|errors?|tests?|failures?|skipped)\b.*$|^(?:ok|FAIL|PASS)\b.*$", re.MULTILINE
-)
+# No error is told without one of these; looked for first, because that runs at memory speed.
+_TROUBLE = (
+    "error", "exception", "fail", "fatal", "panic", "traceback", "denied", "cannot", "unable to", "not found",
+    "no such", "timed out", "undefined", "invalid", "aborted", "exit", "错误", "失败", "エラー", "失敗", "오류", "실패",
+)  # fmt: skip
+# Each begins with a single character for the same reason; the line around a hit is cut out afterwards.
+_COUNTED = re.compile(r" (?:passed|failed|errors?|tests?|failures?|skipped)\b")
+_VERDICT = re.compile(r"\n(?:ok|FAIL|PASS)\b")
+_FAILED_TESTS = re.compile(r"FAIL|[1-9]\d* (?:failed|error|failure)")
 _EXIT = re.compile(r"exit(?:ed with)?(?: code| status)?[ :=]+(\d+)", re.IGNORECASE)
 
 # One line of how a call ended, and whether that is an error.
@@ -102,11 +108,9 @@ def outcome_of(text: str) -> Outcome:
     edges = text if len(text) <= 2 * _EDGE_CHARS else f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
     lines = text.count("\n") + 1
     size = f" ({lines} lines)" if lines > 8 else ""
-    if tests := _TESTS.findall(edges):
-        return tidy(tests[-1])[:_OUTCOME_CHARS] + size, bool(
-            re.search(r"FAIL|[1-9]\d* (?:failed|error|failure)", tests[-1])
-        )
-    status = _EXIT.search(edges)
+    if tests := _tests_line(edges):
+        return tidy(tests)[:_OUTCOME_CHARS] + size, _FAILED_TESTS.search(tests) is not None
+    status = _EXIT.search(edges) if "exit" in edges.lower() else None
     # A long result that merely contains such a word (a log, a source file) is not itself an error.
     error = error_line(edges) if lines <= 40 or (status and status[1] != "0") else ""
     if error:
@@ -117,9 +121,25 @@ def outcome_of(text: str) -> Outcome:
     return (beginning(told, _OUTCOME_CHARS) or "nothing returned") + size, False
 
 
+def _tests_line(text: str) -> str:
+    """The last line that counts tests or gives a verdict on them."""
+    text = f"\n{text}"
+    counts = [m.end() for m in _COUNTED.finditer(text) if text[m.start() - 1].isdigit()]
+    hits = counts + [m.end() for m in _VERDICT.finditer(text)]
+    if not hits:
+        return ""
+    at = max(hits)
+    end = text.find("\n", at)
+    return text[text.rfind("\n", 0, at) + 1 : end if end >= 0 else len(text)]
+
+
 def error_line(text: str) -> str:
     """The line that says what went wrong; "" where none does."""
-    lines = [line for line in text.split("\n") if _ERROR.search(line)]
+    low = text.lower()
+    roots = [word for word in _TROUBLE if word in low]
+    if not roots:
+        return ""
+    lines = [x for x in text.split("\n") if any(w in x.lower() for w in roots) and _ERROR.search(x)]
     # The last line of a traceback names the error; an opening "Traceback" does not.
     # Nor does a bare exit status.
     lines = [x for x in lines if not x.startswith("Traceback") and not _EXIT.fullmatch(x.strip())] or lines

@@ -26,7 +26,9 @@ from perdure.context.engine import (
 )
 from perdure.context.facts import facts_of
 from perdure.context.history import History, Item, tokens_of
+from perdure.context.instructions import rules_in
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
+from perdure.context.talk import talk_in
 from perdure.context.writing import Writer, Written
 from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry
@@ -120,6 +122,9 @@ class ContextCompressor(ContextEngine):
             entry.memo("facts", facts_of)
             if entry.message.role == "tool":
                 outcome_in(entry)
+            else:
+                talk_in(entry)
+                entry.memo("rules", rules_in)
             transcript.prepare(entry)
 
     # -- what it says ------------------------------------------------------------------------------------------------

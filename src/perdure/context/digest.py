@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context import talk
 from perdure.context.actions import Action, Outcome, actions_of
 from perdure.context.facts.quotes import beginning, ending
+from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, spoken, talk_of
 from perdure.core.messages import Message
 from perdure.redaction import redact
 
@@ -44,7 +44,11 @@ class _Material:
     """What the sections are made from."""
 
     messages: Sequence[Message]
+    talks: Sequence[Talk]
     actions: Sequence[Action]
+    # Questions with their answers, and questions without.
+    answered: Sequence[Exchange]
+    waiting: Sequence[str]
     previous: Mapping[str, str]
 
 
@@ -54,10 +58,16 @@ def build_digest(
     previous: Mapping[str, str] | None = None,
     budget_chars: int | None = None,
     outcomes: Mapping[str, Outcome] | None = None,
+    talks: Sequence[Talk] | None = None,
 ) -> dict[str, str]:
-    """Section titles to texts; built on the previous handoff's sections where there is one."""
+    """Section titles to texts; built on the previous handoff's sections where there is one.
+
+    `outcomes` and `talks` are what was read of the messages before, so that nothing is read twice.
+    """
     before = dict(previous or {})
-    material = _Material(messages, actions_of(messages, outcomes=outcomes), before)
+    talks = [talk_of(m) for m in messages] if talks is None else talks
+    actions = actions_of(messages, outcomes=outcomes)
+    material = _Material(messages, talks, actions, *exchanges(talks), before)
     budget = _DEFAULT_CHARS if budget_chars is None else int(budget_chars * _DIGEST_SHARE)
     sections = {name: _fitting(before.get(name, "").split("\n"), int(budget * s)) for name, s in _CARRIED.items()}
     sections = {name: text for name, text in sections.items() if text}
@@ -78,7 +88,7 @@ def _goal(m: _Material, room: int) -> str:
     """The first request of all: a previous handoff's goal, else the first real message of the user."""
     if before := m.previous.get("Goal"):
         return before
-    first = next((talk.spoken(x) for x in m.messages if x.is_real_user and talk.spoken(x)), "")
+    first = next((spoken(x) for x in m.messages if x.is_real_user and spoken(x)), "")
     return f"The conversation began with: “{beginning(first, room - 32)}”" if first else ""
 
 
@@ -162,18 +172,18 @@ def _blocked(m: _Material, room: int) -> str:
 
 def _decisions(m: _Material, room: int) -> str:
     before = m.previous.get("Key Decisions", "")
-    lines = [f"- {d}" for d in reversed(talk.decisions(m.messages))]
+    lines = [f"- {d}" for d in reversed(decisions(m.talks))]
     return _joined(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
 
 
 def _resolved(m: _Material, room: int) -> str:
     before = m.previous.get("Resolved Questions", "")
-    lines = [f"- “{x.question}” — {x.answer}" for x in reversed(talk.exchanges(m.messages)[0])]
+    lines = [f"- “{x.question}” — {x.answer}" for x in reversed(m.answered)]
     return _joined(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
 
 
 def _pending(m: _Material, room: int) -> str:
-    asked = [f"- “{q}”" for q in talk.exchanges(m.messages)[1]]
+    asked = [f"- “{q}”" for q in m.waiting]
     return _fitting([*asked, *filter(None, m.previous.get("Pending User Asks", "").split("\n"))], room)
 
 
@@ -184,7 +194,7 @@ def _remaining(m: _Material, room: int) -> str:
             arguments = call.parsed_arguments() or {}
             if lines := [line for value in arguments.values() for line in _open_tasks(value)]:
                 return _fitting(lines, room)
-    return _fitting([f"- {p}" for p in talk.plans(m.messages)], room) or m.previous.get("Remaining Work", "")
+    return _fitting([f"- {p}" for p in plans(m.talks)], room) or m.previous.get("Remaining Work", "")
 
 
 def _open_tasks(value: object) -> list[str]:

@@ -59,18 +59,28 @@ def standing_instructions(messages: Iterable[Message], *, previous: str = "", li
 
     `previous` is the section of an earlier handoff that quotes them. Over the limit, the first and the newest are kept.
     """
+    return gathered(map(rules_in, messages), previous=previous, limit=limit)
+
+
+def rules_in(message: Message) -> tuple[str, ...]:
+    """The standing instructions of one message. Pure, so that it can be kept beside the message."""
+    if not message.is_real_user:
+        return ()
+    return tuple(s for s in sentences(_own_voice(spoken(message))) if is_standing(s))
+
+
+def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
+    """The rules of many messages, in their order, none twice."""
     found = dict.fromkeys(_LISTED.findall(previous))
-    for message in messages:
-        if message.is_real_user:
-            for sentence in sentences(_own_voice(spoken(message))):
-                if is_standing(sentence):
-                    # Said again, it counts from then on.
-                    found.pop(sentence, None)
-                    found[sentence] = None
-    rules = list(found)
+    for rules in rules_by_message:
+        for rule in rules:
+            # Said again, it counts from then on.
+            found.pop(rule, None)
+            found[rule] = None
+    rules = tuple(found)
     if len(rules) <= limit:
-        return rules
-    return rules[: limit // 2] + rules[len(rules) - (limit - limit // 2) :]
+        return list(rules)
+    return [*rules[: limit // 2], *rules[len(rules) - (limit - limit // 2) :]]
 
 
 def is_standing(sentence: str) -> bool:

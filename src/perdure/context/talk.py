@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from perdure.context.facts import facts_of
 from perdure.context.facts.quotes import beginning, tidy
-from perdure.core.messages import Message
+from perdure.core.messages import Entry, Message
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_STOP = re.compile(r"[.!?。！？]")
 _QUESTION = re.compile(r"[?？]\s*$|[吗呢か]\s*[。.]?\s*$|(?:까요|나요|는지)\s*[.]?\s*$")
 _DECISION = re.compile(
     r"\b(?:decided?|decision|chose|choosing|instead of|rather than|opted|going with|let's use|(?:we|I)(?:'ll| will) use"
@@ -40,7 +41,17 @@ class Exchange:
 def sentences(text: str) -> list[str]:
     """The sentences of a text in any script, lines counting as ends; code blocks are left out."""
     prose = "".join(text.split("```")[::2]) if "```" in text else text
-    return [s.strip() for s in _SENTENCE.split(prose) if s and s.strip()]
+    found: list[str] = []
+    for line in prose.split("\n"):
+        start, length = 0, len(line)
+        for stop in _STOP.finditer(line):
+            end = stop.end()
+            # A Latin mark inside a word or number ends nothing.
+            if stop[0] not in ".!?" or (end < length and line[end].isspace()):
+                found.append(line[start:end].strip())
+                start = end
+        found.append(line[start:].strip())
+    return [s for s in found if s]
 
 
 def spoken(message: Message) -> str:
@@ -49,36 +60,59 @@ def spoken(message: Message) -> str:
     return _MARKUP.sub(" ", text).strip() if "<" in text else text.strip()
 
 
-def decisions(messages: Iterable[Message]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """What one message says of decisions, plans, questions and answers."""
+
+    decisions: tuple[str, ...] = ()
+    plans: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    answer: str = ""
+
+
+_NOTHING = Talk()
+
+
+def talk_of(message: Message) -> Talk:
+    """Pure, so that it can be kept beside the message."""
+    if message.is_real_user:
+        asked = [s for s in sentences(spoken(message)) if _QUESTION.search(s)][-3:]
+        return Talk(questions=tuple(asked)) if asked else _NOTHING
+    if message.role != "assistant" or not message.text.strip():
+        return _NOTHING
+    said = sentences(message.text)
+    decided: tuple[str, ...] = ()
+    if message.kind == "assistant":
+        told = [s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE and _DECISION.search(s)]
+        decided = tuple(tidy(s.lstrip("-*#> ")) for s in told)
+    planned = tuple(tidy(s.lstrip("-*#> ")) for s in said if len(s) > 12 and _PLAN.search(s))
+    answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
+    return Talk(decided, planned[:8], answer=answer)
+
+
+def talk_in(entry: Entry) -> Talk:
+    """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
+    redacted = entry.memo("facts", facts_of).message
+    return entry.memo("talk", lambda _: talk_of(redacted))
+
+
+def decisions(talks: Iterable[Talk]) -> list[str]:
     """The assistant's sentences that decide something or say why, in their order, none twice."""
-    found: dict[str, None] = {}
-    for message in messages:
-        if message.role == "assistant" and message.kind == "assistant" and message.text:
-            for sentence in sentences(message.text):
-                if 25 <= len(sentence) <= _LONGEST_SENTENCE and _DECISION.search(sentence):
-                    found[tidy(sentence.lstrip("-*#> "))] = None
-    return list(found)
+    return list(dict.fromkeys(d for talk in talks for d in talk.decisions))
 
 
-def plans(messages: Sequence[Message]) -> list[str]:
-    """What the newest messages of the assistant say is still to be done."""
-    for message in reversed(messages):
-        if message.role == "assistant" and message.text:
-            found = [tidy(s.lstrip("-*#> ")) for s in sentences(message.text) if _PLAN.search(s) and len(s) > 12]
-            if found:
-                return found[:8]
-    return []
+def plans(talks: Sequence[Talk]) -> Sequence[str]:
+    """What the newest message of the assistant that has plans says is still to be done."""
+    return next((talk.plans for talk in reversed(talks) if talk.plans), ())
 
 
-def exchanges(messages: Iterable[Message]) -> tuple[list[Exchange], list[str]]:
+def exchanges(talks: Iterable[Talk]) -> tuple[list[Exchange], list[str]]:
     """Questions with the reply that closed them, and those that none closed."""
     answered: list[Exchange] = []
     waiting: list[str] = []
-    for message in messages:
-        if message.is_real_user:
-            waiting += [s for s in sentences(spoken(message)) if _QUESTION.search(s)][-3:]
-        elif message.role == "assistant" and not message.tool_calls and waiting and message.text.strip():
-            answer = beginning(" ".join(sentences(message.text)[:3]), 260)
-            answered += [Exchange(beginning(q, 200), answer) for q in waiting[-1:]]
+    for talk in talks:
+        waiting += talk.questions
+        if talk.answer and waiting:
+            answered.append(Exchange(beginning(waiting[-1], 200), talk.answer))
             waiting = []
     return answered, [beginning(q, 300) for q in waiting]

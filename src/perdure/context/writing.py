@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from perdure import prompts
 from perdure.context import transcript
-from perdure.context.actions import Outcome as ActionOutcome
 from perdure.context.actions import outcome_in
 from perdure.context.active_task import active_task, requests_of
 from perdure.context.assemble import Shares, carried_instructions, compose, handoff_message, newest_image, share_out
@@ -16,14 +15,14 @@ from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
 from perdure.context.facts import Ledger, facts_of
-from perdure.context.facts.reading import without_secrets
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
-from perdure.context.instructions import standing_instructions
+from perdure.context.instructions import gathered, rules_in
 from perdure.context.projection import shorten_head
 from perdure.context.sections import read_sections
 from perdure.context.summarise import Brief, Failure, Outcome, summarise
+from perdure.context.talk import talk_in
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, ImagePart, Message
@@ -100,26 +99,18 @@ class _Job:
         return [*(messages[i] for i in found.kept), *messages[found.tail_start :]]
 
     @property
-    def digested(self) -> list[Message]:
+    def digested(self) -> list[Entry]:
         """What a digest is made of: the middle, led by the request that began it all, which the head may hold."""
         fresh = self.fresh[-_MOST_DIGESTED:]
-        opening = next((m for m in self.since_previous if m.is_real_user and m.parts), None)
-        is_apart = self.previous is None and opening is not None and not any(e.message is opening for e in fresh)
-        # Redacted before anything is cut to length: half a secret is not known for what it is.
-        told = [e.memo("facts", facts_of).message for e in fresh]
-        return [without_secrets(opening), *told] if is_apart and opening is not None else told
+        opening = next((e for e in self.since_previous if e.message.is_real_user and e.message.parts), None)
+        is_apart = self.previous is None and opening is not None and not any(e is opening for e in fresh)
+        return [opening, *fresh] if is_apart and opening is not None else fresh
 
     @property
-    def outcomes(self) -> dict[str, ActionOutcome]:
-        """How the newest calls ended, read once for each result."""
-        results = (e for e in self.fresh[-_MOST_DIGESTED:] if e.message.role == "tool")
-        return {e.message.tool_call_id or "": outcome_in(e) for e in results}
-
-    @property
-    def since_previous(self) -> Sequence[Message]:
+    def since_previous(self) -> Sequence[Entry]:
         """Everything the previous handoff does not speak of."""
         start = self.found.lead if self.found.previous is None else self.found.previous + 1
-        return self.history.messages[start:]
+        return self.history.entries[start:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +136,13 @@ class Writer:
         handoff = compose(
             told,
             Ledger.collect([e.memo("facts", facts_of) for e in history.entries]),
-            active_task=active_task(requests_of(job.since_previous, _section(job.previous, "Active Task"))),
-            instructions=[*carried_instructions(job.previous), *standing_instructions(job.since_previous)],
+            active_task=active_task(
+                requests_of([e.message for e in job.since_previous], _section(job.previous, "Active Task"))
+            ),
+            instructions=[
+                *carried_instructions(job.previous),
+                *gathered(e.memo("rules", rules_in) for e in job.since_previous),
+            ],
             shares=shares,
             shown="\n".join(_readable([*head, *job.after])),
             frame=self._frame(job, outcome.summary, focus_topic, findings),
@@ -195,11 +191,14 @@ class Writer:
     def _told(self, job: _Job, summary: Summary | None, shares: Shares) -> tuple[dict[str, str], tuple[str, ...]]:
         """The sections, and what the check against the sources found; without a summary, those of the digest."""
         if summary is None:
+            digested = job.digested
             sections = build_digest(
-                job.digested,
+                # Redacted before anything is cut to length: half a secret is not known for what it is.
+                [e.memo("facts", facts_of).message for e in digested],
                 previous=job.previous.sections if job.previous else None,
                 budget_chars=shares.digest_chars,
-                outcomes=job.outcomes,
+                outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
+                talks=[talk_in(e) for e in digested],
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.

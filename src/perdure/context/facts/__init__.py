@@ -7,6 +7,7 @@ A summary drops most of the paths, ids and names that an agent goes on to need. 
     reading   a message → its facts by where they stand, read once and kept beside it
     rank      all messages' facts → how likely each is to be needed again
     quotes    a fact in its source → a piece short enough to quote and long enough to be understood
+    sources   facts and messages → the pieces that can show each, and what they go under
     page      facts, chances and pieces → lines within a budget
     ledger    the way in: `Ledger.collect(...).lines_for(...)`
 
@@ -15,6 +16,7 @@ Data flows in that order; no file here looks further than to those above it.
 
 from perdure.context.facts.ledger import Ledger
 from perdure.context.facts.page import FactLines
+from perdure.context.facts.rank import FURTHEST_BACK
 from perdure.context.facts.reading import MessageFacts, facts_of
 
-__all__ = ["FactLines", "Ledger", "MessageFacts", "facts_of"]
+__all__ = ["FURTHEST_BACK", "FactLines", "Ledger", "MessageFacts", "facts_of"]

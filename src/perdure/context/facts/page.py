@@ -27,6 +27,7 @@ _BARE_WITH_ROOM = 0.6
 # Room that merging pieces gave back is filled again while it is worth the trouble.
 _LEAST_REFILL = 60
 _MOST_REFILLS = 3
+_MOST_REFUSED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class Page:
         self._open = dict(chance)
         self._total = self._room = room
         self._bare = _BARE if room <= _SCARCE_CHARS else _BARE_WITH_ROOM
+        # How many facts in a row were not worth their price or too long for the room that is left.
+        self._refused = 0
         self._already = already
         self._pieces = pieces
         self._note = note
@@ -118,6 +121,8 @@ class Page:
                     best, most = piece, net
             if best is not None:
                 self._take(best)
+            else:
+                self._refused += 1
 
     def _take_fitting(self, order: Iterable[str]) -> bool:
         """What waited is taken in the piece that gains most for its length; whether anything was."""
@@ -127,8 +132,10 @@ class Page:
         return self._room < before
 
     def _fitting(self, order: Iterable[str]) -> Iterator[Sequence[Piece]]:
+        """The pieces of each fact that is not yet shown, for as long as some still fit."""
+        self._refused = 0
         for fact in order:
-            if self._room < _CORE:
+            if self._refused > _MOST_REFUSED:
                 return
             if fact not in self._open or len(fact) > self._room:
                 continue
@@ -188,16 +195,16 @@ class Page:
             del self._open[piece.fact]
             return
         if (cost := self._cost(piece)) > self._room:
+            self._refused += 1
             return
+        self._refused = 0
         self._room -= cost
         group = self._group(piece.label)
         shown = piece.text if group.pieces else f"{group.heading}\n{piece.text}"
         group.pieces.append(piece)
-        covered = {piece.fact, *scan(shown)}
-        if "/" in shown:
-            # A path shows its folders and its name as well.
-            covered |= self._standing_in(shown)
-        for fact in covered & self._open.keys():
+        # A path shows its folders and its name as well.
+        covered = self._standing_in(shown) if "/" in shown else self._open.keys() & scan(shown)
+        for fact in {*covered, piece.fact}:
             del self._open[fact]
 
     def _standing_in(self, text: str) -> set[str]:

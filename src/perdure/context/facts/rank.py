@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from perdure.context.facts.kinds import PLACES, FactKind, kind_of
@@ -33,6 +34,8 @@ _PRIOR: dict[FactKind, float] = {
 }
 _BASE = -5.3
 
+# No fact is looked for further back than so many messages.
+FURTHEST_BACK = 3_000
 # Beyond this many occurrences a pass stops looking further back: a fact last seen so long ago is not about to be used.
 _MOST_OCCURRENCES = 20_000
 _MANY_MESSAGES = 1_500
@@ -55,16 +58,35 @@ class Weighable(Protocol):
 
 @dataclass(slots=True)
 class Sightings:
-    """Where facts stood in one kind of source: how often, and at which place last."""
+    """Where facts stood in one kind of source: at which place last, in how large a company, and how often."""
 
-    count: Counter[str] = field(default_factory=Counter)
     last: dict[str, int] = field(default_factory=dict)
     crowd: dict[int, int] = field(default_factory=dict)
+    # Of every message with such facts, the newest first, as far back as was looked.
+    places: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    # How many occurrences those are.
+    spent: int = 0
 
     def see(self, place: int, facts: frozenset[str]) -> None:
-        self.count.update(facts)
-        self.last.update(dict.fromkeys(facts, place))
+        """Takes in the facts of a message that is older than all seen before."""
+        self.spent += len(facts)
         self.crowd[place] = len(facts)
+        self.places.append((place, facts))
+
+    def settle(self) -> None:
+        """Works out where each fact stood last, once every message was seen."""
+        last = self.last
+        for place, facts in reversed(self.places):
+            for fact in facts:
+                last[fact] = place
+
+    def first(self) -> dict[str, int]:
+        """Where each fact stood first, as far back as was looked."""
+        return {fact: place for place, facts in self.places for fact in facts}
+
+    def count(self) -> Counter[str]:
+        """How many messages have each fact."""
+        return Counter(chain.from_iterable(facts for _, facts in self.places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +108,25 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
     """The weight of every fact of the entries, which stand in the order of the conversation."""
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
     spoken = {"assistant": assistant, "handoff": assistant, "user": user}
-    spent = dict.fromkeys(map(id, sources), 0)
-    chosen: list[tuple[Sightings, int, frozenset[str]]] = []
     # In a history of thousands of messages the newest ones have more than enough to choose from.
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
-    for place in range(len(entries) - 1, max(-1, len(entries) - 1 - 2 * _MANY_MESSAGES), -1):
+    for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[place]
-        found = [(spoken.get(entry.role, results), entry.said)]
+        seen = spoken.get(entry.role, results)
+        if entry.said and seen.spent < most:
+            seen.see(place, entry.said)
         if entry.used:
-            found += [(whole, entry.whole), (brief, entry.brief), (calls, entry.used)]
-        for seen, facts in found:
-            if facts and spent[id(seen)] < most:
-                spent[id(seen)] += len(facts)
-                chosen.append((seen, place, facts))
+            for seen, facts in ((whole, entry.whole), (brief, entry.brief), (calls, entry.used)):
+                if facts and seen.spent < most:
+                    seen.see(place, facts)
+    for seen in sources:
+        seen.settle()
+    first_call = calls.first()
     first: dict[str, int] = {}
-    first_call: dict[str, int] = {}
-    for seen, place, facts in chosen:
-        first.update(dict.fromkeys(facts, place))
-        if seen is calls:
-            first_call.update(dict.fromkeys(facts, place))
-    for seen, place, facts in reversed(chosen):
-        seen.see(place, facts)
+    for seen in (calls, assistant, user, results):
+        for fact, place in (first_call if seen is calls else seen.first()).items():
+            if place < first.get(fact, place + 1):
+                first[fact] = place
     followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
     return Weights(_chances(len(entries), sources, followed), first, first_call, *sources)
 
@@ -138,7 +158,7 @@ def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, fl
     odds: dict[str, float] = {}
     latest: dict[str, int] = {}
     for seen, (base, recency, crowding, repeating) in zip(sources, _EVIDENCE, strict=True):
-        count = seen.count
+        count = seen.count() if repeating else {}
         at = {p: base + recency * far[p] + crowding * logs[min(n, 1024)] for p, n in seen.crowd.items()}
         for fact, place in seen.last.items():
             odds[fact] = odds.get(fact, 0.0) + at[place] + (repeating and repeating * logs[min(count[fact], 1024)])

@@ -94,7 +94,7 @@ class Sources:
         """The facts of a message that may be shown."""
         if (found := self._wanted_at.get(place)) is None:
             entry = self._entries[place]
-            found = self._wanted_at[place] = [f for f in (*entry.said, *(entry.used - entry.said)) if f in self._wanted]
+            found = self._wanted_at[place] = sorted(self._wanted & (entry.said | entry.used))
         return found
 
     def _call_text(self, place: int) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
-from telegram import Bot, CallbackQuery, InlineKeyboardButton, InlineKeyboardMarkup, Message
+from telegram import Bot, CallbackQuery, InlineKeyboardButton, InlineKeyboardMarkup, Message, MessageEntity
 from telegram.constants import ChatAction
 from telegram.error import BadRequest, NetworkError, RetryAfter
 
 from perdure.core.events import CompactionFinished, Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.gateway.adapters.pieces import pieces, units
 from perdure.gateway.chats import CommandAnswered, GatewayEvent, QuestionAsked, QuestionClosed
-
-T = TypeVar("T")
 
 LIMIT = 4_096
 # An answer of more messages than this comes as its beginning and a file.
@@ -33,11 +32,17 @@ class Post:
     def __init__(self, bot: Bot) -> None:
         self._bot = bot
 
-    async def say(self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None = None) -> int:
-        """Sends one text, in as many messages as it needs; the id of the last."""
+    async def say(
+        self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None = None, *, has_columns: bool = False
+    ) -> int:
+        """Sends one text, in as many messages as it needs; the id of the last. Columns stand in a fixed width."""
         message_id = 0
         for piece in pieces(text, limit=LIMIT):
-            message_id = await _patiently(lambda p=piece: self._send(chat_id, p, keyboard))  # type: ignore[misc]  # bound now
+            fixed = [MessageEntity(MessageEntity.PRE, 0, units(piece))] if has_columns else None
+            sent = await _patiently(
+                partial(self._bot.send_message, chat_id, piece, reply_markup=keyboard, entities=fixed)
+            )
+            message_id = sent.message_id
         return message_id
 
     async def edit(self, chat_id: int, message_id: int, text: str) -> None:
@@ -53,9 +58,6 @@ class Post:
 
     async def typing(self, chat_id: int) -> None:
         await _patiently(lambda: self._bot.send_chat_action(chat_id, ChatAction.TYPING))
-
-    async def _send(self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None) -> int:
-        return (await self._bot.send_message(chat_id, text, reply_markup=keyboard)).message_id
 
 
 class LiveReply:
@@ -91,7 +93,7 @@ class LiveReply:
             case QuestionClosed(question_id, answer):
                 await self._close(question_id, answer)
             case CommandAnswered(text=text):
-                await self._post.say(self._chat_id, text)
+                await self._post.say(self._chat_id, text, has_columns="\n" in text)
             case CompactionFinished(outcome=outcome, message=message) if outcome in ("compacted", "digest") and message:
                 await self._post.say(self._chat_id, message)
             case Notice(text=text, level="warning"):

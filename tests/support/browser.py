@@ -16,12 +16,12 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
@@ -96,7 +96,7 @@ class Chromium:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=10) as answer:
             target = json.load(answer)
-        page = Page(connect(target["webSocketDebuggerUrl"], max_size=None, proxy=None))
+        page = Page(target["webSocketDebuggerUrl"])
         for domain in ("Page", "Runtime", "Network"):
             page.call(f"{domain}.enable")
         page.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
@@ -118,8 +118,9 @@ def _debugging_port(profile: Path, timeout_s: float = 20) -> int:
 class Page:
     """One tab. Selectors are CSS, or `text/…` for the smallest element whose text that is."""
 
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
+    def __init__(self, url: str) -> None:
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(connect(url, max_size=None, proxy=None))
         self._numbers = itertools.count(1)
         self.requests: list[str] = []
         self.received_bytes = 0
@@ -164,10 +165,11 @@ class Page:
         return told["result"].get("value")
 
     def wait(self, expression: str, *, timeout_s: float = 10) -> Any:
-        """Its value, as soon as it is anything but false."""
+        """Its value, as soon as JavaScript takes it for true; an element is an empty dict here."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
-            if value := self.run(expression):
+            value = self.run(expression)
+            if value or value == {}:
                 return value
             time.sleep(0.03)
         raise BrowserError(f"waited {timeout_s} s for {expression}; the page says: {self.text('main')[:1500]}")
@@ -220,17 +222,22 @@ class Page:
         return list(self.run("self.__refused"))
 
     def close(self) -> None:
-        self._socket.close()
+        self._open.close()
 
 
-_FIND = """(selector) => {
-  const byText = selector.startsWith("text/");
-  const all = byText
-    ? [...document.querySelectorAll("a, button, summary, label, li, td, span")].filter(e => e.innerText.trim() === selector.slice(5))
-    : [...document.querySelectorAll(selector)];
-  const found = all.find(e => e.checkVisibility());
+# The middle of an element that stands still and is not covered; null while that is not so.
+_FIND = """async (selector) => {
+  const named = "a, button, summary, label, li, td, span";
+  const isText = (element) => element.textContent.trim() === selector.slice(5);
+  const all = selector.startsWith("text/")
+    ? [...document.querySelectorAll(named)].filter(isText) : [...document.querySelectorAll(selector)];
+  const found = all.find((element) => element.checkVisibility());
   if (!found) return null;
   found.scrollIntoView({ block: "center", inline: "center" });
+  const before = found.getBoundingClientRect();
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const box = found.getBoundingClientRect();
-  return [box.x + box.width / 2, box.y + box.height / 2];
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  const hit = document.elementFromPoint(x, y);
+  return box.y === before.y && hit && (found.contains(hit) || hit.contains(found)) ? [x, y] : null;
 }"""

@@ -2,6 +2,8 @@
 
 import { withToken } from "./token.js";
 
+const PACED_TRIES = 5;
+
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -9,11 +11,22 @@ export class Refused extends Error {
   }
 }
 
-export async function ask(path, { method = "GET", body, headers = {}, signal } = {}) {
+// A GET that was refused because too many came at once is asked again, as late as the server says.
+export async function ask(path, options = {}) {
+  for (let tries = 0; ; tries += 1) {
+    const answer = await once(path, options);
+    if (answer.ok) return answer;
+    const isPaced = answer.status === 429 && (options.method ?? "GET") === "GET" && tries < PACED_TRIES;
+    if (!isPaced) throw new Refused(answer.status, await reason(answer));
+    const wait_s = Number(answer.headers.get("Retry-After")) || 1;
+    await new Promise((resolve) => setTimeout(resolve, 1000 * Math.min(wait_s, 5)));
+  }
+}
+
+async function once(path, { method = "GET", body, headers = {}, signal }) {
   const sent = body === undefined ? {} : { "Content-Type": "application/json" };
-  let answer;
   try {
-    answer = await fetch(path, {
+    return await fetch(path, {
       method,
       signal,
       headers: withToken({ ...sent, ...headers }),
@@ -25,8 +38,6 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
     if (signal?.aborted) throw error;
     throw new Refused(0, "The server cannot be reached. Is Perdure still running?");
   }
-  if (!answer.ok) throw new Refused(answer.status, await reason(answer));
-  return answer;
 }
 
 export async function read(path, parameters = {}, signal = undefined) {

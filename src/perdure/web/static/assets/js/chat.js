@@ -27,6 +27,8 @@ export class Chat {
   }
 
   async send(text) {
+    const elsewhere = { "/new": "#/new", "/quit": "#/" }[text];
+    if (elsewhere) return void (location.hash = elsewhere);
     const turn = new StreamedTurn(text, this.conversationId);
     this.turns.append(turn.element);
     this.follow(true);

@@ -22,7 +22,8 @@ export function filterForm(asked, changed, signal) {
         choice("model", "Model", asked.model, [["", "any model"]]),
         day("since", "From", asked.since), day("until", "To", asked.until))));
   wire(form, changed, signal);
-  offer(form, asked, signal);
+  // Without them the list still works; why they are missing is told where the list itself is fetched.
+  offer(form, asked, signal).catch(() => {});
   return form;
 }
 

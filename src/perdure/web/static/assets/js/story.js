@@ -56,7 +56,8 @@ export class Story {
     this.learnHeight(block);
     if (isQuiet) return this.toEnd();
     const target = document.getElementById(`m-${seq}`) ?? block.element;
-    if (target.matches("details")) target.open = true;
+    const fold = target.matches("details") ? target : target.querySelector(".handoff-card details");
+    if (fold) fold.open = true;
     target.scrollIntoView({ block: "center" });
     target.classList.add("is-target");
     target.focus({ preventScroll: true });

@@ -1,0 +1,48 @@
+"""One Chromium and two gateways per test process: one with a told story, one whose model follows the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.browser import Chromium, Page, chromium_path
+from support.page_server import PageServer, page_server, page_settings
+from support.page_story import WINDOW, Script, Story, tell
+
+from perdure.lab.simulator import Simulator
+from perdure.store.store import open_store
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    if chromium_path() is None:
+        pytest.skip("no Chromium on this machine")
+    with Chromium.start(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(chromium: Chromium) -> Iterator[Page]:
+    """A fresh tab that must end without a script error, a refused load or a dialog, having asked nobody else."""
+    tab = chromium.page()
+    yield tab
+    refused = tab.refused()
+    tab.call("Page.close")
+    assert tab.errors == []
+    assert refused == []
+    assert tab.dialogs == []
+    assert [url for url in tab.requests if not url.startswith(("http://127.0.0.1:", "about:", "data:"))] == []
+
+
+@pytest.fixture(scope="session")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, Story]]:
+    """Conversations really held: four compactions, spills, a recovery, a model switch, and markup in every text."""
+    folder = tmp_path_factory.mktemp("told")
+    with open_store(folder / "perdure.db") as store:
+        story = tell(store, folder / "home")
+        with (
+            Simulator(script=Script(), window=WINDOW, chat_thinking_key="reasoning_content") as sim,
+            page_server(store, folder / "home", page_settings(sim)) as server,
+        ):
+            yield server, story

@@ -1,0 +1,168 @@
+"""A whole conversation held on the page, with the simulator for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.browser import Page
+from support.page_server import WINDOW, PageServer, page_server, page_settings
+
+from perdure.lab.simulator import Asked, Call, Say, Simulator
+from perdure.store.store import open_store
+
+POEM = "The lease is held by one. " * 12
+
+
+def answer(asked: Asked) -> Say:
+    """What the newest message asks for."""
+    messages = asked.body["messages"]
+    newest = str([m for m in messages if m["role"] == "user"][-1]["content"])
+    if messages[-1]["role"] == "tool":
+        return Say(f"The tool said: {str(messages[-1]['content'])[:200]}")
+    if "Completed Actions" in newest:
+        return Say("## Goal\nA poem about leases.\n## Active Task\nNothing is open.")
+    if "slowly" in newest:
+        return Say(POEM * 20, chunk_delay_s=0.02)
+    if "delete" in newest:
+        return Say("I will clean up.", calls=(Call("terminal", {"command": "rm -rf ./build /tmp/perdure-nothing"}),))
+    if "which" in newest:
+        return Say("", calls=(Call("clarify", {"question": "Which colour?", "choices": ["red", "green"]}),))
+    return Say(f"# A heading\n\nSome **strong** words and `code`.\n\n- one\n- two\n\n{POEM}", thinking="Hm. " * 9, chunk_delay_s=0.005)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    folder = tmp_path_factory.mktemp("chat")
+    with (
+        open_store(folder / "perdure.db") as store,
+        Simulator(script=answer, window=WINDOW, chat_thinking_key="reasoning_content") as sim,
+        page_server(store, folder / "home", page_settings(sim)) as running,
+    ):
+        yield running
+
+
+def say(page: Page, text: str) -> None:
+    page.click("#say")
+    page.type(text)
+    page.press("Enter")
+
+
+def test_a_conversation_begins_streams_and_goes_on(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Tell me about leases.")
+    # It streams: part of the answer stands there while the turn still runs.
+    page.wait("document.querySelector('.turn .assistant .prose')?.innerText.length > 20 && !document.querySelector('.stop').hidden")
+    page.wait("document.querySelector('.story .assistant strong') && document.querySelector('.stop').hidden")
+    assert page.run("location.hash").startswith("#/c/c_")
+    assert page.count(".turn") == 0
+    assert page.text(".story .prose ul").split() == ["one", "two"]
+    assert page.text(".thinking summary").startswith("Thinking")
+    # The gauge: tokens, window, and a tick where compaction begins.
+    assert "of 8k" in page.text(".desk .gauge-words")
+    assert page.count(".gauge-tick") == 1
+    say(page, "And again.")
+    page.wait("document.querySelectorAll('.story .message').length === 4 && !document.querySelector('.turn')")
+
+
+def test_stop_ends_the_turn_and_keeps_what_came(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Say it slowly.")
+    page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
+    page.click(".stop")
+    page.wait("document.querySelector('.story') && document.querySelector('.stop')?.hidden", timeout_s=5)
+    page.wait_text("The lease is held", inside=".story")
+
+
+def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Tell me something.")
+    page.wait("document.querySelector('.turn .assistant')")
+    say(page, "And another thing.")
+    page.wait("document.querySelectorAll('.story .message').length === 4 && !document.querySelector('.turn')")
+    assert page.run("[...document.querySelectorAll('.story .user .plain')].map(e => e.innerText)") == [
+        "Tell me something.",
+        "And another thing.",
+    ]
+
+
+@pytest.mark.parametrize(("choice", "outcome"), [("Refuse", "do not try it in another form"), ("Allow once", "exit")])
+def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, choice: str, outcome: str) -> None:
+    page.open(server.link("/new"))
+    say(page, "Please delete the build.")
+    page.wait_text("May this run?")
+    assert "rm -rf ./build" in page.text(".question")
+    page.click(f"text/{choice}")
+    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')")
+    assert outcome in page.run("document.querySelector('.story').textContent").lower()
+
+
+def test_a_question_of_the_models_is_answered(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Ask me which.")
+    page.wait_text("Which colour?")
+    page.run("document.querySelector('.own-words input').focus()")
+    page.type("blue, please")
+    page.press("Enter")
+    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')")
+    page.wait_text("The tool said: blue, please")
+
+
+def test_an_open_question_is_there_again_after_a_reload(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Hello there.")
+    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    say(page, "Ask me which.")
+    page.wait_text("Which colour?")
+    page.call("Page.reload")
+    page.wait_text("Which colour?")
+    page.click("text/green")
+    page.wait_text("The tool said: green")
+
+
+def test_slash_commands_complete_and_answer(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Tell me about leases.")
+    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.click("#say")
+    page.type("/")
+    page.wait("document.querySelectorAll('.commands li').length > 5")
+    page.type("co")
+    page.wait("document.querySelectorAll('.commands li').length === 2")
+    page.press("ArrowDown")
+    page.press("Tab")
+    assert page.run("document.querySelector('#say').value") == "/context "
+    page.press("Enter")
+    page.wait_text("of 8,000", inside=".answered")
+    say(page, "/title What leases are")
+    page.wait_text("What leases are", inside="h1")
+    say(page, "/nonsense")
+    page.wait_text("There is no command /nonsense", inside=".answered.error")
+
+
+def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    for turn in range(3):
+        say(page, f"Question {turn}: " + "some words to fill the window with. " * 90)
+        page.wait(f"document.querySelectorAll('.story .user').length === {turn + 1} && !document.querySelector('.turn')")
+    say(page, "/compress leases")
+    page.wait_text("Compacted", inside=".answered")
+    page.wait("document.querySelector('.story .handoff')")
+    page.click("text/Open the handoff and its sources")
+    page.wait_text("What the model reads now")
+    page.wait_text("because you asked for it")
+    page.click("#focus")
+    page.type("the second question")
+    page.press("Enter")
+    page.wait("document.querySelector('.told').innerText.length > 12")
+
+
+def test_escape_leaves_the_list_and_enter_sends_only_with_words(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    page.click("#say")
+    page.press("Enter")
+    assert page.count(".turn") == 0
+    page.type("/he")
+    page.wait("!document.querySelector('.commands').hidden")
+    page.press("Escape")
+    assert page.run("document.querySelector('.commands').hidden")

@@ -1,0 +1,162 @@
+"""A person looks for something, finds it, sees why it was compacted, checks the handoff, and takes it back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.browser import Page
+from support.page_server import PageServer
+from support.page_story import Story
+
+from perdure.core.messages import assistant, user
+
+Told = tuple[PageServer, Story]
+
+
+@pytest.mark.spec("A7", "I4", "I5", "E11", "E12")
+def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link())
+    page.wait("document.querySelector('.row')")
+    assert "token" not in page.run("location.href")
+
+    page.click("#q")
+    page.type("lose their lease")
+    page.wait("document.querySelector('.snippet mark')")
+    page.click(f".row[data-id='{story.long}'] a[href*='/m/']")
+    page.wait("document.querySelector('.story .is-target')")
+    assert "lease" in page.text(".is-target").lower()
+
+    page.click("text/Context over time")
+    page.wait("document.querySelector('.plot svg .area')")
+    page.wait_text("Why it was compacted last")
+    because = page.text(".because")
+    assert because.startswith("Compacted: ") and "because the prompt reached the threshold of 6,000" in because
+    assert page.count(".mark.compaction") == 4
+
+    page.click("text/What the handoff kept, and from where")
+    page.wait("document.querySelector('.fact:not(.unsupported):not(.sample)')")
+    page.wait_text("not found in any of them")
+    page.click(".sections .fact:not(.unsupported)")
+    page.wait("document.querySelector('.source mark')")
+    chosen = page.run("document.querySelector('.fact[aria-pressed=true]').firstChild.data")
+    assert page.text(".source mark").lower() == chosen.lower()
+    # The other way: a source names its facts, and choosing one marks it in the handoff.
+    page.click(".source details summary")
+    page.click(".source .backlinks li:last-child .fact")
+    other = page.wait("document.querySelector('.sections .fact[aria-pressed=true]')?.firstChild.data")
+    assert other in page.text(".sources")
+
+    page.click("text/Undo this compaction")
+    page.click("text/Take it back")
+    page.wait_text("The last compaction is undone")
+
+
+def test_a_session_id_opens_its_conversation(page: Page, told: Told) -> None:
+    server, story = told
+    first = server.store.conversations.sessions(story.long)[0].id
+    page.open(server.link(f"/c/{first}"))
+    page.wait(f"location.hash === '#/c/{story.long}'")
+
+
+def test_a_deep_link_shows_its_message_and_the_next_one_follows(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.long}/m/3"))
+    page.wait("document.activeElement?.id === 'm-3'")
+    page.run(f"location.hash = '#/c/{story.long}/m/60'")
+    page.wait("document.activeElement?.id === 'm-60'")
+    page.wait("(() => { const b = document.activeElement.getBoundingClientRect(); return b.top > 0 && b.bottom < innerHeight })()")
+
+
+def test_a_spilled_output_opens_and_pages(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.long}/m/1"))
+    page.click(".fold.spilled summary")
+    page.click(".fold.spilled .opened button")
+    page.wait("document.querySelector('.opened-text')?.textContent.includes('row 00007')")
+    page.click(".pager button:nth-child(2)")
+    page.wait("!document.querySelector('.opened-text').textContent.includes('row 00007')")
+    assert "20,001" in page.text(".pager")
+
+
+def test_the_chart_answers_to_the_keyboard_the_mouse_and_a_click(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.long}/context"))
+    page.wait("document.querySelector('.plot svg .area')")
+    page.run("document.querySelector('.plot').focus()")
+    page.press("Home")
+    assert page.run("document.querySelector('.plot').getAttribute('aria-valuetext')").startswith("Call 1 of ")
+    page.press("PageDown")
+    page.press("PageDown")
+    spoken = page.run("document.querySelector('.plot').getAttribute('aria-valuetext')")
+    assert "Before it, compacted: " in spoken
+    assert "Compacted: " in page.text(".readout")
+    box = page.run("(() => { const b = document.querySelector('.plot').getBoundingClientRect(); return [b.x, b.y, b.width, b.height] })()")
+    page.hover(box[0] + box[2] - 15, box[1] + box[3] / 2)
+    calls = page.run("document.querySelector('.plot').getAttribute('aria-valuemax')")
+    assert f"Call {calls} of {calls}" in page.text(".readout")
+    page.run("document.querySelector('.plot').focus()")
+    page.press("Enter")
+    page.wait("location.hash.includes('/m/') && document.querySelector('.is-target')")
+
+
+def test_titles_are_edited_where_they_stand(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.branch}"))
+    page.click("h1 .rename")
+    page.run("document.querySelector('.renaming input').select()")
+    page.type("Another way, tried")
+    page.press("Enter")
+    page.wait_text("Another way, tried", inside="h1")
+    assert server.store.conversations.get(story.branch).title == "Another way, tried"
+
+
+def test_filters_narrow_the_list_and_stay_in_the_address(page: Page, told: Told) -> None:
+    server, _ = told
+    page.open(server.link("/?source=telegram"))
+    page.wait("document.querySelector('.row')")
+    sources = page.run("[...new Set([...document.querySelectorAll('.row .facts span:nth-child(2)')].map(e => e.textContent))]")
+    assert sources == ["telegram"]
+    page.wait("document.querySelector('#filter-source').value === 'telegram'")
+    page.open(server.link("/?since=2001-01-01&until=2001-12-31"))
+    page.wait_text("Nothing fits.")
+
+
+def test_every_hit_of_a_search_can_be_listed(page: Page, told: Told) -> None:
+    server, _ = told
+    page.open(server.link("/?q=invoice&show=hits"))
+    page.wait_text("inside a tool output kept apart")
+
+
+@pytest.mark.spec("I5")
+def test_what_happens_elsewhere_appears_within_a_second(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.delegate}"))
+    page.wait("document.querySelector('#m-2')")
+    time.sleep(0.5)
+    tip = server.store.conversations.get(story.delegate).tip_session_id
+    said = time.monotonic()
+    server.store.append(tip, [user("Said in a terminal."), assistant("Heard on the page.")])
+    page.wait_text("Heard on the page.", timeout_s=5)
+    assert time.monotonic() - said < 1.0
+
+
+def test_usage_shows_each_class_of_tokens_and_what_was_saved(page: Page, told: Told) -> None:
+    server, _ = told
+    page.open(server.link("/usage"))
+    page.wait_text("Saved by the cache")
+    for words in ("By model", "By source", "By task", "Cache read", "Cache write", "Fresh", "gpt-5-mini", "compression"):
+        assert words in page.text("main")
+    page.run("document.querySelector('.day-plot').focus()")
+    page.press("End")
+    assert "cache read" in page.text(".days [role=status]")
+
+
+def test_an_unknown_conversation_and_a_missing_token_are_told_plainly(page: Page, told: Told) -> None:
+    server, _ = told
+    page.open(server.link("/c/c_nothing"))
+    page.wait_text("This could not be shown")
+    page.run("sessionStorage.clear()")
+    page.open(server.url + "/?again#/")
+    page.wait_text("A token is needed")

@@ -131,8 +131,8 @@ def _unescaped(json: bytes) -> bytes:
 
 def _needle(fact: str) -> str:
     """A path is known again by its last two parts, as the check itself does."""
-    if kind_of(fact) == "path":
-        parts = [p for p in fact.replace("\\", "/").split("/") if p not in ("", ".", "~")]
+    if kind_of(fact) == "path" and "\\" not in fact:
+        parts = [p for p in fact.split("/") if p not in ("", ".", "~")]
         if len(parts) > 2:
             return "/".join(parts[-2:]).lower()
     return fact.lower()

@@ -1,0 +1,134 @@
+"""A handoff opened: its sections, its facts and their sources, and whether it can be undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.context.handoff import Handoff, render
+from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
+from perdure.store.records import NewHandoff, Span
+from perdure.store.store import SessionStore, open_store
+from support.page_api import Asking, Told
+from support.store import conversation as talk
+from support.store import handoff as plain_handoff
+
+
+def view_of(told: Told, any_id: str, which: int = -1) -> dict[str, Any]:
+    head = told.api.get(f"/conversations/{any_id}")
+    answer: dict[str, Any] = told.api.get(f"/conversations/{any_id}/handoffs/{head['handoffs'][which]}")
+    return answer
+
+
+@pytest.mark.spec("E11", "E12", "I5")
+def test_every_fact_stands_where_it_is_marked_and_in_every_source_it_names(told: Told) -> None:
+    for which in range(len(told.store.log.handoffs(told.story.long))):
+        view = view_of(told, told.story.long, which)
+        sections = {s["title"]: s["text"] for s in view["sections"]}
+        texts = {t.seq: t.entry.message for t in told.store.timeline.page(told.story.long, limit=1_000).told}
+        assert len(view["facts"]) > 10
+        for fact in view["facts"]:
+            units = sections[fact["section"]].encode("utf-16-le")
+            assert fact["marks"]
+            assert {units[2 * s : 2 * e].decode("utf-16-le") for s, e in fact["marks"]} == {fact["text"]}
+            assert fact["sources"] == sorted(fact["sources"], reverse=True)
+            for seq in fact["sources"]:
+                said = texts[seq].text + "".join(c.arguments for c in texts[seq].tool_calls)
+                assert fact["text"].lower() in said.lower()
+                assert seq < view["seq"]
+            if not fact["sources"]:
+                assert not fact["is_supported"]
+
+
+@pytest.mark.spec("E12")
+def test_what_no_message_said_is_unsupported_in_every_handoff_that_repeats_it(told: Told) -> None:
+    views = [view_of(told, told.story.long, w) for w in range(len(told.store.log.handoffs(told.story.long)))]
+    assert len(views) >= 2
+    for view in views:
+        invented = [f for f in view["facts"] if f["text"] == "9f8e7d6c5b"]
+        assert invented
+        assert not any(f["is_supported"] for f in invented)
+        real = [f for f in view["facts"] if f["text"] == "54321"]
+        assert real
+        assert all(f["is_supported"] for f in real)
+
+
+@pytest.mark.spec("E11")
+def test_a_handoff_says_what_it_stands_for_who_wrote_it_and_what_it_came_to(told: Told) -> None:
+    stored = told.store.log.handoffs(told.story.long)
+    view = view_of(told, told.story.long)
+    handoff = stored[view["seq"]]
+    assert [(c["lo"], c["hi"]) for c in view["covers"]] == [(s.lo, s.hi) for s in handoff.covers]
+    assert view["covers"][0]["address"] == handoff.covers[0].address
+    assert (view["model"], view["previous"], view["cost_usd"]) == (handoff.model, handoff.previous, handoff.cost_usd)
+    assert not view["is_digest"]
+    assert view["before_tokens"] > view["after_tokens"] > 0
+    assert view["reason"] == "preflight"
+    assert {s["title"] for s in view["sections"]} >= {"Active Task", "Goal", "Critical Context"}
+    opened = told.api.get(f"/conversations/{told.story.long}/open", address=f"h:{view['seq']}")
+    assert f"[m:{handoff.covers[0].lo} " in opened["text"]
+
+
+def test_only_the_newest_handoff_that_stands_can_be_undone(told: Told) -> None:
+    stored = sorted(told.store.log.handoffs(told.story.long))
+    assert [view_of(told, told.story.long, w)["can_undo"] for w in range(len(stored))] == [
+        seq == stored[-1] for seq in stored
+    ]
+    view = view_of(told, told.story.undone)
+    assert not view["can_undo"]
+    assert view["focus"] == "the lease"
+
+
+def _compacted(store: SessionStore, messages: list[Message], sections: dict[str, str]) -> tuple[str, int]:
+    session = store.create(user_key="ann")
+    store.append(session.id, messages)
+    body = Message("user", render(Handoff(sections, model="m")), kind="handoff")
+    store.compact(session.id, (NewHandoff(body, covers=(Span(1, len(messages)),)),))
+    return session.conversation_id, len(messages) + 1
+
+
+@pytest.mark.spec("E12")
+def test_facts_are_found_through_escapes_cases_and_longer_names(tmp_path: Path) -> None:
+    call = ToolCall("c1", "read_file", '{"path": "/home/ann/project/src/deep/lease_store.py"}')
+    messages = [
+        user("first line\nsrc/gate.py\tis wrong"),
+        assistant(None, (call,)),
+        tool_result("c1", 'see "quoted/path.txt", TICKET-4821 and C:\\Users\\ann\\notes.txt'),
+        user("看看端口54321和文件 config/端口.yaml。"),
+    ]
+    sections = {
+        "Goal": "🚀 src/gate.py, src/deep/lease_store.py and quoted/path.txt",
+        "Critical Context": "ticket-4821; 54321；config/端口.yaml; C:\\Users\\ann\\notes.txt",
+        "Remaining Work": "nowhere/else.py; someOwnName",
+    }
+    with open_store(tmp_path / "p.db") as store:
+        any_id, seq = _compacted(store, messages, sections)
+        view = Asking(store).get(f"/conversations/{any_id}/handoffs/{seq}")
+    found = {f["text"]: (f["sources"], f["is_supported"]) for f in view["facts"]}
+    assert found["src/gate.py"] == ([1], True)
+    assert found["src/deep/lease_store.py"] == ([2], True)
+    assert found["quoted/path.txt"] == ([3], True)
+    assert found["54321"] == ([4], True)
+    assert found["ticket-4821"] == ([3], True)
+    assert found["C:\\Users\\ann\\notes.txt"] == ([3], True)
+    assert found["nowhere/else.py"] == ([], False)
+    assert "someOwnName" not in found
+
+
+def test_a_handoff_of_another_shape_is_one_section(tmp_path: Path) -> None:
+    with open_store(tmp_path / "p.db") as store:
+        session = talk(store)
+        store.compact(session, (plain_handoff("in an engine's own words"),))
+        seq = max(store.log.handoffs(session))
+        view = Asking(store).get(f"/conversations/{session}/handoffs/{seq}", user=None)
+    assert [s["title"] for s in view["sections"]] == ["Handoff"]
+    assert "in an engine's own words" in view["sections"][0]["text"]
+    assert (view["before_tokens"], view["reason"], view["can_undo"]) == (None, "", True)
+
+
+def test_what_is_no_handoff_is_not_found(told: Told) -> None:
+    assert told.api.ask(f"/conversations/{told.story.long}/handoffs/1")[0] == 404
+    assert told.api.ask(f"/conversations/{told.story.branch}/handoffs/{2**53}")[0] == 404
+    assert told.api.ask(f"/conversations/{told.story.long}/handoffs/-1")[0] == 422

@@ -1,0 +1,122 @@
+"""Usage and cost: the ledger's own sums, and what caching and compaction spared, reckoned by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import Prices
+from perdure.store.records import Call, Route, StoredEvent
+from perdure.store.savings import CachedOn, Spared
+from perdure.store.store import SessionStore, open_store
+from perdure.web.usage_view import DAY_MS, saved_by_cache, saved_by_compaction
+from support.page_api import Asking, Told
+from support.store import FakeClock, compacted, conversation
+
+PRICED, UNPRICED = Route("openai", "priced"), Route("custom", "unpriced")
+DEAR = Prices(3.0, 15.0, 0.3, 3.75, 6.0)
+
+
+def prices(route: Route) -> Prices:
+    return DEAR if route == PRICED else Prices()
+
+
+@pytest.mark.spec("A7")
+@pytest.mark.parametrize("by", ["by_day", "by_model", "by_source", "by_task"])
+def test_every_grouping_sums_to_the_same_totals(told: Told, by: str) -> None:
+    usage = told.api.get("/usage", days=7)
+    calls = [c for i in _ids(told.store) for c in told.store.ledger.calls(i)]
+    assert sum(g["totals"]["calls"] for g in usage[by]) == usage["totals"]["calls"] == len(calls)
+    for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"):
+        summed = sum(getattr(c.usage, name) for c in calls)
+        assert sum(g["totals"][name] for g in usage[by]) == usage["totals"][name] == summed
+    cost = sum(c.cost_usd or 0.0 for c in calls)
+    assert usage["totals"]["cost_usd"] == pytest.approx(cost)
+    assert usage["totals"]["unreported_calls"] == sum(not c.usage.reported for c in calls) >= 1
+
+
+def _ids(store: SessionStore) -> list[str]:
+    return [c.id for c in store.conversations.list(user_key="ann", limit=1_000).conversations]
+
+
+@pytest.mark.spec("A7")
+def test_a_conversation_s_head_has_its_own_totals_and_gauge(told: Told) -> None:
+    head = told.api.get(f"/conversations/{told.story.long}")
+    totals = told.store.ledger.totals(told.story.long)
+    last = [c for c in told.store.ledger.calls(told.story.long) if c.task == "main"][-1]
+    assert head["totals"]["calls"] == totals.calls
+    assert head["totals"]["compactions"] == totals.compactions == len(head["handoffs"])
+    assert head["gauge"]["tokens"] == last.usage.total_tokens
+    assert (head["gauge"]["window"], head["gauge"]["threshold"]) == (last.window_tokens, last.threshold_tokens)
+    assert {c["id"] for c in head["children"]} == {told.story.branch, told.story.delegate}
+    assert [s["began_by"] for s in head["sessions"]][:2] == ["start", "compression"]
+    assert head["sessions"][-1]["id"] == head["tip_session_id"]
+
+
+def test_saved_by_the_cache_is_what_reads_spared_less_what_writes_cost_more() -> None:
+    usage = CanonicalUsage(
+        input_tokens=5, cache_read_tokens=1_000_000, cache_write_tokens=300_000, cache_write_1h_tokens=100_000
+    )
+    # 1M × (3 − 0.3) − 0.2M × (3.75 − 3) − 0.1M × (6 − 3)
+    assert saved_by_cache([CachedOn(PRICED, usage)], prices) == pytest.approx(2.7 - 0.15 - 0.3)
+    assert saved_by_cache([CachedOn(UNPRICED, usage)], prices) is None
+    assert saved_by_cache([CachedOn(PRICED, CanonicalUsage(input_tokens=9))], prices) is None
+    assert saved_by_cache([], prices) is None
+
+
+def test_saved_by_compaction_counts_later_calls_at_the_price_of_a_cache_read_less_the_handoff() -> None:
+    spared = [Spared(100_000, 0.02, ((PRICED, 10),)), Spared(50_000, None, ((PRICED, 2), (UNPRICED, 4)))]
+    assert saved_by_compaction(spared, prices) == pytest.approx(0.3 * (1.0 + 0.1) - 0.02)
+    assert saved_by_compaction(spared[1:], lambda _: Prices(2.0)) == pytest.approx(0.6)
+    assert saved_by_compaction(spared, lambda _: Prices()) is None
+    assert saved_by_compaction([], prices) is None
+
+
+def test_a_compaction_spares_the_main_calls_until_the_next_one(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_store(tmp_path / "p.db", clock=clock) as store:
+        session = conversation(store)
+
+        def calls(number: int, **fields: str) -> None:
+            for _ in range(number):
+                clock.pass_ms(1_000)
+                store.ledger.record_call(Call(session, route=PRICED, usage=CanonicalUsage(input_tokens=9), **fields))
+
+        def compact(before: int, after: int, outcome: str = "compacted") -> None:
+            clock.pass_ms(1_000)
+            payload = {"outcome": outcome, "reason": "preflight", "before": before, "after": after, "cost_usd": 0.5}
+            store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", payload))
+
+        calls(5)
+        compact(900, 300)
+        calls(3)
+        calls(2, task="compression")
+        compact(700, 700, "failed")
+        calls(1)
+        compact(800, 400, "digest")
+        calls(2)
+        api = Asking(store, clock=clock)
+        assert api.get("/usage", user="", days=1)["saved_by_compaction_tokens"] == 600 * 4 + 400 * 2
+        assert store.savings.compactions() == [
+            Spared(600, 0.5, ((Route("openai", "priced"), 4),)), Spared(400, 0.5, ((Route("openai", "priced"), 2),)),
+        ]  # fmt: skip
+        assert api.get("/usage", user="", days=1)["totals"]["compactions"] == 2
+        assert api.get("/usage", user="bob", days=1)["saved_by_compaction_tokens"] == 0
+
+
+def test_days_are_whole_days_and_today_is_one_of_them(tmp_path: Path) -> None:
+    clock = FakeClock(1_800_000_000_000 // DAY_MS * DAY_MS + 5_000)
+    with open_store(tmp_path / "p.db", clock=clock) as store:
+        session = store.create(user_key="ann", source="page")
+        for _ in range(3):
+            store.ledger.record_call(Call(session.id, route=PRICED, usage=CanonicalUsage(input_tokens=100)))
+            clock.pass_ms(DAY_MS)
+        clock.pass_ms(-DAY_MS)
+        api = Asking(store, clock=clock)
+        assert [len(api.get("/usage", days=n)["by_day"]) for n in (1, 2, 3, 30)] == [1, 2, 3, 3]
+        today = api.get("/usage", days=1)
+    assert today["by_day"][0]["group"] == "2027-01-17"
+    assert today["saved_by_cache_usd"] is None
+    assert today["saved_by_compaction_usd"] is None

@@ -78,7 +78,7 @@ class Caller:
     def model_changed(self) -> None:
         """Another endpoint answers from now on: another window, another way to count."""
         self._window = None
-        self._live.counter.switch_model(self._parts.routes.endpoint.model)
+        self._live.counter.switch_model(self._parts.routes.endpoint.model, calibration=self._parts.calibration)
         self._live.offer_tools()
         self._gate.forget_preparation()
 
@@ -122,6 +122,7 @@ class Caller:
             raise
         self._record(record, reply.usage, "")
         self._live.counter.observe(reply.usage)
+        self._parts.keep_calibration(endpoint, self._live.counter.calibration)
         self._parts.engine.update_from_response(reply.usage)
         return reply
 

@@ -43,7 +43,7 @@ async def read_before_the_first_word(parts: Parts, system_prompt: str | None) ->
     if prompt is None:
         prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
     tools = tuple(parts.tools.registry.schemas()) if parts.models.takes_tools(endpoint) else ()
-    tokens = TokenCounter(endpoint.model, system=prompt, tools=tools).estimate
+    tokens = TokenCounter(endpoint.model, system=prompt, tools=tools, calibration=parts.calibration).estimate
     composition = Composition()
     composition.set_fixed(system=(prompt,), tools=tools)
     threshold = budgets_for(parts.settings, endpoint, window).threshold_tokens

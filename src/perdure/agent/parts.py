@@ -13,11 +13,15 @@ from perdure.context.engine import ContextEngine
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.ports import Clock, Memory, MemorySnapshot
 from perdure.core.usage import CanonicalUsage
+from perdure.models.calibrations import Calibration, Calibrations
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import RouteCursor
 from perdure.store.ids import IdSource
 from perdure.store.store import SessionStore
 from perdure.tools.runtime import ToolRuntime
+
+# Every call moves the ratio a little; a change below this moves no decision.
+_RATIO_STEP = 0.02
 
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
@@ -70,6 +74,8 @@ class Parts:
     settings: Settings
     clock: Clock
     ids: IdSource
+    # What real usage taught about each model; None where nothing is kept beyond the conversation.
+    calibrations: Calibrations | None = None
     # Passages worth having beside a new user message; "" where nothing comes to mind.
     recall: Callable[[str], str] = lambda text: ""
     user_key: str = ""
@@ -77,3 +83,18 @@ class Parts:
     chat_key: str = ""
     source: str = "library"
     prompts_folder: Path | None = None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What is known of how the present model counts."""
+        endpoint = self.routes.endpoint
+        return self.calibrations.get(endpoint.provider, endpoint.model) if self.calibrations is not None else None
+
+    def keep_calibration(self, endpoint: Endpoint, learned: Calibration) -> None:
+        """Keeps what a reply taught, for the next conversation; a figure that hardly moved is not written again."""
+        if self.calibrations is None:
+            return
+        known = self.calibrations.get(endpoint.provider, endpoint.model)
+        is_news = abs(learned.ratio - known.ratio) >= _RATIO_STEP or learned.image_tokens != known.image_tokens
+        if is_news:
+            self.calibrations.keep(endpoint.provider, endpoint.model, learned)

@@ -23,7 +23,7 @@ class LiveSession:
     def __init__(self, parts: Parts, history: History) -> None:
         self._parts = parts
         self.lease: Lease | None = None
-        self.counter = TokenCounter(model=parts.routes.endpoint.model)
+        self.counter = TokenCounter(model=parts.routes.endpoint.model, calibration=parts.calibration)
         # Where the window counts as full; None until it is known.
         self.threshold_tokens: int | None = None
         self._system_message: str | None = None
@@ -55,9 +55,7 @@ class LiveSession:
 
     # -- what happens to it ------------------------------------------------------------------------------------------
 
-    def append(
-        self, *messages: Message, recalled: str = "", events: Sequence[StoredEvent] = ()
-    ) -> tuple[Entry, ...]:
+    def append(self, *messages: Message, recalled: str = "", events: Sequence[StoredEvent] = ()) -> tuple[Entry, ...]:
         """Adds messages to the log and to everything that is derived from it; `recalled` goes with the last of them."""
         added = self._parts.store.append(self.id, list(messages), lease=self.lease, events=events).entries
         if recalled:

@@ -9,6 +9,7 @@ from perdure.agent.embedded import embedded_endpoint
 from perdure.config.credentials import api_key_for
 from perdure.config.home import make_home
 from perdure.config.settings import Settings
+from perdure.core.errors import ConfigError
 from perdure.providers.client_adapter import endpoint_of
 from perdure.providers.local import DEFAULT_MODEL
 from perdure.providers.routes import Route, main_route
@@ -27,7 +28,11 @@ def store_of(given: SessionStore | str | Path | None, settings: Settings, home: 
     """The store handed in, opened where it is a place, else the user's own."""
     if isinstance(given, SessionStore):
         return given
-    return open_store(given) if given is not None else open_user_store(settings, home)
+    if given is None:
+        return open_user_store(settings, home)
+    if not isinstance(given, str | Path):
+        raise ConfigError(f"store takes a path, a database URL or an open store, not {given!r}")
+    return open_store(given)
 
 
 def route_to(settings: Settings, name: str) -> Route:

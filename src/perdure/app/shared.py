@@ -15,6 +15,7 @@ from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
 from perdure.core.usage import CanonicalUsage
+from perdure.models.calibrations import Calibrations
 from perdure.models.catalog import Catalog
 from perdure.models.limits import LearnedLimits
 from perdure.providers.auxiliary import auxiliary_chain
@@ -62,6 +63,7 @@ class Shared:
             self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
         )
         self.credentials = Credentials(settings.credentials.command)
+        self.calibrations = Calibrations(self.store.state("calibrations"))
         self.knowledge = Knowledge(
             Catalog(settings.model_overrides),
             LearnedLimits(self.store.state("limits")),

@@ -27,11 +27,13 @@ from perdure.providers.routes import RouteCursor
 from perdure.providers.services import SERVICES
 from perdure.store.records import Call
 from perdure.store.records import Route as StoredRoute
+from perdure.tools.approval import ApprovalGuard
 from perdure.tools.budgets import Budgets
 from perdure.tools.registry import Registry
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.stateful.memory import FileMemory
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
+from perdure.tools.workspace import Workspace
 
 AnyTools = Iterable[Any]
 
@@ -76,6 +78,7 @@ class Wiring:
             send=shared.send,
             routes=RouteCursor(shared.route, shared.credentials),
             models=shared.knowledge,
+            calibrations=shared.calibrations,
             engine=self._engine(),
             tools=self._default_tools(memory) if tools is None else self._only(tools),
             memory=memory,
@@ -109,9 +112,15 @@ class Wiring:
         )
 
     def _only(self, tools: AnyTools) -> ToolRuntime:
-        """Exactly the tools handed in; they are the caller's own, so nobody is asked about them."""
-        outputs = self.shared.store.outputs
-        return ToolRuntime(Registry(tools), clock=self.shared.clock, budgets=Budgets(outputs), outputs=outputs)
+        """Exactly the tools handed in. They are the caller's own: only an approver that came with them is asked."""
+        shared, approver = self.shared, self.speaker.approver
+        guard = None
+        if approver is not None and self.settings.tools.approval != "never":
+            kept = shared.store.state("approvals")
+            guard = ApprovalGuard(Workspace(Path.cwd()), home=Path.home(), approver=approver, remembered=kept)
+        outputs = shared.store.outputs
+        budgets = Budgets(outputs)
+        return ToolRuntime(Registry(tools), clock=shared.clock, budgets=budgets, outputs=outputs, guard=guard)
 
     def _default_tools(self, memory: FileMemory) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker

@@ -26,6 +26,14 @@ from perdure.providers.wire import certificates_for, url_of
 from perdure.store.store import SessionStore
 
 _TIMEOUT_S = 5.0
+# Who said how large the window is.
+_WINDOW_SOURCES = {
+    "config": "from your settings",
+    "learned": "stated by the service in an error",
+    "catalogue": "from the catalogue",
+    "endpoint": "stated by the endpoint",
+    "default": "assumed: nobody says how large it is",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,13 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
     elif not is_offline:
         yield _answers(endpoint)
     window = shared_loop().run(shared.knowledge.window(endpoint))
-    yield Check("window", "ok", f"{window.tokens:,} tokens ({window.source})")
+    is_own = endpoint.base_url == UNSTARTED and loaded.settings.model.context_length is None
+    source = "as it is started here" if is_own else _WINDOW_SOURCES[window.source]
+    if window.source == "default":
+        advice = f"`perdure config set model.context_length {window.tokens}`, with the figure of your model"
+        yield Check("window", "note", f"{window.tokens:,} tokens ({source})", advice)
+    else:
+        yield Check("window", "ok", f"{window.tokens:,} tokens ({source})")
 
 
 def _answers(endpoint: Endpoint) -> Check:

@@ -59,12 +59,12 @@ def list_(flags: dict[str, str], section: str | None, changed: bool) -> None:
 
 
 @config.command()
-@click.argument("key")
+@click.argument("key", required=False)
 @click.pass_obj
-def get(flags: dict[str, str], key: str) -> None:
+def get(flags: dict[str, str], key: str | None) -> None:
     """Print the value of KEY that holds now.
 
-    For a section, print all of its keys.
+    For a section, print all of its keys; without a KEY, all there are.
 
     \b
     Examples:
@@ -75,9 +75,9 @@ def get(flags: dict[str, str], key: str) -> None:
     from perdure.config.load import load
 
     settings = load(flags=flags).settings
-    if key in keys.sections():
+    if key is None or key in keys.sections():
         for name in keys.all_keys():
-            if name.startswith(f"{key}."):
+            if key is None or name.startswith(f"{key}."):
                 click.echo(f"{name} = {keys.shown(keys.value_of(settings, name))}")
         return
     value = keys.plain(keys.value_of(settings, keys.find(key).name))

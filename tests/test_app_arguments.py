@@ -1,0 +1,78 @@
+"""What an agent is handed: a store that is none is refused, an approver is asked, what usage taught is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent, open_store
+from perdure.core.errors import ConfigError
+from perdure.core.ports import ApprovalAnswer
+from perdure.lab.simulator import Call, Say, Simulator
+from perdure.models.calibrations import Calibrations
+from perdure.tools.tool import Tool
+
+
+def agent(sim: Simulator, folder: Path, **options: Any) -> Agent:
+    options.setdefault("store", folder / "perdure.db")
+    return Agent(model="m-1", base_url=sim.base_url, home=folder, settings={}, **options)
+
+
+@pytest.mark.parametrize("wrong", [5, object(), ["perdure.db"], b"perdure.db"])
+def test_a_store_that_is_none_is_refused_in_plain_words(tmp_path: Path, wrong: object) -> None:
+    with Simulator() as sim, pytest.raises(ConfigError, match="store takes a path, a database URL or an open store"):
+        agent(sim, tmp_path, store=wrong)
+
+
+class Person:
+    """Answers every question alike, and remembers what was asked."""
+
+    def __init__(self, answer: ApprovalAnswer) -> None:
+        self.answer: ApprovalAnswer = answer
+        self.asked: list[str] = []
+
+    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
+        self.asked.append(action)
+        return self.answer
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(("answer", "runs"), [("no", 0), ("once", 1)])
+def test_an_approver_is_asked_about_own_tools_that_are_dangerous(
+    tmp_path: Path, answer: ApprovalAnswer, runs: int
+) -> None:
+    ran: list[str] = []
+
+    def wipe(disk: str) -> str:
+        ran.append(disk)
+        return "wiped"
+
+    schema = {"type": "object", "properties": {"disk": {"type": "string"}}, "required": ["disk"]}
+    tool = Tool(name="wipe", description="Wipes a disk.", parameters=schema, handler=wipe, is_dangerous=True)
+    calls = Say(calls=(Call("wipe", {"disk": "sda"}),))
+    person = Person(answer)
+    with Simulator(script=[calls, "Done.", calls, "Done."]) as sim:
+        agent(sim, tmp_path, tools=[tool], approver=person).chat("wipe it")
+        assert (len(person.asked), len(ran)) == (1, runs)
+        ran.clear()
+        agent(sim, tmp_path, tools=[tool]).chat("wipe it")  # nobody to ask: the caller's own tools are the caller's
+        assert ran == ["sda"]
+
+
+@pytest.mark.spec("B2")
+def test_what_usage_taught_about_a_model_is_there_in_the_next_conversation(tmp_path: Path) -> None:
+    with Simulator(script=["One.", "Two."]) as sim:
+        first = agent(sim, tmp_path, tools=[])
+        first.chat("words of all kinds, " * 300)
+        learned = first._talk.live.counter.calibration.ratio if first._talk else 0
+        assert learned != 1.0
+        with open_store(tmp_path / "perdure.db") as store:
+            assert Calibrations(store.state("calibrations")).get("custom", "m-1").ratio == pytest.approx(
+                learned, abs=1e-3
+            )
+        fresh = agent(sim, tmp_path, tools=[])
+        assert fresh.measure().window
+        assert fresh.parts.calibration is not None
+        assert fresh.parts.calibration.ratio == pytest.approx(learned, abs=1e-3)

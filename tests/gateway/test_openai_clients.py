@@ -1,0 +1,472 @@
+"""The real `openai` package talks to a real gateway process, as any program written for that API would."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from perdure.lab.simulator import Simulator
+from support.gateway_process import GatewayProcess, gateway_process, last_user_text, obedient
+
+Messages = list[dict[str, Any]]
+# One pixel.
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture(scope="module")
+def sim() -> Iterator[Simulator]:
+    with Simulator(script=obedient) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, sim: Simulator) -> Iterator[GatewayProcess]:
+    users = {"alice": ("chat", "read"), "bob": ("chat",), "reader": ("read",), "sheila": ("chat", "shell")}
+    with gateway_process(
+        tmp_path_factory.mktemp("openai"), sim, users=users, settings={"gateway.requests_per_minute": "null"}
+    ) as running:
+        yield running
+
+
+def client(gateway: GatewayProcess, user: str = "alice", **options: Any) -> openai.OpenAI:
+    key = gateway.tokens.get(user, user)
+    return openai.OpenAI(
+        base_url=f"{gateway.url}/v1", api_key=key, http_client=httpx.Client(trust_env=False), max_retries=0, **options
+    )
+
+
+@pytest.fixture
+def alice(gateway: GatewayProcess) -> Iterator[openai.OpenAI]:
+    with client(gateway) as made:
+        yield made
+
+
+def user(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def answer(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def ask(api: openai.OpenAI, messages: Messages, **options: Any) -> tuple[str, str]:
+    """The answer, and the conversation it was given in."""
+    done = api.chat.completions.create(model="perdure", messages=messages, **options)  # type: ignore[call-overload]  # plain dicts
+    return done.choices[0].message.content, done.perdure["conversation_id"]
+
+
+def seen_by_model(sim: Simulator) -> Messages:
+    """What the model was last sent, without the system prompt."""
+    return [m for m in sim.requests[-1].body["messages"] if m["role"] != "system"]
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_has_every_field_the_client_knows(alice: openai.OpenAI) -> None:
+    done = alice.chat.completions.create(model="perdure", messages=[{"role": "user", "content": "say good morning"}])
+    choice = done.choices[0]
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", "good morning", "stop")
+    assert done.object == "chat.completion"
+    assert done.id.startswith("chatcmpl-")
+    assert abs(done.created - time.time()) < 60
+    assert done.usage is not None
+    assert done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens > 0
+    assert done.usage.prompt_tokens_details is not None
+
+
+def test_a_stream_says_the_same_in_pieces(alice: openai.OpenAI) -> None:
+    text = "one two three four five"
+    with alice.chat.completions.create(
+        model="perdure",
+        messages=[{"role": "user", "content": f"slowly {text}"}],
+        stream=True,
+        stream_options={"include_usage": True},
+    ) as stream:
+        chunks = list(stream)
+    pieces = [c.choices[0].delta.content or "" for c in chunks if c.choices]
+    assert "".join(pieces) == text
+    assert len([p for p in pieces if p]) >= 3
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens > 0
+    assert len({c.id for c in chunks}) == 1
+
+
+def test_usage_is_streamed_only_to_those_who_ask(alice: openai.OpenAI) -> None:
+    with alice.chat.completions.create(
+        model="perdure", messages=[{"role": "user", "content": "say hi"}], stream=True
+    ) as stream:
+        assert all(c.usage is None and c.choices for c in stream)
+
+
+def test_the_async_client_streams_side_by_side(gateway: GatewayProcess) -> None:
+    async def talk(number: int, api: openai.AsyncOpenAI) -> str:
+        said = ""
+        async for chunk in await api.chat.completions.create(
+            model="perdure", messages=[{"role": "user", "content": f"slowly this is answer {number}"}], stream=True
+        ):
+            said += (chunk.choices[0].delta.content or "") if chunk.choices else ""
+        return said
+
+    async def all_of_them() -> list[str]:
+        async with openai.AsyncOpenAI(
+            base_url=f"{gateway.url}/v1",
+            api_key=gateway.tokens["alice"],
+            http_client=httpx.AsyncClient(trust_env=False),
+        ) as api:
+            return await asyncio.gather(*(talk(n, api) for n in range(8)))
+
+    assert asyncio.run(all_of_them()) == [f"this is answer {n}" for n in range(8)]
+
+
+def test_what_a_model_thinks_is_streamed_apart(alice: openai.OpenAI) -> None:
+    with alice.chat.completions.create(
+        model="perdure", messages=[{"role": "user", "content": "think done"}], stream=True
+    ) as stream:
+        deltas = [c.choices[0].delta for c in stream if c.choices]
+    assert "".join(d.content or "" for d in deltas) == "done"
+    assert "".join(getattr(d, "reasoning_content", None) or "" for d in deltas) == "hm"
+
+
+def test_models_are_listed(alice: openai.OpenAI) -> None:
+    assert [m.id for m in alice.models.list()] == ["perdure"]
+    assert alice.models.retrieve("perdure").owned_by == "perdure"
+    with pytest.raises(openai.NotFoundError):
+        alice.models.retrieve("gpt-5")
+
+
+def test_slash_commands_are_answered(alice: openai.OpenAI) -> None:
+    told, _ = ask(alice, [user("/help")])
+    assert "/usage" in told
+
+
+# -- conversations ---------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_list_sent_each_time_goes_on_in_one_conversation(alice: openai.OpenAI, sim: Simulator) -> None:
+    messages = [user("say one, unnamed")]
+    conversations = set()
+    for text in ("say two", "say three", "say four"):
+        told, conversation = ask(alice, messages)
+        conversations.add(conversation)
+        messages += [answer(told), user(text)]
+    _, last = ask(alice, messages)
+    assert conversations == {last}
+    assert [m["content"] for m in seen_by_model(sim)] == [m["content"] for m in messages]
+
+
+def test_two_conversations_that_begin_alike_stay_apart(alice: openai.OpenAI, sim: Simulator) -> None:
+    opening = [user("say the same")]
+    (told, first), (_, second) = ask(alice, opening), ask(alice, opening)
+    assert first != second
+    ask(alice, [*opening, answer(told), user("say left")])
+    ask(alice, [*opening, answer(told), user("say right")])
+    assert [m["content"] for m in seen_by_model(sim)] == ["say the same", "the same", "say right"]
+
+
+def test_regenerating_an_answer_branches_and_nothing_is_said_twice(alice: openai.OpenAI, sim: Simulator) -> None:
+    messages = [user("say regenerate me")]
+    told, begun = ask(alice, messages)
+    again = [*messages, answer(told), user("and now")]
+    _, went_on = ask(alice, again)
+    _, branch = ask(alice, again)
+    assert went_on == begun != branch
+    assert [m["content"] for m in seen_by_model(sim)] == ["say regenerate me", "regenerate me", "and now"]
+
+
+def test_an_edited_answer_is_taken_as_edited(alice: openai.OpenAI, sim: Simulator) -> None:
+    told, begun = ask(alice, [user("say edit one")])
+    _, same = ask(alice, [user("say edit one"), answer(told), user("say edit two")])
+    edited = [user("say edit one"), answer(told), user("say edit two"), answer("something else"), user("go on")]
+    _, branch = ask(alice, edited)
+    assert begun == same != branch
+    assert [m["content"] for m in seen_by_model(sim)] == [m["content"] for m in edited]
+
+
+def test_a_history_from_elsewhere_is_taken_over(alice: openai.OpenAI, sim: Simulator) -> None:
+    messages = [user("what is 2+2?"), answer("It is 4."), user("and 3+3?"), answer("6."), user("repeat all")]
+    told, conversation = ask(alice, messages)
+    assert told == "3: repeat all"
+    assert [m["content"] for m in seen_by_model(sim)] == [m["content"] for m in messages]
+    _, same = ask(alice, [*messages, answer(told), user("more")])
+    assert same == conversation
+
+
+def test_white_space_a_client_trims_does_not_matter(alice: openai.OpenAI) -> None:
+    told, begun = ask(alice, [user("say  trim me  ")])
+    _, same = ask(alice, [user("say  trim me"), answer(told.strip() + "\r\n"), user("next")])
+    assert same == begun
+
+
+@pytest.mark.parametrize("header", ["X-Perdure-Conversation", "X-Conversation-Id"])
+def test_a_named_conversation_takes_only_what_is_new(header: str, alice: openai.OpenAI, sim: Simulator) -> None:
+    named: dict[str, Any] = {"extra_headers": {header: f"trip-{header}"}}
+    first, conversation = ask(alice, [user("say to Rome")], **named)
+    ask(alice, [user("say to Rome"), answer(first), user("say by train")], **named)
+    _, same = ask(alice, [user("say tomorrow")], **named)
+    assert same == conversation
+    heard = ["say to Rome", "to Rome", "say by train", "by train", "say tomorrow"]
+    assert [m["content"] for m in seen_by_model(sim)] == heard
+
+
+def test_the_field_user_names_a_conversation_too(alice: openai.OpenAI, sim: Simulator) -> None:
+    _, first = ask(alice, [user("say a")], user="end-user-7")
+    _, second = ask(alice, [user("say b")], user="end-user-7")
+    _, other = ask(alice, [user("say c")], user="end-user-8")
+    assert first == second != other
+
+
+def test_two_equal_messages_in_a_named_conversation_are_two(alice: openai.OpenAI, sim: Simulator) -> None:
+    for _ in range(2):
+        ask(alice, [user("yes")], extra_headers={"X-Conversation-Id": "yes-yes"})
+    assert [m["content"] for m in seen_by_model(sim)] == ["yes", "1: yes", "yes"]
+
+
+def test_regenerating_in_a_named_conversation_goes_on_from_the_branch(alice: openai.OpenAI, sim: Simulator) -> None:
+    named: dict[str, Any] = {"extra_headers": {"X-Conversation-Id": "named-regeneration"}}
+    told, begun = ask(alice, [user("say start")], **named)
+    again = [user("say start"), answer(told), user("tell me")]
+    ask(alice, again, **named)
+    retold, branch = ask(alice, again, **named)
+    assert branch != begun
+    _, after = ask(alice, [*again, answer(retold), user("say end")], **named)
+    assert after == branch
+    assert [m["content"] for m in seen_by_model(sim)] == ["say start", "start", "tell me", "2: tell me", "say end"]
+
+
+def test_a_conversation_is_reached_by_its_id(alice: openai.OpenAI, gateway: GatewayProcess) -> None:
+    _, conversation = ask(alice, [user("say mine")])
+    named: dict[str, Any] = {"extra_headers": {"X-Perdure-Conversation": conversation}}
+    assert ask(alice, [user("say more")], **named)[1] == conversation
+    with client(gateway, "bob") as bob, pytest.raises(openai.NotFoundError):
+        ask(bob, [user("say yours")], **named)
+
+
+def test_the_same_name_of_two_users_is_two_conversations(alice: openai.OpenAI, gateway: GatewayProcess) -> None:
+    named: dict[str, Any] = {"extra_headers": {"X-Conversation-Id": "shared-name"}}
+    _, hers = ask(alice, [user("say secret")], **named)
+    with client(gateway, "bob") as bob:
+        told, his = ask(bob, [user("what did she say")], **named)
+    assert hers != his
+    assert told.startswith("1:")
+
+
+def test_another_users_history_is_not_found_by_its_fingerprint(
+    alice: openai.OpenAI, gateway: GatewayProcess, sim: Simulator
+) -> None:
+    told, hers = ask(alice, [user("say fingerprint")])
+    with client(gateway, "bob") as bob:
+        _, his = ask(bob, [user("say fingerprint"), answer(told), user("go on")])
+    assert hers != his
+
+
+def test_the_clients_system_prompt_joins_our_own(alice: openai.OpenAI, sim: Simulator) -> None:
+    messages = [{"role": "system", "content": "You are a pirate."}, user("say ahoy")]
+    told, begun = ask(alice, messages)
+    prompt = sim.requests[-1].body["messages"][0]["content"]
+    assert "You are a pirate." in str(prompt)
+    assert len(str(prompt)) > 200
+    _, same = ask(alice, [{"role": "developer", "content": "Be brief."}, *messages[1:], answer(told), user("bye")])
+    assert same == begun
+    assert "You are a pirate." in str(sim.requests[-1].body["messages"][0]["content"])
+
+
+def test_tools_run_inside_and_the_stream_reads_as_one_text(gateway: GatewayProcess, sim: Simulator) -> None:
+    with client(gateway, "sheila") as sheila:
+        with sheila.chat.completions.create(
+            model="perdure", messages=[{"role": "user", "content": "run echo inside"}], stream=True
+        ) as stream:
+            said = "".join(c.choices[0].delta.content or "" for c in stream if c.choices)
+        assert said.startswith("Let me look.\n\n1: run echo inside")
+        assert "inside" in str(seen_by_model(sim)[-1]["content"])
+        assert seen_by_model(sim)[-1]["role"] == "tool"
+        ask(sheila, [user("run echo inside"), answer(said), user("say and on")])
+    assert [m["role"] for m in seen_by_model(sim)] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_without_the_scope_shell_there_is_no_shell(alice: openai.OpenAI, sim: Simulator) -> None:
+    ask(alice, [user("run id")])
+    offered = {t["function"]["name"] for t in sim.requests[-1].body.get("tools", [])}
+    assert not offered & {"terminal", "write_file", "patch", "search_files"}
+    assert "uid=" not in str(seen_by_model(sim)[-1]["content"])
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "~/perdure.db", "perdure.db", "../../../../../../etc/passwd", "file:///etc/passwd"]
+)
+def test_without_the_scope_shell_no_file_is_read(path: str, alice: openai.OpenAI, sim: Simulator) -> None:
+    ask(alice, [user(f"open {path}")])
+    told = seen_by_model(sim)[-1]
+    assert told["role"] == "tool"
+    assert "root:" not in str(told["content"])
+    assert "SQLite" not in str(told["content"])
+    assert len(str(told["content"])) < 500
+
+
+def test_an_approval_nobody_can_give_is_denied_at_once(gateway: GatewayProcess, sim: Simulator) -> None:
+    began = time.monotonic()
+    with client(gateway, "sheila") as sheila:
+        ask(sheila, [user("run rm -rf /there-is-no-such-folder")])
+    assert time.monotonic() - began < 15
+    assert seen_by_model(sim)[-1]["role"] == "tool"
+    assert "the person said no" in str(seen_by_model(sim)[-1]["content"])
+
+
+def test_images_reach_the_model(alice: openai.OpenAI, sim: Simulator) -> None:
+    url = f"data:image/png;base64,{DOT}"
+    parts = [{"type": "text", "text": "say a dot"}, {"type": "image_url", "image_url": {"url": url}}]
+    told, begun = ask(alice, [user(parts)])
+    assert told.strip() == "a dot"
+    assert url in str(seen_by_model(sim)[-1]["content"])
+    _, same = ask(alice, [user(parts), answer(told), user("and?")])
+    assert same == begun
+
+
+def test_several_user_messages_in_a_row_are_one(alice: openai.OpenAI, sim: Simulator) -> None:
+    ask(alice, [user("say first"), user("second")])
+    assert [m["content"] for m in seen_by_model(sim)] == ["say first\n\nsecond"]
+
+
+def test_hanging_up_stops_the_turn(gateway: GatewayProcess, alice: openai.OpenAI, sim: Simulator) -> None:
+    text = " ".join(str(n) for n in range(400))
+    stream = alice.chat.completions.create(
+        model="perdure", messages=[{"role": "user", "content": f"slowly {text}"}], stream=True
+    )
+    for _, _ in zip(range(4), stream, strict=False):
+        pass
+    stream.close()
+    give_up = time.monotonic() + 10
+    while time.monotonic() < give_up:
+        outcomes = [line["outcome"] for line in gateway.journal if line["event"] == "turn"]
+        if outcomes and outcomes[-1] == "interrupted":
+            break
+        time.sleep(0.1)
+    assert outcomes[-1] == "interrupted"
+
+
+def test_an_idempotency_key_is_answered_once(alice: openai.OpenAI, sim: Simulator) -> None:
+    before = len(sim.requests)
+    again: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "only-once"}}
+    first, second = ask(alice, [user("say once")], **again), ask(alice, [user("say once")], **again)
+    assert first == second
+    assert len(sim.requests) == before + 1
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "param"),
+    [
+        ({"messages": []}, openai.BadRequestError, "messages"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, openai.BadRequestError, "messages[0].role"),
+        ({"messages": [{"role": "user"}]}, openai.BadRequestError, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": []}]}, openai.BadRequestError, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "   "}]}, openai.BadRequestError, None),
+        ({"messages": [user("x"), answer("y")]}, openai.BadRequestError, "messages"),
+        ({"messages": [{"role": "system", "content": "x"}]}, openai.BadRequestError, "messages"),
+        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}, openai.BadRequestError, "messages[0]"),
+        (
+            {"messages": [user([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}])]},
+            openai.BadRequestError,
+            "messages[0].content[0]",
+        ),
+        (
+            {"messages": [user([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}])]},
+            openai.BadRequestError,
+            "messages[0].content[0]",
+        ),
+        ({"model": "gpt-5"}, openai.NotFoundError, "model"),
+        ({"n": 2}, openai.BadRequestError, "n"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "tools"),
+        ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
+        ({"logprobs": True}, openai.BadRequestError, "logprobs"),
+        ({"modalities": ["text", "audio"]}, openai.BadRequestError, "modalities"),
+        ({"user": "x" * 500}, openai.BadRequestError, "user"),
+        ({"stream": "yes"}, openai.BadRequestError, "stream"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_openais_shape(
+    change: dict[str, Any], error: type[openai.APIStatusError], param: str | None, alice: openai.OpenAI
+) -> None:
+    body = {"model": "perdure", "messages": [user("say x")], **change}
+    with pytest.raises(error) as refused:
+        alice.post("/chat/completions", body=body, cast_to=object)
+    told = refused.value.body
+    assert isinstance(told, dict)
+    assert set(told) == {"message", "type", "param", "code"}
+    assert told["param"] == param
+
+
+def test_parameters_of_a_model_are_ignored_and_it_is_said(alice: openai.OpenAI) -> None:
+    raw = alice.chat.completions.with_raw_response.create(
+        model="perdure",
+        messages=[{"role": "user", "content": "say fine"}],
+        temperature=0.1,
+        max_tokens=1,
+        stop=["x"],
+        seed=7,
+    )
+    assert raw.parse().choices[0].message.content == "fine"
+    assert raw.headers["x-perdure-ignored"] == "max_tokens, seed, stop, temperature"
+
+
+@pytest.mark.parametrize(
+    ("who", "error"),
+    [("nobody", openai.AuthenticationError), ("reader", openai.PermissionDeniedError)],
+)
+def test_strangers_and_readers_are_refused(
+    who: str, error: type[openai.APIStatusError], gateway: GatewayProcess
+) -> None:
+    with client(gateway, who) as api, pytest.raises(error):
+        ask(api, [user("say x")])
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_turn_that_fails_is_an_error_and_not_tried_again(
+    is_stream: bool, gateway: GatewayProcess, sim: Simulator
+) -> None:
+    before = len(sim.requests)
+    with client(gateway).with_options(max_retries=2) as api:
+
+        def fail() -> None:
+            made = api.chat.completions.create(
+                model="perdure", messages=[{"role": "user", "content": "fail now"}], stream=is_stream
+            )
+            list(made if is_stream else ())
+
+        with pytest.raises(openai.APIError) as failed:
+            fail()
+    assert "this was not to be" in str(failed.value)
+    told = [r for r in sim.requests[before:] if last_user_text(r.body) == "fail now"]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"[]", b"{", b"\xff", b'{"model": 1}', b'{"messages": "hi"}', b"[" * 5_000]
+)
+def test_bodies_that_make_no_sense_are_refused(body: bytes, gateway: GatewayProcess) -> None:
+    told = httpx.post(
+        f"{gateway.url}/v1/chat/completions", content=body, headers=gateway.headers("alice"), trust_env=False
+    )
+    assert told.status_code == 400
+    assert told.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_no_word_of_anybody_is_in_the_journal(gateway: GatewayProcess, alice: openai.OpenAI) -> None:
+    ask(alice, [user("say xylophone-quagmire")])
+    time.sleep(0.2)
+    log = "\n".join(gateway.errors)
+    assert log.count('"event": "turn"') > 5
+    assert "xylophone" not in log
+    assert not [token for token in gateway.tokens.values() if token in log or token[4:20] in log]
+    assert "authorization" not in log.lower()

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from perdure.core.errors import StoreError
-from perdure.store.changes import Changes
 from perdure.store.records import ChangesSince
 from perdure.web.shapes import Changed
 
@@ -20,6 +20,18 @@ POLL_S = 0.4
 HEARTBEAT_S = 15.0
 # How often a stream looks whether its server is closing.
 _WATCH_S = 0.5
+
+
+class Changes(Protocol):
+    """What is new in a store since a cursor."""
+
+    def now(self) -> str:
+        """A cursor from which to look on."""
+        ...
+
+    def since(self, cursor: str, *, user_key: str | None = None) -> ChangesSince:
+        """What the cursor did not know. Raises StoreError for one that was never handed out."""
+        ...
 
 
 @dataclass(slots=True, eq=False)

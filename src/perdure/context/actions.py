@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, ending, plain_words, tidy
 from perdure.context.facts.reading import argument_values, facts_of, target_of
@@ -64,33 +65,36 @@ class Action:
 
 
 def actions_of(
-    messages: Sequence[Message], *, most: int = 400, outcomes: Mapping[str, Outcome] | None = None
+    messages: Sequence[Message],
+    *,
+    most: int = 400,
+    outcomes: Mapping[str, Outcome] | None = None,
+    targets: Mapping[str, str] | None = None,
 ) -> list[Action]:
-    """The newest `most` calls in their order; `outcomes` are those already read, by the call they answer."""
+    """The newest `most` calls in their order; `outcomes` and `targets` are those already read, by the call's id."""
     results: dict[str, Message] = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
-    read = outcomes or {}
     found: list[Action] = []
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
-        for call in reversed(message.tool_calls):
-            found.append(_action(place, call, message.text, results, read))
-        if len(found) >= most:
-            break
+        if message.tool_calls:
+            why = ending(message.text, _WHY_CHARS)
+            for call in reversed(message.tool_calls):
+                outcome, is_error = _ended(call, results, outcomes or {})
+                target = beginning((targets or {}).get(call.id) or target_of(argument_values(call.arguments)), 160)
+                found.append(Action(place, call.name, verb_of(call.name), target, why, outcome, is_error))
+            if len(found) >= most:
+                break
     return found[::-1]
 
 
-def _action(
-    place: int, call: ToolCall, said: str, results: Mapping[str, Message], read: Mapping[str, Outcome]
-) -> Action:
-    answered = next((i for i in (call.id, *sorted(call.ids)) if i in results), None)
+def _ended(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Outcome]) -> Outcome:
+    answered = call.id if call.id in results else next((i for i in sorted(call.ids) if i in results), None)
     if answered is None:
-        outcome, is_error = "no result yet", False
-    else:
-        outcome, is_error = read.get(answered) or outcome_of(results[answered].text)
-    target = beginning(target_of(argument_values(call.arguments)), 160)
-    return Action(place, call.name, verb_of(call.name), target, ending(said, _WHY_CHARS), outcome, is_error)
+        return "no result yet", False
+    return read.get(answered) or outcome_of(results[answered].text)
 
 
+@lru_cache(maxsize=256)
 def verb_of(tool: str) -> str:
     """What a tool of this name does to its target, in one word."""
     words = {w.lower() for w in _WORDS.findall(tool)}

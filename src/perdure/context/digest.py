@@ -58,15 +58,16 @@ def build_digest(
     previous: Mapping[str, str] | None = None,
     budget_chars: int | None = None,
     outcomes: Mapping[str, Outcome] | None = None,
+    targets: Mapping[str, str] | None = None,
     talks: Sequence[Talk] | None = None,
 ) -> dict[str, str]:
     """Section titles to texts; built on the previous handoff's sections where there is one.
 
-    `outcomes` and `talks` are what was read of the messages before, so that nothing is read twice.
+    `outcomes`, `targets` and `talks` are what was read of the messages before, so that nothing is read twice.
     """
     before = dict(previous or {})
     talks = [talk_of(m) for m in messages] if talks is None else talks
-    actions = actions_of(messages, outcomes=outcomes)
+    actions = actions_of(messages, outcomes=outcomes, targets=targets)
     material = _Material(messages, talks, actions, *exchanges(talks), before)
     budget = _DEFAULT_CHARS if budget_chars is None else int(budget_chars * _DIGEST_SHARE)
     sections = {name: _fitting(before.get(name, "").split("\n"), int(budget * s)) for name, s in _CARRIED.items()}
@@ -191,7 +192,7 @@ def _remaining(m: _Material, room: int) -> str:
     """The newest list of tasks with a status that a call carried, else what the assistant said comes next."""
     for message in reversed(m.messages):
         for call in message.tool_calls:
-            arguments = call.parsed_arguments() or {}
+            arguments = (call.parsed_arguments() or {}) if "status" in call.arguments else {}
             if lines := [line for value in arguments.values() for line in _open_tasks(value)]:
                 return _fitting(lines, room)
     return _fitting([f"- {p}" for p in plans(m.talks)], room) or m.previous.get("Remaining Work", "")

@@ -192,12 +192,14 @@ class Writer:
         """The sections, and what the check against the sources found; without a summary, those of the digest."""
         if summary is None:
             digested = job.digested
+            # Redacted before anything is cut to length: half a secret is not known for what it is.
+            read = [e.memo("facts", facts_of) for e in digested]
             sections = build_digest(
-                # Redacted before anything is cut to length: half a secret is not known for what it is.
-                [e.memo("facts", facts_of).message for e in digested],
+                [facts.message for facts in read],
                 previous=job.previous.sections if job.previous else None,
                 budget_chars=shares.digest_chars,
                 outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
+                targets={c.call_id: c.target for facts in read for c in facts.calls},
                 talks=[talk_in(e) for e in digested],
             )
             return dict(sections), ()

@@ -62,27 +62,14 @@ class Sightings:
 
     last: dict[str, int] = field(default_factory=dict)
     crowd: dict[int, int] = field(default_factory=dict)
-    # Of every message with such facts, the newest first, as far back as was looked.
+    # Every message with such facts, the newest first, as far back as was looked; and how many occurrences those are.
     places: list[tuple[int, frozenset[str]]] = field(default_factory=list)
-    # How many occurrences those are.
     spent: int = 0
 
-    def see(self, place: int, facts: frozenset[str]) -> None:
-        """Takes in the facts of a message that is older than all seen before."""
-        self.spent += len(facts)
-        self.crowd[place] = len(facts)
-        self.places.append((place, facts))
-
     def settle(self) -> None:
-        """Works out where each fact stood last, once every message was seen."""
-        last = self.last
-        for place, facts in reversed(self.places):
-            for fact in facts:
-                last[fact] = place
-
-    def first(self) -> dict[str, int]:
-        """Where each fact stood first, as far back as was looked."""
-        return {fact: place for place, facts in self.places for fact in facts}
+        """Works out the rest, once every message was seen."""
+        self.crowd = {place: len(facts) for place, facts in self.places}
+        self.last = {fact: place for place, facts in reversed(self.places) for fact in facts}
 
     def count(self) -> Counter[str]:
         """How many messages have each fact."""
@@ -108,25 +95,23 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
     """The weight of every fact of the entries, which stand in the order of the conversation."""
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
     spoken = {"assistant": assistant, "handoff": assistant, "user": user}
+    everywhere: list[tuple[int, frozenset[str]]] = []
     # In a history of thousands of messages the newest ones have more than enough to choose from.
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[place]
-        seen = spoken.get(entry.role, results)
-        if entry.said and seen.spent < most:
-            seen.see(place, entry.said)
+        found = [(spoken.get(entry.role, results), entry.said)]
         if entry.used:
-            for seen, facts in ((whole, entry.whole), (brief, entry.brief), (calls, entry.used)):
-                if facts and seen.spent < most:
-                    seen.see(place, facts)
+            found += [(whole, entry.whole), (brief, entry.brief), (calls, entry.used)]
+        for seen, facts in found:
+            if facts and seen.spent < most:
+                seen.spent += len(facts)
+                seen.places.append((place, facts))
+                everywhere.append((place, facts))
     for seen in sources:
         seen.settle()
-    first_call = calls.first()
-    first: dict[str, int] = {}
-    for seen in (calls, assistant, user, results):
-        for fact, place in (first_call if seen is calls else seen.first()).items():
-            if place < first.get(fact, place + 1):
-                first[fact] = place
+    first = {fact: place for place, facts in everywhere for fact in facts}
+    first_call = {fact: place for place, facts in calls.places for fact in facts}
     followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
     return Weights(_chances(len(entries), sources, followed), first, first_call, *sources)
 

@@ -136,7 +136,7 @@ class Compactions:
             )  # fmt: skip
             spans.append(Span(seq, seq))
         tx.run_many(*insertion(rows))
-        self._backing.index.add(tx, "message", texts)
+        tx.run_many(*self._backing.index.addition("message", texts))
         return spans
 
     def _child(

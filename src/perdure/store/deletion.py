@@ -72,7 +72,7 @@ class Deletions:
                 (branch.id, *shared),
             )
             for texts in _indexed_rows(tx, branch, up_to=branch.fork_seq):
-                self._backing.index.add(tx, "message", texts)
+                tx.run_many(*self._backing.index.addition("message", texts))
             tx.run(
                 "UPDATE conversation SET parent = ?, fork_seq = ? WHERE id = ?",
                 (conversation.parent_id, min(conversation.fork_seq, branch.fork_seq), branch.id),

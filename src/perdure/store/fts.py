@@ -12,9 +12,6 @@ from perdure.store.text_index import IndexedText, IndexName, Strategy
 class FtsIndex:
     """Two virtual tables, `message_index` and `output_index`; the newest matches come first by rowid."""
 
-    def add(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
-        tx.run_many(*self.addition(index, texts))
-
     def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
         sql = f"INSERT INTO {index}_index (rowid, parts, wholes, scope) VALUES (?, ?, ?, ?)"
         return sql, [(number, t.parts, t.wholes, t.scope) for number, t in texts]
@@ -24,6 +21,9 @@ class FtsIndex:
             f"INSERT INTO {index}_index ({index}_index, rowid, parts, wholes, scope) VALUES ('delete', ?, ?, ?, ?)",
             [(number, t.parts, t.wholes, t.scope) for number, t in texts],
         )
+
+    def clear(self, tx: Transaction, index: IndexName) -> None:
+        tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('delete-all')")
 
     def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
         # Until segments are merged, a removed text's words still stand in the older ones.

@@ -83,7 +83,7 @@ class Importer:
             rows.append(row)
             texts.append((number, scoped(draft, conversation)))
         tx.run_many(*insertion(rows))
-        self.backing.index.add(tx, "message", texts)
+        tx.run_many(*self.backing.index.addition("message", texts))
         for raw in records["handoff"]:
             add_handoff(tx, _handoff(raw, conversation.id, renamed))
         for raw in records["call"]:

@@ -62,7 +62,10 @@ class Leases:
             now = self._backing.clock.now_ms()
             admit(tx, lease.conversation_id, lease, now_ms=now)
             until = now + ttl_ms
-            tx.run("UPDATE lease SET expires_at = ? WHERE conversation = ?", (until, lease.conversation_id))
+            # A beat that comes late must not bring back what was released: nobody would ever release it again.
+            sql = "UPDATE lease SET expires_at = ? WHERE conversation = ? AND expires_at > 0"
+            if not tx.run(sql, (until, lease.conversation_id)):
+                raise LeaseLost(f"the lease of {lease.conversation_id} was released already")
             return replace(lease, expires_at_ms=until)
 
         return self._backing.database.write(extend)

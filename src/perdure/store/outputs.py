@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,17 +12,20 @@ from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
 from perdure.store.backing import Backing
-from perdure.store.database import Row, Transaction, Value, insert_numbered, text
+from perdure.store.database import Row, Transaction, Value, insert, insert_numbered, text
 from perdure.store.records import Conversation
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import get_conversation
 from perdure.store.shelf import Shelf, ShelfWriter
+from perdure.store.state import State
 from perdure.store.text_index import IndexedText, conversation_scope, indexed, role_scope, user_scope
 
 # A longer output is scanned when searched: indexing it would cost more than it is ever asked for.
 INDEXED_CHARS = 262_144
 # Only an id of our own making may name a file, whatever an imported file says.
 _OUTPUT_ID = re.compile(r"o_[0-9a-z]{1,40}")
+# Texts that were replaced and not yet removed, kept as state by this name.
+_ERASING = "erasing"
 _COLUMNS = "id, conversation, tool_call, chars, sha256, place"
 
 
@@ -80,30 +84,43 @@ class Outputs:
         sink.close()
 
     def replace(self, output_id: str, new: str) -> None:
-        """Another text under the same id; only `scrub` has a reason to."""
+        """Another text under the same id; only `scrub` has a reason to.
+
+        The new text lies beside the old one until the row names it, so that a crash leaves one or the other whole.
+        """
         row = self._row(output_id)
-        old = "".join(self.shelf.chunks(row[-1]))
+        owner, place = row[1], row[-1]
+        old = "".join(self.shelf.chunks(place))
         data = clean(new).encode()
-        writer = self.shelf.begin(row[1], output_id)
+        writer = self.shelf.begin(owner, _next_name(output_id, place))
         writer.write(data)
-        place = writer.finish()
+        new_place = writer.finish()
 
         def work(tx: Transaction) -> None:
-            conversation = get_conversation(tx, row[1])
+            conversation = get_conversation(tx, owner)
             facts = tx.rows("SELECT number, is_indexed FROM output WHERE id = ?", (output_id,))
             number, was_indexed = facts[0]
             is_indexed = int(len(new) <= INDEXED_CHARS)
             tx.run(
                 "UPDATE output SET chars = ?, bytes = ?, sha256 = ?, place = ?, is_indexed = ? WHERE id = ?",
-                (len(new), len(data), hashlib.sha256(data).hexdigest(), place, is_indexed, output_id),
+                (len(new), len(data), hashlib.sha256(data).hexdigest(), new_place, is_indexed, output_id),
             )
             if was_indexed:
                 self._backing.index.remove(tx, "output", [(number, output_tokens(old, conversation))])
             if is_indexed:
-                self._backing.index.add(tx, "output", [(number, output_tokens(new, conversation))])
+                tx.run_many(*self._backing.index.addition("output", [(number, output_tokens(new, conversation))]))
             self._backing.index.settle(tx, "output")
+            insert(tx, "state", {"scope": _ERASING, "key": place, "value": json.dumps(owner)})
 
         self._backing.database.erase(work)
+        self.finish_erasing()
+
+    def finish_erasing(self) -> None:
+        """Removes texts that were replaced: after a crash too, for they hold what was to go."""
+        left = State(self._backing, _ERASING)
+        for place, owner in left.items().items():
+            self.shelf.remove(owner, place)
+            left.set(place, None)
 
     def _row(self, output_id: str) -> Row:
         row = self._backing.database.read(
@@ -195,7 +212,7 @@ class _Sink:
         number = insert_numbered(tx, "output", values, number="number")
         if is_indexed:
             tokens = output_tokens("".join(self._kept), self.conversation)
-            self.backing.index.add(tx, "output", [(number, tokens)])
+            tx.run_many(*self.backing.index.addition("output", [(number, tokens)]))
 
 
 def output_tokens(output: str, conversation: Conversation) -> IndexedText:
@@ -203,6 +220,12 @@ def output_tokens(output: str, conversation: Conversation) -> IndexedText:
     if conversation.user_key:
         scope.append(user_scope(conversation.user_key))
     return indexed(output, scope)
+
+
+def _next_name(output_id: str, place: str) -> str:
+    """Another name than the one its text has now, and the same each time it is tried."""
+    generation = re.search(r"\.(\d+)(?:\.txt)?$", place)
+    return f"{output_id}.{int(generation[1]) + 1 if generation else 1}"
 
 
 def _window(chunks: Iterator[str], offset: int, limit: int) -> Iterator[str]:

@@ -29,15 +29,19 @@ class TsvectorIndex:
     A mark before every word that is not of the text keeps what somebody wrote apart from what we noted.
     """
 
-    def add(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
-        tx.run_many(*self.addition(index, texts))
-
     def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
-        sql = f"INSERT INTO {index}_index (id, parts, wholes, scope, is_scanned) VALUES (?, ?, ?, ?, ?)"
+        # Whoever builds the index anew may come across a text that its writer has just put in.
+        sql = (
+            f"INSERT INTO {index}_index (id, parts, wholes, scope, is_scanned) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (id) DO NOTHING"
+        )
         return sql, [_row(number, t) for number, t in texts]
 
     def remove(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
         tx.run_many(f"DELETE FROM {index}_index WHERE id = ?", [(number,) for number, _ in texts])
+
+    def clear(self, tx: Transaction, index: IndexName) -> None:
+        tx.run(f"TRUNCATE {index}_index")
 
     def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
         """Nothing within the transaction: `Database.erase` sweeps when it is over."""

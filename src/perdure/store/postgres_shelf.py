@@ -16,15 +16,15 @@ _CHUNK_BYTES = 1 << 20
 
 
 class RowShelf:
-    """A place is an output's id. Its newest complete text counts; a replaced one goes in the same transaction."""
+    """A place is the name it was begun under. Its newest complete text counts; one that was begun anew goes with it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, conversation_id: str, output_id: str) -> ShelfWriter:
-        values = {"output": output_id, "conversation": conversation_id}
+    def begin(self, conversation_id: str, name: str) -> ShelfWriter:
+        values = {"output": name, "conversation": conversation_id}
         number = self._database.write(lambda tx: insert_numbered(tx, "output_text", values, number="number"))
-        return _RowWriter(self._database, output_id, number)
+        return _RowWriter(self._database, name, number)
 
     def chunks(self, place: str) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -35,11 +35,15 @@ class RowShelf:
                 raise NotFound(f"the text of output {place} was replaced while it was read; read it again")
             yield decoder.decode(unpack(*row))
 
-    def remove(self, conversation_id: str) -> None:
-        self._database.write(lambda tx: tx.run("DELETE FROM output_text WHERE conversation = ?", (conversation_id,)))
+    def remove(self, conversation_id: str, place: str | None = None) -> None:
+        sql = "DELETE FROM output_text WHERE conversation = ?"
+        if place is None:
+            self._database.write(lambda tx: tx.run(sql, (conversation_id,)))
+        else:
+            self._database.erase(lambda tx: tx.run(f"{sql} AND output = ?", (conversation_id, place)))
 
     def shown(self, place: str) -> str:
-        return f"output:{place}"
+        return f"output:{place.partition('.')[0]}"
 
     def copy_to(self, beside: Path) -> None:
         """Nothing to do: the rows are part of the database, and of every copy of it."""
@@ -67,9 +71,9 @@ class RowShelf:
 class _RowWriter:
     """Rows are written as they fill up; the text exists for readers once `finish` says how many there are."""
 
-    def __init__(self, database: Database, output_id: str, number: int) -> None:
+    def __init__(self, database: Database, name: str, number: int) -> None:
         self._database = database
-        self._output_id = output_id
+        self._name = name
         self._number = number
         self._count = 0
         self._pending = bytearray()
@@ -87,10 +91,10 @@ class _RowWriter:
 
         def complete(tx: Transaction) -> None:
             tx.run("UPDATE output_text SET chunks = ? WHERE number = ?", (self._count, self._number))
-            tx.run("DELETE FROM output_text WHERE output = ? AND number < ?", (self._output_id, self._number))
+            tx.run("DELETE FROM output_text WHERE output = ? AND number < ?", (self._name, self._number))
 
         self._database.write(complete)
-        return self._output_id
+        return self._name
 
     def discard(self) -> None:
         # What cannot be taken away now goes with its conversation.

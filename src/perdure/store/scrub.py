@@ -64,7 +64,7 @@ class Scrubber:
                 (after.body.stored, after.body.encoding, len(after.message.text), number),
             )
             self._backing.index.remove(tx, "message", [(number, scoped(before, conversation))])
-            self._backing.index.add(tx, "message", [(number, scoped(after, conversation))])
+            tx.run_many(*self._backing.index.addition("message", [(number, scoped(after, conversation))]))
             changed += 1
         return changed
 

@@ -35,14 +35,14 @@ class ShelfWriter(Protocol):
 class Shelf(Protocol):
     """Texts by place, as UTF-8."""
 
-    def begin(self, conversation_id: str, output_id: str) -> ShelfWriter: ...
+    def begin(self, conversation_id: str, name: str) -> ShelfWriter: ...
 
     def chunks(self, place: str) -> Iterator[str]:
         """The whole text in pieces. Raises NotFound."""
         ...
 
-    def remove(self, conversation_id: str) -> None:
-        """Everything of one conversation."""
+    def remove(self, conversation_id: str, place: str | None = None) -> None:
+        """One text of a conversation, or everything of it."""
         ...
 
     def shown(self, place: str) -> str:
@@ -60,13 +60,13 @@ class FileShelf:
     def __init__(self, database: Path) -> None:
         self._folder = _folder_of(database)
 
-    def begin(self, conversation_id: str, output_id: str) -> ShelfWriter:
+    def begin(self, conversation_id: str, name: str) -> ShelfWriter:
         with _told(self._folder):
             folder = self._folder / conversation_id
             # One by one: a parent made along the way would not get the mode.
             self._folder.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            return _FileWriter(folder / f"{output_id}.txt", self._folder)
+            return _FileWriter(folder / f"{name}.txt", self._folder)
 
     def chunks(self, place: str) -> Iterator[str]:
         path = self._folder / place
@@ -80,8 +80,12 @@ class FileShelf:
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from error
 
-    def remove(self, conversation_id: str) -> None:
-        shutil.rmtree(self._folder / conversation_id, ignore_errors=True)
+    def remove(self, conversation_id: str, place: str | None = None) -> None:
+        if place is None:
+            shutil.rmtree(self._folder / conversation_id, ignore_errors=True)
+            return
+        with _told(self._folder / place):
+            (self._folder / place).unlink(missing_ok=True)
 
     def sweep(self, deleted: Iterable[str]) -> None:
         """Removes what a crash left of conversations that were deleted."""

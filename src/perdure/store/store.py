@@ -27,6 +27,7 @@ from perdure.store.log import Log
 from perdure.store.moments import Moments
 from perdure.store.outputs import Outputs
 from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route, Session, StoredEvent
+from perdure.store.reindexing import Reindexing, Say, say_in_log
 from perdure.store.savings import Savings
 from perdure.store.scrub import Redact, Scrubbed, Scrubber
 from perdure.store.search import Search
@@ -34,6 +35,7 @@ from perdure.store.shelf import FileShelf, Shelf
 from perdure.store.sqlite_open import open_sqlite
 from perdure.store.state import State
 from perdure.store.timeline import Timeline
+from perdure.store.tokenizer import VERSION
 from perdure.store.transfer import Transfer
 
 
@@ -145,6 +147,10 @@ class SessionStore:
         self._backing.database.backup(target)
         self.outputs.shelf.copy_to(target)
 
+    def reindexing(self, *, version: int = VERSION) -> Reindexing:
+        """Builds the index anew where another tokenizer made it; done by itself when a store is opened."""
+        return Reindexing(self._backing, self.outputs, version=version)
+
     def state(self, scope: str) -> State:
         """Small values that survive a restart, apart for each scope."""
         return State(self._backing, scope)
@@ -165,17 +171,33 @@ class SessionStore:
         self.close()
 
 
-def open_store(path_or_url: str | Path, *, clock: Clock | None = None, ids: IdSource | None = None) -> SessionStore:
-    """The store at a file path, `sqlite:///path` or `postgresql://…`. Made if it is new, brought up to date if old."""
+def open_store(
+    path_or_url: str | Path, *, clock: Clock | None = None, ids: IdSource | None = None, say: Say = say_in_log
+) -> SessionStore:
+    """The store at a file path, `sqlite:///path` or `postgresql://…`. Made if it is new, brought up to date if old.
+
+    `say` is told, line by line, what takes long: building the index anew after an upgrade.
+    """
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
     if str(path_or_url).startswith(("postgresql://", "postgres://")):
-        return _open_postgres(str(path_or_url), clock, ids)
+        return _ready(_open_postgres(str(path_or_url), clock, ids), say)
     path = _file_of(str(path_or_url))
     database, shelf = open_sqlite(path, clock=clock), FileShelf(path)
     # Files are outside the transaction that deleted their rows: a crash in between is made good here.
     shelf.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
-    return SessionStore(Backing(database, FtsIndex(), clock, ids), shelf)
+    return _ready(SessionStore(Backing(database, FtsIndex(), clock, ids), shelf), say)
+
+
+def _ready(store: SessionStore, say: Say) -> SessionStore:
+    """Finishes what a crash or an upgrade left to do."""
+    try:
+        store.outputs.finish_erasing()
+        store.reindexing().run(say)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:

@@ -46,14 +46,16 @@ def user_scope(user_key: str) -> str:
 class TextIndex(Protocol):
     """Kept in the same transaction as what it indexes."""
 
-    def add(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None: ...
-
     def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
-        """What `add` does, to be done together with other steps."""
+        """What puts texts into it: a step to be run alone or with others."""
         ...
 
     def remove(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
         """The texts must be those that were added."""
+        ...
+
+    def clear(self, tx: Transaction, index: IndexName) -> None:
+        """Takes everything out of it, to be put in anew."""
         ...
 
     def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:

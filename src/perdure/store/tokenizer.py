@@ -16,7 +16,8 @@ from functools import lru_cache
 
 from perdure.core.messages import Message, clean
 
-# A change to what this module makes of a text needs a migration that builds the index anew.
+# Raised by every change to what this module makes of a text: the index is then built anew when a store is opened.
+VERSION = 1
 _LONGEST_PART = 64
 _LONGEST_WHOLE = 120
 

@@ -1,0 +1,123 @@
+"""What a store finishes by itself when it is opened, on every database: another tokenizer's index, a scrub cut off."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from perdure.core.messages import user
+from perdure.store import SessionStore
+from perdure.store.shelf import Shelf
+from support.store import Backend, conversation
+
+SECRET = "sk-verysecret12345"
+
+
+def redact(text: str) -> str:
+    return text.replace(SECRET, "[REDACTED]")
+
+
+def keep(store: SessionStore, any_id: str, text: str) -> str:
+    sink = store.outputs.begin(any_id, "call_1")
+    sink.write(text)
+    return sink.close().id
+
+
+@pytest.mark.spec("I6")
+def test_an_index_of_another_tokenizer_is_built_anew_and_said_so(backend: Backend) -> None:
+    store = backend.open()
+    session = conversation(store)
+    store.append(session, [user(f"message number{n}") for n in range(1_200)])
+    keep(store, session, "an output with xylophone")
+    large = keep(store, session, "another with trombone " * 20_000)
+    said: list[str] = []
+    newer = store.reindexing(version=2)
+    assert newer.run(said.append)
+    assert "1,222 texts" in said[0]
+    assert said[-1] == "search: the index is built"
+    assert not newer.run(said.append), "once is enough"
+    assert [h.address for h in store.search("number1199")] == ["m:1220"]
+    assert [h.address for h in store.search("number0 message")] == ["m:21"]
+    assert len(store.search("xylophone")) == 1
+    assert [h.address for h in store.search("trombone")] == [f"output:{large}"]
+    # A Perdure with the tokenizer of before mends it likewise when it opens the store.
+    again = backend.open()
+    assert len(again.search("xylophone")) == 1
+    assert not again.reindexing().run(said.append)
+    # The words are there once: taking the conversation away leaves nothing behind.
+    again.delete(session)
+    assert again.search("message") == []
+
+
+@pytest.mark.spec("I6")
+def test_a_rebuilding_that_was_cut_off_goes_on_where_it_stopped(backend: Backend) -> None:
+    store = backend.open()
+    session = conversation(store)
+    store.append(session, [user(f"message number{n}") for n in range(1_600)])
+
+    def dying(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.reindexing(version=2).run(dying)
+    store.append(session, user("said meanwhile number1600"))
+    assert [h.address for h in store.search("number1600")] == ["m:1621"]
+    assert store.search("number0") == []
+    assert store.reindexing(version=2).run(lambda line: None)
+    for number in (0, 499, 500, 1_599, 1_600):
+        assert len(store.search(f"number{number}")) == 1
+
+
+class Dying:
+    """A shelf whose process ends before it removes anything."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.begin, self.chunks, self.shown, self.copy_to = shelf.begin, shelf.chunks, shelf.shown, shelf.copy_to
+
+    def remove(self, conversation_id: str, place: str | None = None) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.spec("E9")
+def test_a_scrub_that_died_before_the_old_text_was_removed_is_finished_at_the_next_start(
+    backend: Backend, tmp_path: Path
+) -> None:
+    store = backend.open()
+    session = conversation(store)
+    output = keep(store, session, f"env: {SECRET}")
+    store.outputs.shelf = Dying(store.outputs.shelf)
+    with pytest.raises(KeyboardInterrupt):
+        store.scrub(session, redact)
+    again = backend.open()
+    known, text = again.outputs.get(output), again.outputs.whole(output)
+    assert text == "env: [REDACTED]"
+    assert (known.chars, known.sha256) == (len(text), hashlib.sha256(text.encode()).hexdigest())
+    assert again.search("verysecret12345") == []
+    assert len(again.search("REDACTED")) == 1
+    assert backend.execute("SELECT key FROM state WHERE scope = 'erasing'") == []
+    if backend.name == "postgresql":
+        assert backend.execute("SELECT output FROM output_text") == [(f"{output}.1",)]
+    else:
+        assert [f.name for f in tmp_path.rglob(f"{output}*")] == [f"{output}.1.txt"]
+
+
+@pytest.mark.spec("E9")
+def test_a_scrub_that_died_while_it_wrote_the_new_text_leaves_the_old_one_and_can_be_repeated(backend: Backend) -> None:
+    store = backend.open()
+    session = conversation(store)
+    output = keep(store, session, f"env: {SECRET}")
+    # As far as it came: the new text was on the shelf, and no row named it.
+    writer = store.outputs.shelf.begin(store.conversations.get(session).id, f"{output}.1")
+    writer.write(b"env: [REDACTED]")
+    writer.finish()
+    again = backend.open()
+    before, text = again.outputs.get(output), again.outputs.whole(output)
+    assert (before.chars, before.sha256) == (len(text), hashlib.sha256(text.encode()).hexdigest())
+    assert again.scrub(session, redact).outputs == 1
+    assert again.outputs.whole(output) == "env: [REDACTED]"
+    # Another secret, later: the text changes its place each time, its id never.
+    assert again.scrub(session, lambda t: t.replace("env", "[GONE]")).outputs == 1
+    assert again.outputs.read(output, conversation_id=session).text == "[GONE]: [REDACTED]"
+    assert output in again.outputs.get(output).place

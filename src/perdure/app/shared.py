@@ -25,7 +25,7 @@ from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
 from perdure.providers.local import LocalServers, OnProgress
 from perdure.providers.transport import Transport
-from perdure.providers.wire import HttpxWire, Wire
+from perdure.providers.wire import Wire
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
 
@@ -44,7 +44,7 @@ class Shared:
         api_mode: str | None = None,
         on_progress: OnProgress | None = None,
         bridge: LoopThread | None = None,
-        max_connections: int | None = None,
+        wire: Wire | None = None,
     ) -> None:
         self.settings = settings
         self.home = home
@@ -57,7 +57,7 @@ class Shared:
             if client is not None
             else route_of(settings, api_key=api_key, api_mode=api_mode)
         )
-        self.transport = Transport(wire=_wire(client, max_connections))
+        self.transport = Transport(wire=ClientWire(client) if client is not None else wire)
         servers = LocalServers(home / "logs")
         self.send = EmbeddedSend(
             self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
@@ -92,12 +92,6 @@ class Shared:
 
     def price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
         return self.knowledge.cost_usd(endpoint, usage)
-
-
-def _wire(client: Any, max_connections: int | None) -> Wire | None:
-    if client is not None:
-        return ClientWire(client)
-    return HttpxWire(max_connections=max_connections) if max_connections is not None else None
 
 
 @cache

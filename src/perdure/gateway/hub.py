@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
 
 from perdure.agent.holder import this_process
 from perdure.commands.all import all_commands
@@ -199,19 +199,19 @@ class Hub:
 
     async def event_batches(
         self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None
-    ) -> AsyncIterator[list[Numbered]]:
+    ) -> AsyncGenerator[list[Numbered], None]:
         """The same, as much at once as has come since the last look; nothing at all after so long without any."""
         async for batch in self.followed(chat, after=after, idle_s=idle_s):
             yield batch
 
     def followed(
         self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None
-    ) -> AsyncIterator[list[Numbered]]:
+    ) -> AsyncGenerator[list[Numbered], None]:
         """The same, from the moment of the call and not of the first look."""
         stream = self.streams.of(chat)
         reader = stream.follow(after=after)
 
-        async def batches() -> AsyncIterator[list[Numbered]]:
+        async def batches() -> AsyncGenerator[list[Numbered], None]:
             try:
                 async for batch in reader.batches(idle_s):
                     yield batch
@@ -226,7 +226,9 @@ class Hub:
             for numbered in batch:
                 yield numbered
 
-    async def turn_batches(self, ticket: Ticket, *, idle_s: float | None = None) -> AsyncIterator[list[Numbered]]:
+    async def turn_batches(
+        self, ticket: Ticket, *, idle_s: float | None = None
+    ) -> AsyncGenerator[list[Numbered], None]:
         taken = await in_thread(self.store.inbox.get, ticket.turn_id)
         stream = self.streams.of(_chat_of(taken))
         reader = stream.follow(turn_id=taken.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from perdure.core.errors import LeaseLost, StoreError
@@ -15,27 +16,37 @@ BEAT_S = DEFAULT_TTL_MS / 3_000
 
 
 class HeldLeases:
-    """Renewed until they are removed. One that was lost stays lost: the next write shows the old token, in vain."""
+    """Renewed until they are released. One that was lost stays lost: the next write shows the old token, in vain."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._held: dict[str, Lease] = {}
+        self._held: dict[str, tuple[Lease, asyncio.Lock]] = {}
 
     def add(self, lease: Lease) -> None:
-        self._held[lease.conversation_id] = lease
+        self._held[lease.conversation_id] = (lease, asyncio.Lock())
 
-    def remove(self, lease: Lease) -> None:
-        self._held.pop(lease.conversation_id, None)
+    async def release(self, lease: Lease) -> None:
+        """Free for the next one; a beat under way is waited for, since it would bring the lease back."""
+        _, lock = self._held.pop(lease.conversation_id, (lease, asyncio.Lock()))
+        async with lock:
+            await in_thread(self._store.leases.release, lease)
 
     def __len__(self) -> int:
         return len(self._held)
 
     async def beat(self) -> None:
         """Renews them all."""
-        for lease in list(self._held.values()):
-            try:
-                await in_thread(self._store.leases.renew, lease)
-            except LeaseLost:
-                _log.warning("the lease of %s was lost", lease.conversation_id)
-            except StoreError as error:  # the next beat tries again; a lease outlives two that fail
-                _log.warning("a lease could not be renewed: %s", type(error).__name__)
+        for lease, lock in list(self._held.values()):
+            async with lock:
+                known = self._held.get(lease.conversation_id)
+                if known is None or known[0] is not lease:
+                    continue
+                await self._renew(lease)
+
+    async def _renew(self, lease: Lease) -> None:
+        try:
+            await in_thread(self._store.leases.renew, lease)
+        except LeaseLost:
+            _log.warning("the lease of %s was lost", lease.conversation_id)
+        except StoreError as error:  # the next beat tries again; a lease outlives two that fail
+            _log.warning("a lease could not be renewed: %s", type(error).__name__)

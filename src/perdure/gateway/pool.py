@@ -156,8 +156,7 @@ class Pool:
         try:
             yield lease
         finally:
-            self._leases.remove(lease)
-            await asyncio.shield(in_thread(self._store.leases.release, lease))
+            await asyncio.shield(self._leases.release(lease))
 
     async def _ready(self, seat: Seat, conversation_id: str, lease: Lease, wanted: Wanted) -> Held:
         agent, voice, conversation = await in_thread(self._entered, seat, conversation_id, wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from fastapi import APIRouter, FastAPI
 
 from perdure.agent.bridge import DaemonThreads, RunningLoop
 from perdure.app import Shared
+from perdure.config.proxies import has_proxy
 from perdure.config.settings import Settings
 from perdure.gateway.adapters.contract import Adapter
 from perdure.gateway.agents import Agents
@@ -26,12 +28,15 @@ from perdure.gateway.hub import Hub
 from perdure.gateway.people import People
 from perdure.gateway.streams import Watch
 from perdure.gateway.watching import Watcher
+from perdure.providers.lean_wire import LeanWire
+from perdure.providers.wire import HttpxWire, Wire
 from perdure.store.store import SessionStore
 
 # Calls to models at the same time; each turn in flight has one.
 MAX_CONNECTIONS = 1_000
 # Once the turns are over, what is left are connections nobody says anything on.
 _LINGER_S = 3
+_SWITCH_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class Site:
 
 def run(site: Site) -> None:
     """Serves until it is told to stop."""
+    # A thread that waits for the interpreter gets it sooner: here that is most often the one that all streams run in.
+    sys.setswitchinterval(_SWITCH_S)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(site))
 
@@ -65,9 +72,7 @@ async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
     """The same within a running loop; ends after SIGTERM, SIGINT, or once `stopped` is set."""
     # A thread for each job: commands and summaries may take minutes, and none may wait for another.
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
-    shared = Shared(
-        site.settings, home=site.home, store=site.store, bridge=RunningLoop(), max_connections=MAX_CONNECTIONS
-    )
+    shared = Shared(site.settings, home=site.home, store=site.store, bridge=RunningLoop(), wire=_wire())
     gateway = site.settings.gateway
     hub = Hub(
         Agents(shared),
@@ -153,6 +158,11 @@ def _signals(stopped: asyncio.Event) -> Iterator[None]:
     finally:
         for number in kept:
             loop.remove_signal_handler(number)
+
+
+def _wire() -> Wire:
+    """Straight to the services, unless the environment wants it otherwise."""
+    return HttpxWire(max_connections=MAX_CONNECTIONS) if has_proxy() else LeanWire()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -59,10 +59,12 @@ class Reader:
             if self.is_closed:
                 return
             self._arrived.clear()
-            try:
-                async with asyncio.timeout(idle_s):
-                    await self._arrived.wait()
-            except TimeoutError:
+            # One timer for a long silence, not one for each piece of text.
+            idle = asyncio.get_running_loop().call_later(idle_s, self._arrived.set) if idle_s else None
+            await self._arrived.wait()
+            if idle is not None:
+                idle.cancel()
+            if not self._waiting and not self.is_closed:
                 yield []
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from perdure.gateway.chats import Numbered
 from perdure.gateway.wire import encoded, json_text, type_of
@@ -14,16 +16,49 @@ IDLE_S = 15.0
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def sse(batches: AsyncIterator[list[Numbered]]) -> StreamingResponse:
-    """A response that goes on as long as events come."""
-    return StreamingResponse(_frames(batches), media_type="text/event-stream", headers=_HEADERS)
+class EventStream(Response):
+    """A response that goes on as long as events come; written straight to the server, without a task for each piece."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, batches: AsyncGenerator[list[Numbered], None]) -> None:
+        self.status_code = 200
+        self.background = None
+        self._batches = batches
+        self.init_headers(_HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        # The first bytes tell the reader that it is connected, before anything happens.
+        await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
+        writing = asyncio.ensure_future(self._write(send))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait((writing, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            writing.cancel()
+            await asyncio.gather(gone, writing, return_exceptions=True)
+        if not writing.cancelled() and (failed := writing.exception()) is not None:
+            raise failed
+
+    async def _write(self, send: Send) -> None:
+        try:
+            async for batch in self._batches:
+                body = b"".join(frame(n) for n in batch) or b": idle\n\n"
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await self._batches.aclose()
 
 
-async def _frames(batches: AsyncIterator[list[Numbered]]) -> AsyncIterator[bytes]:
-    # The first bytes tell the reader that it is connected, before anything happens.
-    yield b": open\n\n"
-    async for batch in batches:
-        yield b"".join(frame(n) for n in batch) or b": idle\n\n"
+def sse(batches: AsyncGenerator[list[Numbered], None]) -> Response:
+    return EventStream(batches)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def frame(numbered: Numbered) -> bytes:

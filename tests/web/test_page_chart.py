@@ -49,7 +49,8 @@ def test_a_compaction_says_why_in_a_plain_sentence(told: Told) -> None:
     events = told.store.ledger.events(told.story.long, kind="compaction")
     assert len(marks) == len(events) >= 2
     for mark, event in zip(marks, events, strict=True):
-        before, after = event.payload["before"], event.payload["after"]
+        before, after = event.payload["prompt_before"], event.payload["prompt_after"]
+        assert before >= event.payload["threshold"] > after
         threshold = chart["calls"][mark["at"]]["threshold"]
         assert event.payload["threshold"] == threshold
         assert mark["text"] == (
@@ -78,7 +79,7 @@ def test_spills_switches_and_recoveries_are_marked_with_their_reason(told: Told)
 
 REASONS = {
     "threshold": "because the prompt had reached the threshold of 16,000 when the turn ended",
-    "background": "made ready in the background as the prompt neared the threshold of 16,000",
+    "background": "because the prompt reached the threshold of 16,000 (it had been made ready in the background)",
     "overflow": "because the service said that the prompt was too long for the model",
     "user": "because you asked for it",
     "a plug-in's own": "because of a plug-in's own",

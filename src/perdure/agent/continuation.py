@@ -33,6 +33,7 @@ async def compact(
 
 def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, reason: str) -> Compaction:
     """Turns a plan into a continuation. The old session stays as it was, whatever happens."""
+    prompt_before = live.counter.estimate
     if not made.is_noop:
         _rotate(made, live, parts, focus=reason)
     told = CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
@@ -41,6 +42,9 @@ def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, 
         "reason": reason,
         "before": made.before_tokens,
         "after": made.after_tokens,
+        # The same by the one counter, as gauge, gate and chart have it: system prompt and tools included, calibrated.
+        "prompt_before": prompt_before,
+        "prompt_after": live.counter.estimate,
         "threshold": live.threshold_tokens,
         "cost_usd": made.handoff.cost_usd if made.handoff is not None else None,
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from perdure.core.usage import CanonicalUsage
 from perdure.store.backing import Backing
@@ -79,6 +80,15 @@ class Savings:
         return self._backing.database.read(load)
 
 
+def prompt_sizes(compaction: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """The prompt before and after, from a compaction's event: by the counter, in older events by the engine alone."""
+    for names in (("prompt_before", "prompt_after"), ("before", "after")):
+        before, after = (compaction.get(name) for name in names)
+        if isinstance(before, int) and isinstance(after, int):
+            return before, after
+    return None, None
+
+
 def _narrowed(user_key: str | None) -> tuple[str, str, list[Value]]:
     if user_key is None:
         return "", "", []
@@ -109,7 +119,8 @@ def _of_conversation(happened: Sequence[Row], calls: Sequence[Row]) -> Iterator[
     starts = [row[1] for row in calls]
     told = [(at, payload) for _, at, raw in happened if (payload := json.loads(raw)).get("outcome") in _MADE]
     for (at, payload), (until, _) in pairwise([*told, (_NEVER, {})]):
-        removed = int(payload.get("before") or 0) - int(payload.get("after") or 0)
+        before, after = prompt_sizes(payload)
+        removed = (before or 0) - (after or 0)
         made: dict[Route, int] = {}
         for _, _, provider, model in calls[bisect_left(starts, at) : bisect_left(starts, until)]:
             made[Route(provider, model)] = made.get(Route(provider, model), 0) + 1

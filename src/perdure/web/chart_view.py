@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.core.messages import clean
 from perdure.store.records import Call, Conversation, StoredEvent
+from perdure.store.savings import prompt_sizes
 from perdure.web.shapes import CallPoint, ChartMark, ContextChart
 from perdure.web.sight import Sight
 
@@ -52,15 +53,14 @@ class _Around:
 
 
 def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[Call]) -> ChartMark:
-    payload = event.payload
-    is_compaction = event.kind == "compaction"
+    before, after = prompt_sizes(event.payload) if event.kind == "compaction" else (None, None)
     return ChartMark(
         kind=event.kind,
         at=at,
         seq=seq,
-        text=clean(_TOLD[event.kind](payload, _Around(calls, at))),
-        before_tokens=payload.get("before") if is_compaction else None,
-        after_tokens=payload.get("after") if is_compaction else None,
+        text=clean(_TOLD[event.kind](event.payload, _Around(calls, at))),
+        before_tokens=before,
+        after_tokens=after,
     )
 
 
@@ -88,7 +88,7 @@ def _point(call: Call, seq: int) -> CallPoint:
 def _compaction(payload: Mapping[str, Any], around: _Around) -> str:
     reason, outcome = str(payload.get("reason", "")), str(payload.get("outcome", ""))
     why = _why(reason, payload.get("threshold") or around.threshold(reason))
-    before, after = _tokens(payload.get("before")), _tokens(payload.get("after"))
+    before, after = map(_tokens, prompt_sizes(payload))
     if outcome == "failed":
         return f"compaction failed at {before} tokens; it was tried {why}"
     if outcome == "nothing_to_do":
@@ -102,7 +102,7 @@ def _why(reason: str, threshold: object) -> str:
     return {
         "preflight": f"because the prompt reached {limit}",
         "threshold": f"because the prompt had reached {limit} when the turn ended",
-        "background": f"made ready in the background as the prompt neared {limit}",
+        "background": f"because the prompt reached {limit} (it had been made ready in the background)",
         "overflow": "because the service said that the prompt was too long for the model",
         "hygiene": "because what came in was too long to begin with",
         "user": "because you asked for it",

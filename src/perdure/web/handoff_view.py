@@ -8,6 +8,7 @@ from perdure.context.handoff import parse_handoff
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.store.records import Conversation, Handoff, Span, StoredEvent
+from perdure.store.savings import prompt_sizes
 from perdure.store.views import holds
 from perdure.web.fact_links import Links, fact_rows
 from perdure.web.shapes import CoverRow, HandoffView, SectionRow
@@ -25,6 +26,7 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
     event = _event_of(handoff, store.ledger.events(handoff.conversation_id, kind="compaction", limit=100_000))
     findings = [str(f) for f in handoff.check.get("findings", ())]
     payload = event.payload if event is not None else {}
+    before, after = prompt_sizes(payload)
     # Not only what it stands for: it quotes what was kept beside it too, and that is no less a source.
     sources = store.timeline.bodies(conversation.id, Span(1, seq - 1))
     return HandoffView(
@@ -36,8 +38,8 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
         cost_usd=handoff.cost_usd,
         is_digest=not handoff.model,
         previous=handoff.previous,
-        before_tokens=payload.get("before"),
-        after_tokens=payload.get("after"),
+        before_tokens=before,
+        after_tokens=after,
         reason=str(payload.get("reason", "")),
         sections=sections,
         facts=fact_rows(sections, Links(sources), _chain_findings(handoff, handoffs)),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from support.browser import Chromium, Page, chromium_path
-from support.page_server import PageServer, page_server, page_settings
-from support.page_story import WINDOW, Script, Story, tell
 
 from perdure.lab.simulator import Simulator
 from perdure.store.store import open_store
+from support.browser import Chromium, Page, chromium_path
+from support.page_server import PageServer, page_server, page_settings
+from support.page_story import WINDOW, Script, Story, tell
 
 
 @pytest.fixture(scope="session")

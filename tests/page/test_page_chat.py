@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.browser import Page
-from support.page_server import WINDOW, PageServer, page_server, page_settings
 
 from perdure.lab.simulator import Asked, Call, Say, Simulator
 from perdure.store.store import open_store
+from support.browser import Page
+from support.page_server import WINDOW, PageServer, page_server, page_settings
 
 POEM = "The lease is held by one. " * 12
 
@@ -28,7 +28,11 @@ def answer(asked: Asked) -> Say:
         return Say("I will clean up.", calls=(Call("terminal", {"command": "rm -rf ./build /tmp/perdure-nothing"}),))
     if "which" in newest:
         return Say("", calls=(Call("clarify", {"question": "Which colour?", "choices": ["red", "green"]}),))
-    return Say(f"# A heading\n\nSome **strong** words and `code`.\n\n- one\n- two\n\n{POEM}", thinking="Hm. " * 9, chunk_delay_s=0.005)
+    return Say(
+        f"# A heading\n\nSome **strong** words and `code`.\n\n- one\n- two\n\n{POEM}",
+        thinking="Hm. " * 9,
+        chunk_delay_s=0.005,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,10 @@ def test_a_conversation_begins_streams_and_goes_on(page: Page, server: PageServe
     page.open(server.link("/new"))
     say(page, "Tell me about leases.")
     # It streams: part of the answer stands there while the turn still runs.
-    page.wait("document.querySelector('.turn .assistant .prose')?.innerText.length > 20 && !document.querySelector('.stop').hidden")
+    page.wait(
+        "document.querySelector('.turn .assistant .prose')?.innerText.length > 20"
+        "&& !document.querySelector('.stop').hidden"
+    )
     page.wait("document.querySelector('.story .assistant strong') && document.querySelector('.stop').hidden")
     assert page.run("location.hash").startswith("#/c/c_")
     assert page.count(".turn") == 0
@@ -93,7 +100,7 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, 
     page.wait_text("May this run?")
     assert "rm -rf ./build" in page.text(".question")
     page.click(f"text/{choice}")
-    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')", timeout_s=8)
     assert outcome in page.run("document.querySelector('.story').textContent").lower()
 
 
@@ -144,7 +151,9 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
     page.open(server.link("/new"))
     for turn in range(3):
         say(page, f"Question {turn}: " + "some words to fill the window with. " * 90)
-        page.wait(f"document.querySelectorAll('.story .user').length === {turn + 1} && !document.querySelector('.turn')")
+        page.wait(
+            f"document.querySelectorAll('.story .user').length === {turn + 1} && !document.querySelector('.turn')"
+        )
     say(page, "/compress leases")
     page.wait_text("Compacted", inside=".answered")
     page.wait("document.querySelector('.story .handoff')")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+
+from perdure.core.messages import assistant, user
 from support.browser import Page
 from support.page_server import PageServer
 from support.page_story import Story
-
-from perdure.core.messages import assistant, user
 
 Told = tuple[PageServer, Story]
 
@@ -32,7 +32,8 @@ def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
     page.wait("document.querySelector('.plot svg .area')")
     page.wait_text("Why it was compacted last")
     because = page.text(".because")
-    assert because.startswith("Compacted: ") and "because the prompt reached the threshold of 6,000" in because
+    assert because.startswith("Compacted: ")
+    assert "because the prompt reached the threshold of 6,000" in because
     assert page.count(".mark.compaction") == 4
 
     page.click("text/What the handoff kept, and from where")
@@ -66,7 +67,7 @@ def test_a_deep_link_shows_its_message_and_the_next_one_follows(page: Page, told
     page.wait("document.activeElement?.id === 'm-3'")
     page.run(f"location.hash = '#/c/{story.long}/m/60'")
     page.wait("document.activeElement?.id === 'm-60'")
-    page.wait("(() => { const b = document.activeElement.getBoundingClientRect(); return b.top > 0 && b.bottom < innerHeight })()")
+    page.wait("(({ top, bottom }) => top > 0 && bottom < innerHeight)(document.activeElement.getBoundingClientRect())")
 
 
 def test_a_spilled_output_opens_and_pages(page: Page, told: Told) -> None:
@@ -92,7 +93,7 @@ def test_the_chart_answers_to_the_keyboard_the_mouse_and_a_click(page: Page, tol
     spoken = page.run("document.querySelector('.plot').getAttribute('aria-valuetext')")
     assert "Before it, compacted: " in spoken
     assert "Compacted: " in page.text(".readout")
-    box = page.run("(() => { const b = document.querySelector('.plot').getBoundingClientRect(); return [b.x, b.y, b.width, b.height] })()")
+    box = page.run("(b => [b.x, b.y, b.width, b.height])(document.querySelector('.plot').getBoundingClientRect())")
     page.hover(box[0] + box[2] - 15, box[1] + box[3] / 2)
     calls = page.run("document.querySelector('.plot').getAttribute('aria-valuemax')")
     assert f"Call {calls} of {calls}" in page.text(".readout")
@@ -116,7 +117,9 @@ def test_filters_narrow_the_list_and_stay_in_the_address(page: Page, told: Told)
     server, _ = told
     page.open(server.link("/?source=telegram"))
     page.wait("document.querySelector('.row')")
-    sources = page.run("[...new Set([...document.querySelectorAll('.row .facts span:nth-child(2)')].map(e => e.textContent))]")
+    sources = page.run(
+        "[...new Set([...document.querySelectorAll('.row .facts span:nth-child(2)')].map(e => e.textContent))]"
+    )
     assert sources == ["telegram"]
     page.wait("document.querySelector('#filter-source').value === 'telegram'")
     page.open(server.link("/?since=2001-01-01&until=2001-12-31"))
@@ -146,7 +149,16 @@ def test_usage_shows_each_class_of_tokens_and_what_was_saved(page: Page, told: T
     server, _ = told
     page.open(server.link("/usage"))
     page.wait_text("Saved by the cache")
-    for words in ("By model", "By source", "By task", "Cache read", "Cache write", "Fresh", "gpt-5-mini", "compression"):
+    for words in (
+        "By model",
+        "By source",
+        "By task",
+        "Cache read",
+        "Cache write",
+        "Fresh",
+        "gpt-5-mini",
+        "compression",
+    ):
         assert words in page.text("main")
     page.run("document.querySelector('.day-plot').focus()")
     page.press("End")

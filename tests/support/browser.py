@@ -1,9 +1,9 @@
 """A real Chromium, driven over its DevTools protocol: just enough to use the page as a person does.
 
-    with Chromium.start(tmp_path) as chromium:
-        page = chromium.page()
-        page.open("http://127.0.0.1:8801/")
-        page.click("text/Usage")
+with Chromium.start(tmp_path) as chromium:
+    page = chromium.page()
+    page.open("http://127.0.0.1:8801/")
+    page.click("text/Usage")
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ class Page:
             self.received_bytes += int(told["encodedDataLength"])
         elif method == "Page.javascriptDialogOpening":
             self.dialogs.append(told["message"])
-            self._socket.send(json.dumps({"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}}))
+            self._socket.send(
+                json.dumps({"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}})
+            )
         elif method == "Runtime.exceptionThrown":
             details = told["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
@@ -164,7 +166,7 @@ class Page:
             raise BrowserError(f"{expression[:200]}: {told['exceptionDetails']['exception'].get('description')}")
         return told["result"].get("value")
 
-    def wait(self, expression: str, *, timeout_s: float = 10) -> Any:
+    def wait(self, expression: str, *, timeout_s: float = 25) -> Any:
         """Its value, as soon as JavaScript takes it for true; an element is an empty dict here."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
@@ -174,7 +176,7 @@ class Page:
             time.sleep(0.03)
         raise BrowserError(f"waited {timeout_s} s for {expression}; the page says: {self.text('main')[:1500]}")
 
-    def wait_text(self, words: str, *, inside: str = "main", timeout_s: float = 10) -> None:
+    def wait_text(self, words: str, *, inside: str = "main", timeout_s: float = 25) -> None:
         needle = json.dumps(words)
         self.wait(f"document.querySelector({json.dumps(inside)})?.innerText.includes({needle})", timeout_s=timeout_s)
 

@@ -4,8 +4,8 @@ import { h } from "./dom.js";
 import { SIGNS } from "./happening.js";
 import { plural } from "./words.js";
 
-export const KIND_NAMES = { compaction: "compaction", spill: "output kept apart", model_switch: "model switch", recovery: "recovery" };
-const NAMES_MANY = { compaction: "compactions", spill: "outputs kept apart", model_switch: "model switches", recovery: "recoveries" };
+export const KIND_NAMES = { compaction: "compaction", spill: "output kept apart", model_switch: "model switch", recovery: "recovery", undo: "compaction undone" };
+const NAMES_MANY = { compaction: "compactions", spill: "outputs kept apart", model_switch: "model switches", recovery: "recoveries", undo: "compactions undone" };
 // How near two signs of a row may stand; those of the second row may be several in one.
 const APART_PX = [26, 44];
 

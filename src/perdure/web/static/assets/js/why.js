@@ -27,7 +27,9 @@ export function sentence(text) {
 function reasons(chart, mark) {
   const before = chart.calls[mark.at - 1];
   const after = chart.calls[mark.at];
-  return [overflow(mark, after ?? before), before && largest(chart, mark, before), before && growth(chart, mark), after && kept(chart, after)].filter(Boolean);
+  const undone = chart.marks.slice(chart.marks.indexOf(mark)).find((later) => later.kind === "undo");
+  return [overflow(mark, after ?? before), before && largest(chart, mark, before), before && growth(chart, mark),
+    undone ? "It was taken back afterwards: what it had put away is in the prompt again." : after && kept(chart, after)].filter(Boolean);
 }
 
 function overflow(mark, call) {

@@ -1,0 +1,123 @@
+"""Everybody can use it: no serious finding of axe in any view, light or dark; keyboard alone; narrow screens."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from support.browser import Chromium, Page
+from support.page_server import PageServer
+from support.page_story import Story
+
+Told = tuple[PageServer, Story]
+VIEWS = {
+    "list": "/",
+    "search": "/?q=lease&show=hits",
+    "story": "/c/{long}",
+    "context": "/c/{long}/context",
+    "handoff": "/c/{long}/handoff",
+    "usage": "/usage",
+    "new": "/new",
+}
+SETTLED = "document.querySelector('.row, .story .message, .plot .area, .sections .fact, .tiles, .intro')"
+
+
+def axe_script() -> str:
+    """axe-core as the package `axe-core-python` carries it; found without importing the package."""
+    spec = importlib.util.find_spec("axe_core_python")
+    if spec is None or spec.origin is None:
+        pytest.skip("axe-core-python is not installed")
+    return (Path(spec.origin).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def findings(page: Page) -> list[str]:
+    """What axe finds serious or critical, each with the first element it means."""
+    told = page.run(
+        "axe.run(document, { resultTypes: ['violations'] }).then(r => r.violations"
+        ".filter(v => v.impact === 'serious' || v.impact === 'critical')"
+        ".map(v => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`))"
+    )
+    return list(told)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_has_no_serious_finding(page: Page, told: Told, view: str, theme: str) -> None:
+    server, story = told
+    script = axe_script()
+    page.prefer(theme)
+    page.open(server.link(VIEWS[view].format(long=story.long)))
+    page.wait(SETTLED)
+    page.run("for (const d of document.querySelectorAll('details:not(.choices)')) d.open = true")
+    if view == "handoff":
+        page.click(".sections .fact:not(.unsupported)")
+        page.wait("document.querySelector('.source mark')")
+    if view == "new":
+        page.click("#say")
+        page.type("/")
+        page.wait("document.querySelector('.commands li')")
+    page.run(script + "; true")
+    assert findings(page) == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_overflows_a_narrow_screen(chromium: Chromium, told: Told, view: str) -> None:
+    server, story = told
+    page = chromium.page(width=360, height=740)
+    page.open(server.link(VIEWS[view].format(long=story.long)))
+    page.wait(SETTLED)
+    assert page.run("document.documentElement.scrollWidth") <= 360
+    page.call("Page.close")
+
+
+def test_the_keyboard_alone_opens_a_conversation(page: Page, told: Told) -> None:
+    server, _ = told
+    page.open(server.link())
+    page.wait("document.querySelector('.row')")
+    seen: list[str] = []
+    for _ in range(40):
+        page.press("Tab")
+        here = page.run(
+            "(() => { const e = document.activeElement, o = getComputedStyle(e);"
+            "return [e.className || e.id || e.textContent.trim(), o.outlineStyle, parseFloat(o.outlineWidth)] })()"
+        )
+        seen.append(here[0])
+        assert here[1] != "none", f"no visible focus on {here}"
+        assert here[2] >= 1, f"no visible focus on {here}"
+        if here[0] == "row-title":
+            break
+    assert seen[0] == "skip"
+    assert seen[-1] == "row-title"
+    page.press("Enter")
+    page.wait("document.querySelector('.story')")
+
+
+def test_the_theme_can_be_chosen_and_is_kept(page: Page, told: Told) -> None:
+    server, _ = told
+    page.prefer("light")
+    page.open(server.link())
+    page.wait("document.querySelector('.row')")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.run(ground)
+    page.click("#theme")
+    page.click("#theme")
+    dark = page.run(ground)
+    assert dark != light
+    page.call("Page.reload")
+    page.wait("document.querySelector('.row')")
+    assert page.run(ground) == dark
+    page.run("localStorage.clear()")
+
+
+def test_landmarks_and_one_heading_name_every_view(page: Page, told: Told) -> None:
+    server, story = told
+    for path in VIEWS.values():
+        page.open(server.url + "/?" + str(len(path)) + "#/")
+        page.open(server.link(path.format(long=story.long)))
+        page.wait(SETTLED)
+        found = page.run("['header', 'nav[aria-label]', 'main', 'h1'].map(s => document.querySelectorAll(s).length)")
+        assert min(found) >= 1, json.dumps([path, found])
+        assert found[2:] == [1, 1], json.dumps([path, found])

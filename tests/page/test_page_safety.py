@@ -1,0 +1,201 @@
+"""Whatever people, models and tools say stays text; nothing is loaded from elsewhere; the whole page is small."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import perdure.web
+from perdure.lab.simulator import Asked, Call, Say, Simulator
+from perdure.store.store import open_store
+from support.browser import Page
+from support.page_server import WINDOW, PageServer, page_server, page_settings
+from support.page_story import EVIL, Story
+
+STATIC = Path(perdure.web.__file__).parent / "static"
+Told = tuple[PageServer, Story]
+EVILS = (
+    EVIL,
+    "<svg onload=window.pwned=1>",
+    "[click](javascript:window.pwned=1) ![x](javascript:window.pwned=1) <a href='javascript:window.pwned=1'>x</a>",
+    "```html\n<script>window.pwned=1</script>\n```\n| <b>a</b> | b |\n|---|---|\n| <img src=x onerror=window.pwned=1> |",
+    "</textarea></pre></details><iframe srcdoc='<script>parent.pwned=1</script>'></iframe>",
+    "> " * 40 + "<form action=//elsewhere.example><input autofocus onfocus=window.pwned=1>",
+)
+# Nothing of this can come from the page itself, so that one of them in the document came out of somebody's text.
+FOREIGN = ", ".join(
+    (
+        "script:not([src^='/assets/']), link:not([href^='/assets/']), iframe, object, embed, style, base",
+        "b:not(.keys b), meta[http-equiv], form[action], img[src='x'], [onload], [onerror], [onfocus], [onmouseover], [style*='url']",
+        "a[href^='javascript' i]",
+    )
+)
+VIEWS = (
+    "/",
+    "/c/{long}",
+    "/c/{long}/m/1",
+    "/c/{long}/context",
+    "/c/{long}/handoff",
+    "/c/{branch}",
+    "/c/{delegate}",
+    "/usage",
+    "/?q=window&show=hits",
+)
+
+
+def assert_harmless(page: Page) -> None:
+    assert page.run("window.pwned ?? null") is None
+    assert page.run(f"[...document.querySelectorAll({json.dumps(FOREIGN)})].map(e => e.outerHTML.slice(0, 120))") == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_text_becomes_markup_in_any_view(page: Page, told: Told, view: str) -> None:
+    server, story = told
+    path = view.format(long=story.long, branch=story.branch, delegate=story.delegate)
+    page.open(server.link(path))
+    page.wait("document.querySelector('.row, .story .message, .plot .area, .sections, .tiles')")
+    # Everything folded is opened, and every long text fetched.
+    page.run("for (const d of document.querySelectorAll('details')) d.open = true")
+    page.run("for (const b of document.querySelectorAll('.opened button')) b.click()")
+    page.wait("!document.querySelector('.opened button:disabled:only-child')")
+    if view != "/usage":
+        page.wait("document.querySelector('main').textContent.includes('window.pwned=1')")
+    assert_harmless(page)
+
+
+def echo(asked: Asked) -> Say:
+    """Says back what it was told, calls a tool with it, and thinks it."""
+    messages = asked.body["messages"]
+    newest = str([m for m in messages if m["role"] == "user"][-1]["content"])
+    if messages[-1]["role"] == "tool" or not newest.startswith("ask"):
+        return Say(newest, thinking=newest)
+    return Say(newest, calls=(Call("clarify", {"question": newest, "choices": [newest[:80], "no"]}),))
+
+
+@pytest.fixture(scope="module")
+def parrot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    folder = tmp_path_factory.mktemp("parrot")
+    with (
+        open_store(folder / "perdure.db") as store,
+        Simulator(script=echo, window=WINDOW, chat_thinking_key="reasoning_content") as sim,
+        page_server(store, folder / "home", page_settings(sim)) as server,
+    ):
+        yield server
+
+
+@pytest.mark.parametrize("evil", EVILS)
+def test_markup_typed_into_any_field_stays_text(page: Page, parrot: PageServer, evil: str) -> None:
+    page.open(parrot.link("/new"))
+    page.click("#say")
+    page.type(f"ask {evil}")
+    page.press("Enter")
+    page.wait_text("A question for you")
+    assert_harmless(page)
+    page.run("document.querySelector('.own-words input').focus()")
+    page.type(evil)
+    page.press("Enter")
+    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')")
+    assert_harmless(page)
+    # The title, by the field and by the command; the answer of a command that does not exist.
+    page.click("h1 .rename")
+    page.run("document.querySelector('.renaming input').select()")
+    page.type(evil.replace("\n", " ")[:150])
+    page.press("Enter")
+    page.wait("document.querySelector('h1 .rename')")
+    page.click("#say")
+    page.type("/" + evil)
+    page.press("Enter")
+    page.wait("document.querySelector('.answered, .turn .problem, .story .message:nth-child(5)')")
+    assert_harmless(page)
+    page.run("location.hash = '#/?q=' + encodeURIComponent(" + repr(evil.replace("\n", " ")) + ")")
+    page.wait("document.querySelector('.row, .empty')")
+    assert_harmless(page)
+    assert "pwned" in page.text(".results") or page.count(".empty") == 1
+
+
+def test_markdown_builds_only_what_it_knows_and_links_only_to_the_web(page: Page, parrot: PageServer) -> None:
+    page.open(parrot.link())
+    tried = """# Title
+[ok](https://example.org/a) [mail](mailto:a@example.org) [bad](javascript:alert(1)) [bad](data:text/html,x) [bad](//x)
+https://example.org/b. `<i>` **<u>x</u>** _y_
+
+1. one
+   - inner
+2. two
+
+| a | b |
+|---|---|
+| 1 | <s>2</s> |
+
+> quoted
+
+```
+<script>1</script>
+```"""
+    found = page.run(
+        "import('/assets/js/markdown.js').then(({ markdown }) => { const d = document.createElement('div');"
+        f"d.append(...markdown({tried!r}));"
+        "return { tags: [...new Set([...d.querySelectorAll('*')].map(e => e.localName))].sort(),"
+        "links: [...d.querySelectorAll('a')].map(a => [a.getAttribute('href'), a.rel]), text: d.textContent } })"
+    )
+    assert set(found["tags"]) <= {
+        "a",
+        "blockquote",
+        "code",
+        "div",
+        "em",
+        "h4",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "strong",
+        "table",
+        "tbody",
+        "td",
+        "th",
+        "thead",
+        "tr",
+        "ul",
+    }
+    rel = "noopener noreferrer nofollow"
+    assert found["links"] == [
+        ["https://example.org/a", rel],
+        ["mailto:a@example.org", rel],
+        ["https://example.org/b", rel],
+    ]
+    for kept in ("javascript:alert(1)", "<u>x</u>", "<s>2</s>", "<script>1</script>", "<i>"):
+        assert kept in found["text"]
+
+
+@pytest.mark.parametrize("unit", ["> ", "* ", "`", "**", "[", "_a ", "| ", "- \n", "#", "![](", "<!--"])
+def test_no_text_can_choke_the_markdown(page: Page, parrot: PageServer, unit: str) -> None:
+    page.open(parrot.link())
+    took_ms = page.run(
+        "import('/assets/js/markdown.js').then(({ markdown }) => { const t = performance.now();"
+        f"markdown({unit!r}.repeat(20000)); return performance.now() - t }})"
+    )
+    assert took_ms < 1_500
+
+
+def test_a_picture_is_shown_and_one_from_elsewhere_is_not_fetched(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.long}/m/1"))
+    page.wait("document.querySelector('#m-1 img.shown')?.naturalWidth === 1")
+
+
+def test_the_whole_page_weighs_less_than_300_kb(page: Page, told: Told) -> None:
+    on_disk = sum(path.stat().st_size for path in STATIC.rglob("*") if path.is_file())
+    assert on_disk < 300_000
+    server, story = told
+    page.open(server.link())
+    for view in VIEWS:
+        page.run(
+            f"location.hash = {('#' + view.format(long=story.long, branch=story.branch, delegate=story.delegate))!r}"
+        )
+        page.wait("document.querySelector('.row, .story .message, .plot .area, .sections, .tiles')")
+    files = [url for url in page.requests if "/api/" not in url]
+    assert len(files) == len(set(files))

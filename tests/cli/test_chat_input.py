@@ -58,6 +58,10 @@ def test_text_images_and_folders_are_attached(tmp_path: Path) -> None:
 def test_what_names_no_file_stays_text_and_binaries_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"\0\1\2")
     assert attach("mail ada@example.org, ask @nobody", tmp_path).message == "mail ada@example.org, ask @nobody"
+    assert attach("ask @nobody", tmp_path).told == ()
+    assert attach("sum up @notes.txt, please", tmp_path).told == (
+        "there is no notes.txt here; it is sent as it was typed",
+    )
     refused = attach("@x.bin", tmp_path)
     assert refused.message == "@x.bin"
     assert "no text and no image" in refused.told[0]

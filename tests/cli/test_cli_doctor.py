@@ -31,6 +31,16 @@ def test_an_empty_home_is_healthy_or_says_what_to_install(home: Path) -> None:
     assert done.status == (1 if "BROKEN" in done.out else 0)
 
 
+def test_the_window_says_who_told_it_and_a_model_that_is_not_there_is_broken(home: Path) -> None:
+    assert "8,192 tokens (as it is started here)" in perdure(home, "doctor").out
+    assert "4,096 tokens (from your settings)" in perdure(home, "--set", "model.context_length=4096", "doctor").out
+    with Simulator() as sim:
+        assert "tokens (assumed: nobody says how large it is)" in perdure(home, *pointing(sim, "custom"), "doctor").out
+    missing = perdure(home, "--set", "model.name=nowhere.gguf", "doctor")
+    assert missing.status == 1
+    assert "BROKEN  endpoint    no model file at nowhere.gguf" in missing.out
+
+
 def test_a_good_and_a_refused_key_are_told_apart_and_never_printed(home: Path) -> None:
     with Simulator(api_key=KEY) as sim:
         good = perdure(home, *pointing(sim), "doctor", OPENAI_API_KEY=KEY)

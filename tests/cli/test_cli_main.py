@@ -60,7 +60,14 @@ def test_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["confg"], ["config", "lst"], ["config", "get"], ["--set", "nonsense", "config", "list"], ["--nope"]]
+    "arguments",
+    [
+        ["confg"],
+        ["config", "lst"],
+        ["config", "set", "model.name"],
+        ["--set", "nonsense", "config", "list"],
+        ["--nope"],
+    ],
 )
 def test_called_wrongly_it_says_so_and_ends_with_2(arguments: list[str], tmp_path: Path) -> None:
     run = perdure(tmp_path, *arguments)

@@ -14,11 +14,11 @@ from perdure.cli.servers import local_servers
 from perdure.config.credentials import api_key_for
 from perdure.config.home import make_home
 from perdure.config.load import Loaded, load
-from perdure.core.errors import PerdureError
+from perdure.core.errors import ConfigError, PerdureError
 from perdure.providers.caching import start_line
 from perdure.providers.endpoint_info import is_nearby
 from perdure.providers.exchange import Endpoint
-from perdure.providers.local import INSTALL, has_runtime, packaged_weights
+from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
 from perdure.providers.modes import mode_module
 from perdure.providers.routes import missing_key
 from perdure.providers.services import SERVICES
@@ -125,7 +125,7 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         if packaged_weights() is None or not has_runtime():
             yield Check("endpoint", "broken", "no key is set, and there is no embedded model to fall back on", INSTALL)
         else:
-            yield Check("endpoint", "ok", "the embedded model, started with the first message")
+            yield _weights(endpoint.model)
     elif (problem := missing_key(endpoint)) and not loaded.settings.credentials.command:
         yield Check("endpoint", "broken", problem.partition(":")[0], problem.partition(": ")[2])
     elif not is_offline:
@@ -138,6 +138,15 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         yield Check("window", "note", f"{window.tokens:,} tokens ({source})", advice)
     else:
         yield Check("window", "ok", f"{window.tokens:,} tokens ({source})")
+
+
+def _weights(model: str) -> Check:
+    try:
+        find_weights(model)
+    except ConfigError as error:
+        what, _, advice = str(error).partition(": ")
+        return Check("endpoint", "broken", what, f"{advice}; or set model.base_url, if a server of yours has it")
+    return Check("endpoint", "ok", "the embedded model, started with the first message")
 
 
 def _answers(endpoint: Endpoint) -> Check:

@@ -12,6 +12,7 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LEAST_WIDTH = 20
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
+_GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 # Where the text of a line in two columns begins: behind the last gap near its start.
 _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 
@@ -28,7 +29,8 @@ def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
         if len(line) <= width:
             yield line
             continue
-        line = _with_shorter_bar(line, len(line) - width)
+        # What is set out in columns gives up its blanks before it is wrapped.
+        line = _GAP.sub("  ", _with_shorter_bar(line, len(line) - width))
         if len(line) <= width:
             yield line
             continue

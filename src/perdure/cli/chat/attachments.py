@@ -31,7 +31,10 @@ def attach(text: str, folder: Path) -> Attached:
     told: list[str] = []
     seen: set[Path] = set()
     for mark in _AT.finditer(text):
-        path = _found(mark[1] or mark[2], folder, is_quoted=mark[1] is not None)
+        name = mark[1] or mark[2]
+        path = _found(name, folder, is_quoted=mark[1] is not None)
+        if path is None and (mark[1] or _looks_like_a_path(name)):
+            told.append(f"there is no {name.rstrip(_STRAY)} here; it is sent as it was typed")
         if path is None or path in seen:
             continue
         seen.add(path)
@@ -41,6 +44,12 @@ def attach(text: str, folder: Path) -> Attached:
     if not parts:
         return Attached(text, tuple(told))
     return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(told))
+
+
+def _looks_like_a_path(name: str) -> bool:
+    """Whether somebody who wrote this meant a file, rather than a person or a decorator."""
+    bare = name.rstrip(_STRAY)
+    return "/" in bare or re.search(r"\w\.\w{1,5}$", bare) is not None
 
 
 def _found(name: str, folder: Path, *, is_quoted: bool) -> Path | None:

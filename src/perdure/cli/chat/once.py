@@ -45,16 +45,22 @@ def _answer(surface: ChatSurface, said: str | Mapping[str, Any], *, as_json: boo
     attached = attach(said, Path.cwd()) if isinstance(said, str) else Attached(said)
     for line in (*attached.told, *embedded_lines(surface)):
         print(f"perdure: {line}", file=sys.stderr)
-    result = surface.agent.run_conversation(attached.message)
-    conversations = surface.store.conversations
-    if isinstance(said, str) and not conversations.get(result.conversation_id).title:
-        conversations.set_title(result.conversation_id, title_of(said))
+    try:
+        result = surface.agent.run_conversation(attached.message)
+    finally:  # what failed is in the list, too, and is found by its name
+        _name(surface, said)
     if result.outcome == "failed":
         print(f"perdure: {result.error}", file=sys.stderr)
         return 1
     if not as_json:
         print(result.final_response)
     return 130 if result.outcome == "interrupted" else 0
+
+
+def _name(surface: ChatSurface, said: str | Mapping[str, Any]) -> None:
+    conversations, session_id = surface.store.conversations, surface.session_id
+    if session_id is not None and isinstance(said, str) and not conversations.get(session_id).title:
+        conversations.set_title(session_id, title_of(said))
 
 
 def _print_notices(event: Event) -> None:

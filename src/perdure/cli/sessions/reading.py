@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +42,7 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
             click.echo(json.dumps(asdict(c), ensure_ascii=False))
         else:
             kind = "" if c.kind == "main" else f" ({c.kind})"
-            _print(f"{c.id}  {when(c.updated_at_ms)}  {c.last_seq:>6,} messages  {c.title or '–'}{kind}")
+            _print(f"{c.id}  {when(c.updated_at_ms)}  {c.last_seq:>6,} {_messages(c.last_seq)}  {c.title or '–'}{kind}")
     if as_json:
         return
     if not page.conversations:
@@ -76,7 +77,8 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         conversation = store.conversations.get(any_id)
         tip = conversation.tip_session_id
         entries = store.history(tip).entries if view else store.log.said(conversation.id)
-        click.echo(f"{conversation.id}  {conversation.title or '–'}  ({len(entries):,} messages)\n")
+        size = f"{len(entries):,} {_messages(len(entries)).strip()}"
+        _print(f"{conversation.id}  {conversation.title or '–'}  ({size})\n")
         for entry in entries:
             _print("\n".join(_entry_lines(entry)))
 
@@ -114,6 +116,10 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
         raise SystemExit(1)
 
 
+def _messages(count: int) -> str:
+    return "message " if count == 1 else "messages"
+
+
 def _print(text: str, *, ends: bool = True) -> None:
     """Exact into files and pipes; a terminal gets nothing that could steer it."""
     from perdure.cli.ink import safe
@@ -132,7 +138,8 @@ def _print_address(store: SessionStore, any_id: str, address: str) -> None:
 def _entry_lines(entry: Entry) -> Iterator[str]:
     message = entry.message
     who = message.name or "tool" if message.role == "tool" else message.kind
-    yield f"── m:{entry.seq} {who} " + "─" * max(4, 60 - len(who))
+    title = f"── m:{entry.seq} {who} "
+    yield title + "─" * max(4, min(70, get_terminal_size().columns) - len(title))
     if message.text.strip():
         yield message.text
     for call in message.tool_calls:

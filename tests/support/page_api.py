@@ -42,7 +42,7 @@ class Asking:
 
     def ask(self, path: str, user: str | None = "ann", **params: Any) -> tuple[int, Any]:
         headers = {} if user is None else {"x-user": user}
-        answer = self.client.get(f"/api/page{path}", headers=headers, params=params)
+        answer = self.client.get(f"/api/page{path}", headers=headers, params=params or None)
         return answer.status_code, answer.json()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
@@ -17,7 +18,8 @@ _COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
 _FROM = "FROM conversation c LEFT JOIN session s ON s.id = c.tip"
 _ORDER = "ORDER BY c.updated_at DESC, c.id DESC LIMIT ?"
 _MOST = 1_000
-_ESCAPED = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
+# What means something to LIKE is escaped; letters are lowered as both databases lower them, ASCII alone.
+_LIKE = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"} | dict(zip(ascii_uppercase, ascii_lowercase, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Wanted:
                 values.append(text(value) if isinstance(value, str) else value)
         if self.title is not None:
             parts.append("LOWER(c.title) LIKE ? ESCAPE '\\'")
-            values.append(f"%{text(self.title).lower().translate(_ESCAPED)}%")
+            values.append(f"%{text(self.title).translate(_LIKE)}%")
         if self.ids is not None:
             parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")
             values += [text(i) for i in self.ids]

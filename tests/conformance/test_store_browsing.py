@@ -1,0 +1,148 @@
+"""Browsing, moments and savings, on every database: what the page asks of a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.core.errors import StoreError
+from perdure.core.messages import assistant, user
+from perdure.core.usage import CanonicalUsage
+from perdure.store import Call, Route, SessionStore, Span, StoredEvent
+from perdure.store.browsing import Wanted
+from perdure.store.savings import CachedOn, Spared
+from support.store import FakeClock, compacted, conversation, exchange
+
+
+def ids(store: SessionStore, wanted: Wanted, limit: int = 50) -> list[str]:
+    """Every page's ids, one page after the other."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        page, cursor = store.browsing.page(wanted, cursor=cursor, limit=limit)
+        found += [b.conversation.id for b in page]
+        if cursor is None:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_pages_are_in_order_and_filters_narrow_them_together(store: SessionStore, clock: FakeClock, limit: int) -> None:
+    made = []
+    for n in range(6):
+        route, source = Route("x", f"m-{n % 2}"), ("page", "telegram", "page")[n % 3]
+        made.append(store.create(source=source, user_key=("ann", "bob")[n == 5], route=route, title=f"100% talk_{n}"))
+        clock.pass_ms(n % 2)  # some were last used in the same millisecond
+    last_first = [s.conversation_id for s in reversed(made)]
+    assert ids(store, Wanted(), limit) == last_first
+    assert ids(store, Wanted(user_key="ann"), limit) == last_first[1:]
+    both = [made[2].conversation_id, made[0].conversation_id]
+    assert ids(store, Wanted(user_key="ann", model="m-0", source="page"), limit) == both
+    assert ids(store, Wanted(title="100% TALK_3"), limit) == [made[3].conversation_id]
+    assert ids(store, Wanted(title="100%_talk"), limit) == []
+    store.conversations.set_title(made[1].id, "ÉTÉ à Zürich")
+    assert ids(store, Wanted(title="ÉTÉ À zürich"), limit) == []
+    assert ids(store, Wanted(title="ÉtÉ à zürich"), limit) == [made[1].conversation_id]
+    assert ids(store, Wanted(ids=()), limit) == []
+    assert ids(store, Wanted(ids=(made[2].conversation_id, "c_none")), limit) == [made[2].conversation_id]
+    assert store.browsing.sources("bob") == ["page"]
+    assert store.browsing.models("ann") == ["m-0", "m-1"]
+    for cursor in ("", "x", "-1:c", "²:c", "9" * 40 + ":c"):
+        with pytest.raises(StoreError):
+            store.browsing.page(Wanted(), cursor=cursor)
+
+
+def test_a_row_has_the_model_of_its_tip_and_its_opening_where_it_has_no_title(store: SessionStore) -> None:
+    session = store.create(route=Route("x", "old"))
+    store.append(session.id, [assistant("Hello."), user("what was asked"), user("and then")])
+    branch = store.conversations.branch(session.id, at_seq=2)
+    store.append(branch.id, [assistant("mine"), user("asked in the branch")])
+    delegate = store.conversations.delegate(session.id)
+    rows = {b.conversation.id: b for b in store.browsing.page(Wanted())[0]}
+    assert set(rows) == {session.conversation_id, branch.conversation_id}
+    openings = [rows[s.conversation_id].opening for s in (session, branch)]
+    assert [o.message.text for o in openings if o is not None] == ["what was asked", "asked in the branch"]
+    assert rows[session.conversation_id].model == "old"
+    children = {b.conversation.id for b in store.browsing.page(Wanted(parent_id=session.conversation_id))[0]}
+    assert children == {branch.conversation_id, delegate.conversation_id}
+
+
+def test_moments_lead_to_the_message_that_was_newest_then(store: SessionStore, clock: FakeClock) -> None:
+    session = store.create()
+    began = clock.now_ms()
+    for n in range(4):
+        clock.pass_ms(100)
+        store.append(session.id, user(f"m{n}"))
+    times = [began, began + 100, began + 150, began + 400, began + 9_999]
+    assert store.moments.newest_at(session.id, times) == [0, 1, 1, 4, 4]
+    assert store.moments.newest_at(session.id, []) == []
+    branch = store.conversations.branch(session.id, at_seq=2)
+    clock.pass_ms(100)
+    store.append(branch.id, user("mine"))
+    assert store.moments.newest_at(branch.id, [began + 200, clock.now_ms()]) == [2, 3]
+
+
+def test_events_belong_to_the_stretch_they_happened_in(store: SessionStore, clock: FakeClock) -> None:
+    session = store.create()
+    store.ledger.record_event(StoredEvent(session.id, "notice", {"n": 0}))
+    for n in range(1, 5):
+        clock.pass_ms(10)
+        store.append(session.id, user(f"m{n}"))
+        clock.pass_ms(10)
+        store.ledger.record_event(StoredEvent(session.id, "notice", {"n": n}))
+
+    def placed(lo: int, hi: int) -> list[tuple[int, int]]:
+        return [(seq, e.payload["n"]) for seq, e in store.moments.events(session.id, Span(lo, hi))]
+
+    assert placed(1, 4) == [(1, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
+    assert placed(1, 2) + placed(3, 4) == placed(1, 4)
+    assert placed(2, 2) == [(2, 2)]
+    assert placed(9, 12) == []
+    assert len(store.moments.events(session.id, Span(1, 4), most=2)) == 2
+
+
+def test_events_are_written_with_their_messages_or_not_at_all(store: SessionStore, clock: FakeClock) -> None:
+    session = store.create()
+    told = StoredEvent(session.id, "tools", {"seconds": {"call_1": 1.5}})
+    store.append(session.id, exchange(1), events=[told])
+    store.append(session.id, exchange(1), after_seq=0, events=[told])
+    (kept,) = store.ledger.events(session.id, kind="tools")
+    assert kept.created_at_ms == clock.now_ms()
+    assert store.moments.tool_seconds(session.id, Span(1, 4)) == {(clock.now_ms(), "call_1"): 1.5}
+    assert store.moments.events(session.id, Span(1, 4)) == []
+    clock.pass_ms(5)
+    store.append(session.id, exchange(2), events=[StoredEvent(session.id, "tools", {"seconds": {"call_1": 2.5}})])
+    assert store.moments.tool_seconds(session.id, Span(5, 8)) == {(clock.now_ms(), "call_1"): 2.5}
+    with pytest.raises(StoreError):
+        store.append(session.id, exchange(3), after_seq=99, events=[told])
+    assert len(store.ledger.events(session.id, kind="tools")) == 2
+
+
+def test_stored_bodies_and_a_view_without_its_messages(store: SessionStore) -> None:
+    session = conversation(store)
+    child = compacted(store, session)
+    bodies = store.timeline.bodies(child, Span(1, 21))
+    assert [(seq, kind) for seq, kind, _ in bodies][::20] == [(1, "user"), (21, "handoff")]
+    assert b'"question 0"' in bodies[0][2]
+    assert store.log.view(child) == (Span(1, 2), Span(21, 21), Span(17, 20))
+    assert store.log.view(session) == (Span(1, 20),)
+
+
+def test_savings_count_what_was_cached_and_what_was_not_carried(store: SessionStore, clock: FakeClock) -> None:
+    session = conversation(store)
+    route = Route("openai", "m")
+    usage = CanonicalUsage(input_tokens=10, cache_read_tokens=90, cache_write_tokens=7, cache_write_1h_tokens=2)
+    store.ledger.record_call(Call(session, route=route, usage=usage))
+    assert store.savings.compactions() == []
+    clock.pass_ms(10)
+    told = {"outcome": "compacted", "before": 1, "after": 1, "prompt_before": 900, "prompt_after": 400, "cost_usd": 0.1}
+    store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", told))
+    clock.pass_ms(10)
+    for task in ("main", "compression", "main"):
+        store.ledger.record_call(Call(session, task=task, route=route, usage=usage))
+    assert store.savings.cached() == [
+        CachedOn(route, CanonicalUsage(input_tokens=40, cache_read_tokens=360, cache_write_tokens=28,
+                                       cache_write_1h_tokens=8))
+    ]  # fmt: skip
+    assert store.savings.compactions() == [Spared(500, 0.1, ((route, 2),))]
+    assert store.savings.compactions(user_key="somebody") == []
+    assert store.savings.compactions(since_ms=clock.now_ms() + 1) == []
+    assert store.savings.cached(user_key="somebody") == []

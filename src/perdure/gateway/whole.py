@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from starlette.types import Receive, Scope, Send
 
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.core.events import CompactionOutcome
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.entrance import needs
+from perdure.gateway.entrance import needs, person_with
+from perdure.gateway.guarding import is_public
 from perdure.gateway.hub import Hub
 from perdure.gateway.hygiene import HygieneCounts
 from perdure.gateway.journal import Journal
@@ -20,6 +22,7 @@ from perdure.gateway.lines import Lines
 from perdure.gateway.metrics import CONTENT_TYPE, Metrics
 from perdure.gateway.openai_api import openai_router
 from perdure.gateway.people import People
+from perdure.gateway.refusals import Refusal
 from perdure.gateway.serving import Site
 from perdure.gateway.telemetry import spans
 from perdure.gateway.watching import Turns, Watcher
@@ -27,6 +30,7 @@ from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
 from perdure.web import page_router, static_files
 
+NO_SUCH_PATH = Refusal(404, "not_found", "there is no such path, or not by this method")
 _OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
 
 
@@ -52,7 +56,7 @@ def whole_site(
         return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), page)
 
     def finish(app: FastAPI, hub: Hub) -> None:
-        app.mount("/", static_files())
+        app.mount("/", PageFiles())
 
     return Site(
         settings,
@@ -68,8 +72,21 @@ def whole_site(
     )
 
 
+class PageFiles:
+    """The page where it is public, and no such path everywhere else: what is mistyped in the API is no page."""
+
+    def __init__(self) -> None:
+        self._files = static_files()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_public(scope["method"], scope["path"]):
+            await self._files(scope, receive, send)
+        else:
+            await NO_SUCH_PATH.send_to(scope, receive, send)
+
+
 def _sees(request: Request) -> str | None:
-    return needs("read")(request).sees
+    return person_with("read", request).sees
 
 
 def _fired(counts: HygieneCounts, outcome: CompactionOutcome) -> float:

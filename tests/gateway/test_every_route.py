@@ -1,0 +1,354 @@
+"""Every route of the gateway's own table, tried by everybody who may not use it: a new one cannot be forgotten."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from perdure.gateway.guarding import is_public
+from perdure.lab.simulator import Say, Simulator
+from perdure.lab.simulator.script import Asked, Call, Step
+from support.gateway_process import last_user_text, obedient
+from support.gateway_site import Running, operations, running_gateway
+
+MARK = "zebrafinch"
+# One for all: a client of its own for each request would spend most of its time on certificates nobody needs.
+HTTP = httpx.Client(trust_env=False, verify=False, timeout=30)
+# What stands for each part of a path: something of alice's, so that a stranger asks for what is really there.
+PARTS = ("any_id", "turn_id", "question_id", "output_id", "chat", "seq", "model", "turn", "conversation_id")
+
+
+def script(asked: Asked) -> Step:
+    """As obedient, and with the tools that know what was said before."""
+    word, _, rest = last_user_text(asked.body).partition(" ")
+    if asked.body["messages"][-1]["role"] != "tool":
+        if word == "find":
+            return Say("", calls=(Call("session_search", {"query": rest}),))
+        if word == "remember":
+            return Say("", calls=(Call("memory", {"action": "add", "text": rest}),))
+        if word == "recall":
+            return Say("", calls=(Call("memory", {"action": "read"}),))
+    return obedient(asked)
+
+
+@dataclass(frozen=True)
+class House:
+    """A gateway in which alice has lived for a while."""
+
+    gateway: Running
+    sim: Simulator
+    # What stands for each part of a path, and what to send.
+    parts: dict[str, str]
+    bodies: dict[str, Any]
+
+    def ask(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
+        return HTTP.request(method, self.gateway.url + path, headers=headers or {}, **more)
+
+    def say(self, user: str, text: str, **more: Any) -> dict[str, Any]:
+        answered = self.ask(
+            "POST",
+            "/api/messages?wait=true",
+            self.gateway.headers(user),
+            json={"content": text, **more},
+        )
+        assert answered.status_code == 200, answered.text
+        return dict(answered.json())
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    everything = ("chat", "read", "shell", "admin")
+    users: dict[str, Any] = {
+        "alice": ("chat", "read", "shell"),
+        "bob": ("chat", "read", "shell"),
+        "root": everything,
+        "shell-only": ("shell",),
+        "revoked": everything,
+        "expired": everything,
+    }
+    with (
+        Simulator(script=script) as sim,
+        running_gateway(
+            tmp_path_factory.mktemp("house"), sim, users=users, gateway={"question_timeout_s": 120}
+        ) as gateway,
+    ):
+        _end(gateway)
+        yield _lived_in(House(gateway, sim, {}, {}))
+
+
+def _end(gateway: Running) -> None:
+    gateway.tokens.revoke("revoked")
+    row = next(t for t in gateway.tokens.all() if t.user_key == "expired")
+    kept = gateway.store.state("gateway:tokens")
+    kept.set(row.digest, {**kept.get(row.digest), "expires_at": 1})
+
+
+def _lived_in(house: House) -> House:
+    """Alice talks, remembers, has a long output, and waits for an approval; all of it bears the mark."""
+    gateway = house.gateway
+    first = house.say("alice", f"say {MARK} one", chat=f"chat-{MARK}")
+    house.say("alice", f"remember the {MARK} likes seeds", chat=f"chat-{MARK}")
+    house.say("alice", f"run yes {MARK} | head -40000", chat=f"chat-{MARK}")
+    outputs = gateway.store.outputs.list(first["conversation_id"])
+    assert outputs, "alice's output was not kept apart"
+    asking = threading.Thread(target=_ask_for_approval, args=(house,), daemon=True)
+    asking.start()
+    question = _question(house)
+    house.parts.update(
+        any_id=first["conversation_id"],
+        conversation_id=first["conversation_id"],
+        turn_id=first["turn_id"],
+        turn=first["turn_id"],
+        output_id=outputs[0].id,
+        question_id=question,
+        chat=f"chat-{MARK}",
+        seq="1",
+        model="perdure",
+    )
+    named = {"x-perdure-conversation": first["conversation_id"]}
+    house.bodies.update(
+        {
+            "POST /api/messages": {"json": {"content": "say mine now", "conversation_id": first["conversation_id"]}},
+            "POST /api/questions/{question_id}": {"json": {"answer": "once"}},
+            "POST /api/chats/{chat}/stop": {},
+            "POST /v1/chat/completions": {
+                "json": {"model": "perdure", "messages": [{"role": "user", "content": "say mine now"}]},
+                "headers": named,
+            },
+            "GET /api/page/conversations/{any_id}/open": {"params": {"address": "m:1"}},
+            "GET /api/page/search": {"params": {"q": MARK}},
+            "GET /api/page/conversations": {"params": {"q": MARK}},
+        }
+    )
+    return house
+
+
+def _ask_for_approval(house: House) -> None:
+    headers = {**house.gateway.headers("alice"), "accept": "text/event-stream"}
+    body = {"content": f"run rm -rf /no-such-{MARK}", "chat": f"asking-{MARK}"}
+    url = f"{house.gateway.url}/api/messages"
+    with HTTP.stream("POST", url, json=body, headers=headers, timeout=None) as stream:
+        for _ in stream.iter_lines():
+            pass
+
+
+def _question(house: House) -> str:
+    give_up = time.monotonic() + 20
+    while time.monotonic() < give_up:
+        open_ = house.ask("GET", "/api/questions", house.gateway.headers("alice")).json()
+        if open_:
+            return str(open_[0]["question_id"])
+        time.sleep(0.1)
+    raise AssertionError("alice's question was never asked")
+
+
+def _path(house: House, path: str) -> str:
+    for name, value in house.parts.items():
+        path = path.replace(f"{{{name}}}", value)
+    assert "{" not in path, f"say in PARTS and _lived_in what stands for the parts of {path}"
+    return path
+
+
+def _private(house: House) -> list[tuple[str, str]]:
+    found = [(m, p) for m, p in operations(house.gateway.app) if m not in ("MOUNT", "WS") and not is_public(m, p)]
+    assert len(found) > 20, "the route table was not read"
+    return found
+
+
+def test_the_table_holds_what_it_should(house: House) -> None:
+    found = operations(house.gateway.app)
+    assert {m for m, _ in found} >= {"GET", "POST", "WS", "MOUNT"}
+    public = {(m, p) for m, p in found if m not in ("MOUNT", "WS") and is_public(m, p)}
+    assert public == {("GET", "/healthz"), ("GET", "/readyz")}
+    listed = {(m.upper(), p) for p, ways in house.gateway.app.openapi()["paths"].items() for m in ways}
+    assert listed == {(m, p) for m, p in found if m not in ("MOUNT", "WS", "HEAD")} - {("GET", "/openapi.json")}
+
+
+@pytest.mark.parametrize(
+    ("token", "status"),
+    [(None, 401), ("pdr_" + "A" * 43, 401), ("revoked", 401), ("expired", 401), ("shell-only", 403)],
+    ids=["no token", "wrong", "revoked", "expired", "insufficient scope"],
+)
+def test_nobody_enters_without_right(token: str | None, status: int, house: House) -> None:
+    headers = {} if token is None else {"authorization": f"Bearer {house.gateway.users.get(token, token)}"}
+    for method, path in _private(house):
+        if path == "/openapi.json" and status == 403:
+            continue  # what there is to ask for is no secret among those who were let in
+        answer = house.ask(method, _path(house, path), headers)
+        assert answer.status_code == status, (method, path, answer.status_code)
+        assert MARK not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("token", "status"),
+    [(None, 401), ("pdr_" + "A" * 43, 401), ("revoked", 401), ("expired", 401), ("shell-only", 403)],
+)
+def test_no_socket_opens_without_right(token: str | None, status: int, house: House) -> None:
+    headers = {} if token is None else {"authorization": f"Bearer {house.gateway.users.get(token, token)}"}
+    for method, path in operations(house.gateway.app):
+        if method != "WS":
+            continue
+        assert path.startswith("/api"), path
+        url = house.gateway.url.replace("http", "ws") + _path(house, path)
+        with pytest.raises(InvalidStatus) as refused, connect(url, additional_headers=headers):
+            pass
+        assert refused.value.response.status_code == status
+
+
+def test_nobody_sees_what_is_anothers(house: House) -> None:
+    """Bob asks every route for what is alice's: he finds nothing, and nothing of hers is in any answer."""
+    for method, path in _private(house):
+        given = house.bodies.get(f"{method} {path}", {})
+        assert method == "GET" or given is not None, f"say in _lived_in what to send to {path}"
+        answer_status, text = _heard(house, "bob", method, path, dict(given))
+        assert answer_status < 500, (method, path, text)
+        assert MARK not in text, (method, path, text[:500])
+        if any(f"{{{name}}}" in path for name in PARTS if name not in ("chat", "model")):
+            assert answer_status == 404, (method, path, answer_status)
+    for path in ("/api/messages", "/v1/chat/completions"):
+        assert _heard(house, "bob", "POST", path, dict(house.bodies[f"POST {path}"]))[0] == 404, path
+
+
+def test_alice_finds_all_of_it(house: House) -> None:
+    """The same questions from alice are answered: bob's silence is not that of a broken route."""
+    for method, path in _private(house):
+        if method != "GET" or path in ("/metrics", "/openapi.json", "/api/page/live") or path.endswith("/events"):
+            continue
+        given = house.bodies.get(f"{method} {path}", {})
+        status, text = _heard(house, "alice", method, path, dict(given))
+        is_handoff = path.endswith("{seq}")  # there was no compaction
+        assert status == (404 if is_handoff else 200), (path, status, text[:200])
+    for path in (
+        "/api/page/search?q=" + MARK,
+        "/api/page/conversations?q=" + MARK,
+        f"/api/outputs/{house.parts['output_id']}",
+        "/api/questions",
+        f"/api/messages/{house.parts['turn_id']}",
+        f"/api/page/conversations/{house.parts['any_id']}/timeline",
+    ):
+        assert MARK in house.ask("GET", path, house.gateway.headers("alice")).text, path
+
+
+def test_a_question_is_answered_only_by_whom_it_was_asked(house: House) -> None:
+    path = f"/api/questions/{house.parts['question_id']}"
+    assert house.ask("POST", path, house.gateway.headers("bob"), json={"answer": "always"}).status_code == 404
+    still = house.ask("GET", "/api/questions", house.gateway.headers("alice")).json()
+    assert [q["question_id"] for q in still] == [house.parts["question_id"]]
+
+
+def test_usage_counts_ones_own(house: House) -> None:
+    for user in ("alice", "bob"):
+        told = house.ask("GET", "/api/page/usage?days=7", house.gateway.headers(user)).json()
+        mine = house.gateway.store.conversations.list(user_key=user).conversations
+        assert told["totals"]["calls"] == sum(house.gateway.store.ledger.totals(c.id).calls for c in mine)
+        assert told["totals"]["calls"] > 0 or user == "bob"
+
+
+def test_the_tools_of_a_model_see_only_their_users_own(house: House) -> None:
+    def told(user: str, text: str) -> str:
+        house.say(user, text, chat=f"tools-{user}-{text[:4]}")
+        return str(house.sim.requests[-1].body["messages"][-1]["content"])
+
+    assert MARK in told("alice", f"find {MARK}")
+    assert MARK in told("alice", "recall everything")
+    assert MARK not in told("bob", "recall everything")
+    assert "likes" in told("alice", "find seed*")
+    assert "likes" not in told("bob", "find seed*")
+    assert MARK not in told("bob", f"find output:{house.parts['output_id']}")
+    assert MARK not in told("bob", f"open output:{house.parts['output_id']}")
+    assert MARK in told("alice", f"open output:{house.parts['output_id']}")
+
+
+def test_memory_is_in_the_prompt_of_its_user_alone(house: House) -> None:
+    def prompt(user: str) -> str:
+        house.say(user, "say hello", chat=f"prompt-{user}")
+        return str(house.sim.requests[-1].body["messages"][0]["content"])
+
+    assert f"the {MARK} likes seeds" in prompt("alice")
+    assert MARK not in prompt("bob")
+
+
+def test_commands_find_only_ones_own(house: House) -> None:
+    for command in ("/resume", f"/resume {house.parts['any_id']}", "/insights", "/usage", "/context"):
+        assert MARK not in house.say("bob", command, chat="commands")["text"], command
+    refused = house.say("bob", f"/resume {house.parts['any_id']}", chat="commands")
+    assert refused["level"] in ("warning", "error")
+    assert house.say("alice", f"/resume {house.parts['any_id']}", chat="commands")["level"] == "info"
+
+
+def test_events_of_a_chat_reach_only_its_owner(house: House) -> None:
+    """Bob follows a chat of the same name while alice talks in hers."""
+    heard: list[str] = []
+    headers = house.gateway.headers("bob")
+
+    def follow() -> None:
+        url = f"{house.gateway.url}/api/chats/chat-{MARK}/events"
+        with HTTP.stream("GET", url, headers=headers, timeout=3) as stream:
+            try:
+                heard.extend(stream.iter_lines())
+            except httpx.ReadTimeout:
+                return
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    time.sleep(0.5)
+    house.say("alice", f"say {MARK} again", chat=f"chat-{MARK}")
+    thread.join()
+    assert heard[0] == ": open"
+    assert not [line for line in heard if line.startswith("data")]
+
+
+def test_an_admin_sees_everything_and_says_nothing_in_others_names(house: House) -> None:
+    root = house.gateway.headers("root")
+    assert MARK in house.ask("GET", "/api/page/search?q=" + MARK, root).text
+    assert house.ask("GET", "/metrics", root).status_code == 200
+    assert house.ask("GET", "/metrics", house.gateway.headers("alice")).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%00", "o_..%2f..", "a" * 5_000, "%0d%0aset-cookie:%20x=1", "'--"],
+)
+def test_ids_that_are_paths_lead_nowhere(given: str, house: House) -> None:
+    for path in (
+        "/api/outputs/{}",
+        "/api/messages/{}",
+        "/api/page/conversations/{}",
+        "/api/questions/{}",
+        "/v1/models/{}",
+    ):
+        answer = house.ask("GET", path.format(given), house.gateway.headers("alice"))
+        assert answer.status_code in (404, 405, 422), (path, answer.status_code)
+        assert "root:" not in answer.text
+        assert "set-cookie" not in answer.headers
+
+
+def test_the_journal_tells_neither_words_nor_tokens(house: House) -> None:
+    log = house.gateway.log.getvalue()
+    assert log.count('"event": "request"') > 100
+    assert "likes seeds" not in log
+    assert not [token for token in house.gateway.users.values() if token in log]
+
+
+def _heard(house: House, user: str, method: str, path: str, given: dict[str, Any]) -> tuple[int, str]:
+    """An answer; of one that goes on, what comes within a moment."""
+    headers = {**house.gateway.headers(user), **given.pop("headers", {})}
+    text, began = "", time.monotonic()
+    url = house.gateway.url + _path(house, path)
+    with HTTP.stream(method, url, headers=headers, timeout=5.0 if method == "POST" else 1.5, **given) as answer:
+        try:
+            for piece in answer.iter_text():
+                text += piece
+                if time.monotonic() - began > 2 and "event-stream" in answer.headers.get("content-type", ""):
+                    break
+        except httpx.ReadTimeout:
+            assert "event-stream" in answer.headers.get("content-type", ""), path
+        return answer.status_code, text

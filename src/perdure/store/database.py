@@ -28,8 +28,10 @@ class Dialect:
     name: str
     # Fills the {marks} of the common tables: column types.
     types: Mapping[str, str]
-    # A table of so many (`?`) new `number`s for rows of the table {}.
-    numbers: str
+    # A new number for a row of the table {}; `n` counts those that are asked for at once.
+    number: str
+    # A table of the `n` from 1 to `?`.
+    counting: str
     # Appended to a SELECT that must hold its row until the transaction ends.
     for_update: str = ""
 

@@ -62,9 +62,10 @@ def drafts_of(messages: AnyMessage | Sequence[AnyMessage]) -> list[Draft]:
 def make_room(tx: Transaction, dialect: Dialect, conversation: Conversation, count: int) -> Room:
     """Asked in one trip, once the conversation is held: a database may be far away."""
     rows = tx.rows(
-        f"SELECT n.number, s.ended_at, l.holder, l.token, l.expires_at FROM {dialect.numbers.format('message')} n"
-        " LEFT JOIN session s ON s.id = ? LEFT JOIN lease l ON l.conversation = ? ORDER BY n.number",
-        (count, conversation.tip_session_id, conversation.id),
+        f"SELECT {dialect.number.format('message')}, s.ended_at, l.holder, l.token, l.expires_at FROM session s"
+        f" CROSS JOIN {dialect.counting} AS counting LEFT JOIN lease l ON l.conversation = s.conversation"
+        " WHERE s.id = ?",
+        (count, conversation.tip_session_id),
     )
     lease = rows[0][2:] if rows and rows[0][2] is not None else None
     return Room(tuple(r[0] for r in rows), lease, bool(rows) and rows[0][1] is not None)

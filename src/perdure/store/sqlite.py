@@ -25,11 +25,9 @@ T = TypeVar("T")
 DIALECT = Dialect(
     name="sqlite",
     types={"int": "INTEGER", "real": "REAL", "text": "TEXT", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"},
-    # There is one writer at a time, so that nobody else takes them meanwhile.
-    numbers=(
-        "(WITH RECURSIVE free (number, left) AS (SELECT COALESCE(MAX(id), 0) + 1, ? - 1 FROM {} UNION ALL"
-        " SELECT number + 1, left - 1 FROM free WHERE left > 0) SELECT number FROM free)"
-    ),
+    # There is one writer at a time, so that nobody else takes it meanwhile.
+    number="(SELECT COALESCE(MAX(id), 0) FROM {}) + n",
+    counting="(WITH RECURSIVE up (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < ?) SELECT n FROM up)",
 )
 # How long a write waits for writers of other processes before a person is told.
 PATIENCE_S = 60.0

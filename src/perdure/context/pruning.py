@@ -68,13 +68,12 @@ def call_notes(message: Message) -> tuple[CallNote, ...]:
     return tuple(CallNote(c.ids, c.name or "tool", _about(c)) for c in message.tool_calls)
 
 
-def outcome(message: Message) -> str:
-    """What came of a call, from its result alone: exit code, size, and the line that tells most. Redacted."""
-    text = message.text
+def outcome(text: str) -> str:
+    """What came of a call, from its result alone: exit code, size, and the line that tells most."""
     if not text.strip():
         return "no output"
     said = []
-    edge = redact(ends(text, 400, 800))
+    edge = ends(text, 400, 800)
     low = edge.lower()
     if any(word in low for word in _MAY_EXIT) and (found := _EXIT.search(edge)):
         said.append(f"exit {found[1]}")
@@ -113,7 +112,7 @@ def prune(messages: Sequence[Message], *, prune_chars: int = PRUNE_CHARS) -> lis
     for i, m in enumerate(messages):
         if m.role == "tool":
             if len(m.text) > prune_chars:
-                came = outcome(m) if last_seen[m.text] == i else SAME_AGAIN
+                came = outcome(redact(m.text)) if last_seen[m.text] == i else SAME_AGAIN
                 m = m.with_content(result_line(answered(notes, m), came))
         else:
             notes = call_notes(m) if m.tool_calls else ()

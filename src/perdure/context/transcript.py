@@ -1,15 +1,16 @@
 """The middle of a history as text for a summariser: pruned, redacted, one block a message.
 
-Every block is made once per message and kept beside it, so that a long history costs a join. Redaction comes before any
-shortening: half a key is still a key's half.
+Every block is made once per message and kept beside it, so that a long history costs a join. It is made of the redacted
+message that facts were read from: redaction comes before any shortening, for half a key is still a key's half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
+from perdure.context.facts import facts_of
 from perdure.context.pruning import (
     PRUNE_CHARS,
     SAME_AGAIN,
@@ -22,7 +23,6 @@ from perdure.context.pruning import (
     shorten_json,
 )
 from perdure.core.messages import Entry, ImagePart, Message
-from perdure.redaction import redact
 
 # A message nobody shortened may still be a pasted book: the ends say most of it.
 MESSAGE_CHARS = 6_000
@@ -49,18 +49,16 @@ class ResultNote:
 def prepare(entry: Entry) -> None:
     """Does the per-message work of this module now."""
     if entry.message.role == "tool":
-        entry.memo("result_note", result_note)
+        note_in(entry, PRUNE_CHARS)
     elif entry.message.kind != "handoff":
-        entry.memo("speech", speech)
+        speech_in(entry)
 
 
 def blocks(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> list[str]:
     """The entries as text blocks, in order, handoffs left out; identical long results are told once, at the last."""
-    is_usual = prune_chars == PRUNE_CHARS
-    key = "result_note" if is_usual else f"result_note:{prune_chars}"
-    note_of: Callable[[Message], ResultNote] = partial(result_note, prune_chars=prune_chars)
-    results = {i: e.memo(key, note_of) for i, e in enumerate(entries) if e.message.role == "tool"}
+    results = {i: note_in(e, prune_chars) for i, e in enumerate(entries) if e.message.role == "tool"}
     last = {note.mark: i for i, note in results.items()}
+    key = ("block", prune_chars)
     out: list[str] = []
     notes: tuple[CallNote, ...] = ()
     for i, e in enumerate(entries):
@@ -68,37 +66,46 @@ def blocks(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> list[
             if note.mark is not None and last[note.mark] != i:
                 out.append(result_line(answered(notes, e.message), SAME_AGAIN))
             else:
-                out.append(e.memo(("block", key), partial(_result_block, note, notes)))
+                out.append(e.memo(key, partial(_result_block, note, notes)))
         elif e.message.kind != "handoff":
-            said = e.memo("speech", speech)
+            said = speech_in(e)
             notes = said.notes
             if said.text:
                 out.append(said.text)
     return out
 
 
-def result_note(message: Message, prune_chars: int = PRUNE_CHARS) -> ResultNote:
-    """Pure, so that it can be kept beside the message."""
+def note_in(entry: Entry, prune_chars: int) -> ResultNote:
+    """What a result comes to, worked out once."""
+    return entry.memo(("result_note", prune_chars), lambda _: _result_note(_redacted(entry), prune_chars))
+
+
+def speech_in(entry: Entry) -> Speech:
+    """What a message says and calls, worked out once."""
+    return entry.memo("speech", lambda _: _speech(_redacted(entry)))
+
+
+def _redacted(entry: Entry) -> Message:
+    return entry.memo("facts", facts_of).message
+
+
+def _result_note(message: Message, prune_chars: int) -> ResultNote:
     text = message.text
     if len(text) <= prune_chars:
-        return ResultNote(redact(text).strip(), True, None)
-    return ResultNote(outcome(message), False, hash(text))
+        return ResultNote(text.strip(), True, None)
+    return ResultNote(outcome(text), False, hash(text))
 
 
-def speech(message: Message) -> Speech:
-    """Pure, so that it can be kept beside the message."""
-    text = message.text.strip()
-    said = redact(text) if text else ""
+def _speech(message: Message) -> Speech:
+    text = said = message.text.strip()
     if len(said) > MESSAGE_CHARS:
         said = ends(said, MESSAGE_CHARS * 2 // 3, MESSAGE_CHARS // 3, f"\n[… of {len(text):,} characters …]\n")
     images = sum(isinstance(p, ImagePart) for p in message.parts)
     if images:
         said += f"\n[{images} image{'s' if images > 1 else ''}]"
-    calls = tuple(replace(c, arguments=redact(c.arguments)) for c in message.tool_calls)
-    asked = [f"→ calls {c.name or 'tool'} {shorten_json(c.arguments)}" for c in calls]
+    asked = [f"→ calls {c.name or 'tool'} {shorten_json(c.arguments)}" for c in message.tool_calls]
     body = "\n".join(line for line in (said, *asked) if line)
-    notes = call_notes(replace(message, tool_calls=calls)) if calls else ()
-    return Speech(f"{_speaker(message)}: {body}" if body else "", notes)
+    return Speech(f"{_speaker(message)}: {body}" if body else "", call_notes(message))
 
 
 def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> str:

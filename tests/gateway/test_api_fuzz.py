@@ -1,0 +1,109 @@
+"""The gateway's own OpenAPI document, tried with whatever it allows and whatever it does not: never a 5xx."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.schemas import APIOperation
+
+from perdure.lab.simulator import Simulator
+from support.gateway_process import obedient
+from support.gateway_site import Running, running_gateway
+
+IS_SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
+EXAMPLES = 300 if IS_SOAK else 6
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    users: dict[str, Any] = {"alice": ("chat", "read", "admin")}
+    with (
+        Simulator(script=obedient) as sim,
+        running_gateway(
+            tmp_path_factory.mktemp("fuzz"), sim, users=users, gateway={"question_timeout_s": 1}
+        ) as running,
+    ):
+        for text in ("say hello", "say more", "/title fuzz"):
+            told = requests.post(
+                f"{running.url}/api/messages?wait=true",
+                json={"content": text},
+                headers=running.headers("alice"),
+                timeout=30,
+            )
+            assert told.status_code == 200
+        yield running
+
+
+def _operations(gateway: Running) -> list[APIOperation[Any, Any, Any, Any]]:
+    schema = schemathesis.openapi.from_dict(gateway.app.openapi())
+    return [found.ok() for found in schema.get_all_operations()]
+
+
+def _known(gateway: Running) -> dict[str, str]:
+    """Ids that exist, so that not every path ends at "not found"."""
+    conversation = gateway.store.conversations.list().conversations[0]
+    return {"any_id": conversation.id, "chat": "main", "model": "perdure", "seq": "1"}
+
+
+def _try(gateway: Running, case: Any, session: requests.Session) -> int:
+    """The status of a call; of an answer that goes on, only its beginning is waited for."""
+    asked = case.as_transport_kwargs(base_url=gateway.url)
+    asked["headers"] = {**dict(asked.get("headers") or {}), **gateway.headers("alice")}
+    try:
+        with session.request(**asked, stream=True, timeout=20) as answer:
+            for _ in answer.iter_content(4_096):
+                break
+            return answer.status_code
+    except (requests.exceptions.InvalidHeader, UnicodeError):
+        return 0  # what no client can send
+
+
+@pytest.mark.timeout(3_600 if IS_SOAK else 300)
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_whatever_is_sent_is_answered(mode: GenerationMode, gateway: Running) -> None:
+    session, tried = requests.Session(), 0
+    session.trust_env = False
+    known = _known(gateway)
+    for operation in _operations(gateway):
+        cases = operation.as_strategy(generation_mode=mode)
+
+        @seed(7)
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            derandomize=False,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=cases, is_known=st.booleans())
+        def attempt(case: Any, is_known: bool) -> None:
+            nonlocal tried
+            if is_known and case.path_parameters:
+                case.path_parameters = {k: known.get(k, v) for k, v in dict(case.path_parameters).items()}
+            status = _try(gateway, case, session)
+            tried += status > 0
+            assert status < 500, f"{case.as_curl_command()} → {status}"
+
+        # What takes nothing cannot be given anything wrong.
+        with suppress(Unsatisfiable):
+            attempt()
+    assert tried > 100
+    assert '"status": 5' not in gateway.log.getvalue()
+
+
+def test_every_operation_is_described(gateway: Running) -> None:
+    found = _operations(gateway)
+    assert len(found) > 20
+    for operation in found:
+        assert operation.definition.raw.get("responses"), operation.label

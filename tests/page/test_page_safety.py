@@ -21,7 +21,7 @@ EVILS = (
     EVIL,
     "<svg onload=window.pwned=1>",
     "[click](javascript:window.pwned=1) ![x](javascript:window.pwned=1) <a href='javascript:window.pwned=1'>x</a>",
-    "```html\n<script>window.pwned=1</script>\n```\n| <b>a</b> | b |\n|---|---|\n| <img src=x onerror=window.pwned=1> |",
+    "```html\n<script>window.pwned=1</script>\n```\n| <b>a</b> |\n|---|\n| <img src=x onerror=window.pwned=1> |",
     "</textarea></pre></details><iframe srcdoc='<script>parent.pwned=1</script>'></iframe>",
     "> " * 40 + "<form action=//elsewhere.example><input autofocus onfocus=window.pwned=1>",
 )
@@ -29,15 +29,17 @@ EVILS = (
 FOREIGN = ", ".join(
     (
         "script:not([src^='/assets/']), link:not([href^='/assets/']), iframe, object, embed, style, base",
-        "b:not(.keys b), meta[http-equiv], form[action], img[src='x'], [onload], [onerror], [onfocus], [onmouseover], [style*='url']",
+        "b:not(.keys b), meta[http-equiv], form[action], img[src='x'], [style*='url']",
+        "[onload], [onerror], [onfocus], [onmouseover]",
         "a[href^='javascript' i]",
     )
 )
+# In an order in which each one replaces the one before.
 VIEWS = (
     "/",
     "/c/{long}",
-    "/c/{long}/m/1",
     "/c/{long}/context",
+    "/c/{long}/m/1",
     "/c/{long}/handoff",
     "/c/{branch}",
     "/c/{delegate}",
@@ -51,19 +53,25 @@ def assert_harmless(page: Page) -> None:
     assert page.run(f"[...document.querySelectorAll({json.dumps(FOREIGN)})].map(e => e.outerHTML.slice(0, 120))") == []
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_no_text_becomes_markup_in_any_view(page: Page, told: Told, view: str) -> None:
+def test_no_text_becomes_markup_in_any_view(page: Page, told: Told) -> None:
     server, story = told
+    page.open(server.link("/new"))
+    for view in VIEWS:
+        go(page, story, view)
+        # Everything folded is opened, and every long text fetched.
+        page.run("for (const d of document.querySelectorAll('details')) d.open = true")
+        page.run("for (const b of document.querySelectorAll('.opened button')) b.click()")
+        page.wait("!document.querySelector('.opened button:disabled:only-child')")
+        if view != "/usage":
+            page.wait("document.querySelector('main').textContent.includes('window.pwned=1')")
+        assert_harmless(page)
+
+
+def go(page: Page, story: Story, view: str) -> None:
+    """To another view by its address, as a link does."""
     path = view.format(long=story.long, branch=story.branch, delegate=story.delegate)
-    page.open(server.link(path))
+    page.run(f"document.querySelector('main').replaceChildren(); location.hash = {('#' + path)!r}")
     page.wait("document.querySelector('.row, .story .message, .plot .area, .sections, .tiles')")
-    # Everything folded is opened, and every long text fetched.
-    page.run("for (const d of document.querySelectorAll('details')) d.open = true")
-    page.run("for (const b of document.querySelectorAll('.opened button')) b.click()")
-    page.wait("!document.querySelector('.opened button:disabled:only-child')")
-    if view != "/usage":
-        page.wait("document.querySelector('main').textContent.includes('window.pwned=1')")
-    assert_harmless(page)
 
 
 def echo(asked: Asked) -> Say:
@@ -171,14 +179,15 @@ https://example.org/b. `<i>` **<u>x</u>** _y_
         assert kept in found["text"]
 
 
-@pytest.mark.parametrize("unit", ["> ", "* ", "`", "**", "[", "_a ", "| ", "- \n", "#", "![](", "<!--"])
-def test_no_text_can_choke_the_markdown(page: Page, parrot: PageServer, unit: str) -> None:
+def test_no_text_can_choke_the_markdown(page: Page, parrot: PageServer) -> None:
     page.open(parrot.link())
-    took_ms = page.run(
-        "import('/assets/js/markdown.js').then(({ markdown }) => { const t = performance.now();"
-        f"markdown({unit!r}.repeat(20000)); return performance.now() - t }})"
+    units = ["> ", "* ", "`", "**", "[", "_a ", "| ", "- \n", "#", "![](", "<!--", "`a ``b "]
+    slowest_ms = page.run(
+        "import('/assets/js/markdown.js').then(({ markdown }) =>"
+        f"Math.max(...{json.dumps(units)}.map(unit => {{ const t = performance.now(); markdown(unit.repeat(20000));"
+        "return performance.now() - t })))"
     )
-    assert took_ms < 1_500
+    assert slowest_ms < 2_000
 
 
 def test_a_picture_is_shown_and_one_from_elsewhere_is_not_fetched(page: Page, told: Told) -> None:
@@ -191,11 +200,8 @@ def test_the_whole_page_weighs_less_than_300_kb(page: Page, told: Told) -> None:
     on_disk = sum(path.stat().st_size for path in STATIC.rglob("*") if path.is_file())
     assert on_disk < 300_000
     server, story = told
-    page.open(server.link())
+    page.open(server.link("/new"))
     for view in VIEWS:
-        page.run(
-            f"location.hash = {('#' + view.format(long=story.long, branch=story.branch, delegate=story.delegate))!r}"
-        )
-        page.wait("document.querySelector('.row, .story .message, .plot .area, .sections, .tiles')")
+        go(page, story, view)
     files = [url for url in page.requests if "/api/" not in url]
     assert len(files) == len(set(files))

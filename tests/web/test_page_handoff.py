@@ -30,9 +30,9 @@ def test_every_fact_stands_where_it_is_marked_and_in_every_source_it_names(told:
         texts = {t.seq: t.entry.message for t in told.store.timeline.page(told.story.long, limit=1_000).told}
         assert len(view["facts"]) > 10
         for fact in view["facts"]:
-            units = sections[fact["section"]].encode("utf-16-le")
+            text = sections[fact["section"]]
             assert fact["marks"]
-            assert {units[2 * s : 2 * e].decode("utf-16-le") for s, e in fact["marks"]} == {fact["text"]}
+            assert {text[start:end] for start, end in fact["marks"]} == {fact["text"]}
             assert fact["sources"] == sorted(fact["sources"], reverse=True)
             for seq in fact["sources"]:
                 said = texts[seq].text + "".join(c.arguments for c in texts[seq].tool_calls)
@@ -132,3 +132,33 @@ def test_what_is_no_handoff_is_not_found(told: Told) -> None:
     assert told.api.ask(f"/conversations/{told.story.long}/handoffs/1")[0] == 404
     assert told.api.ask(f"/conversations/{told.story.branch}/handoffs/{2**53}")[0] == 404
     assert told.api.ask(f"/conversations/{told.story.long}/handoffs/-1")[0] == 422
+
+
+@pytest.mark.spec("E12")
+def test_a_quoted_request_leads_to_where_it_was_asked(tmp_path: Path) -> None:
+    messages = [
+        user("Please rename the helper\nin src/gate.py   and keep the old name as an alias"),
+        assistant("You said “rename the helper in” something."),
+        user("短い質問ですが、このファイルを直してください"),
+        user("first half of a very long request " + "x " * 900 + "and its other half, said at the end"),
+    ]
+    sections = {
+        "Active Task": (
+            "The user's unfinished requests, word for word, newest last:\n"
+            "> Please rename the helper\n> in src/gate.py and keep the old name as an alias\n\n"
+            "> first half of a very long request\n> [… 1,800 characters left out …]\n> and its other half, said at the"
+        ),
+        "Goal": 'User asked: "rename the helper in" and “never said by anybody at all”; 「このファイルを直して」',
+        "Blocked": 'They insisted on "a pony for everyone" [unverified].',
+    }
+    with open_store(tmp_path / "p.db") as store:
+        any_id, seq = _compacted(store, messages, sections)
+        view = Asking(store).get(f"/conversations/{any_id}/handoffs/{seq}")
+    found = {f["text"]: (f["section"], f["sources"], f["is_supported"]) for f in view["facts"]}
+    assert found["Please rename the helper"] == ("Active Task", [1], True)
+    assert found["first half of a very long request"] == ("Active Task", [4], True)
+    assert found["rename the helper in"] == ("Goal", [1], True)
+    assert found["このファイルを直して"] == ("Goal", [3], True)
+    assert found["a pony for everyone"] == ("Blocked", [], False)
+    assert "never said by anybody at all" not in found
+    assert found["src/gate.py"] == ("Active Task", [1], True)

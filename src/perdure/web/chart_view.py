@@ -12,6 +12,8 @@ from perdure.store.savings import prompt_sizes
 from perdure.web.shapes import CallPoint, ChartMark, ContextChart
 from perdure.web.sight import Sight
 
+# More of one kind could not be told apart on a chart.
+_MOST_MARKS = 10_000
 # From the bottom of the stack to its top.
 PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
 
@@ -26,7 +28,9 @@ def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
     """Calls of the main task in order; auxiliary calls have prompts of their own and would only confuse."""
     store = sight.store
     calls = [c for c in store.ledger.calls(conversation.id) if c.task == "main"]
-    events = [e for e in store.ledger.all_events(conversation.id) if e.kind in _TOLD]
+    # Kind by kind: most events are of none of these.
+    found = [e for kind in _TOLD for e in store.ledger.events(conversation.id, kind=kind, limit=_MOST_MARKS)]
+    events = sorted(found, key=lambda e: e.id)
     places = store.moments.newest_at(
         conversation.id, [*(c.started_at_ms for c in calls), *(e.created_at_ms for e in events)]
     )

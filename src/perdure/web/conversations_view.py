@@ -9,7 +9,6 @@ from typing import Any
 from perdure.commands.titles import title_of
 from perdure.core.ports import SearchHit
 from perdure.store.browsing import Browsed, Wanted
-from perdure.web.marks import for_browser
 from perdure.web.shapes import ConversationPage, ConversationRow, Filters, SearchHitRow, SearchPage
 from perdure.web.sight import Sight
 
@@ -66,7 +65,7 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
         role=hit.role,
         created_at=hit.created_at_ms,
         snippet=hit.excerpt,
-        marks=for_browser(hit.excerpt, hit.marks),
+        marks=list(hit.marks),
     )
 
 

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from perdure.context.facts.kinds import kind_of
 from perdure.context.facts.scan import scan
 from perdure.context.grounding import MARK
-from perdure.web.marks import Mark, for_browser
 from perdure.web.shapes import FactRow, SectionRow
+
+Mark = tuple[int, int]
 
 # A fact that stands in hundreds of messages is linked to the newest of them.
 MOST_SOURCES = 50
@@ -89,7 +90,7 @@ def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection
             FactRow(
                 text=fact,
                 section=section.title,
-                marks=for_browser(section.text, marks),
+                marks=marks,
                 sources=sources[fact],
                 is_supported=bool(sources[fact]) and not is_doubted,
             )

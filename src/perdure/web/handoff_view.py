@@ -11,6 +11,7 @@ from perdure.store.records import Conversation, Handoff, Span, StoredEvent
 from perdure.store.savings import prompt_sizes
 from perdure.store.views import holds
 from perdure.web.fact_links import Links, fact_rows
+from perdure.web.quote_links import quote_rows
 from perdure.web.shapes import CoverRow, HandoffView, SectionRow
 from perdure.web.sight import Sight
 
@@ -29,6 +30,7 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
     before, after = prompt_sizes(payload)
     # Not only what it stands for: it quotes what was kept beside it too, and that is no less a source.
     sources = store.timeline.bodies(conversation.id, Span(1, seq - 1))
+    doubts = _chain_findings(handoff, handoffs)
     return HandoffView(
         seq=seq,
         session_id=handoff.session_id,
@@ -42,7 +44,7 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
         after_tokens=after,
         reason=str(payload.get("reason", "")),
         sections=sections,
-        facts=fact_rows(sections, Links(sources), _chain_findings(handoff, handoffs)),
+        facts=[*quote_rows(sections, sources, doubts), *fact_rows(sections, Links(sources), doubts)],
         covers=[CoverRow(lo=s.lo, hi=s.hi, address=s.address, messages=len(s)) for s in handoff.covers],
         findings=findings,
         can_undo=seq == _newest_standing(handoffs.values(), store.log.view(conversation.id)),

@@ -12,7 +12,7 @@
     /live?cursor=                                                   server-sent events of `Changed`, within a second
 
 Times are UTC epoch milliseconds; money is dollars, null where no price is known; an `any_id` is any session or
-conversation id. Offsets in a text are counted as JavaScript counts them, in UTF-16 units. User text is never markup:
+conversation id. Offsets in a text count characters (code points, so that an emoji is one). User text is never markup:
 the page puts it in as text.
 """
 

@@ -118,6 +118,16 @@ def test_the_last_visible_reply_is_kept_where_it_fits() -> None:
     assert parted(messages, sizes).kept == (12,)
 
 
+@pytest.mark.spec("D4", "D8", "K1")
+def test_a_reply_is_not_kept_where_it_would_become_one_with_a_call() -> None:
+    messages = [*turns(5), user("go"), assistant("plan"), user("yes"), asking("c"), tool_result("c", ""), user("and?")]
+    sizes = [100] * 10 + [100, 700, 2_000, 10, 10, 10]
+    found = parted(messages, sizes, replace(LIMITS, protect_last_n=1))
+    assert (found.kept, found.tail_start) == ((), 13)
+    before_a_user = [*messages[:13], user("and?")]
+    assert parted(before_a_user, [*sizes[:13], 10], replace(LIMITS, protect_last_n=1)).kept == (11,)
+
+
 @pytest.mark.spec("D4", "D8")
 def test_a_reply_kept_beside_a_long_request_stays_when_the_request_has_become_the_tail() -> None:
     before = [*turns(5), assistant("plan"), user("long"), asking("c"), tool_result("c", "")]

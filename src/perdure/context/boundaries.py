@@ -165,7 +165,10 @@ def _with_kept(
     for i in range(found.size - 1, lowest - 1, -1):
         m = messages[i]
         if m.role == "assistant" and m.kind == "assistant" and not m.tool_calls and m.text.strip():
-            if i < found.tail_start and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
+            following = min((k for k in kept if k > i), default=found.tail_start)
+            # Before another message of the assistant the two would be sent as one, and never told apart again.
+            stands_alone = following == found.size or messages[following].role != "assistant"
+            if i < found.tail_start and stands_alone and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
                 kept.append(i)
             break
     return replace(found, kept=tuple(sorted(kept)))

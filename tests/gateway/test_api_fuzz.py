@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -20,8 +19,8 @@ from perdure.lab.simulator import Simulator
 from support.gateway_process import obedient
 from support.gateway_site import Running, running_gateway
 
-IS_SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
-EXAMPLES = 300 if IS_SOAK else 6
+# Of each operation, in the suite and in the long run.
+EXAMPLES, MANY_EXAMPLES = 6, 300
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +67,18 @@ def _try(gateway: Running, case: Any, session: requests.Session) -> int:
         return 0  # what no client can send
 
 
-@pytest.mark.timeout(3_600 if IS_SOAK else 300)
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_whatever_is_sent_is_answered(mode: GenerationMode, gateway: Running) -> None:
+    _fuzz(gateway, mode, EXAMPLES)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_whatever_is_sent_is_answered_every_time(mode: GenerationMode, gateway: Running) -> None:
+    _fuzz(gateway, mode, MANY_EXAMPLES)
+
+
+def _fuzz(gateway: Running, mode: GenerationMode, examples: int) -> None:
     session, tried = requests.Session(), 0
     session.trust_env = False
     known = _known(gateway)
@@ -79,7 +87,7 @@ def test_whatever_is_sent_is_answered(mode: GenerationMode, gateway: Running) ->
 
         @seed(7)
         @settings(
-            max_examples=EXAMPLES,
+            max_examples=examples,
             deadline=None,
             derandomize=False,
             database=None,

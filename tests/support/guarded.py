@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from perdure.core.ports import Clock
 from perdure.gateway.entrance import needs
 from perdure.gateway.guarding import protect
 from perdure.gateway.people import SCOPES, People, Person
+from perdure.gateway.watching import Watcher
 
 CAN_CHAT = Depends(needs("chat"))
 
@@ -39,7 +40,9 @@ def everything(user_key: str) -> Person:
     return Person(user_key, frozenset(SCOPES))
 
 
-def guarded_app(people: People, *, clock: Clock | None = None, **settings: Any) -> FastAPI:
+def guarded_app(
+    people: People, *, clock: Clock | None = None, watchers: Sequence[Watcher] = (), **settings: Any
+) -> FastAPI:
     """Three routes: one answers, one streams, one is a WebSocket that echoes."""
     app = FastAPI(docs_url=None, redoc_url=None)
 
@@ -78,7 +81,7 @@ def guarded_app(people: People, *, clock: Clock | None = None, **settings: Any) 
         async for text in socket.iter_text():
             await socket.send_text(f"{person.user_key}: {text[:20]}")
 
-    protect(app, people, settings=GatewaySettings(**settings), clock=clock)
+    protect(app, people, settings=GatewaySettings(**settings), clock=clock, watchers=watchers)
     return app
 
 

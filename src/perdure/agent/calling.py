@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from perdure.agent.continuation import Emit, compact
 from perdure.agent.gate import Gate
@@ -120,7 +121,9 @@ class Caller:
         except asyncio.CancelledError:
             self._cut_off(record, heard, "interrupted")
             raise
-        self._record(record, reply.usage, "")
+        call = self._asked_for(record, reply.usage, "")
+        await self._parts.keep(partial(self._parts.store.ledger.record_call, call))
+        self._tell_finished(record, call)
         self._live.counter.observe(reply.usage)
         self._parts.keep_calibration(endpoint, self._live.counter.calibration)
         self._parts.engine.update_from_response(reply.usage)
@@ -128,18 +131,23 @@ class Caller:
 
     def _cut_off(self, record: _Record, heard: _Heard, why: str) -> None:
         """The call is recorded as unreported; what was said by then is kept as an event, never in the history."""
-        self._record(record, NOT_REPORTED, why)
+        call = self._asked_for(record, NOT_REPORTED, why)
+        # Here and now: a turn that is being cut off waits for nobody.
+        self._parts.store.ledger.record_call(call)
+        self._tell_finished(record, call)
         if heard.text:
             payload = {"text": heard.text, "why": why, "turn": record.task_id}
             self._parts.store.ledger.record_event(StoredEvent(self._live.id, "partial_reply", payload))
 
-    def _record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> None:
+    def _asked_for(self, record: _Record, usage: CanonicalUsage, verdict: str) -> Call:
+        """The call as the ledger keeps it."""
         cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
         self._asked.append(Asked(usage, cost))
-        self._parts.store.ledger.record_call(
-            record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
-        )
-        self._emit(CallFinished(record.endpoint.model, usage, cost, record.endpoint.provider, verdict))
+        return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
+
+    def _tell_finished(self, record: _Record, call: Call) -> None:
+        where = record.endpoint
+        self._emit(CallFinished(where.model, call.usage, call.cost_usd, where.provider, call.verdict))
 
     # -- what is done about a failure --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from perdure.agent.prompt import PromptSources
 from perdure.config.settings import Settings
@@ -23,6 +23,7 @@ from perdure.tools.runtime import ToolRuntime
 # Every call moves the ratio a little; a change below this moves no decision.
 _RATIO_STEP = 0.02
 
+T = TypeVar("T")
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 
@@ -32,6 +33,19 @@ class Send(Protocol):
     async def __call__(
         self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
     ) -> Reply: ...
+
+
+class Keep(Protocol):
+    """How what is said gets written down: the loop may wait for it, or go on with others meanwhile."""
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """What `work` returns. Once begun it is finished, also where the waiter is cancelled."""
+        ...
+
+
+async def at_once(work: Callable[[], T]) -> T:
+    """The simplest way: a loop with one conversation has nobody else to serve."""
+    return work()
 
 
 class Models(Protocol):
@@ -76,8 +90,9 @@ class Parts:
     ids: IdSource
     # What real usage taught about each model; None where nothing is kept beyond the conversation.
     calibrations: Calibrations | None = None
-    # Passages worth having beside a new user message; "" where nothing comes to mind.
-    recall: Callable[[str], str] = lambda text: ""
+    # Passages worth having beside a new user message, "" where nothing comes to mind; None: nothing ever does.
+    recall: Callable[[str], str] | None = None
+    keep: Keep = at_once
     user_key: str = ""
     # Which chat of a gateway a new conversation belongs to.
     chat_key: str = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from perdure import prompts
@@ -80,9 +81,10 @@ class Turn:
         self._caller.begin_turn()
         self._emit(TurnStarted(self._task_id, self._live.id, self._live.conversation_id))
         self._live.settle()
-        if user_message is not None:
-            self._live.append(user_message, recalled=await self._recalled(user_message))
         try:
+            if user_message is not None:
+                recalled = await self._recalled(user_message)
+                await self._parts.keep(partial(self._live.append, user_message, recalled=recalled))
             outcome, answer, error = *(await self._work()), None
             await self._gate.after_turn()
         except (ProviderError, SpendingLimit) as failure:
@@ -95,6 +97,8 @@ class Turn:
 
     async def _recalled(self, message: Message) -> str:
         """What comes to mind for a message; a memory that fails is no reason not to answer."""
+        if self._parts.recall is None:
+            return ""
         try:
             return await asyncio.to_thread(self._parts.recall, message.text)
         except Exception as error:  # anybody's index: the turn goes on without it
@@ -109,7 +113,7 @@ class Turn:
             await self._caller.fit_window()
             await self._gate.before_call(self._spent(), max_tokens=self._parts.settings.model.max_tokens)
             reply = await self._caller.ask(self._task_id)
-            self._live.append(reply.message)
+            await self._parts.keep(partial(self._live.append, reply.message))
             if not reply.message.tool_calls:
                 return "completed", _answer(reply)
             await self._run_tools(reply.message)
@@ -123,7 +127,8 @@ class Turn:
         try:
             await batch.run()
         finally:
-            self._live.append(*batch.results(), events=of_tools(batch, self._live.id))
+            events = of_tools(batch, self._live.id)
+            await self._parts.keep(partial(self._live.append, *batch.results(), events=events))
 
     async def _closing_words(self) -> str:
         """The step limit is reached: one last call, without tools, to say what was done and what is left."""

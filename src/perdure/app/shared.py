@@ -9,6 +9,7 @@ from typing import Any
 from perdure.agent.bridge import LoopThread
 from perdure.agent.embedded import UNSTARTED, EmbeddedSend
 from perdure.agent.knowledge import Knowledge
+from perdure.agent.parts import Keep, at_once
 from perdure.app.routing import route_of, route_of_client, store_of
 from perdure.config.credentials import api_key_for
 from perdure.config.settings import Settings
@@ -45,10 +46,12 @@ class Shared:
         on_progress: OnProgress | None = None,
         bridge: LoopThread | None = None,
         wire: Wire | None = None,
+        keep: Keep = at_once,
     ) -> None:
         self.settings = settings
         self.home = home
         self.bridge = bridge or shared_loop()
+        self.keep = keep
         self.clock = SystemClock()
         self.ids = TimeIds(self.clock)
         self.store = store_of(store, settings, home)

@@ -86,6 +86,7 @@ class Wiring:
             settings=self.settings,
             clock=shared.clock,
             ids=shared.ids,
+            keep=shared.keep,
             user_key=speaker.user_key,
             chat_key=speaker.chat_key,
             source=speaker.source,

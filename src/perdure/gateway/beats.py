@@ -68,7 +68,7 @@ class Beats:
             if await in_thread(inbox.claim, taken, owner=self._hub.owner, ttl_ms=OWNED_MS) is not None:
                 _log.info("took over %s from %s", taken.id, taken.owner)
                 self._hub.hygiene.taken_over += 1
-                self._hub.wake(taken.letter.lane)
+                self._hub.wake(taken)
 
     async def _answered_elsewhere(self) -> None:
         """Tells those who follow a chat here what another process answered in it."""

@@ -43,6 +43,8 @@ class Ticket:
     # None until the first message of a new conversation has begun its turn.
     conversation_id: str | None
     state: Literal["running", "queued", "done"]
+    # Where this process will tell its events; None where it may be told elsewhere.
+    chat: ChatKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ A browser cannot put headers on a WebSocket, so there a token may come as the su
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -173,19 +173,25 @@ class Visit:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def needs(scope: known_people.Scope) -> Callable[[HTTPConnection], Person]:
+def needs(scope: known_people.Scope) -> Callable[[HTTPConnection], Awaitable[Person]]:
     """What a route depends on: the person who asks, if they have the scope."""
 
-    def asking(connection: HTTPConnection) -> Person:
-        person = cast(Person | None, getattr(connection.state, "person", None))
-        if person is None:
-            raise Refused(NO_TOKEN)
-        if not person.may(scope):
-            raise Refused(Refusal(403, "missing_scope", f"this needs a token with the scope {scope}"))
-        return person
+    # Async, though nothing in it waits: a plain function would be run in a thread, for each request anew.
+    async def asking(connection: HTTPConnection) -> Person:
+        return person_with(scope, connection)
 
     asking.needed_scope = scope  # type: ignore[attr-defined]  # read by the test that walks every route
     return asking
+
+
+def person_with(scope: known_people.Scope, connection: HTTPConnection) -> Person:
+    """The person who asks. Raises Refused without the scope."""
+    person = cast(Person | None, getattr(connection.state, "person", None))
+    if person is None:
+        raise Refused(NO_TOKEN)
+    if not person.may(scope):
+        raise Refused(Refusal(403, "missing_scope", f"this needs a token with the scope {scope}"))
+    return person
 
 
 def _token(headers: Headers, *, is_socket: bool) -> str | None:

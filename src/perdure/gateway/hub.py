@@ -34,7 +34,7 @@ from perdure.gateway.streams import Reader, Streams, Watch
 from perdure.gateway.threads import in_thread
 from perdure.gateway.wire import is_last
 from perdure.store.ids import IdSource
-from perdure.store.inbox import Letter, Taken
+from perdure.store.inbox import Letter, Receipt, Taken
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -148,23 +148,21 @@ class Hub:
         """Takes a message, durably. Raises InvalidMessage, NotFound, InboxFull, Draining."""
         if self._is_draining:
             raise Draining("this gateway is stopping; send it again in a moment")
-        letter = await in_thread(self._letter, incoming, person)
-        taken, is_new = await in_thread(
-            self.store.inbox.take,
-            letter,
-            owner=self.owner,
-            ttl_ms=OWNED_MS,
-            most_waiting=self._settings.max_queued,
-        )
-        if not is_new:
-            return _ticket(taken, is_running=taken.state == "running")
-        if _is_stop(letter.content):
+        receipt = await in_thread(self._take, incoming, person)
+        taken, lane = receipt.taken, receipt.taken.letter.lane
+        if not receipt.is_new:
+            return _ticket(taken)
+        if _is_stop(taken.letter.content):
             return await self._stopped(taken, incoming.chat, person)
-        busy = self._lane(letter.lane).running is not None
-        if busy and self._settings.while_busy == "interrupt":
-            await self._interrupt(letter.lane)
-        self.wake(letter.lane)
-        return _ticket(taken, is_running=not busy)
+        if not receipt.is_first and self._settings.while_busy == "interrupt":
+            await self._interrupt(lane)
+        self.wake(taken, is_first=receipt.is_first)
+        return Ticket(taken.id, None, "running" if receipt.is_first else "queued", incoming.chat)
+
+    def _take(self, incoming: Incoming, person: Person) -> Receipt:
+        """In a thread."""
+        letter, most = self._letter(incoming, person), self._settings.max_queued
+        return self.store.inbox.take(letter, owner=self.owner, ttl_ms=OWNED_MS, most_waiting=most)
 
     async def stop(self, chat: ChatKey, person: Person) -> bool:
         """Interrupts the chat's turn, wherever it runs; whether there was one."""
@@ -229,13 +227,17 @@ class Hub:
     async def turn_batches(
         self, ticket: Ticket, *, idle_s: float | None = None
     ) -> AsyncGenerator[list[Numbered], None]:
-        taken = await in_thread(self.store.inbox.get, ticket.turn_id)
-        stream = self.streams.of(_chat_of(taken))
-        reader = stream.follow(turn_id=taken.id)
-        looking = asyncio.create_task(self._look_elsewhere(taken, reader))
+        turn_id, chat = ticket.turn_id, ticket.chat
+        taken = None
+        if chat is None:
+            taken = await in_thread(self.store.inbox.get, turn_id)
+            chat = _chat_of(taken)
+        stream = self.streams.of(chat)
+        reader = stream.follow(turn_id=turn_id)
+        looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))
         try:
             async for batch in reader.batches(idle_s):
-                mine = [n for n in batch if n.turn_id == taken.id]
+                mine = [n for n in batch if n.turn_id == turn_id]
                 if mine or not batch:
                     yield mine
                 if any(is_last(n.event) for n in mine):
@@ -244,16 +246,17 @@ class Hub:
             looking.cancel()
             stream.leave(reader)
 
-    async def _look_elsewhere(self, taken: Taken, reader: Reader) -> None:
-        """Tells a reader of an end that another process wrote; of what is ours the stream itself tells."""
+    async def _look_elsewhere(self, turn_id: str, taken: Taken | None, reader: Reader) -> None:
+        """Tells a reader of an end that another process wrote; of what is ours (None) the stream itself tells."""
         while True:
-            if taken.state == "done":
+            if taken is not None and taken.state == "done":
                 event = finished_event(taken.result, taken.conversation_id)
                 reader.put(Numbered((taken.done_at_ms or 0) * 1_000, taken.id, event))
                 return
-            await asyncio.sleep(_LOOK_S if taken.owner != self.owner else _LOOK_AT_OURS_S)
+            is_ours = taken is None or taken.owner == self.owner
+            await asyncio.sleep(_LOOK_AT_OURS_S if is_ours else _LOOK_S)
             try:
-                taken = await in_thread(self.store.inbox.get, taken.id)
+                taken = await in_thread(self.store.inbox.get, turn_id)
             except NotFound:
                 reader.close()
                 return
@@ -262,9 +265,9 @@ class Hub:
 
     # -- lanes -------------------------------------------------------------------------------------------------------
 
-    def wake(self, lane: str) -> None:
-        """Something may wait in a lane."""
-        self._lane(lane).wake(self._drop_if_idle)
+    def wake(self, taken: Taken, *, is_first: bool = False) -> None:
+        """A message of ours waits in its lane."""
+        self._lane(taken.letter.lane).add(taken.id, self._drop_if_idle, first=taken if is_first else None)
 
     def stop_turns(self, turn_ids: Collection[str]) -> None:
         """Interrupts turns of ours that were asked to stop through another process."""
@@ -379,10 +382,9 @@ def _chat_of(taken: Taken) -> ChatKey:
     return ChatKey(taken.letter.platform, taken.letter.user_key, taken.letter.chat)
 
 
-def _ticket(taken: Taken, *, is_running: bool) -> Ticket:
-    if taken.state == "done":
-        return Ticket(taken.id, taken.conversation_id, "done")
-    return Ticket(taken.id, taken.conversation_id, "running" if is_running else "queued")
+def _ticket(taken: Taken) -> Ticket:
+    """The ticket of a message that was known already."""
+    return Ticket(taken.id, taken.conversation_id, "queued" if taken.state == "waiting" else taken.state)
 
 
 def _is_stop(content: object) -> bool:

@@ -33,7 +33,9 @@ class Lane:
         self._owner = owner
         self._is_leaving = is_leaving
         self._task: asyncio.Task[None] | None = None
-        self._was_woken = False
+        # Messages of ours that are to be run here, and the one that is known to be next.
+        self._due: set[str] = set()
+        self._first: Taken | None = None
         self.running: Run | None = None
 
     @property
@@ -44,25 +46,27 @@ class Lane:
     def task(self) -> asyncio.Task[None] | None:
         return self._task
 
-    def wake(self, on_idle: Callable[[Lane], None]) -> None:
-        """Something may wait here."""
-        self._was_woken = True
+    def add(self, message_id: str, on_idle: Callable[[Lane], None], *, first: Taken | None = None) -> None:
+        """A message of ours waits here; `first` where it is known that nothing waits before it."""
+        self._due.add(message_id)
         if self.is_idle:
+            self._first = first
             self._task = asyncio.create_task(self._go(), name=f"lane {self.key}")
             self._task.add_done_callback(lambda _: on_idle(self))
 
     async def _go(self) -> None:
-        while not self._is_leaving():
-            self._was_woken = False
-            taken = await self._next()
-            if taken is not None:
-                self.running = Run(taken, self._desk)
-                try:
-                    await work_through(self.running)
-                finally:
-                    self.running = None
-            elif not self._was_woken:
-                return
+        while self._due and not self._is_leaving():
+            known = set(self._due)
+            taken, self._first = self._first or await self._next(), None
+            if taken is None:  # whatever was added before the look has been answered elsewhere
+                self._due -= known
+                continue
+            self.running = Run(taken, self._desk)
+            try:
+                await work_through(self.running)
+            finally:
+                self._due.discard(taken.id)
+                self.running = None
 
     async def _next(self) -> Taken | None:
         """The oldest message once it is ours; None where nothing waits."""

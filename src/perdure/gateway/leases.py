@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.gateway.threads import in_thread
@@ -25,11 +26,11 @@ class HeldLeases:
     def add(self, lease: Lease) -> None:
         self._held[lease.conversation_id] = (lease, asyncio.Lock())
 
-    async def release(self, lease: Lease) -> None:
-        """Free for the next one; a beat under way is waited for, since it would bring the lease back."""
+    async def release(self, lease: Lease, release: Callable[[], None]) -> None:
+        """Gives it up by `release`, run in a thread; a beat under way is waited for, so as not to beat for it after."""
         _, lock = self._held.pop(lease.conversation_id, (lease, asyncio.Lock()))
         async with lock:
-            await in_thread(self._store.leases.release, lease)
+            await in_thread(release)
 
     def __len__(self) -> int:
         return len(self._held)

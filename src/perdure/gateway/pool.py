@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from perdure.agent.agent import Agent
@@ -31,11 +33,12 @@ MODEL_KEY = "gateway.model"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which agent is wanted: of an existing conversation or a new one, for whom, with or without this machine."""
+    """Which agent is wanted: for whom, with or without this machine, and of which conversation."""
 
     chat: ChatKey
-    conversation_id: str | None
     has_shell: bool
+    # Asked in a thread: the conversation's id; None begins a new one.
+    find: Callable[[], str | None]
 
 
 class AgentMaker(Protocol):
@@ -50,9 +53,8 @@ class AgentMaker(Protocol):
 
 @dataclass
 class Seat:
-    """One conversation's place: its agent while there is one, and who may use it."""
+    """One conversation's place: its agent while there is one. Whoever holds the conversation's lease may touch it."""
 
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     agent: Agent | None = None
     voice: TurnVoice | None = None
     has_shell: bool = False
@@ -70,6 +72,7 @@ class Held:
     voice: TurnVoice
     conversation: Conversation
     lease: Lease
+    seat: Seat
 
 
 class Pool:
@@ -93,7 +96,10 @@ class Pool:
         self._clock = clock
         self._most = most
         self._idle_s = idle_s
+        self._holder = this_process()
         self._seats: OrderedDict[str, Seat] = OrderedDict()
+        # Seats are taken in threads and cleared away in the loop.
+        self._guard = threading.Lock()
 
     def __len__(self) -> int:
         return sum(seat.agent is not None for seat in self._seats.values())
@@ -104,105 +110,122 @@ class Pool:
         return self._maker.make(wanted, user_key=wanted.chat.user_key, session_id=None, voice=voice)
 
     @contextlib.asynccontextmanager
-    async def held(self, wanted: Wanted) -> AsyncIterator[Held]:
-        """The agent, for one message. Waits while another message, or another process, has the conversation."""
-        if wanted.conversation_id is None:
-            voice = TurnVoice(self._questions)
-            agent, conversation = await in_thread(self._begun, wanted, voice)
-            seat = Seat(agent=agent, voice=voice, has_shell=wanted.has_shell)
-            seat.seen = (conversation.tip_session_id, conversation.last_seq, None)
-            self._seats[conversation.id] = seat
-        else:
-            conversation = await in_thread(self._store.conversations.get, wanted.conversation_id)
-            seat = self._seats.setdefault(conversation.id, Seat())
-        seat.users += 1
+    async def held(self, wanted: Wanted, begin: Callable[[Held], None]) -> AsyncIterator[Held]:
+        """The agent, for one message. Waits while another message, or another process, has the conversation.
+
+        `begin` is called in the same thread as everything that must be read first, under the lease.
+        """
+        held = await self._entered(wanted, begin)
+        self._leases.add(held.lease)
         try:
-            async with seat.lock:
-                self._seats.move_to_end(conversation.id)
-                async with self._lease(conversation.id) as lease:
-                    ready = await self._ready(seat, conversation.id, lease, wanted)
-                    # Until it is known how this ended, the agent counts as out of date.
-                    seat.seen = None
-                    yield ready
-                    seat.seen = await in_thread(self._state_of, conversation.id)
+            # Until it is known how this ended, the agent counts as out of date.
+            held.seat.seen = None
+            yield held
+            left = partial(self._leave, held)
+        except BaseException:
+            left = partial(self._store.leases.release, held.lease)
+            raise
         finally:
-            seat.users -= 1
-            seat.used_at_s = self._clock.monotonic_s()
+            await asyncio.shield(self._leases.release(held.lease, left))
+            with self._guard:
+                held.seat.users -= 1
+            held.seat.used_at_s = self._clock.monotonic_s()
             await self._make_room()
 
     async def close_idle(self) -> None:
         """Lets go of what nobody has used for a while."""
         before = self._clock.monotonic_s() - self._idle_s
         for ident, seat in list(self._seats.items()):
-            if seat.users == 0 and seat.used_at_s < before:
+            if seat.used_at_s < before:
                 await self._let_go(ident, seat)
 
     async def close(self) -> None:
         for ident, seat in list(self._seats.items()):
             await self._let_go(ident, seat)
 
-    @contextlib.asynccontextmanager
-    async def _lease(self, conversation_id: str) -> AsyncIterator[Lease]:
+    async def _entered(self, wanted: Wanted, begin: Callable[[Held], None]) -> Held:
         """Waits for whoever writes the conversation now; one who has died is not waited for."""
         pause_s = 0.02
         while True:
             try:
-                lease = await in_thread(self._store.leases.acquire, conversation_id, this_process(), is_gone=is_gone)
-                break
+                return await in_thread(self._enter, wanted, begin)
             except LeaseLost:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 1.6, 0.5)
-        self._leases.add(lease)
-        try:
-            yield lease
-        finally:
-            await asyncio.shield(self._leases.release(lease))
-
-    async def _ready(self, seat: Seat, conversation_id: str, lease: Lease, wanted: Wanted) -> Held:
-        agent, voice, conversation = await in_thread(self._entered, seat, conversation_id, wanted)
-        return Held(agent, voice, conversation, lease)
 
     # -- in threads --------------------------------------------------------------------------------------------------
 
-    def _begun(self, wanted: Wanted, voice: TurnVoice) -> tuple[Agent, Conversation]:
-        agent = self._maker.make(wanted, user_key=wanted.chat.user_key, session_id=None, voice=voice)
-        return agent, self._store.conversations.get(agent.open().live.id)
+    def _enter(self, wanted: Wanted, begin: Callable[[Held], None]) -> Held:
+        found = wanted.find()
+        agent, voice = None, TurnVoice(self._questions)
+        if found is None:
+            agent = self._maker.make(wanted, user_key=wanted.chat.user_key, session_id=None, voice=voice)
+            found = agent.open().live.conversation_id
+        lease = self._store.leases.acquire(found, self._holder, is_gone=is_gone)
+        seat = self._seat(lease.conversation_id)
+        try:
+            conversation, now = self._now(lease.conversation_id)
+            if agent is not None:
+                seat.agent, seat.voice, seat.has_shell, seat.seen = agent, voice, wanted.has_shell, now
+            agent, voice = self._agent(seat, conversation, now, wanted)
+            held = Held(agent, voice, conversation, lease, seat)
+            begin(held)
+        except BaseException:
+            with self._guard:
+                seat.users -= 1
+            self._store.leases.release(lease)
+            raise
+        return held
 
-    def _entered(self, seat: Seat, conversation_id: str, wanted: Wanted) -> tuple[Agent, TurnVoice, Conversation]:
+    def _seat(self, conversation_id: str) -> Seat:
+        with self._guard:
+            seat = self._seats.setdefault(conversation_id, Seat())
+            self._seats.move_to_end(conversation_id)
+            seat.users += 1
+        return seat
+
+    def _agent(
+        self, seat: Seat, conversation: Conversation, now: tuple[str, int, str | None], wanted: Wanted
+    ) -> tuple[Agent, TurnVoice]:
         """The seat's agent if it is still up to date, else a new one."""
-        conversation = self._store.conversations.get(conversation_id)
-        model = self._store.conversation_state(conversation_id).get(MODEL_KEY)
-        now = (conversation.tip_session_id, conversation.last_seq, model)
         if seat.agent is not None and seat.voice is not None and (seat.seen, seat.has_shell) == (now, wanted.has_shell):
-            return seat.agent, seat.voice, conversation
+            return seat.agent, seat.voice
         if seat.agent is not None:
             seat.agent.close()
         voice = TurnVoice(self._questions)
         agent = self._maker.make(
             wanted, user_key=conversation.user_key, session_id=conversation.tip_session_id, voice=voice
         )
-        if isinstance(model, str):
-            agent.switch_model(self._maker.route_to(model))
+        if now[2] is not None:
+            agent.switch_model(self._maker.route_to(now[2]))
         agent.open()
         seat.agent, seat.voice, seat.has_shell, seat.seen = agent, voice, wanted.has_shell, now
-        return agent, voice, conversation
+        return agent, voice
 
-    def _state_of(self, conversation_id: str) -> tuple[str, int, str | None]:
+    def _now(self, conversation_id: str) -> tuple[Conversation, tuple[str, int, str | None]]:
         conversation = self._store.conversations.get(conversation_id)
-        model = self._store.conversation_state(conversation_id).get(MODEL_KEY)
-        return conversation.tip_session_id, conversation.last_seq, model
+        model = self._store.state(f"conversation:{conversation.id}").get(MODEL_KEY)
+        return conversation, (conversation.tip_session_id, conversation.last_seq, model)
+
+    def _leave(self, held: Held) -> None:
+        try:
+            held.seat.seen = self._now(held.conversation.id)[1]
+        finally:
+            self._store.leases.release(held.lease)
 
     # -- letting go --------------------------------------------------------------------------------------------------
 
     async def _make_room(self) -> None:
-        for ident, seat in list(self._seats.items()):
-            if len(self._seats) <= self._most:
-                return
-            if seat.users == 0:
-                await self._let_go(ident, seat)
+        if len(self._seats) <= self._most:
+            return
+        for ident, seat in list(self._seats.items())[: len(self._seats) - self._most]:
+            await self._let_go(ident, seat)
 
     async def _let_go(self, ident: str, seat: Seat) -> None:
-        self._seats.pop(ident, None)
-        agent, seat.agent = seat.agent, None
+        with self._guard:
+            if seat.users:
+                return
+            self._seats.pop(ident, None)
+            agent, seat.agent = seat.agent, None
         if agent is not None:
             await asyncio.to_thread(agent.close)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from perdure.agent.agent import Agent
@@ -17,8 +18,8 @@ from perdure.agent.turn import ConversationResult
 from perdure.commands.command import Commands, Said, is_command
 from perdure.commands.titles import title_of
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreError
-from perdure.core.events import Event, Notice, Outcome, TurnFinished, TurnStarted
-from perdure.core.messages import Entry, Message
+from perdure.core.events import Event, Notice, Outcome, TurnFinished
+from perdure.core.messages import Message
 from perdure.core.ports import Clock
 from perdure.gateway.chats import ChatKey, CommandAnswered, GaugeMoved
 from perdure.gateway.hygiene import HygieneCounts, keep_clean
@@ -71,6 +72,9 @@ class Run:
         self.conversation_id: str | None = taken.conversation_id
         self._agent: Agent | None = None
         self._wants_stop = taken.wants_stop
+        # How far another process came with it: its message is in the log, or even its answer.
+        self._is_resumed = False
+        self._done: TurnFinished | None = None
         # A process that is told to go ends its turns, but not its messages: another one finishes those.
         self.is_abandoned = False
 
@@ -91,7 +95,7 @@ class Run:
         if isinstance(content, str) and is_command(content):
             await self._command(content)
         else:
-            await self._turn(content, await self._wanted())
+            await self._turn(content, self._find)
 
     async def fail(self, why: str) -> None:
         """Ends it without an answer."""
@@ -99,18 +103,14 @@ class Run:
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 
-    async def _turn(self, content: str | Mapping[str, Any], wanted: Wanted) -> None:
-        async with self._desk.pool.held(wanted) as held:
-            self.conversation_id = held.conversation.id
-            agent, talk = held.agent, held.agent.open()
-            done = await self._done_before(held, content)
-            if done is None and not await in_thread(self._begin, held, content):
-                raise TakenOver
+    async def _turn(self, content: str | Mapping[str, Any], find: Callable[[], str | None]) -> None:
+        async with self._desk.pool.held(self._wanted(find), partial(self._begin, content)) as held:
+            agent = held.agent
             held.voice.place = Place(self.chat, self.taken.id)
             agent.events.tap(self._hear)
             try:
                 with agent.lent(held.lease):
-                    outcome = done or await self._answered(content, held)
+                    outcome = self._done or await self._answered(content, held)
             except LeaseLost as error:
                 raise TakenOver from error
             finally:
@@ -118,26 +118,21 @@ class Run:
                 held.voice.place = self._agent = None
             if self.is_abandoned and outcome.outcome == "interrupted":
                 raise TakenOver
-            gauge, cost = agent.gauge, await in_thread(self._cost, talk.live.id)
-            await self._finish(
-                outcome,
-                GaugeMoved(gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost),
-            )
+            await self._finish(outcome, agent)
 
     async def _answered(self, content: str | Mapping[str, Any], held: Held) -> TurnFinished:
         """The turn itself, from its message or from where it was cut off."""
         agent, talk = held.agent, held.agent.open()
-        is_resumed = self._is_said(await self._since_begin(held), content)
-        if not is_resumed:
+        if not self._is_resumed:
             self._desk.hygiene.checked += 1
-            outcome = await keep_clean(agent, talk, self._hear)
+            outcome = await keep_clean(agent, talk, talk.emit)
             if outcome is not None:
                 self._desk.hygiene.add(outcome)
         if self._wants_stop:
             return TurnFinished("interrupted", "")
         self._agent = agent
         try:
-            if is_resumed:
+            if self._is_resumed:
                 return _event(await agent.afinish_turn(task_id=self.taken.id))
             return _event(await agent.arun_conversation(content, task_id=self.taken.id))
         except asyncio.CancelledError:
@@ -146,60 +141,58 @@ class Run:
                 raise
             return TurnFinished("interrupted", "")
 
-    async def _done_before(self, held: Held, content: str | Mapping[str, Any]) -> TurnFinished | None:
-        """The answer of a turn whose process died after it was given and before it was noted."""
-        since = await self._since_begin(held)
-        if not self._is_said(since, content):
-            return None
-        last = since[-1].message
-        if last.role != "assistant" or last.tool_calls:
-            return None
-        self._desk.streams.publish(
-            self.chat, self.taken.id, TurnStarted(self.taken.id, held.conversation.tip_session_id)
-        )
-        return TurnFinished("completed", last.text)
+    def _hear(self, event: Event) -> None:
+        # The end is told once it is kept: whoever hears of it may rely on it.
+        if not isinstance(event, TurnFinished):
+            self._desk.streams.publish(self.chat, self.taken.id, event)
 
-    async def _since_begin(self, held: Held) -> Sequence[Entry]:
-        begin, conversation = self.taken.begin_seq, held.conversation
-        if begin is None or conversation.last_seq <= begin or self.taken.conversation_id != conversation.id:
-            return ()
-        entries = await in_thread(self._desk.store.log.read, conversation.id, Span(begin + 1, conversation.last_seq))
-        return [e for e in entries if e.message.kind in ("user", "assistant", "tool")]
+    # -- where it goes, and how far it came: in a thread, under the lease --------------------------------------------
 
-    def _is_said(self, since: Sequence[Entry], content: str | Mapping[str, Any]) -> bool:
-        message = Message.from_dict(content)
-        return any(e.message.is_real_user and e.message.to_dict() == message.to_dict() for e in since)
+    def _wanted(self, find: Callable[[], str | None]) -> Wanted:
+        return Wanted(self.chat, self.person.may("shell"), find)
 
-    def _begin(self, held: Held, content: str | Mapping[str, Any]) -> bool:
-        """Notes that work begins, and where; then where the chat is, and a title. In a thread, under the lease."""
-        store, conversation = self._desk.store, held.conversation
-        if self.taken.begin_seq is None or self.taken.conversation_id != conversation.id:
-            seq = conversation.last_seq
-            if not store.inbox.begin(self.taken, conversation_id=conversation.id, seq=seq, content=content):
-                return False
-            letter = replace(self.taken.letter, content=content)
-            self.taken = replace(self.taken, letter=letter, conversation_id=conversation.id, begin_seq=seq)
-            pointers = self._desk.pointers
-            if self._is_of_chat and pointers.get(self.chat) != conversation.id:
-                pointers.set(self.chat, conversation.id)
-        if not conversation.title and (title := title_of(Message.from_dict(content).text)):
-            store.conversations.set_title(conversation.id, title)
-        return True
-
-    async def _wanted(self) -> Wanted:
+    def _find(self) -> str | None:
         """The conversation this message goes to: where it was begun, the one it names, or the chat's own."""
         named = self.taken.conversation_id or self._named
-        if named is None:
-            named = await in_thread(self._current)
-        return Wanted(self.chat, named, self.person.may("shell"))
-
-    def _current(self) -> str | None:
-        """The chat's conversation, unless it has been deleted meanwhile."""
+        if named is not None:
+            return named
         current = self._desk.pointers.get(self.chat)
         try:
             return self._desk.store.conversations.get(current).id if current else None
-        except NotFound:
+        except NotFound:  # deleted meanwhile: the chat begins anew
             return None
+
+    def _begin(self, content: str | Mapping[str, Any], held: Held) -> None:
+        """Finds out how far another process came with it, else notes that it begins here. Raises TakenOver."""
+        store, conversation = self._desk.store, held.conversation
+        self.conversation_id = conversation.id
+        if self.taken.begin_seq is not None and self.taken.conversation_id == conversation.id:
+            self._look_back(content, held)
+            return
+        seq = conversation.last_seq
+        if not store.inbox.begin(self.taken, conversation_id=conversation.id, seq=seq, content=content):
+            raise TakenOver
+        letter = replace(self.taken.letter, content=content)
+        self.taken = replace(self.taken, letter=letter, conversation_id=conversation.id, begin_seq=seq)
+        if seq == 0 and self._is_of_chat:
+            self._desk.pointers.set(self.chat, conversation.id)
+        if not conversation.title and (title := title_of(Message.from_dict(content).text)):
+            store.conversations.set_title(conversation.id, title)
+
+    def _look_back(self, content: str | Mapping[str, Any], held: Held) -> None:
+        """What stands behind the place where it began came of this message."""
+        begin, conversation = self.taken.begin_seq or 0, held.conversation
+        if begin == 0 and self._is_of_chat:  # its process may have died before the chat was told
+            self._desk.pointers.set(self.chat, conversation.id)
+        if conversation.last_seq <= begin:
+            return
+        since = self._desk.store.log.read(conversation.id, Span(begin + 1, conversation.last_seq))
+        said = [e.message for e in since if e.message.kind in ("user", "assistant", "tool")]
+        asked = Message.from_dict(content).to_dict()
+        self._is_resumed = any(m.is_real_user and m.to_dict() == asked for m in said)
+        if self._is_resumed and said[-1].role == "assistant" and not said[-1].tool_calls:
+            # Its process died after the answer was given and before that was noted.
+            self._done = TurnFinished("completed", said[-1].text)
 
     @property
     def _is_of_chat(self) -> bool:
@@ -209,24 +202,16 @@ class Run:
     def _named(self) -> str | None:
         return None if self._is_of_chat else self.taken.letter.lane.partition(":")[2]
 
-    def _cost(self, session_id: str) -> float | None:
-        return self._desk.store.ledger.totals(session_id).cost_usd
-
-    def _hear(self, event: Event) -> None:
-        # The end is told once it is kept: whoever hears of it may rely on it.
-        if not isinstance(event, TurnFinished):
-            self._desk.streams.publish(self.chat, self.taken.id, event)
-
     # -- a command ---------------------------------------------------------------------------------------------------
 
     async def _command(self, text: str) -> None:
-        wanted = await self._wanted()
-        if wanted.conversation_id is None:
-            agent = await in_thread(self._desk.pool.blank, wanted)
+        current = await in_thread(self._find)
+        if current is None:
+            agent = await in_thread(self._desk.pool.blank, self._wanted(lambda: None))
             surface, said = await self._dispatched(agent, text)
         else:
-            async with self._desk.pool.held(wanted) as held:
-                self.conversation_id = held.conversation.id
+            self.conversation_id = current
+            async with self._desk.pool.held(self._wanted(lambda: current), lambda held: None) as held:
                 held.agent.events.tap(self._hear)
                 try:
                     with held.agent.lent(held.lease):
@@ -234,33 +219,38 @@ class Run:
                 finally:
                     held.agent.events.tap(None)
         if surface.has_moved:
-            await self._move(surface.target)
+            self.conversation_id = surface.target
+            await in_thread(self._desk.pointers.set, self.chat, surface.target)
         if said.then_send is None:
             shown = LEFT if said.is_leaving else said.text
             await self._finish(CommandAnswered(shown, said.level, self.conversation_id))
         else:
             self._desk.streams.publish(self.chat, self.taken.id, Notice(said.text))
-            await self._turn(said.then_send, Wanted(self.chat, surface.target, self.person.may("shell")))
+            await self._turn(said.then_send, lambda: surface.target)
 
     async def _dispatched(self, agent: Agent, text: str) -> tuple[GatewaySurface, Said]:
         surface = GatewaySurface(self._desk.store, agent, self.person, route_to=self._desk.route_to)
         said = await asyncio.to_thread(self._desk.commands.dispatch, surface, text)
         return surface, said or Said("")
 
-    async def _move(self, target: str | None) -> None:
-        self.conversation_id = target
-        await in_thread(self._desk.pointers.set, self.chat, target)
-
     # -- its end -----------------------------------------------------------------------------------------------------
 
-    async def _finish(self, event: TurnFinished | CommandAnswered, gauge: GaugeMoved | None = None) -> None:
+    async def _finish(self, event: TurnFinished | CommandAnswered, agent: Agent | None = None) -> None:
+        """Kept first, then told."""
         result = result_of(event)
-        finish = self._desk.store.inbox.finish
-        if not await in_thread(finish, self.taken, result, conversation_id=self.conversation_id):
-            raise TakenOver
-        if gauge is not None:
-            self._desk.streams.publish(self.chat, self.taken.id, gauge)
+        cost = await in_thread(self._keep, result, agent)
+        if agent is not None:
+            gauge = agent.gauge
+            moved = GaugeMoved(gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost)
+            self._desk.streams.publish(self.chat, self.taken.id, moved)
         self._desk.streams.publish(self.chat, self.taken.id, finished_event(result, self.conversation_id))
+
+    def _keep(self, result: Mapping[str, Any], agent: Agent | None) -> float | None:
+        store = self._desk.store
+        if not store.inbox.finish(self.taken, result, conversation_id=self.conversation_id):
+            raise TakenOver
+        session_id = agent.session_id if agent is not None else None
+        return store.ledger.totals(session_id).cost_usd if session_id is not None else None
 
 
 async def work_through(run: Run) -> None:

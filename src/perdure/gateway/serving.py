@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from perdure.gateway.http.app import create_app
 from perdure.gateway.hub import Hub
 from perdure.gateway.people import People
 from perdure.gateway.streams import Watch
+from perdure.gateway.threads import kept
 from perdure.gateway.watching import Watcher
 from perdure.providers.lean_wire import LeanWire
 from perdure.providers.wire import HttpxWire, Wire
@@ -37,6 +39,8 @@ MAX_CONNECTIONS = 1_000
 # Once the turns are over, what is left are connections nobody says anything on.
 _LINGER_S = 3
 _SWITCH_S = 0.0005
+# Young objects are looked at after so many, old ones after so many looks at the young.
+_COLLECT = (20_000, 20, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ def run(site: Site) -> None:
     """Serves until it is told to stop."""
     # A thread that waits for the interpreter gets it sooner: here that is most often the one that all streams run in.
     sys.setswitchinterval(_SWITCH_S)
+    _collect_seldom()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(site))
 
@@ -72,7 +77,7 @@ async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
     """The same within a running loop; ends after SIGTERM, SIGINT, or once `stopped` is set."""
     # A thread for each job: commands and summaries may take minutes, and none may wait for another.
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
-    shared = Shared(site.settings, home=site.home, store=site.store, bridge=RunningLoop(), wire=_wire())
+    shared = Shared(site.settings, home=site.home, store=site.store, bridge=RunningLoop(), wire=_wire(), keep=kept)
     gateway = site.settings.gateway
     hub = Hub(
         Agents(shared),
@@ -158,6 +163,13 @@ def _signals(stopped: asyncio.Event) -> Iterator[None]:
     finally:
         for number in kept:
             loop.remove_signal_handler(number)
+
+
+def _collect_seldom() -> None:
+    """A thousand conversations are a million objects, and looking through them all holds every stream up for long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT)
 
 
 def _wire() -> Wire:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from threading import get_ident
 
 from perdure.core.events import ReasoningDelta, TextDelta
 from perdure.core.ports import Clock
@@ -131,7 +131,7 @@ class Streams:
         self._watch = watch
         self._streams: dict[ChatKey, ChatStream] = {}
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
 
     def of(self, chat: ChatKey) -> ChatStream:
         if chat not in self._streams:
@@ -140,7 +140,7 @@ class Streams:
 
     def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
         """From any thread; events of one thread keep their order."""
-        if threading.get_ident() == self._thread:
+        if get_ident() == self._thread:
             self._publish(chat, turn_id, event)
         else:
             self._loop.call_soon_threadsafe(self._publish, chat, turn_id, event)

@@ -25,3 +25,15 @@ def _store_threads() -> ThreadPoolExecutor:
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What `work` returns, without holding up the loop."""
     return await asyncio.get_running_loop().run_in_executor(_store_threads(), partial(work, *args, **kwargs))
+
+
+async def kept(work: Callable[[], T]) -> T:
+    """The same for what an agent writes down: once begun it is finished, before anybody goes on."""
+    future = asyncio.get_running_loop().run_in_executor(_store_threads(), work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        if not future.cancelled():
+            future.exception()
+        raise

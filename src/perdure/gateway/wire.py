@@ -16,6 +16,7 @@ from perdure.gateway.chats import CommandAnswered, GatewayEvent, Numbered, Ticke
 
 # A tool's whole result is in the timeline; the stream shows enough to follow along.
 RESULT_CHARS = 4_000
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _WORDS = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -29,8 +30,8 @@ def encoded(numbered: Numbered) -> dict[str, Any]:
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON that any encoder takes: a lone surrogate, which none does, becomes a question mark."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    """Compact JSON in plain ASCII, which carries every character there is, lone surrogates included."""
+    return _ENCODER.encode(value)
 
 
 def ticket_dict(ticket: Ticket) -> dict[str, Any]:

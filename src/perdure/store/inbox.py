@@ -62,27 +62,35 @@ class Taken:
         return self.letter.id
 
 
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A message as it is kept; `is_first` where nothing waits before it in its lane."""
+
+    taken: Taken
+    is_new: bool
+    is_first: bool = False
+
+
 class Inbox:
     """Takes, hands out in order, and remembers; every change of a message is its owner's alone."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
-    def take(self, letter: Letter, *, owner: str, ttl_ms: int, most_waiting: int | None = None) -> tuple[Taken, bool]:
-        """The message as it is now kept, and whether it is new. Raises InboxFull."""
+    def take(self, letter: Letter, *, owner: str, ttl_ms: int, most_waiting: int | None = None) -> Receipt:
+        """Keeps a message, unless it is known already. Raises InboxFull."""
 
-        def work(tx: Transaction) -> tuple[Taken, bool]:
+        def work(tx: Transaction) -> Receipt:
             known = self._known(tx, letter)
             if known is not None:
-                return known, False
-            if most_waiting is not None:
-                sql = "SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'"
-                row = tx.row(sql, (text(letter.lane),))
-                if row is not None and row[0] > most_waiting:
-                    raise InboxFull(f"{most_waiting} messages wait here already; send it again after an answer")
+                return Receipt(known, is_new=False)
+            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(letter.lane),))
+            before = int(row[0]) if row is not None else 0
+            if most_waiting is not None and before > most_waiting:
+                raise InboxFull(f"{most_waiting} messages wait here already; send it again after an answer")
             until = self._now + ttl_ms
             number = insert_numbered(tx, "inbox", _values(letter, owner, until, self._now), number="number")
-            return Taken(number, letter, "waiting", owner, until), True
+            return Receipt(Taken(number, letter, "waiting", owner, until), is_new=True, is_first=before == 0)
 
         try:
             return self._backing.database.write(work)
@@ -93,7 +101,7 @@ class Inbox:
             known = self._backing.database.read(lambda tx: self._known(tx, letter))
             if known is None:
                 raise
-            return known, False
+            return Receipt(known, is_new=False)
 
     def get(self, message_id: str) -> Taken:
         """Raises NotFound."""

@@ -14,6 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, get_type_hints
 
 from perdure.core.messages import Part
@@ -88,25 +89,45 @@ class Tool:
 
 def tool_from_function(function: Callable[..., Any], **claims: Any) -> Tool:
     """The tool that a typed function with a docstring is; `claims` are fields of Tool."""
+    # A method is described once for all objects of its class: a gateway makes the same tools a thousand times.
+    read = _described_method(function.__func__) if inspect.ismethod(function) else _described(function)
+    fields = {"name": function.__name__, "description": read.about, **claims}
+    return Tool(
+        parameters=read.arguments.schema,
+        handler=function,
+        context_parameter=read.context_parameter,
+        arguments=read.arguments,
+        **fields,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """What a signature says."""
+
+    about: str
+    arguments: ArgumentModel
+    context_parameter: str | None
+
+
+@lru_cache(maxsize=256)
+def _described_method(function: Callable[..., Any]) -> _Described:
+    return _described(function, is_method=True)
+
+
+def _described(function: Callable[..., Any], *, is_method: bool = False) -> _Described:
     hints = get_type_hints(function, include_extras=True)
     about, notes = _read_docstring(inspect.getdoc(function) or "")
     takes, context_parameter = {}, None
-    for p in inspect.signature(function).parameters.values():
+    parameters = list(inspect.signature(function).parameters.values())[is_method:]
+    for p in parameters:
         if hints.get(p.name) is ToolContext:
             context_parameter = p.name
         elif p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
             raise ValueError(f"{function.__name__}: parameter {p.name!r} must be an ordinary named one")
         else:
             takes[p.name] = (hints.get(p.name, Any), p.default, notes.get(p.name, ""))
-    arguments = ArgumentModel(takes, missing=inspect.Parameter.empty)
-    fields = {"name": function.__name__, "description": about, **claims}
-    return Tool(
-        parameters=arguments.schema,
-        handler=function,
-        context_parameter=context_parameter,
-        arguments=arguments,
-        **fields,
-    )
+    return _Described(about, ArgumentModel(takes, missing=inspect.Parameter.empty), context_parameter)
 
 
 def tool(**claims: Any) -> Callable[[Callable[..., Any]], Tool]:

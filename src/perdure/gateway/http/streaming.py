@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from json.encoder import encode_basestring_ascii
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from perdure.core.events import TextDelta
 from perdure.gateway.chats import Numbered
 from perdure.gateway.wire import encoded, json_text, type_of
 
@@ -63,5 +65,10 @@ async def _disconnected(receive: Receive) -> None:
 
 def frame(numbered: Numbered) -> bytes:
     """`id`, `event` and `data`; the data is one line of JSON."""
-    head = f"id: {numbered.number}\nevent: {type_of(numbered.event)}\n"
+    event = numbered.event
+    if type(event) is TextDelta:  # nearly all there are: put together by hand, in the very same words
+        number, text = numbered.number, encode_basestring_ascii(event.text)
+        data = f'{{"type":"text_delta","number":{number},"turn_id":"{numbered.turn_id}","text":{text}}}'
+        return f"id: {number}\nevent: text_delta\ndata: {data}\n\n".encode()
+    head = f"id: {numbered.number}\nevent: {type_of(event)}\n"
     return f"{head}data: {json_text(encoded(numbered))}\n\n".encode()

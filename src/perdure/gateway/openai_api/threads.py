@@ -104,7 +104,7 @@ class Threads:
 
     def _begun(self, chat: ChatKey, asked: Asked, person: Person, *, is_named: bool) -> Thread:
         """A new conversation that holds what the client already knows, under its instructions and ours."""
-        agent = self._pool.blank(Wanted(chat, None, person.may("shell")))
+        agent = self._pool.blank(Wanted(chat, person.may("shell"), lambda: None))
         try:
             parts, endpoint = agent.parts, agent.endpoint
             prompt = assemble(parts.prompt_sources(parts.memory.snapshot(person.user_key)))

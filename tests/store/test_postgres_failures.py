@@ -233,37 +233,9 @@ def test_a_failure_that_was_passed_over_is_not_taken_for_a_commit(server: Postgr
     database.close()
 
 
-def test_a_closed_store_and_a_backup_say_what_to_do(server: PostgresBackend, tmp_path: Path) -> None:
-    store = server.open()
-    session = store.create()
+def test_a_backup_says_what_to_do_instead(server: PostgresBackend, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="pg_dump"):
-        store.backup(tmp_path / "copy")
-    store.close()
-    store.close()
-    for use in (lambda: store.history(session.id), lambda: store.append(session.id, user("x")), store.create):
-        with pytest.raises(StoreError, match="closed"):
-            use()
-
-
-def test_a_store_opened_before_a_fork_is_refused_in_the_child(server: PostgresBackend) -> None:
-    code = """
-        import os, sys
-        from perdure.core.errors import StoreError
-        from perdure.store import open_store
-        store = open_store(sys.argv[1])
-        if os.fork() == 0:
-            try:
-                store.create()
-            except StoreError as error:
-                print(error)
-            os._exit(0)
-        os.wait()
-        store.create()
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code), server.url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "open it again" in done.stdout
-    assert done.stderr == ""
+        server.open().backup(tmp_path / "copy")
 
 
 def busy(store: SessionStore, session_id: str, until: float, told: list[str]) -> None:

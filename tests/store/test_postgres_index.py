@@ -46,7 +46,8 @@ def newest(database: PostgresDatabase, query: str, *, below: int | None = None, 
 
 
 def put(database: PostgresDatabase, texts: Sequence[tuple[int, str]]) -> None:
-    database.write(lambda tx: INDEX.add(tx, "message", [(n, indexed(t, ["r:user"])) for n, t in texts]))
+    step = INDEX.addition("message", [(n, indexed(t, ["r:user"])) for n, t in texts])
+    database.write(lambda tx: tx.run_many(*step))
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

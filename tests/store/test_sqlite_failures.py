@@ -292,34 +292,6 @@ def test_a_backup_is_whole_and_never_overwrites(tmp_path: Path) -> None:
         assert (tmp_path / "copy.db.outputs") in Path(copy.outputs.get(output.id).place).parents
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
-    store = open_store(tmp_path / "sessions.db")
-    session = store.create()
-    store.close()
-    store.close()
-    for use in (lambda: store.history(session.id), lambda: store.append(session.id, user("x")), store.create):
-        with pytest.raises(StoreError, match="closed"):
-            use()
-
-
-def test_a_store_opened_before_a_fork_is_refused_in_the_child(tmp_path: Path) -> None:
-    code = """
-        import os, sys
-        from perdure.core.errors import StoreError
-        from perdure.store import open_store
-        store = open_store(sys.argv[1])
-        if os.fork() == 0:
-            try:
-                store.create()
-            except StoreError as error:
-                print(error)
-            os._exit(0)
-        os.wait()
-    """
-    done = run(code, str(tmp_path / "s.db"))
-    assert "open it again" in done.stdout
-
-
 @pytest.mark.spec("E9")
 @pytest.mark.parametrize("deed", ["scrub", "delete"])
 def test_nothing_of_what_was_taken_out_is_left_in_any_file(tmp_path: Path, deed: str) -> None:

@@ -53,6 +53,10 @@ class PostgresBackend:
         if not is_used:
             self.execute(f"CREATE SCHEMA {self.schema}")
 
+    @property
+    def where(self) -> str:
+        return self.url
+
     def open(self, clock: Clock | None = None) -> SessionStore:
         store = open_store(self.url, clock=clock)
         self._opened.append(store)

@@ -36,6 +36,11 @@ class Backend(Protocol):
 
     name: str
 
+    @property
+    def where(self) -> str:
+        """What `open_store` takes."""
+        ...
+
     def open(self, clock: Clock | None = None) -> SessionStore:
         """A store over the same data, as another process would open it."""
         ...
@@ -55,6 +60,10 @@ class SqliteBackend:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "sessions.db"
         self._opened: list[SessionStore] = []
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
 
     def open(self, clock: Clock | None = None) -> SessionStore:
         store = open_store(self.path, clock=clock)

@@ -9,6 +9,7 @@ import io
 import re
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def record(place: Path) -> None:
             for key, question in TALK:
                 term.say(question)
                 term.see(question, re.sub(r"[*`]", "", ANSWERS[key])[-20:].split("\n")[-1])
+            time.sleep(2.0)  # the last turn's end: a command that is sent before it is answered above the answer
             term.say("/context")
             term.see("tail ")
             term.say("/search 54321")

@@ -299,3 +299,11 @@ def test_what_a_library_warns_of_goes_to_a_file_and_not_into_the_prompt(tmp_path
         assert chat.end() == 0
         assert "the moon is full" not in chat.shown
     assert "the moon is full" in (tmp_path / "home" / "logs" / "chat.log").read_text()
+
+
+def test_our_own_words_are_wrapped_between_them() -> None:
+    page = Page()
+    shown = page.show(Notice("one two three " * 20), TurnFinished("failed", "", error="nothing is listening " * 10))
+    assert all(len(line) <= 80 and line == line.rstrip() for line in shown.split("\n"))
+    assert " ".join(shown.split()).count("one two three") == 20
+    assert " ".join(shown.split()).count("nothing is listening") == 10

@@ -49,6 +49,7 @@ def chat(
     as_json: bool,
 ) -> None:
     """Talk to an agent whose conversation outlives its window."""
+    from perdure.cli.leaving import signals_interrupt
     from perdure.config.terminal import is_dumb
 
     given = {**(flags or {})}
@@ -56,11 +57,13 @@ def chat(
     if question is not None or not sys.stdin.isatty():
         from perdure.cli.chat.once import ask_once
 
-        code = ask_once(given, _with_input(question), session_id=session_id, as_json=as_json)
+        with signals_interrupt():
+            code = ask_once(given, _with_input(question), session_id=session_id, as_json=as_json)
     elif as_json:
         raise click.UsageError("--json goes with a question: give one with -q, or pipe it in.")
     elif is_dumb() or not sys.stdout.isatty():
-        code = _plain(given, session_id)
+        with signals_interrupt():
+            code = _plain(given, session_id)
     else:
         code = _live(given, session_id)
     sys.exit(code)

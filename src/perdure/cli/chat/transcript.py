@@ -8,7 +8,7 @@ from collections.abc import Callable
 from perdure.agent.callbacks import status_line as told
 from perdure.cli.chat.blocks import Block, Blocks
 from perdure.cli.chat.tool_lines import finished_line, running_line, spilled_line
-from perdure.cli.ink import Ink, safe
+from perdure.cli.ink import Ink, fitted, safe
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
@@ -191,12 +191,16 @@ class Transcript:
         self.idle()
         if (said := told(event)) and not self._is_answered:
             is_loud = isinstance(event, Recovered) or (isinstance(event, Notice) and event.level == "warning")
-            self._write((self._ink.warn if is_loud else self._ink.dim)(f"· {safe(said)}") + "\n")
+            self._write_words(f"· {safe(said)}", self._ink.warn if is_loud else self._ink.dim)
+
+    def _write_words(self, text: str, in_colour: Callable[[str], str]) -> None:
+        """Our own words, wrapped between them."""
+        self._write("".join(f"{in_colour(line)}\n" for line in fitted(text.split("\n"), self._width())))
 
     def _finish(self, event: TurnFinished) -> None:
         self.stop()
         if event.outcome == "failed":
-            self._write(self._ink.bad(safe(event.error or "the turn failed")) + "\n")
+            self._write_words(safe(event.error or "the turn failed"), self._ink.bad)
         elif event.outcome == "interrupted":
             self._write(self._ink.dim("stopped; the conversation is kept") + "\n")
         self._write("\n")

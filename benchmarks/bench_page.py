@@ -1,4 +1,4 @@
-"""The page's API against its bars: ten thousand conversations, one of ten thousand messages, its chart and its handoff.
+"""The page's API against its bars: ten thousand conversations with a million messages, one of them ten thousand long.
 
 Every figure is a whole request through the routes, in process, the best of a few tries; the answer is written as JSON
 but sent nowhere.
@@ -7,19 +7,21 @@ but sent nowhere.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
 from benchmarks.store_corpus import Corpus
 from benchmarks.table import Row
+from perdure.context.facts.scan import scan
 from perdure.context.handoff import Handoff, render
 from perdure.core.messages import Message, assistant, user
 from perdure.core.usage import CanonicalUsage
@@ -30,6 +32,7 @@ TITLE = "The page (API)"
 
 _CONVERSATIONS = 10_000
 _MESSAGES = 10_000
+_MILLION = 1_000_000
 _BATCH = 500
 _TRIES = 9
 _SHARED_MEMORY = Path("/dev/shm")
@@ -44,47 +47,63 @@ def rows() -> Iterator[Row]:
     ):
         long = _long(store)
         _many(store)
+        _fill(Path(folder) / "page.db")
         with _client(store) as get:
             yield from _lists(get)
             yield from _conversation(get, long)
 
 
-def _lists(get: Any) -> Iterator[Row]:
-    yield Row("conversations, first page of 10,000", get("/conversations"), "ms", "< 50")
-    yield Row("conversations, first page, one source and model", get("/conversations?source=page&model=m-2"), "ms")
-    yield Row("conversations, found by a word", get("/conversations?q=rename"), "ms")
-    yield Row("filters over 10,000", get("/filters"), "ms")
-    yield Row("usage of a month", get("/usage?days=30"), "ms")
+def _lists(get: Get) -> Iterator[Row]:
+    yield _row("conversations, first page of 10,000 with 1M messages", get("/conversations"), "< 50")
+    yield _row("conversations, first page, one source and model", get("/conversations?source=page&model=m-2"))
+    yield _row("conversations, found by a word all of them hold", get("/conversations?q=rename"))
+    yield _row("conversations, found by a word one of them holds", get("/conversations?q=feature-4711"))
+    yield _row("filters over 10,000", get("/filters"))
+    yield _row("usage of a month", get("/usage?days=30"))
 
 
-def _conversation(get: Any, long: str) -> Iterator[Row]:
+def _conversation(get: Get, long: str) -> Iterator[Row]:
     one = f"/conversations/{long}"
-    yield Row("head of a conversation of 10,000 messages", get(one), "ms")
+    yield _row("head of a conversation of 10,000 messages", get(one))
     newest, oldest = get(f"{one}/timeline"), get(f"{one}/timeline?after=0")
-    yield Row("timeline, newest page of 10,000 messages", newest, "ms", "< 50")
-    yield Row("timeline, oldest page against the newest", oldest / newest, "times", "< 2")
-    yield Row("timeline, around the middle", get(f"{one}/timeline?around=5000"), "ms", "< 50")
-    yield Row("chart of 2,500 calls", get(f"{one}/context"), "ms", "< 300")
-    yield Row(
-        "a handoff over 10,000 messages, every fact linked", get(f"{one}/handoffs/{_MESSAGES + 1}"), "ms", "< 300"
-    )
+    yield _row("timeline, newest page of 10,000 messages", newest, "< 50")
+    yield Row("timeline, oldest page against the newest", oldest.cpu_ms / newest.cpu_ms, "times", "< 2")
+    yield _row("timeline, around the middle", get(f"{one}/timeline?around=5000"), "< 50")
+    yield _row("chart of 2,500 calls", get(f"{one}/context"), "< 300")
+    yield _row("a handoff over 10,000 messages, 600 facts linked", get(f"{one}/handoffs/{_MESSAGES + 1}"), "< 300")
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """The best of a few tries: by the clock, and in processor time, which a busy machine stretches less."""
+
+    wall_ms: float
+    cpu_ms: float
+
+
+Get = Callable[[str], Took]
+
+
+def _row(name: str, took: Took, bar: str | None = None) -> Row:
+    return Row(name, took.wall_ms, "ms", bar, f"{took.cpu_ms:.1f} ms of processor time")
 
 
 @contextmanager
-def _client(store: SessionStore) -> Iterator[Any]:
+def _client(store: SessionStore) -> Iterator[Get]:
     app = FastAPI()
     app.include_router(page_router(store, user_of=lambda request: "ann"))
 
-    async def best(path: str) -> float:
+    async def best(path: str) -> Took:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://page/api/page") as client:
-            took = []
+            walls, cpus = [], []
             for _ in range(_TRIES):
-                began = time.perf_counter()
+                began, began_cpu = time.perf_counter(), time.process_time()
                 answer = await client.get(path.removeprefix("/"), headers={"accept-encoding": "identity"})
-                took.append(1_000 * (time.perf_counter() - began))
+                walls.append(1_000 * (time.perf_counter() - began))
+                cpus.append(1_000 * (time.process_time() - began_cpu))
                 answer.raise_for_status()
-        return min(took)
+        return Took(min(walls), min(cpus))
 
     yield lambda path: asyncio.run(best(path))
 
@@ -138,6 +157,21 @@ def _account(store: SessionStore, session_id: str, at: int) -> None:
 
 
 def _facts(messages: list[Message]) -> str:
-    """What a full handoff holds: some hundred lines with paths and names, each from somewhere in the story."""
-    lines = [m.text[:120] for m in messages[:: _MESSAGES // 300] if m.text.isascii()]
-    return "\n".join(f"- {line}" for line in lines)
+    """What a full handoff holds: six hundred paths and names, each from somewhere in the story."""
+    found = [fact for m in messages[:: _MESSAGES // 400] for fact in sorted(scan(m.text))[:3]]
+    return "\n".join(f"- {', '.join(found[at : at + 4])}" for at in range(0, min(600, len(found)), 4))
+
+
+def _fill(path: Path) -> None:
+    """A million messages, written straight into the table: neither lists nor stories read the search index."""
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "WITH RECURSIVE number (n) AS (SELECT 3 UNION ALL SELECT n + 1 FROM number WHERE n < ?)"
+            " INSERT INTO message"
+            " (conversation, seq, session, role, kind, body, encoding, chars, key, chained, created_at)"
+            " SELECT c.id, n, c.tip, 'user', 'user', ?, 0, 30, x'00', 0, c.updated_at FROM conversation c, number"
+            " WHERE c.last_seq = 2",
+            (_MILLION // _CONVERSATIONS, b'{"content":"What came next was said here.","role":"user"}'),
+        )
+        database.execute("UPDATE conversation SET last_seq = ? WHERE last_seq = 2", (_MILLION // _CONVERSATIONS,))
+    database.close()

@@ -48,7 +48,8 @@ class Wanted:
         parts: list[str] = []
         values: list[Value] = []
         for condition, value in (
-            ("c.user_key = ?", self.user_key),
+            # Where ids are given they are what to begin with, not everything of the user's.
+            ("c.user_key = ?" if self.ids is None else "c.user_key || '' = ?", self.user_key),
             ("c.source = ?", self.source),
             ("s.model = ?", self.model),
             ("c.updated_at >= ?", self.since_ms),

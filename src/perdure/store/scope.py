@@ -42,7 +42,8 @@ class Scope:
                 values += [conversation_id] if table == "o" else [conversation_id, lo, hi]
         for condition, value in (
             (f"{table}.session = ?", self.session_id),
-            ("c.user_key = ?", self.user_key),
+            # An expression, so that no planner begins with all that the user ever said instead of what was found.
+            ("c.user_key || '' = ?", self.user_key),
             (f"{table}.created_at >= ?", self.since_ms),
             (f"{table}.created_at < ?", self.until_ms),
         ):

@@ -188,7 +188,8 @@ class LiveChat:
 
     def _send(self, line: _Line) -> None:
         """Hands a line to the working thread; while that is busy, it is shown as waiting."""
-        if self._is_working or self._desk is None:
+        # Between two lines nothing is going on, and yet those that wait come first.
+        if self._is_working or self._waiting or self._desk is None:
             self._waiting.append(line)
         else:
             self._echo(line.shown)

@@ -25,7 +25,7 @@ def new(surface: Surface, argument: str) -> Said:
 def resume(surface: Surface, argument: str) -> Said:
     if not argument:
         return sessions(surface, "")
-    conversation = surface.store.conversations.get(argument)
+    conversation = surface.store.conversations.get(argument, user_key=surface.user_key or None)
     surface.open(conversation.tip_session_id)
     count = len(surface.store.history(conversation.tip_session_id).entries)
     return Said(f"Resumed {conversation.id} {_titled(conversation.title)}({count} messages in view).")

@@ -33,9 +33,12 @@ def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
 def expand(surface: Surface, argument: str) -> Said:
     """What an address stands for; without one, what the newest handoff stands for."""
     words = argument.split()
-    session_id = words.pop(0) if words and words[0].startswith(("c_", "s_")) else surface.agent.session_id
+    is_named = bool(words) and words[0].startswith(("c_", "s_"))
+    session_id = words.pop(0) if is_named else surface.agent.session_id
     if session_id is None:
         return Said("Nothing has been said yet.", "error")
+    if is_named:  # whose it is decides whether there is such a one
+        surface.store.conversations.get(session_id, user_key=surface.user_key or None)
     if not words or words[0].isdecimal():
         handoffs = surface.store.log.handoffs(session_id)
         if not handoffs:

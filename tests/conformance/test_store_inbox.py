@@ -1,0 +1,202 @@
+"""The inbox, on every database: taken once, run in order, owned by one, taken over from the silent."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from perdure.core.errors import LeaseLost, NotFound
+from perdure.store.inbox import InboxFull, Letter, Taken
+from perdure.store.store import SessionStore
+from support.store import Backend, FakeClock, conversation
+
+TTL_MS = 10_000
+
+
+def letter(number: int, *, lane: str = "chat:a", key: str = "", user_key: str = "ann", text: str = "hello") -> Letter:
+    return Letter(f"t_{number}", lane, "http", user_key, "main", text, ("chat",), key)
+
+
+def take(store: SessionStore, what: Letter, owner: str = "one") -> Taken:
+    return store.inbox.take(what, owner=owner, ttl_ms=TTL_MS).taken
+
+
+def test_a_message_survives_its_process_word_for_word(backend: Backend, clock: FakeClock) -> None:
+    content = {"role": "user", "content": [{"type": "text", "text": "héllo \ud800 \x00 “ok”"}]}
+    take(backend.open(clock), Letter("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k"))
+    kept = backend.open(clock).inbox.get("t_1")
+    assert kept.letter == Letter("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
+    assert kept.state == "waiting"
+
+
+def test_the_same_key_of_the_same_sender_is_the_same_message(store: SessionStore) -> None:
+    first = store.inbox.take(letter(1, key="k"), owner="one", ttl_ms=TTL_MS)
+    again = store.inbox.take(letter(2, key="k", text="other words"), owner="two", ttl_ms=TTL_MS)
+    theirs = store.inbox.take(letter(3, key="k", user_key="bob"), owner="two", ttl_ms=TTL_MS)
+    keyless = [store.inbox.take(letter(n), owner="one", ttl_ms=TTL_MS) for n in (4, 5)]
+    assert (first.is_new, again.is_new, theirs.is_new) == (True, False, True)
+    assert again.taken == first.taken
+    assert [r.is_new for r in keyless] == [True, True]
+
+
+def test_senders_of_one_key_at_the_same_moment_are_one_message(backend: Backend, clock: FakeClock) -> None:
+    stores = [backend.open(clock) for _ in range(4)]
+    start, got = threading.Barrier(len(stores)), []
+
+    def send(number: int) -> None:
+        start.wait()
+        got.append(stores[number].inbox.take(letter(number, key="k"), owner=f"p{number}", ttl_ms=TTL_MS))
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(len(stores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(r.is_new for r in got) == 1
+    assert len({r.taken.id for r in got}) == 1
+
+
+def test_a_lane_is_run_oldest_first_whoever_took_what(store: SessionStore) -> None:
+    one, two = take(store, letter(1), "one"), take(store, letter(2), "two")
+    take(store, letter(3, lane="chat:b"), "one")
+    assert store.inbox.first("chat:a") == one
+    assert store.inbox.finish(one, {"kind": "turn"}, conversation_id=None)
+    assert store.inbox.first("chat:a") == two
+    assert store.inbox.finish(two, {"kind": "turn"}, conversation_id=None)
+    assert store.inbox.first("chat:a") is None
+
+
+def test_it_is_known_whether_anything_waits_before_it(store: SessionStore) -> None:
+    first = store.inbox.take(letter(1), owner="one", ttl_ms=TTL_MS)
+    second = store.inbox.take(letter(2), owner="one", ttl_ms=TTL_MS)
+    elsewhere = store.inbox.take(letter(3, lane="chat:b"), owner="one", ttl_ms=TTL_MS)
+    assert [r.is_first for r in (first, second, elsewhere)] == [True, False, True]
+
+
+def test_more_than_may_wait_is_refused_and_not_kept(store: SessionStore) -> None:
+    for number in range(3):
+        store.inbox.take(letter(number), owner="one", ttl_ms=TTL_MS, most_waiting=2)
+    with pytest.raises(InboxFull, match="2 messages wait"):
+        store.inbox.take(letter(9), owner="one", ttl_ms=TTL_MS, most_waiting=2)
+    with pytest.raises(NotFound):
+        store.inbox.get("t_9")
+
+
+def test_what_came_of_it_is_kept_and_the_words_are_not_kept_twice(store: SessionStore) -> None:
+    taken = take(store, letter(1, key="k"))
+    store.inbox.finish(taken, {"kind": "turn", "text": "answer"}, conversation_id="c_1")
+    kept = store.inbox.get("t_1")
+    assert (kept.state, kept.result, kept.conversation_id) == ("done", {"kind": "turn", "text": "answer"}, "c_1")
+    assert kept.letter.content == ""
+    assert store.inbox.take(letter(2, key="k"), owner="two", ttl_ms=TTL_MS).taken.result == kept.result
+
+
+def test_only_its_owner_begins_and_ends_a_message(backend: Backend, clock: FakeClock) -> None:
+    store = backend.open(clock)
+    mine = take(store, letter(1), "one")
+    clock.pass_ms(TTL_MS + 1)
+    theirs = store.inbox.claim(mine, owner="two", ttl_ms=TTL_MS)
+    assert theirs is not None
+    assert not store.inbox.begin(mine, conversation_id="c_1", seq=3)
+    assert not store.inbox.finish(mine, {"kind": "turn"}, conversation_id="c_1")
+    assert store.inbox.begin(theirs, conversation_id="c_1", seq=3)
+    assert store.inbox.get("t_1").begin_seq == 3
+    assert store.inbox.finish(theirs, {"kind": "turn"}, conversation_id="c_1")
+    assert not store.inbox.finish(theirs, {"kind": "turn", "text": "twice"}, conversation_id="c_1")
+
+
+def test_of_several_who_claim_a_message_one_gets_it(backend: Backend, clock: FakeClock) -> None:
+    stores = [backend.open(clock) for _ in range(3)]
+    orphan = take(stores[0], letter(1), "dead")
+    clock.pass_ms(TTL_MS + 1)
+    start, won = threading.Barrier(3), []
+
+    def claim(number: int) -> None:
+        start.wait()
+        won.append(stores[number].inbox.claim(orphan, owner=f"p{number}", ttl_ms=TTL_MS))
+
+    threads = [threading.Thread(target=claim, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(w is not None for w in won) == 1
+
+
+def test_orphans_are_what_the_silent_and_the_dead_left_behind(backend: Backend, clock: FakeClock) -> None:
+    store = backend.open(clock)
+    take(store, letter(1, lane="chat:1"), "silent")
+    take(store, letter(2, lane="chat:2"), "dead")
+    take(store, letter(3, lane="chat:3"), "alive")
+    done = take(store, letter(4, lane="chat:4"), "silent")
+    store.inbox.finish(done, {}, conversation_id=None)
+    clock.pass_ms(TTL_MS - 1)
+    store.inbox.renew("dead", ttl_ms=TTL_MS)
+    store.inbox.renew("alive", ttl_ms=TTL_MS)
+    clock.pass_ms(2)
+    assert [o.id for o in store.inbox.orphans()] == ["t_1"]
+    assert [o.id for o in store.inbox.orphans(is_gone=lambda owner: owner == "dead")] == ["t_1", "t_2"]
+
+
+def test_who_leaves_leaves_what_is_unfinished_to_others_at_once(store: SessionStore) -> None:
+    take(store, letter(1), "one")
+    take(store, letter(2), "two")
+    assert store.inbox.leave("one") == 1
+    assert [o.id for o in store.inbox.orphans()] == ["t_1"]
+
+
+def test_a_stop_reaches_the_owner_of_what_runs(store: SessionStore) -> None:
+    taken = take(store, letter(1), "one")
+    assert not store.inbox.ask_stop(lane="chat:a")  # nothing runs yet
+    store.inbox.begin(taken, conversation_id="c_1", seq=0)
+    assert store.inbox.ask_stop(lane="chat:a")
+    assert store.inbox.renew("two", ttl_ms=TTL_MS) == []
+    assert store.inbox.renew("one", ttl_ms=TTL_MS) == ["t_1"]
+
+
+def test_what_was_answered_long_ago_is_forgotten(backend: Backend, clock: FakeClock) -> None:
+    store = backend.open(clock)
+    done = take(store, letter(1))
+    store.inbox.finish(done, {}, conversation_id=None)
+    take(store, letter(2, lane="chat:b"))
+    clock.pass_ms(1_000)
+    assert store.inbox.forget(before_ms=clock.ms) == 1
+    assert store.inbox.get("t_2").state == "waiting"
+
+
+def test_what_another_process_answered_can_be_told_here(store: SessionStore) -> None:
+    for number, owner in ((1, "one"), (2, "two")):
+        done = take(store, letter(number, lane=f"chat:{number}"), owner)
+        store.inbox.finish(done, {"text": owner}, conversation_id=None)
+    assert [t.result for t in store.inbox.answered_elsewhere("one", since_ms=0)] == [{"text": "two"}]
+
+
+@pytest.mark.spec("I1")
+def test_a_deleted_conversation_takes_its_messages_along(store: SessionStore) -> None:
+    session = conversation(store)
+    owner = store.conversations.get(session).id
+    taken = take(store, letter(1))
+    store.inbox.begin(taken, conversation_id=owner, seq=0)
+    store.delete(session)
+    with pytest.raises(NotFound):
+        store.inbox.get("t_1")
+
+
+def test_scrubbing_reaches_what_waits_and_what_was_answered(store: SessionStore) -> None:
+    session = conversation(store)
+    owner = store.conversations.get(session).id
+    waiting, done = take(store, letter(1, text="the key is s3cret")), take(store, letter(2, lane="chat:b"))
+    store.inbox.begin(waiting, conversation_id=owner, seq=0)
+    store.inbox.finish(done, {"kind": "turn", "text": "s3cret, noted"}, conversation_id=owner)
+    store.scrub(session, lambda text: text.replace("s3cret", "***"))
+    assert store.inbox.get("t_1").letter.content == "the key is ***"
+    assert store.inbox.get("t_2").result == {"kind": "turn", "text": "***, noted"}
+
+
+def test_a_released_lease_is_not_brought_back_by_a_late_beat(store: SessionStore) -> None:
+    lease = store.leases.acquire(conversation(store), "one")
+    store.leases.release(lease)
+    with pytest.raises(LeaseLost, match="released"):
+        store.leases.renew(lease)
+    assert store.leases.holder_of(lease.conversation_id) is None

@@ -105,7 +105,9 @@ def test_the_chart_answers_to_the_keyboard_the_mouse_and_a_click(page: Page, tol
 def test_titles_are_edited_where_they_stand(page: Page, told: Told) -> None:
     server, story = told
     page.open(server.link(f"/c/{story.branch}"))
+    page.wait("document.querySelector('.story .message')")
     page.click("h1 .rename")
+    page.wait("document.querySelector('.renaming input')")
     page.run("document.querySelector('.renaming input').select()")
     page.type("Another way, tried")
     page.press("Enter")

@@ -109,6 +109,7 @@ def test_markup_typed_into_any_field_stays_text(page: Page, parrot: PageServer, 
     assert_harmless(page)
     # The title, by the field and by the command; the answer of a command that does not exist.
     page.click("h1 .rename")
+    page.wait("document.querySelector('.renaming input')")
     page.run("document.querySelector('.renaming input').select()")
     page.type(evil.replace("\n", " ")[:150])
     page.press("Enter")

@@ -3,5 +3,7 @@
 export function announce(text) {
   const place = document.getElementById("announcer");
   place.textContent = "";
-  requestAnimationFrame(() => { place.textContent = text; });
+  requestAnimationFrame(() => {
+    place.textContent = text;
+  });
 }

@@ -42,7 +42,10 @@ export class Block {
     let fold = this.folds.get(message.tool_call_id);
     if (!fold || fold.element.id) {
       // Its call stands in the block before, or nowhere.
-      fold = new Fold({ id: message.tool_call_id, name: message.tool_name ?? "tool", target: "", arguments: null }, this.conversationId);
+      fold = new Fold(
+        { id: message.tool_call_id, name: message.tool_name ?? "tool", target: "", arguments: null },
+        this.conversationId,
+      );
       this.element.append(fold.element);
     }
     fold.complete(message);

@@ -16,8 +16,22 @@ export class Chart {
     this.selected = calls.length - 1;
     this.drawing = svg("svg", { "aria-hidden": "true" });
     this.lane = h("div", { class: "lane" });
-    this.plot = h("div", { class: "plot", role: "slider", tabindex: "0", "aria-label": "Calls of this conversation", "aria-valuemin": 1, "aria-valuemax": calls.length,
-      "aria-describedby": "chart-keys", onkeydown: (event) => this.onKey(event), onclick: (event) => this.onClick(event), onpointermove: (event) => this.onMove(event) }, this.drawing);
+    this.plot = h(
+      "div",
+      {
+        class: "plot",
+        role: "slider",
+        tabindex: "0",
+        "aria-label": "Calls of this conversation",
+        "aria-valuemin": 1,
+        "aria-valuemax": calls.length,
+        "aria-describedby": "chart-keys",
+        onkeydown: (event) => this.onKey(event),
+        onclick: (event) => this.onClick(event),
+        onpointermove: (event) => this.onMove(event),
+      },
+      this.drawing,
+    );
     this.element = h("div", { class: "chart" }, this.lane, this.plot);
     const watcher = new ResizeObserver(() => this.draw());
     watcher.observe(this.plot);
@@ -52,28 +66,48 @@ export class Chart {
   }
 
   layers(made) {
-    return areas(made, this.parts, this.x, this.y).filter(({ path }) => path)
+    return areas(made, this.parts, this.x, this.y)
+      .filter(({ path }) => path)
       .map(({ part, path }) => svg("path", { class: "area", "data-part": part, d: path }));
   }
 
   axes(top) {
     const { width, height } = this.size;
-    const rows = ticks(top).map((n) => svg("g", {},
-      svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: this.y(n), y2: this.y(n) }),
-      svg("text", { class: "axis", x: PAD.left - 6, y: this.y(n) + 4, "text-anchor": "end" }, short(n))));
+    const rows = ticks(top).map((n) =>
+      svg(
+        "g",
+        {},
+        svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: this.y(n), y2: this.y(n) }),
+        svg("text", { class: "axis", x: PAD.left - 6, y: this.y(n) + 4, "text-anchor": "end" }, short(n)),
+      ),
+    );
     const across = places(this.from, this.to, Math.floor(width / 80)).map((i) =>
-      svg("text", { class: "axis", x: this.x(i + 0.5), y: height - 8, "text-anchor": "middle" }, i === this.from ? `call ${i + 1}` : String(i + 1)));
+      svg(
+        "text",
+        { class: "axis", x: this.x(i + 0.5), y: height - 8, "text-anchor": "middle" },
+        i === this.from ? `call ${i + 1}` : String(i + 1),
+      ),
+    );
     return [rows, across].flat();
   }
 
   limits(made) {
     const last = made.at(-1).call;
-    return [["window", -5], ["threshold", 13]].flatMap(([name, shift]) => {
+    return [
+      ["window", -5],
+      ["threshold", 13],
+    ].flatMap(([name, shift]) => {
       const path = steps(made, (call) => call[name], this.x, this.y);
       const value = last[name] ?? made.find(({ call }) => call[name])?.call[name];
       if (!path) return [];
-      return [svg("path", { class: `limit ${name}`, d: path }),
-        svg("text", { class: "limit-name", x: PAD.left + 6, y: this.y(made[0].call[name] ?? value) + shift }, `${name} ${count(made[0].call[name] ?? value)}`)];
+      return [
+        svg("path", { class: `limit ${name}`, d: path }),
+        svg(
+          "text",
+          { class: "limit-name", x: PAD.left + 6, y: this.y(made[0].call[name] ?? value) + shift },
+          `${name} ${count(made[0].call[name] ?? value)}`,
+        ),
+      ];
     });
   }
 
@@ -83,23 +117,44 @@ export class Chart {
     return this.compactions().flatMap((mark) => {
       const x = this.x(mark.at);
       const [from, to] = [this.y(mark.before_tokens), this.y(mark.after_tokens)];
-      const arrow = [svg("line", { class: "drop", x1: x, x2: x, y1: from, y2: to - 6 }), svg("circle", { class: "drop-end", cx: x, cy: from, r: 3.5 }),
-        svg("path", { class: "drop-end", d: `M${x - 4.5} ${to - 8}h9l-4.5 8z` })];
+      const arrow = [
+        svg("line", { class: "drop", x1: x, x2: x, y1: from, y2: to - 6 }),
+        svg("circle", { class: "drop-end", cx: x, cy: from, r: 3.5 }),
+        svg("path", { class: "drop-end", d: `M${x - 4.5} ${to - 8}h9l-4.5 8z` }),
+      ];
       const isRight = x + 100 < this.size.width;
       if (x - free < 100) return arrow;
       free = x;
-      return [...arrow, svg("text", { class: "drop-name", x: isRight ? x + 8 : x - 8, y: this.clearOfLimits(from, mark), "text-anchor": isRight ? "start" : "end" }, `${short(mark.before_tokens)} → ${short(mark.after_tokens)}`)];
+      return [
+        ...arrow,
+        svg(
+          "text",
+          {
+            class: "drop-name",
+            x: isRight ? x + 8 : x - 8,
+            y: this.clearOfLimits(from, mark),
+            "text-anchor": isRight ? "start" : "end",
+          },
+          `${short(mark.before_tokens)} → ${short(mark.after_tokens)}`,
+        ),
+      ];
     });
   }
 
   clearOfLimits(y, { at }) {
     const call = this.calls[at] ?? this.calls.at(-1);
-    const hit = [call.window, call.threshold].filter(Boolean).map(this.y).find((line) => Math.abs(line - y) < 10);
+    const hit = [call.window, call.threshold]
+      .filter(Boolean)
+      .map(this.y)
+      .find((line) => Math.abs(line - y) < 10);
     return hit === undefined ? y + 4 : hit - 7;
   }
 
   compactions() {
-    return this.marks.filter((mark) => mark.before_tokens !== null && mark.text.startsWith("compacted") && mark.at >= this.from && mark.at <= this.to);
+    return this.marks.filter(
+      (mark) =>
+        mark.before_tokens !== null && mark.text.startsWith("compacted") && mark.at >= this.from && mark.at <= this.to,
+    );
   }
 
   moveCursor() {
@@ -122,10 +177,16 @@ export class Chart {
 
   spoken(index) {
     const call = this.calls[index];
-    const layers = layersOf(call, this.parts).map((n, p) => [n, this.parts[p]]).filter(([n]) => n >= 1).sort((a, b) => b[0] - a[0]);
+    const layers = layersOf(call, this.parts)
+      .map((n, p) => [n, this.parts[p]])
+      .filter(([n]) => n >= 1)
+      .sort((a, b) => b[0] - a[0]);
     const here = this.marks.filter((mark) => mark.at === index).map((mark) => `Before it, ${mark.text}.`);
-    return [`Call ${index + 1} of ${this.calls.length}, ${timeOfDay(call.started_at)}: ${count(totalOf(call))} tokens.`,
-      ...layers.map(([n, part]) => `${partName(part)} ${count(Math.round(n))}.`), ...here].join(" ");
+    return [
+      `Call ${index + 1} of ${this.calls.length}, ${timeOfDay(call.started_at)}: ${count(totalOf(call))} tokens.`,
+      ...layers.map(([n, part]) => `${partName(part)} ${count(Math.round(n))}.`),
+      ...here,
+    ].join(" ");
   }
 
   indexAt(event) {
@@ -148,9 +209,12 @@ export class Chart {
   onKey(event) {
     const stops = this.marks.map((mark) => Math.min(mark.at, this.calls.length - 1));
     const to = {
-      ArrowRight: () => this.selected + 1, ArrowUp: () => this.selected + 1,
-      ArrowLeft: () => this.selected - 1, ArrowDown: () => this.selected - 1,
-      Home: () => this.from, End: () => this.to - 1,
+      ArrowRight: () => this.selected + 1,
+      ArrowUp: () => this.selected + 1,
+      ArrowLeft: () => this.selected - 1,
+      ArrowDown: () => this.selected - 1,
+      Home: () => this.from,
+      End: () => this.to - 1,
       PageDown: () => stops.find((at) => at > this.selected) ?? this.to - 1,
       PageUp: () => stops.findLast((at) => at < this.selected) ?? this.from,
     }[event.key];

@@ -5,7 +5,7 @@ import { Composer } from "./composer.js";
 import { h } from "./dom.js";
 import { Gauge } from "./gauge.js";
 import { chatOf, newChat, openQuestions, say, stop } from "./gateway.js";
-import { questionCard } from "./question.js";
+import { Question } from "./question.js";
 import { linkTo } from "./route.js";
 import { StreamedTurn } from "./turn.js";
 
@@ -35,7 +35,13 @@ export class Chat {
     this.running += 1;
     this.composer.setRunning(true);
     try {
-      for await (const event of say({ chat: this.chat, conversationId: this.conversationId, content: text, signal: this.signal })) this.hear(event, turn);
+      for await (const event of say({
+        chat: this.chat,
+        conversationId: this.conversationId,
+        content: text,
+        signal: this.signal,
+      }))
+        this.hear(event, turn);
       turn.end();
     } catch (error) {
       if (this.signal.aborted) return;
@@ -55,7 +61,8 @@ export class Chat {
     else if (event.type === "question_asked") this.ask(event, turn.element);
     else if (event.type === "question_closed") this.close(event);
     else turn.hear(event);
-    if (event.type === "turn_finished") announce(event.outcome === "completed" ? "The answer is complete." : `The turn ended: ${event.outcome}.`);
+    if (event.type === "turn_finished")
+      announce(event.outcome === "completed" ? "The answer is complete." : `The turn ended: ${event.outcome}.`);
     this.follow(wasAtEnd);
   }
 
@@ -66,7 +73,7 @@ export class Chat {
 
   ask(question, place) {
     if (this.questions.has(question.question_id)) return;
-    const card = questionCard(question);
+    const card = new Question(question);
     this.questions.set(question.question_id, card);
     place.append(card.element);
     card.focus();

@@ -9,8 +9,20 @@ export class Completion {
     this.signal = signal;
     this.chosen = 0;
     this.offered = [];
-    this.element = h("ul", { id: "commands", class: "commands", role: "listbox", "aria-label": "Commands", hidden: true });
-    for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-controls": "commands", "aria-expanded": "false" })) field.setAttribute(name, value);
+    this.element = h("ul", {
+      id: "commands",
+      class: "commands",
+      role: "listbox",
+      "aria-label": "Commands",
+      hidden: true,
+    });
+    for (const [name, value] of Object.entries({
+      role: "combobox",
+      "aria-autocomplete": "list",
+      "aria-controls": "commands",
+      "aria-expanded": "false",
+    }))
+      field.setAttribute(name, value);
     field.addEventListener("input", () => this.offer());
     field.addEventListener("blur", () => setTimeout(() => this.close(), 150));
   }
@@ -19,7 +31,10 @@ export class Completion {
     const typed = /^\/(\w*)$/.exec(this.field.value);
     if (!typed) return this.close();
     this.all ??= allCommands(this.signal);
-    const all = await this.all.catch(() => { this.all = undefined; return []; });
+    const all = await this.all.catch(() => {
+      this.all = undefined;
+      return [];
+    });
     // What was typed may have changed while the list was on its way.
     const now = /^\/(\w*)$/.exec(this.field.value);
     if (!now) return this.close();
@@ -31,14 +46,24 @@ export class Completion {
   show() {
     this.element.hidden = this.offered.length === 0;
     this.field.setAttribute("aria-expanded", String(!this.element.hidden));
-    clear(this.element, this.offered.map((command, index) => this.option(command, index)));
+    clear(
+      this.element,
+      this.offered.map((command, index) => this.option(command, index)),
+    );
     this.mark();
   }
 
   option(command, index) {
-    const take = (event) => { event.preventDefault(); this.take(index); };
-    return h("li", { id: `command-${index}`, role: "option", onmousedown: take },
-      h("code", {}, command.usage ?? `/${command.name}`), h("span", { class: "muted" }, command.summary ?? ""));
+    const take = (event) => {
+      event.preventDefault();
+      this.take(index);
+    };
+    return h(
+      "li",
+      { id: `command-${index}`, role: "option", onmousedown: take },
+      h("code", {}, command.usage ?? `/${command.name}`),
+      h("span", { class: "muted" }, command.summary ?? ""),
+    );
   }
 
   mark() {

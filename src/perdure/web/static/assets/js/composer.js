@@ -12,10 +12,19 @@ export class Composer {
     this.sender = h("button", { type: "submit", class: "primary" }, "Send");
     this.stopper = h("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
     this.completion = new Completion(this.field, signal);
-    this.element = h("form", { class: "composer", "aria-label": "Write" },
+    this.element = h(
+      "form",
+      { class: "composer", "aria-label": "Write" },
       this.completion.element,
-      h("label", { for: "say", class: "unseen" }, "Message"), this.field, this.stopper, this.sender);
-    this.element.addEventListener("submit", (event) => { event.preventDefault(); this.send(); });
+      h("label", { for: "say", class: "unseen" }, "Message"),
+      this.field,
+      this.stopper,
+      this.sender,
+    );
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.send();
+    });
     this.field.addEventListener("keydown", (event) => this.onKey(event, stop));
     this.field.addEventListener("input", () => this.fit());
   }

@@ -10,11 +10,16 @@ import { KIND_NAMES } from "./marks.js";
 import { Readout } from "./readout.js";
 import { messageLink, nameProperly } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
+import { wideTable } from "./table.js";
 import { lastCompaction, sentence, whyPanel } from "./why.js";
 import { count, partName } from "./words.js";
 
 const TABLE_CALLS = 500;
-const RANGES = [[0, "all calls"], [200, "the last 200 calls"], [50, "the last 50 calls"]];
+const RANGES = [
+  [0, "all calls"],
+  [200, "the last 200 calls"],
+  [50, "the last 50 calls"],
+];
 
 export async function open({ place, route, signal }) {
   const known = await read(conversationPath(route.id), {}, signal);
@@ -37,58 +42,106 @@ export async function open({ place, route, signal }) {
 }
 
 function show(content, data, known, signal) {
-  if (!data.calls.length) return clear(content, h("p", { class: "empty" }, "No call has been made in this conversation yet: there is nothing to draw."));
+  if (!data.calls.length) {
+    const words = "No call has been made in this conversation yet: there is nothing to draw.";
+    return clear(content, h("p", { class: "empty" }, words));
+  }
+  const last = data.calls.length - 1;
   const readout = new Readout(data, known.id);
   const chart = new Chart(data, {
     signal,
     onSelect: (index) => readout.show(index),
-    onOpen: (index) => { location.hash = messageLink(known.id, data.calls[index].seq); },
-    onMark: (mark) => { chart.select(Math.min(mark.at, data.calls.length - 1)); chart.plot.focus(); },
+    onOpen: (index) => (location.hash = messageLink(known.id, data.calls[index].seq)),
+    onMark: (mark) => {
+      chart.select(Math.min(mark.at, last));
+      chart.plot.focus();
+    },
   });
-  clear(content,
-    h("div", { class: "context-grid" },
-      h("div", {},
-        h("figure", {}, h("figcaption", {}, h("h2", {}, "What filled the prompt, call by call"), ranges(data, chart)), chart.element, keys()),
-        whyPanel(data, known)),
-      readout.element),
-    happenings(data, known), figures(data));
+  const caption = h("figcaption", {}, h("h2", {}, "What filled the prompt, call by call"), ranges(data, chart));
+  const figure = h("figure", {}, caption, chart.element, keys());
+  const grid = h("div", { class: "context-grid" }, h("div", {}, figure, whyPanel(data, known)), readout.element);
+  clear(content, grid, happenings(data, known), figures(data));
   // What people come for is the last compaction: it is chosen before anybody touches the chart.
-  chart.select(Math.min(lastCompaction(data)?.at ?? data.calls.length - 1, data.calls.length - 1));
+  chart.select(Math.min(lastCompaction(data)?.at ?? last, last));
 }
 
 function ranges(data, chart) {
   const fitting = RANGES.filter(([n]) => n < data.calls.length);
   if (fitting.length < 2) return null;
-  const select = h("select", { id: "range", onchange: () => { const n = Number(select.value); chart.show(n ? data.calls.length - n : 0, data.calls.length); } },
-    fitting.map(([n, words]) => h("option", { value: String(n) }, words)));
+  const select = h(
+    "select",
+    {
+      id: "range",
+      onchange: () => {
+        const n = Number(select.value);
+        chart.show(n ? data.calls.length - n : 0, data.calls.length);
+      },
+    },
+    fitting.map(([n, words]) => h("option", { value: String(n) }, words)),
+  );
   return h("span", { class: "range" }, h("label", { for: "range" }, "Show "), select);
 }
 
 function keys() {
   const row = (sign, words) => h("span", {}, h("b", { "aria-hidden": "true" }, SIGNS[sign]), ` ${words}`);
-  return h("p", { class: "small muted keys" },
-    row("compaction", "compaction"), row("spill", "output kept apart"), row("model_switch", "model switch"), row("recovery", "recovery"),
-    h("span", { id: "chart-keys" }, "Arrow keys move from call to call, Page Up and Page Down from mark to mark, Enter goes to the turn."));
+  return h(
+    "p",
+    { class: "small muted keys" },
+    row("compaction", "compaction"),
+    row("spill", "output kept apart"),
+    row("model_switch", "model switch"),
+    row("recovery", "recovery"),
+    h(
+      "span",
+      { id: "chart-keys" },
+      "Arrow keys move from call to call, Page Up and Page Down from mark to mark, Enter goes to the turn.",
+    ),
+  );
 }
 
 function happenings(data, known) {
   if (!data.marks.length) return null;
-  return h("section", {}, h("h2", {}, "What happened, in order"),
-    h("ol", { class: "happenings" }, data.marks.map((mark) => h("li", { class: mark.kind },
-      h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[mark.kind] ?? "·"),
-      h("span", {}, h("span", { class: "unseen" }, `${KIND_NAMES[mark.kind] ?? mark.kind}: `), sentence(mark.text), " ",
-        h("a", { href: messageLink(known.id, mark.seq) }, `${mark.at < data.calls.length ? `before call ${count(mark.at + 1)}` : "after the last call"}`))))));
+  return h(
+    "section",
+    {},
+    h("h2", {}, "What happened, in order"),
+    h(
+      "ol",
+      { class: "happenings" },
+      data.marks.map((mark) =>
+        h(
+          "li",
+          { class: mark.kind },
+          h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[mark.kind] ?? "·"),
+          h(
+            "span",
+            {},
+            h("span", { class: "unseen" }, `${KIND_NAMES[mark.kind] ?? mark.kind}: `),
+            sentence(mark.text),
+            " ",
+            h(
+              "a",
+              { href: messageLink(known.id, mark.seq) },
+              `${mark.at < data.calls.length ? `before call ${count(mark.at + 1)}` : "after the last call"}`,
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function figures({ calls, parts }) {
   const shown = calls.slice(-TABLE_CALLS);
   const first = calls.length - shown.length;
-  const row = (call, i) => h("tr", {}, h("th", { scope: "row" }, count(first + i + 1)), layersOf(call, parts).map((n) => h("td", { class: "figure" }, count(Math.round(n)))),
-    h("td", { class: "figure" }, count(totalOf(call))), h("td", { class: "figure" }, count(call.threshold)), h("td", { class: "figure" }, count(call.window)));
-  const details = h("details", {}, h("summary", {}, first ? `The last ${count(shown.length)} calls as a table` : "All calls as a table"));
-  const fill = () => details.append(h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Calls" }, h("table", {},
-    h("thead", {}, h("tr", {}, ["Call", ...parts.map(partName), "Prompt", "Threshold", "Window"].map((name, i) => h("th", { scope: "col", class: i ? "figure" : "" }, name)))),
-    h("tbody", {}, shown.map(row)))));
+  const words = first ? `The last ${count(shown.length)} calls as a table` : "All calls as a table";
+  const details = h("details", {}, h("summary", {}, words));
+  const row = (call, i) => {
+    const layers = layersOf(call, parts).map(Math.round);
+    return [first + i + 1, ...layers, totalOf(call), call.threshold, call.window].map(count);
+  };
+  const columns = ["Call", ...parts.map(partName), "Prompt", "Threshold", "Window"];
+  const fill = () => details.append(wideTable("Calls", { columns, rows: shown.map(row) }));
   details.addEventListener("toggle", fill, { once: true });
   return details;
 }

@@ -14,10 +14,22 @@ export async function open({ place, route, signal }) {
 
 function openNew(place, signal) {
   document.title = "New chat · Perdure";
-  const intro = h("div", { class: "intro" },
+  const intro = h(
+    "div",
+    { class: "intro" },
     h("h1", {}, "New chat"),
-    h("p", { class: "muted" }, "Say what you need. Type / for commands. The conversation goes on past the model's window: when it fills, the older part becomes a handoff, and nothing is lost."));
-  const chat = new Chat({ conversationId: null, signal, onBegun: (id) => history.replaceState(null, "", linkTo(id)), onDone: (id) => reopen(id) });
+    h(
+      "p",
+      { class: "muted" },
+      "Say what you need. Type / for commands. The conversation goes on past the model's window: when it fills, the older part becomes a handoff, and nothing is lost.",
+    ),
+  );
+  const chat = new Chat({
+    conversationId: null,
+    signal,
+    onBegun: (id) => history.replaceState(null, "", linkTo(id)),
+    onDone: (id) => reopen(id),
+  });
   clear(place, intro, chat.turns, chat.element);
   chat.composer.focus();
   return null;
@@ -59,7 +71,9 @@ async function openKept(place, route, signal) {
     chat.letGo();
   };
   // While this page's own turn streams, the stream itself tells the story.
-  onChange((change) => { if (concerns(change, known.id) && !chat.isRunning) refresh().catch(() => {}); }, signal);
+  onChange((change) => {
+    if (concerns(change, known.id) && !chat.isRunning) refresh().catch(() => {});
+  }, signal);
   await story.begin(route.seq);
   return { follow: (next) => followWithin(next, known.id, story) };
 }

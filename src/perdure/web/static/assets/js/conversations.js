@@ -30,7 +30,9 @@ class List {
     this.more = h("button", { type: "button", hidden: true, onclick: () => this.addPage() }, "Show more");
     this.element = h("section", { "aria-label": "Conversations found" }, this.results, this.more);
     // More comes by itself when the end is near; the button is for those who do not scroll.
-    const watcher = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && this.addPage(), { rootMargin: "600px" });
+    const watcher = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && this.addPage(), {
+      rootMargin: "600px",
+    });
     watcher.observe(this.more);
     signal.addEventListener("abort", () => watcher.disconnect());
   }
@@ -122,5 +124,13 @@ function span(since, until) {
 
 function emptyWords(asked) {
   if (isFiltered(asked)) return h("p", { class: "empty" }, "Nothing fits. Try fewer words, or clear the filters.");
-  return h("p", { class: "empty" }, "No conversations yet. ", h("a", { href: "#/new" }, "Start one here"), ", or with ", h("code", {}, "perdure chat"), ".");
+  return h(
+    "p",
+    { class: "empty" },
+    "No conversations yet. ",
+    h("a", { href: "#/new" }, "Start one here"),
+    ", or with ",
+    h("code", {}, "perdure chat"),
+    ".",
+  );
 }

@@ -4,7 +4,12 @@ import { clear, h, svg } from "./dom.js";
 import { places, scale, ticks } from "./scale.js";
 import { count, dollars, short } from "./words.js";
 
-const KINDS = [["read", "Cache read", "cache_read_tokens"], ["write", "Cache write", "cache_write_tokens"], ["fresh", "Fresh", "input_tokens"], ["output", "Output", "output_tokens"]];
+const KINDS = [
+  ["read", "Cache read", "cache_read_tokens"],
+  ["write", "Cache write", "cache_write_tokens"],
+  ["fresh", "Fresh", "input_tokens"],
+  ["output", "Output", "output_tokens"],
+];
 const NOTHING = { cache_read_tokens: 0, cache_write_tokens: 0, input_tokens: 0, output_tokens: 0, cost_usd: 0 };
 const PAD = { left: 50, right: 10, top: 10, bottom: 24 };
 
@@ -12,22 +17,51 @@ export function dayChart(groups, howMany, signal) {
   const days = everyDay(groups, howMany);
   const drawing = svg("svg", { "aria-hidden": "true" });
   const told = h("p", { class: "small", role: "status" }, "Move over a day, or use the arrow keys, for its figures.");
-  const plot = h("div", { class: "day-plot", role: "slider", tabindex: "0", "aria-label": "Days", "aria-valuemin": 1, "aria-valuemax": days.length, "aria-valuenow": days.length, "aria-valuetext": spoken(days.at(-1)) }, drawing);
+  const plot = h(
+    "div",
+    {
+      class: "day-plot",
+      role: "slider",
+      tabindex: "0",
+      "aria-label": "Days",
+      "aria-valuemin": 1,
+      "aria-valuemax": days.length,
+      "aria-valuenow": days.length,
+      "aria-valuetext": spoken(days.at(-1)),
+    },
+    drawing,
+  );
   const chart = { days, drawing, plot, told, selected: null };
   plot.addEventListener("pointermove", (event) => choose(chart, indexAt(chart, event)));
   plot.addEventListener("keydown", (event) => onKey(chart, event));
   const watcher = new ResizeObserver(() => draw(chart));
   watcher.observe(plot);
   signal.addEventListener("abort", () => watcher.disconnect());
-  return h("figure", { class: "card days" }, h("figcaption", {}, h("h2", {}, "Tokens by day"),
-    h("ul", { class: "legend" }, KINDS.map(([kind, words]) => h("li", {}, h("span", { class: "swatch", "data-use": kind }), words)))), plot, told);
+  return h(
+    "figure",
+    { class: "card days" },
+    h(
+      "figcaption",
+      {},
+      h("h2", {}, "Tokens by day"),
+      h(
+        "ul",
+        { class: "legend" },
+        KINDS.map(([kind, words]) => h("li", {}, h("span", { class: "swatch", "data-use": kind }), words)),
+      ),
+    ),
+    plot,
+    told,
+  );
 }
 
 // Days without a call are days too: the axis is time.
 function everyDay(groups, howMany) {
   const known = new Map(groups.map(({ group, totals }) => [group, totals]));
   const today = Date.now();
-  const days = Array.from({ length: howMany }, (_, i) => new Date(today - (howMany - 1 - i) * 86_400_000).toISOString().slice(0, 10));
+  const days = Array.from({ length: howMany }, (_, i) =>
+    new Date(today - (howMany - 1 - i) * 86_400_000).toISOString().slice(0, 10),
+  );
   const all = [...new Set([...days, ...known.keys()])].sort();
   return all.map((group) => ({ group, totals: known.get(group) ?? NOTHING }));
 }
@@ -40,9 +74,16 @@ function draw(chart) {
   chart.x = scale(0, days.length, PAD.left, width - PAD.right);
   const y = scale(0, top, height - PAD.bottom, PAD.top);
   chart.drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const rows = ticks(top, 4).map((n) => [svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y(n), y2: y(n) }), svg("text", { class: "axis", x: PAD.left - 6, y: y(n) + 4, "text-anchor": "end" }, short(n))]);
-  const names = places(0, days.length, Math.floor(width / 90)).map((i) => svg("text", { class: "axis", x: chart.x(i + 0.5), y: height - 7, "text-anchor": "middle" }, days[i].group.slice(5)));
-  const columns = days.map((day, i) => column(day.totals, chart.x(i), Math.min(48, chart.x(1) - chart.x(0)), chart.x(1) - chart.x(0), y));
+  const rows = ticks(top, 4).map((n) => [
+    svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y(n), y2: y(n) }),
+    svg("text", { class: "axis", x: PAD.left - 6, y: y(n) + 4, "text-anchor": "end" }, short(n)),
+  ]);
+  const names = places(0, days.length, Math.floor(width / 90)).map((i) =>
+    svg("text", { class: "axis", x: chart.x(i + 0.5), y: height - 7, "text-anchor": "middle" }, days[i].group.slice(5)),
+  );
+  const columns = days.map((day, i) =>
+    column(day.totals, chart.x(i), Math.min(48, chart.x(1) - chart.x(0)), chart.x(1) - chart.x(0), y),
+  );
   chart.cursor = svg("rect", { class: "cursor", y: PAD.top, height: height - PAD.top - PAD.bottom });
   clear(chart.drawing, rows.flat(), columns.flat(), names, chart.cursor);
   moveCursor(chart);
@@ -54,7 +95,14 @@ function column(totals, left, width, room, y) {
   return KINDS.map(([kind, , field]) => {
     const [low, high] = [floor, floor + totals[field]];
     floor = high;
-    return svg("rect", { class: "use", "data-use": kind, x: left + (room - width) / 2 + 1, width: Math.max(1, width - (width > 6 ? 2 : 0)), y: y(high), height: Math.max(0, y(low) - y(high)) });
+    return svg("rect", {
+      class: "use",
+      "data-use": kind,
+      x: left + (room - width) / 2 + 1,
+      width: Math.max(1, width - (width > 6 ? 2 : 0)),
+      y: y(high),
+      height: Math.max(0, y(low) - y(high)),
+    });
   });
 }
 
@@ -75,7 +123,14 @@ function moveCursor(chart) {
 
 function onKey(chart, event) {
   const at = chart.selected ?? chart.days.length;
-  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowUp: at + 1, ArrowDown: at - 1, Home: 0, End: chart.days.length - 1 }[event.key];
+  const to = {
+    ArrowRight: at + 1,
+    ArrowLeft: at - 1,
+    ArrowUp: at + 1,
+    ArrowDown: at - 1,
+    Home: 0,
+    End: chart.days.length - 1,
+  }[event.key];
   if (to === undefined) return;
   event.preventDefault();
   choose(chart, to);
@@ -83,7 +138,9 @@ function onKey(chart, event) {
 
 function indexAt(chart, event) {
   const place = chart.plot.getBoundingClientRect();
-  return Math.floor(((event.clientX - place.left - PAD.left) / (place.width - PAD.left - PAD.right)) * chart.days.length);
+  return Math.floor(
+    ((event.clientX - place.left - PAD.left) / (place.width - PAD.left - PAD.right)) * chart.days.length,
+  );
 }
 
 function spoken(day) {

@@ -12,15 +12,28 @@ export class Fold {
     this.time = h("span", { class: "time" });
     this.size = h("span", { class: "size" }, "running");
     this.result = h("div", { class: "result" });
-    this.element = h("details", { class: "fold", tabindex: "-1" },
-      h("summary", {}, h("strong", {}, call.name || "tool"), h("span", { class: "target" }, call.target), this.time, this.size),
-      this.arguments(), this.result);
+    this.element = h(
+      "details",
+      { class: "fold", tabindex: "-1" },
+      h(
+        "summary",
+        {},
+        h("strong", {}, call.name || "tool"),
+        h("span", { class: "target" }, call.target),
+        this.time,
+        this.size,
+      ),
+      this.arguments(),
+      this.result,
+    );
   }
 
   arguments() {
     const { arguments: given } = this.call;
     const text = typeof given === "string" ? given : JSON.stringify(given, null, 2);
-    return text && text !== "{}" ? h("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, text) : null;
+    return text && text !== "{}"
+      ? h("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, text)
+      : null;
   }
 
   // A result as the API gives it: a message that may be cut, or whose whole lies apart.
@@ -36,14 +49,31 @@ export class Fold {
     const { conversationId } = this;
     if (message.output_id) {
       this.element.classList.add("spilled");
-      return openedText({ conversationId, address: `output:${message.output_id}`, label: `Open the whole output · ${size(message.output_chars)}` });
+      return openedText({
+        conversationId,
+        address: `output:${message.output_id}`,
+        label: `Open the whole output · ${size(message.output_chars)}`,
+      });
     }
     if (!message.is_cut) return null;
-    return openedText({ conversationId, address: `m:${message.seq}`, label: `Show all ${size(message.chars)}`, replaces: text });
+    return openedText({
+      conversationId,
+      address: `m:${message.seq}`,
+      label: `Show all ${size(message.chars)}`,
+      replaces: text,
+    });
   }
 
   permalink(message) {
-    return h("a", { class: "permalink", href: messageLink(this.conversationId, message.seq), "aria-label": `Link to message ${message.seq}` }, `#${message.seq}`);
+    return h(
+      "a",
+      {
+        class: "permalink",
+        href: messageLink(this.conversationId, message.seq),
+        "aria-label": `Link to message ${message.seq}`,
+      },
+      `#${message.seq}`,
+    );
   }
 
   // A result as the stream gives it, before the log is read again.

@@ -19,7 +19,13 @@ export function newChat() {
 // turn goes on without us: it is followed again from where we were.
 export async function* say({ chat, conversationId, content, signal }) {
   const seen = { turn: null, number: -1, isOver: false };
-  const body = { platform: PLATFORM, chat, conversation_id: conversationId ?? undefined, content, key: crypto.randomUUID() };
+  const body = {
+    platform: PLATFORM,
+    chat,
+    conversation_id: conversationId ?? undefined,
+    content,
+    key: crypto.randomUUID(),
+  };
   for (let tries = 0; !seen.isOver; tries += 1) {
     try {
       const answer = await (seen.turn ? follow(seen.turn, signal) : send(body, signal));
@@ -34,7 +40,8 @@ export async function* say({ chat, conversationId, content, signal }) {
       // A refusal is an answer; only a lost connection is worth another try, and the key makes it the same message.
       if (signal?.aborted || error.status > 0 || tries >= TRIES) throw error;
     }
-    if (tries >= TRIES) throw new Refused(0, "The connection was lost. The turn goes on; its answer will be in the story.");
+    if (tries >= TRIES)
+      throw new Refused(0, "The connection was lost. The turn goes on; its answer will be in the story.");
     await new Promise((resolve) => setTimeout(resolve, 250 * 2 ** tries));
   }
 }
@@ -44,7 +51,10 @@ function send(body, signal) {
 }
 
 function follow(turnId, signal) {
-  return ask(`/api/messages/${encodeURIComponent(turnId)}/events`, { headers: { Accept: "text/event-stream" }, signal });
+  return ask(`/api/messages/${encodeURIComponent(turnId)}/events`, {
+    headers: { Accept: "text/event-stream" },
+    signal,
+  });
 }
 
 function isLast({ type }) {

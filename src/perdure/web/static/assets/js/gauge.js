@@ -16,7 +16,9 @@ export class Gauge {
     const { tokens, window, threshold, composition, model } = gauge;
     const whole = Math.max(window ?? 0, tokens, 1);
     this.element.hidden = false;
-    this.words.textContent = window ? `${short(tokens)} of ${short(window)} · ${percent(tokens, window)}` : `${short(tokens)} tokens`;
+    this.words.textContent = window
+      ? `${short(tokens)} of ${short(window)} · ${percent(tokens, window)}`
+      : `${short(tokens)} tokens`;
     this.element.setAttribute("aria-label", spoken(gauge));
     this.element.title = `${spoken(gauge)}${model ? ` (${model})` : ""}`;
     clear(this.track, segments(composition ?? {}, tokens, whole), threshold ? tick(threshold / whole) : null);
@@ -43,7 +45,9 @@ function tick(share) {
 }
 
 function spoken({ tokens, window, threshold, composition }) {
-  const parts = Object.entries(composition ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  const parts = Object.entries(composition ?? {})
+    .filter(([, n]) => n > 0)
+    .sort((a, b) => b[1] - a[1]);
   const most = parts.length ? ` Most of it: ${partName(parts[0][0]).toLowerCase()}.` : "";
   const limit = threshold ? ` Compaction begins at ${count(threshold)}.` : "";
   return `Context: ${count(tokens)}${window ? ` of ${count(window)}` : ""} tokens.${limit}${most}`;

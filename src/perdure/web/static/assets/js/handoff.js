@@ -15,21 +15,50 @@ export async function open({ place, route, signal }) {
   const known = await read(conversationPath(route.id), {}, signal);
   nameProperly(route, known.id);
   const seq = route.seq ?? known.handoffs.at(-1);
-  if (seq === undefined) return void clear(place, new Head(known, "handoff").element, h("p", { class: "empty" }, "This conversation has not been compacted: there is no handoff."));
+  if (seq === undefined)
+    return void clear(
+      place,
+      new Head(known, "handoff").element,
+      h("p", { class: "empty" }, "This conversation has not been compacted: there is no handoff."),
+    );
   const handoff = await read(`${conversationPath(known.id)}/handoffs/${seq}`, {}, signal);
   const sources = new Sources(known.id, handoff.facts, known.handoffs, (fact) => facts.choose(fact));
   const facts = new Facts(handoff, (fact) => sources.show(fact));
-  clear(place, new Head(known, "handoff").element, steps(known, seq), about(handoff), handoffActions(known, handoff, signal),
-    h("div", { class: "handoff-grid" },
-      h("section", { "aria-label": "The handoff" }, h("h2", {}, "What the model reads now"), legend(handoff), facts.element),
-      h("section", { "aria-label": "Its sources", class: "right" }, sources.element, left(known.id, handoff))));
+  clear(
+    place,
+    new Head(known, "handoff").element,
+    steps(known, seq),
+    about(handoff),
+    handoffActions(known, handoff, signal),
+    h(
+      "div",
+      { class: "handoff-grid" },
+      h(
+        "section",
+        { "aria-label": "The handoff" },
+        h("h2", {}, "What the model reads now"),
+        legend(handoff),
+        facts.element,
+      ),
+      h("section", { "aria-label": "Its sources", class: "right" }, sources.element, left(known.id, handoff)),
+    ),
+  );
 }
 
 function steps(known, seq) {
   const at = known.handoffs.indexOf(seq);
   if (known.handoffs.length < 2) return null;
-  const to = (index, words) => (known.handoffs[index] === undefined ? h("span", { class: "muted" }, words) : h("a", { href: linkTo(known.id, `/handoff/${known.handoffs[index]}`) }, words));
-  return h("nav", { class: "steps", "aria-label": "Handoffs" }, to(at - 1, "← Earlier"), h("span", {}, `Handoff ${count(at + 1)} of ${count(known.handoffs.length)}`), to(at + 1, "Later →"));
+  const to = (index, words) =>
+    known.handoffs[index] === undefined
+      ? h("span", { class: "muted" }, words)
+      : h("a", { href: linkTo(known.id, `/handoff/${known.handoffs[index]}`) }, words);
+  return h(
+    "nav",
+    { class: "steps", "aria-label": "Handoffs" },
+    to(at - 1, "← Earlier"),
+    h("span", {}, `Handoff ${count(at + 1)} of ${count(known.handoffs.length)}`),
+    to(at + 1, "Later →"),
+  );
 }
 
 function about(handoff) {
@@ -39,26 +68,98 @@ function about(handoff) {
   const author = handoff.is_digest ? "written by code, without a model" : `written by ${handoff.model}`;
   const standing = handoff.covers.reduce((sum, cover) => sum + cover.messages, 0);
   const cost = handoff.is_digest ? "" : handoff.cost_usd === null ? "" : `for ${dollars(handoff.cost_usd)}`;
-  return h("p", { class: "facts about" }, [moment(handoff.created_at), [shrunk, why].filter(Boolean).join(", "), `${author} ${cost}`.trim(),
-    `stands for ${plural(standing, "message")}`, handoff.focus ? `focus: ${handoff.focus}` : ""].filter(Boolean).map((words) => h("span", {}, words)));
+  return h(
+    "p",
+    { class: "facts about" },
+    [
+      moment(handoff.created_at),
+      [shrunk, why].filter(Boolean).join(", "),
+      `${author} ${cost}`.trim(),
+      `stands for ${plural(standing, "message")}`,
+      handoff.focus ? `focus: ${handoff.focus}` : "",
+    ]
+      .filter(Boolean)
+      .map((words) => h("span", {}, words)),
+  );
 }
 
 function legend(handoff) {
   const unsupported = handoff.facts.filter((fact) => !fact.is_supported).length;
   const supported = handoff.facts.length - unsupported;
-  if (!handoff.facts.length) return h("p", { class: "muted small" }, "No paths, numbers or names in it could be checked by code.");
-  return h("div", { class: "small" },
-    h("p", {}, h("span", { class: "fact sample" }, plural(supported, "fact")), " found again in the messages it stands for. Choose one to see where it was said."),
-    unsupported ? h("p", {}, h("span", { class: "fact unsupported sample" }, plural(unsupported, "fact")), " not found in any of them: do not rely on it without looking.") : null,
-    handoff.findings.length ? h("details", {}, h("summary", {}, `What the check said (${handoff.findings.length})`), h("ul", {}, handoff.findings.map((finding) => h("li", {}, finding)))) : null);
+  if (!handoff.facts.length)
+    return h("p", { class: "muted small" }, "No paths, numbers or names in it could be checked by code.");
+  return h(
+    "div",
+    { class: "small" },
+    h(
+      "p",
+      {},
+      h("span", { class: "fact sample" }, plural(supported, "fact")),
+      " found again in the messages it stands for. Choose one to see where it was said.",
+    ),
+    unsupported
+      ? h(
+          "p",
+          {},
+          h("span", { class: "fact unsupported sample" }, plural(unsupported, "fact")),
+          " not found in any of them: do not rely on it without looking.",
+        )
+      : null,
+    handoff.findings.length
+      ? h(
+          "details",
+          {},
+          h("summary", {}, `What the check said (${handoff.findings.length})`),
+          h(
+            "ul",
+            {},
+            handoff.findings.map((finding) => h("li", {}, finding)),
+          ),
+        )
+      : null,
+  );
 }
 
 // What is out of the model's sight keeps an address, which opens here and which the model can open too.
 function left(conversationId, handoff) {
-  return h("section", { class: "left-view" }, h("h2", {}, "What left the view"),
-    h("p", { class: "muted small" }, "The model no longer reads these messages; they are all kept. It can open them by their address, and so can you."),
-    h("ul", { class: "covers" }, handoff.covers.map((cover) => h("li", {},
-      h("p", {}, h("strong", {}, cover.lo === cover.hi ? `Message ${count(cover.lo)}` : `Messages ${count(cover.lo)} to ${count(cover.hi)}`), " ",
-        h("code", {}, cover.address), " ", h("a", { href: messageLink(conversationId, cover.lo) }, "in the story")),
-      openedText({ conversationId, address: cover.address, label: `Open ${plural(cover.messages, "message")} as text` })))));
+  return h(
+    "section",
+    { class: "left-view" },
+    h("h2", {}, "What left the view"),
+    h(
+      "p",
+      { class: "muted small" },
+      "The model no longer reads these messages; they are all kept. It can open them by their address, and so can you.",
+    ),
+    h(
+      "ul",
+      { class: "covers" },
+      handoff.covers.map((cover) =>
+        h(
+          "li",
+          {},
+          h(
+            "p",
+            {},
+            h(
+              "strong",
+              {},
+              cover.lo === cover.hi
+                ? `Message ${count(cover.lo)}`
+                : `Messages ${count(cover.lo)} to ${count(cover.hi)}`,
+            ),
+            " ",
+            h("code", {}, cover.address),
+            " ",
+            h("a", { href: messageLink(conversationId, cover.lo) }, "in the story"),
+          ),
+          openedText({
+            conversationId,
+            address: cover.address,
+            label: `Open ${plural(cover.messages, "message")} as text`,
+          }),
+        ),
+      ),
+    ),
+  );
 }

@@ -22,10 +22,27 @@ export function handoffActions(known, handoff, signal) {
 }
 
 function undoForm(handoff, run) {
-  if (!handoff.can_undo) return h("p", { class: "muted small" }, "Only the newest compaction can be taken back, while the conversation still stands on it.");
-  const dialog = h("dialog", { "aria-label": "Take the compaction back" },
-    h("p", {}, "The messages this handoff stands for come back into the prompt, and the handoff leaves it. Nothing is deleted; the next call may compact again if the prompt is too long."),
-    h("form", { method: "dialog", class: "row" }, h("button", { value: "no" }, "Keep it"), h("button", { value: "yes", class: "primary" }, "Take it back")));
+  if (!handoff.can_undo)
+    return h(
+      "p",
+      { class: "muted small" },
+      "Only the newest compaction can be taken back, while the conversation still stands on it.",
+    );
+  const dialog = h(
+    "dialog",
+    { "aria-label": "Take the compaction back" },
+    h(
+      "p",
+      {},
+      "The messages this handoff stands for come back into the prompt, and the handoff leaves it. Nothing is deleted; the next call may compact again if the prompt is too long.",
+    ),
+    h(
+      "form",
+      { method: "dialog", class: "row" },
+      h("button", { value: "no" }, "Keep it"),
+      h("button", { value: "yes", class: "primary" }, "Take it back"),
+    ),
+  );
   const form = h("form", {}, h("button", { type: "submit" }, "Undo this compaction"), dialog);
   form.addEventListener("submit", (event) => {
     if (event.target !== form) return;
@@ -33,17 +50,30 @@ function undoForm(handoff, run) {
     dialog.returnValue = "no";
     dialog.showModal();
   });
-  dialog.addEventListener("close", () => { if (dialog.returnValue === "yes") run(form, "Taking it back…", "/undo"); });
+  dialog.addEventListener("close", () => {
+    if (dialog.returnValue === "yes") run(form, "Taking it back…", "/undo");
+  });
   return form;
 }
 
 // A newer compaction builds on what stands; with an undo first, the same messages would be summarised anew.
 function focusForm(handoff, run) {
-  const field = h("input", { id: "focus", value: handoff.focus, placeholder: "a topic, a file, a decision", maxlength: 500 });
+  const field = h("input", {
+    id: "focus",
+    value: handoff.focus,
+    placeholder: "a topic, a file, a decision",
+    maxlength: 500,
+  });
   const submit = async (event) => {
     event.preventDefault();
     await run(form, "Compacting…", `/compress ${field.value.trim()}`.trim());
   };
-  const form = h("form", { class: "focus", onsubmit: submit }, h("label", { for: "focus" }, "Compress again, with focus on"), field, h("button", { type: "submit" }, "Compress"));
+  const form = h(
+    "form",
+    { class: "focus", onsubmit: submit },
+    h("label", { for: "focus" }, "Compress again, with focus on"),
+    field,
+    h("button", { type: "submit" }, "Compress"),
+  );
   return form;
 }

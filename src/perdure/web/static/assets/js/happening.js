@@ -4,7 +4,16 @@ import { h } from "./dom.js";
 import { linkTo } from "./route.js";
 import { count, size, timeOfDay } from "./words.js";
 
-export const SIGNS = { compaction: "⇣", spill: "▤", model_switch: "⇄", recovery: "↻", notice: "·", partial: "…", partial_reply: "…", undo: "↶" };
+export const SIGNS = {
+  compaction: "⇣",
+  spill: "▤",
+  model_switch: "⇄",
+  recovery: "↻",
+  notice: "·",
+  partial: "…",
+  partial_reply: "…",
+  undo: "↶",
+};
 
 export const REASONS = {
   preflight: "the prompt reached its threshold",
@@ -17,10 +26,14 @@ export const REASONS = {
 
 const SENTENCES = {
   compaction: compacted,
-  spill: (p) => `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was kept apart to save room${p.address ? `: ${p.address}` : "."}`,
-  model_switch: (p) => `The model changed${p.old ? ` from ${p.old}` : ""}${p.new ? ` to ${p.new}` : ""}${p.reason ? `: ${p.reason}` : "."}`,
-  recovery: (p) => `Recovered from an error (${p.kind ?? "unknown"}): ${p.action ?? "tried again"}${p.message ? `. The service said: ${p.message}` : ""}`,
-  partial_reply: (p) => `A reply was cut off${p.why ? ` (${p.why})` : ""}${p.text ? `. What had come: ${p.text}` : "."}`,
+  spill: (p) =>
+    `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was kept apart to save room${p.address ? `: ${p.address}` : "."}`,
+  model_switch: (p) =>
+    `The model changed${p.old ? ` from ${p.old}` : ""}${p.new ? ` to ${p.new}` : ""}${p.reason ? `: ${p.reason}` : "."}`,
+  recovery: (p) =>
+    `Recovered from an error (${p.kind ?? "unknown"}): ${p.action ?? "tried again"}${p.message ? `. The service said: ${p.message}` : ""}`,
+  partial_reply: (p) =>
+    `A reply was cut off${p.why ? ` (${p.why})` : ""}${p.text ? `. What had come: ${p.text}` : "."}`,
 };
 
 export function sentence(event) {
@@ -38,9 +51,12 @@ function compacted(p) {
 }
 
 export function happeningElement(event, conversationId) {
-  return h("div", { class: `happening ${event.kind}`, role: "note" },
+  return h(
+    "div",
+    { class: `happening ${event.kind}`, role: "note" },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[event.kind] ?? "·"),
     h("span", {}, sentence(event)),
     h("time", { class: "muted" }, timeOfDay(event.created_at)),
-    event.kind === "compaction" ? h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart") : null);
+    event.kind === "compaction" ? h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart") : null,
+  );
 }

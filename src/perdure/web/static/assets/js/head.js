@@ -3,7 +3,7 @@
 import { clear, h } from "./dom.js";
 import { Gauge } from "./gauge.js";
 import { linkTo } from "./route.js";
-import { titleEditor } from "./title.js";
+import { Title } from "./title.js";
 import { count, dollars, moment, percent, plural } from "./words.js";
 
 export class Head {
@@ -13,22 +13,31 @@ export class Head {
     this.facts = h("p", { class: "facts" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "This conversation" });
     this.titled = known;
-    this.title = titleEditor(known, null, "h1");
-    this.element = h("section", { class: "head", "aria-label": "About this conversation" },
-      h("div", { class: "head-row" }, this.title, view === "story" ? null : this.gauge.element), this.facts, this.tabs);
+    this.title = new Title(known, { tag: "h1" });
+    this.element = h(
+      "section",
+      { class: "head", "aria-label": "About this conversation" },
+      h("div", { class: "head-row" }, this.title.element, view === "story" ? null : this.gauge.element),
+      this.facts,
+      this.tabs,
+    );
     this.show(known);
   }
 
   show(known) {
     document.title = `${known.title || "Untitled"} · Perdure`;
-    if (known.title !== this.titled.title && !this.title.querySelector("input")) {
-      const fresh = titleEditor(known, null, "h1");
-      this.title.replaceWith(fresh);
+    if (known.title !== this.titled.title && !this.title.isEdited) {
+      const fresh = new Title(known, { tag: "h1" });
+      this.title.element.replaceWith(fresh.element);
       this.title = fresh;
     }
     this.titled = known;
     this.gauge.show(known.gauge);
-    clear(this.facts, facts(known).map((words) => h("span", {}, words)), parent(known));
+    clear(
+      this.facts,
+      facts(known).map((words) => h("span", {}, words)),
+      parent(known),
+    );
     clear(this.tabs, tabs(known, this.view), children(known));
   }
 }
@@ -49,12 +58,21 @@ function facts(known) {
 }
 
 function parent(known) {
-  return known.parent_id ? h("a", { href: linkTo(known.parent_id) }, known.kind === "delegate" ? "delegated from another" : "branched from another") : null;
+  return known.parent_id
+    ? h(
+        "a",
+        { href: linkTo(known.parent_id) },
+        known.kind === "delegate" ? "delegated from another" : "branched from another",
+      )
+    : null;
 }
 
 function tabs(known, view) {
   const newest = known.handoffs.at(-1);
-  const all = [["story", "Story", linkTo(known.id)], ["context", "Context over time", linkTo(known.id, "/context")]];
+  const all = [
+    ["story", "Story", linkTo(known.id)],
+    ["context", "Context over time", linkTo(known.id, "/context")],
+  ];
   if (newest !== undefined) {
     const many = known.handoffs.length > 1 ? ` (${count(known.handoffs.length)})` : "";
     all.push(["handoff", `Handoff${many}`, linkTo(known.id, `/handoff/${newest}`)]);
@@ -64,6 +82,16 @@ function tabs(known, view) {
 
 function children(known) {
   if (!known.children.length) return null;
-  return h("details", { class: "children" }, h("summary", {}, plural(known.children.length, "branch or delegated run", "branches and delegated runs")),
-    h("ul", {}, known.children.map((child) => h("li", {}, h("a", { href: linkTo(child.id) }, child.title || "Untitled"), ` · ${child.kind}`))));
+  return h(
+    "details",
+    { class: "children" },
+    h("summary", {}, plural(known.children.length, "branch or delegated run", "branches and delegated runs")),
+    h(
+      "ul",
+      {},
+      known.children.map((child) =>
+        h("li", {}, h("a", { href: linkTo(child.id) }, child.title || "Untitled"), ` · ${child.kind}`),
+      ),
+    ),
+  );
 }

@@ -51,10 +51,13 @@ async function open(route, signal) {
 }
 
 function problem(error) {
-  return h("div", { class: "problem", role: "alert" },
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
     h("h1", {}, "This could not be shown"),
     h("p", {}, error.message),
-    h("p", {}, h("a", { href: "#/" }, "Back to the conversations")));
+    h("p", {}, h("a", { href: "#/" }, "Back to the conversations")),
+  );
 }
 
 function doorway() {
@@ -64,15 +67,25 @@ function doorway() {
     keepToken(field.value.trim());
     location.reload();
   };
-  return h("form", { class: "doorway", onsubmit: enter },
+  return h(
+    "form",
+    { class: "doorway", onsubmit: enter },
     h("h1", {}, "A token is needed"),
-    h("p", {}, "Open the address Perdure printed when it started, or paste its token here. It is kept for this tab only."),
-    h("label", { for: "token" }, "Token"), field,
-    h("button", { class: "primary", type: "submit" }, "Open"));
+    h(
+      "p",
+      {},
+      "Open the address Perdure printed when it started, or paste its token here. It is kept for this tab only.",
+    ),
+    h("label", { for: "token" }, "Token"),
+    field,
+    h("button", { class: "primary", type: "submit" }, "Open"),
+  );
 }
 
 takeToken();
 startTheme(document.getElementById("theme"));
-startLive((state) => { document.getElementById("link-state").textContent = STATES[state]; });
+startLive((state) => {
+  document.getElementById("link-state").textContent = STATES[state];
+});
 addEventListener("hashchange", follow);
 follow();

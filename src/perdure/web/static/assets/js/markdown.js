@@ -54,7 +54,10 @@ function fenced(lines, at) {
 function quoted(lines, at, depth) {
   let end = at;
   while (end < lines.length && lines[end].startsWith(">")) end += 1;
-  const inner = lines.slice(at, end).map((line) => line.replace(/^> ?/, "")).join("\n");
+  const inner = lines
+    .slice(at, end)
+    .map((line) => line.replace(/^> ?/, ""))
+    .join("\n");
   return { element: h("blockquote", {}, markdown(inner, depth + 1)), next: end };
 }
 
@@ -66,11 +69,19 @@ function list(lines, at, depth) {
   for (; end < lines.length; end += 1) {
     const item = ITEM.exec(lines[end]);
     if (item && item[1].length <= indent.length && /\d/.test(item[2]) === isOrdered) items.push([item[3]]);
-    else if (belongs(lines, end, indent.length)) items.at(-1).push(lines[end].slice(indent.length).replace(/^ {1,4}/, ""));
+    else if (belongs(lines, end, indent.length))
+      items.at(-1).push(lines[end].slice(indent.length).replace(/^ {1,4}/, ""));
     else break;
   }
   const first = isOrdered && Number.parseInt(sign, 10) !== 1 ? { start: Number.parseInt(sign, 10) } : {};
-  return { element: h(isOrdered ? "ol" : "ul", first, items.map((item) => listItem(item, depth))), next: end };
+  return {
+    element: h(
+      isOrdered ? "ol" : "ul",
+      first,
+      items.map((item) => listItem(item, depth)),
+    ),
+    next: end,
+  };
 }
 
 function belongs(lines, at, indent) {
@@ -88,13 +99,26 @@ function table(lines, at) {
   let end = at + 2;
   while (end < lines.length && lines[end].includes("|")) end += 1;
   const head = cells(lines[at]).map((cell) => h("th", { scope: "col" }, inline(cell)));
-  const rows = lines.slice(at + 2, end).map((line) => h("tr", {}, cells(line).map((cell) => h("td", {}, inline(cell)))));
+  const rows = lines.slice(at + 2, end).map((line) =>
+    h(
+      "tr",
+      {},
+      cells(line).map((cell) => h("td", {}, inline(cell))),
+    ),
+  );
   const made = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
-  return { element: h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Table" }, made), next: end };
+  return {
+    element: h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Table" }, made),
+    next: end,
+  };
 }
 
 function cells(line) {
-  return line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+  return line
+    .trim()
+    .replace(/^\||\|$/g, "")
+    .split("|")
+    .map((cell) => cell.trim());
 }
 
 function paragraph(lines, at) {

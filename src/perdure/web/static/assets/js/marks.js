@@ -4,13 +4,28 @@ import { h } from "./dom.js";
 import { SIGNS } from "./happening.js";
 import { plural } from "./words.js";
 
-export const KIND_NAMES = { compaction: "compaction", spill: "output kept apart", model_switch: "model switch", recovery: "recovery", undo: "compaction undone" };
-const NAMES_MANY = { compaction: "compactions", spill: "outputs kept apart", model_switch: "model switches", recovery: "recoveries", undo: "compactions undone" };
+export const KIND_NAMES = {
+  compaction: "compaction",
+  spill: "output kept apart",
+  model_switch: "model switch",
+  recovery: "recovery",
+  undo: "compaction undone",
+};
+const NAMES_MANY = {
+  compaction: "compactions",
+  spill: "outputs kept apart",
+  model_switch: "model switches",
+  recovery: "recoveries",
+  undo: "compactions undone",
+};
 // How near two signs of a row may stand; those of the second row may be several in one.
 const APART_PX = [26, 44];
 
 export function markLane(marks, { from, to, x, onMark }) {
-  return clusters(marks.filter((mark) => mark.at >= from && mark.at <= to), x).map((group) => markButton(group, x, onMark));
+  return clusters(
+    marks.filter((mark) => mark.at >= from && mark.at <= to),
+    x,
+  ).map((group) => markButton(group, x, onMark));
 }
 
 // Compactions have a row of their own: they are what people look for.
@@ -30,9 +45,22 @@ function clusters(marks, x) {
 function markButton({ row, marks }, x, onMark) {
   const [first] = marks;
   const kinds = [...new Set(marks.map((mark) => mark.kind))];
-  const words = marks.length === 1 ? `${KIND_NAMES[first.kind] ?? first.kind}: ${first.text}` : `${kinds.map((kind) => tally(marks, kind)).join(", ")}. ${marks.at(-1).text}`;
+  const words =
+    marks.length === 1
+      ? `${KIND_NAMES[first.kind] ?? first.kind}: ${first.text}`
+      : `${kinds.map((kind) => tally(marks, kind)).join(", ")}. ${marks.at(-1).text}`;
   const sign = `${kinds.map((kind) => SIGNS[kind] ?? "·").join("")}${marks.length > 1 ? marks.length : ""}`;
-  const button = h("button", { type: "button", class: `mark ${kinds.length === 1 ? first.kind : ""}`, "aria-label": words, title: words, onclick: () => onMark(marks.at(-1)) }, sign);
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: `mark ${kinds.length === 1 ? first.kind : ""}`,
+      "aria-label": words,
+      title: words,
+      onclick: () => onMark(marks.at(-1)),
+    },
+    sign,
+  );
   button.style.left = `${x(first.at)}px`;
   button.style.top = row === 0 ? "0" : "26px";
   return button;

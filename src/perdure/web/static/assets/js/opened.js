@@ -34,8 +34,20 @@ export function openedText({ conversationId, address, label, replaces = null }) 
 
 function pager(page, turn) {
   const end = page.offset + Array.from(page.text).length;
-  const back = h("button", { type: "button", disabled: page.offset === 0, onclick: () => turn(Math.max(0, page.offset - PAGE_CHARS)) }, "Earlier");
-  const on = h("button", { type: "button", disabled: page.next_offset === null, onclick: () => turn(page.next_offset) }, "Later");
-  const where = h("span", { role: "status" }, `Characters ${count(page.offset + 1)} to ${count(end)} of ${count(page.total_chars)} · ${page.address}`);
+  const back = h(
+    "button",
+    { type: "button", disabled: page.offset === 0, onclick: () => turn(Math.max(0, page.offset - PAGE_CHARS)) },
+    "Earlier",
+  );
+  const on = h(
+    "button",
+    { type: "button", disabled: page.next_offset === null, onclick: () => turn(page.next_offset) },
+    "Later",
+  );
+  const where = h(
+    "span",
+    { role: "status" },
+    `Characters ${count(page.offset + 1)} to ${count(end)} of ${count(page.total_chars)} · ${page.address}`,
+  );
   return h("div", { class: "pager" }, back, on, where);
 }

@@ -5,39 +5,66 @@ import { answerQuestion } from "./gateway.js";
 
 const ANSWERS = { once: "Allow once", session: "Allow in this session", always: "Always allow", no: "Refuse" };
 
-export function questionCard(question) {
-  const isApproval = question.kind === "approval";
-  const problem = h("p", { role: "alert", class: "small" });
-  const send = async (answer) => {
-    try {
-      await answerQuestion(question.question_id, answer);
-    } catch (error) {
-      problem.textContent = error.message;
-    }
-  };
-  const answers = h("div", { class: "answers" }, question.choices.map((choice) => h("button", { type: "button", class: choice === "once" ? "primary" : "", onclick: () => send(choice) }, isApproval ? ANSWERS[choice] ?? choice : choice)));
-  const own = isApproval ? null : ownWords(send);
-  const element = h("section", { class: `question ${question.kind}`, "aria-label": isApproval ? "Approval needed" : "A question for you" },
-    h("h3", {}, isApproval ? "May this run?" : "A question for you"),
-    isApproval ? h("pre", { class: "plain", tabindex: "0" }, question.text) : h("p", { class: "plain" }, question.text),
-    question.reason ? h("p", { class: "muted" }, question.reason) : null,
-    answers, own, problem);
-  return {
-    element,
-    focus: () => element.querySelector("button, input")?.focus(),
-    close: (answer) => {
-      element.classList.add("closed");
-      clear(answers, h("p", {}, answer ? `Answered: ${isApproval ? ANSWERS[answer] ?? answer : answer}` : isApproval ? "Nobody answered in time: refused." : "Nobody answered in time."));
-      own?.remove();
-    },
-  };
-}
+export class Question {
+  constructor(question) {
+    this.id = question.question_id;
+    this.isApproval = question.kind === "approval";
+    this.problem = h("p", { role: "alert", class: "small" });
+    this.answers = h(
+      "div",
+      { class: "answers" },
+      question.choices.map((choice) => this.choice(choice)),
+    );
+    this.own = this.isApproval ? null : this.ownWords();
+    const name = this.isApproval ? "Approval needed" : "A question for you";
+    const text = h(this.isApproval ? "pre" : "p", { class: "plain", tabindex: this.isApproval ? "0" : null });
+    text.append(question.text);
+    this.element = h(
+      "section",
+      { class: `question ${question.kind}`, "aria-label": name },
+      h("h3", {}, this.isApproval ? "May this run?" : name),
+      text,
+      question.reason ? h("p", { class: "muted" }, question.reason) : null,
+      [this.answers, this.own, this.problem],
+    );
+  }
 
-function ownWords(send) {
-  const field = h("input", { "aria-label": "Your answer", placeholder: "Your own words" });
-  const submit = (event) => {
-    event.preventDefault();
-    if (field.value.trim()) send(field.value.trim());
-  };
-  return h("form", { class: "own-words", onsubmit: submit }, field, h("button", { type: "submit", class: "primary" }, "Answer"));
+  choice(choice) {
+    const look = { type: "button", class: choice === "once" ? "primary" : "", onclick: () => this.answer(choice) };
+    return h("button", look, this.named(choice));
+  }
+
+  ownWords() {
+    const field = h("input", { "aria-label": "Your answer", placeholder: "Your own words" });
+    const submit = (event) => {
+      event.preventDefault();
+      if (field.value.trim()) this.answer(field.value.trim());
+    };
+    const button = h("button", { type: "submit", class: "primary" }, "Answer");
+    return h("form", { class: "own-words", onsubmit: submit }, field, button);
+  }
+
+  async answer(answer) {
+    try {
+      await answerQuestion(this.id, answer);
+      this.close(answer);
+    } catch (error) {
+      this.problem.textContent = error.message;
+    }
+  }
+
+  close(answer) {
+    const silence = this.isApproval ? "Nobody answered in time: refused." : "Nobody answered in time.";
+    this.element.classList.add("closed");
+    clear(this.answers, h("p", {}, answer ? `Answered: ${this.named(answer)}` : silence));
+    this.own?.remove();
+  }
+
+  named(answer) {
+    return this.isApproval ? (ANSWERS[answer] ?? answer) : answer;
+  }
+
+  focus() {
+    this.element.querySelector("button, input")?.focus();
+  }
 }

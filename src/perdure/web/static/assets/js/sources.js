@@ -16,26 +16,54 @@ export class Sources {
     this.handoffs = new Set(handoffs);
     this.onFact = onFact;
     this.bySeq = new Map();
-    for (const fact of facts) for (const seq of fact.sources) this.bySeq.set(seq, [...(this.bySeq.get(seq) ?? []), fact]);
+    for (const fact of facts)
+      for (const seq of fact.sources) this.bySeq.set(seq, [...(this.bySeq.get(seq) ?? []), fact]);
     this.place = h("div", { class: "source-list" });
-    this.element = h("section", { class: "sources", "aria-live": "polite" }, h("h2", {}, "Where it was said"), this.place);
+    this.element = h(
+      "section",
+      { class: "sources", "aria-live": "polite" },
+      h("h2", {}, "Where it was said"),
+      this.place,
+    );
     this.showAll();
   }
 
   showAll() {
-    if (!this.bySeq.size) return clear(this.place, h("p", { class: "muted" }, "No fact of this handoff could be traced to a message."));
-    const most = [...this.bySeq].sort((a, b) => this.handoffs.has(a[0]) - this.handoffs.has(b[0]) || b[1].length - a[1].length).slice(0, SHOWN);
-    clear(this.place, h("p", { class: "muted small" }, "Choose a fact on the left. These messages hold the most of them:"), most.map(([seq]) => this.source(seq, null)));
+    if (!this.bySeq.size)
+      return clear(this.place, h("p", { class: "muted" }, "No fact of this handoff could be traced to a message."));
+    const most = [...this.bySeq]
+      .sort((a, b) => this.handoffs.has(a[0]) - this.handoffs.has(b[0]) || b[1].length - a[1].length)
+      .slice(0, SHOWN);
+    clear(
+      this.place,
+      h("p", { class: "muted small" }, "Choose a fact on the left. These messages hold the most of them:"),
+      most.map(([seq]) => this.source(seq, null)),
+    );
   }
 
   show(fact) {
     const back = h("button", { type: "button", class: "quiet", onclick: () => this.showAll() }, "Back to all sources");
     if (!fact.sources.length) {
-      clear(this.place, h("p", { class: "unsupported-words" }, `“${fact.text}” stands in no message this handoff covers. It may be wrong, or put in other words.`), back);
+      clear(
+        this.place,
+        h(
+          "p",
+          { class: "unsupported-words" },
+          `“${fact.text}” stands in no message this handoff covers. It may be wrong, or put in other words.`,
+        ),
+        back,
+      );
     } else {
       const more = fact.sources.length - SHOWN;
-      clear(this.place, h("p", {}, h("strong", {}, fact.text), ` was said in ${plural(fact.sources.length, "message")}, newest first:`),
-        this.inOrder(fact.sources).slice(0, SHOWN).map((seq) => this.source(seq, fact)), more > 0 ? h("p", { class: "muted small" }, `and ${plural(more, "earlier message")}.`) : null, back);
+      clear(
+        this.place,
+        h("p", {}, h("strong", {}, fact.text), ` was said in ${plural(fact.sources.length, "message")}, newest first:`),
+        this.inOrder(fact.sources)
+          .slice(0, SHOWN)
+          .map((seq) => this.source(seq, fact)),
+        more > 0 ? h("p", { class: "muted small" }, `and ${plural(more, "earlier message")}.`) : null,
+        back,
+      );
     }
     announce(fact.sources.length ? `${plural(fact.sources.length, "source")} shown.` : "No source.");
   }
@@ -47,13 +75,23 @@ export class Sources {
 
   source(seq, fact) {
     const text = h("div", { class: "plain excerpt" }, "…");
-    this.fill(text, seq, fact).catch((error) => { text.textContent = error.message; });
-    const others = this.bySeq.get(seq) ?? [];
-    return h("article", { class: "source", "data-seq": seq },
-      h("h3", {}, h("a", { href: messageLink(this.id, seq) }, `${this.handoffs.has(seq) ? "Earlier handoff, message" : "Message"} ${count(seq)}`), h("code", {}, `m:${seq}`)),
-      text,
-      h("details", {}, h("summary", {}, plural(others.length, "fact of the handoff stands here", "facts of the handoff stand here")),
-        h("ul", { class: "backlinks" }, others.map((other) => h("li", {}, h("button", { type: "button", class: "fact", onclick: () => { this.onFact(other); this.show(other); } }, other.text))))));
+    this.fill(text, seq, fact).catch((error) => (text.textContent = error.message));
+    const name = `${this.handoffs.has(seq) ? "Earlier handoff, message" : "Message"} ${count(seq)}`;
+    const heading = h("h3", {}, h("a", { href: messageLink(this.id, seq) }, name), h("code", {}, `m:${seq}`));
+    return h("article", { class: "source", "data-seq": seq }, heading, text, this.backlinks(seq));
+  }
+
+  // The other way of the link: from what was said to what the handoff made of it.
+  backlinks(seq) {
+    const facts = this.bySeq.get(seq) ?? [];
+    const words = plural(facts.length, "fact of the handoff stands here", "facts of the handoff stand here");
+    const follow = (fact) => () => {
+      this.onFact(fact);
+      this.show(fact);
+    };
+    const button = (fact) => h("button", { type: "button", class: "fact", onclick: follow(fact) }, fact.text);
+    const items = facts.map((fact) => h("li", {}, button(fact)));
+    return h("details", {}, h("summary", {}, words), h("ul", { class: "backlinks" }, items));
   }
 
   // The part of the message around the fact, the fact itself marked; a long message is read on until it comes.
@@ -70,7 +108,14 @@ export class Sources {
     const after = end < page.text.length || page.next_offset !== null ? " …" : "";
     if (at < 0) return clear(place, page.text.slice(0, AROUND_CHARS), after);
     const length = fact.text.length;
-    clear(place, before, page.text.slice(start, at), h("mark", {}, page.text.slice(at, at + length)), page.text.slice(at + length, end), after);
+    clear(
+      place,
+      before,
+      page.text.slice(start, at),
+      h("mark", {}, page.text.slice(at, at + length)),
+      page.text.slice(at + length, end),
+      after,
+    );
   }
 }
 

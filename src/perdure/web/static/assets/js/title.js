@@ -4,35 +4,53 @@ import { announce } from "./announce.js";
 import { clear, h } from "./dom.js";
 import { command } from "./gateway.js";
 
-export function titleEditor(conversation, address, heading = "div") {
-  const place = h(heading, { class: "title" });
-  const show = () => {
-    const name = conversation.title || "Untitled";
-    const words = address ? h("a", { href: address, class: "row-title" }, name) : h("span", { class: "row-title" }, name);
-    clear(place, words, h("button", { type: "button", class: "quiet rename", "aria-label": `Rename “${name}”`, onclick: edit }, "Rename"));
-  };
-  const edit = () => {
-    const field = h("input", { value: conversation.title, "aria-label": "New title", maxlength: 200 });
+export class Title {
+  // With an address, the title is a link to it.
+  constructor(conversation, { address = null, tag = "div" } = {}) {
+    this.conversation = conversation;
+    this.address = address;
+    this.element = h(tag, { class: "title" });
+    this.show();
+  }
+
+  get isEdited() {
+    return this.element.querySelector("input") !== null;
+  }
+
+  show() {
+    const name = this.conversation.title || "Untitled";
+    const label = `Rename “${name}”`;
+    const words = h(this.address ? "a" : "span", { href: this.address, class: "row-title" }, name);
+    const rename = { type: "button", class: "quiet rename", "aria-label": label, onclick: () => this.edit() };
+    clear(this.element, words, h("button", rename, "Rename"));
+  }
+
+  edit() {
+    const field = h("input", { value: this.conversation.title, "aria-label": "New title", maxlength: 200 });
     const problem = h("span", { class: "small", role: "alert" });
-    const leave = () => { show(); place.querySelector("button").focus(); };
-    const save = async (event) => {
+    const form = h("form", { class: "renaming" });
+    form.addEventListener("keydown", (event) => event.key === "Escape" && this.leave());
+    form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const title = field.value.trim();
-      if (!title || title === conversation.title) return leave();
-      try {
-        await command(conversation.id, `/title ${title}`);
-        conversation.title = title;
-        announce("Renamed.");
-        leave();
-      } catch (error) {
-        problem.textContent = error.message;
-      }
-    };
-    const onKey = (event) => { if (event.key === "Escape") leave(); };
-    clear(place, h("form", { class: "renaming", onsubmit: save, onkeydown: onKey },
-      field, h("button", { type: "submit", class: "primary" }, "Save"), h("button", { type: "button", onclick: leave }, "Cancel"), problem));
+      this.save(field.value.trim()).catch((error) => (problem.textContent = error.message));
+    });
+    form.append(field, h("button", { type: "submit", class: "primary" }, "Save"));
+    form.append(h("button", { type: "button", onclick: () => this.leave() }, "Cancel"), problem);
+    clear(this.element, form);
     field.select();
-  };
-  show();
-  return place;
+  }
+
+  async save(title) {
+    if (title && title !== this.conversation.title) {
+      await command(this.conversation.id, `/title ${title}`);
+      this.conversation.title = title;
+      announce("Renamed.");
+    }
+    this.leave();
+  }
+
+  leave() {
+    this.show();
+    this.element.querySelector("button").focus();
+  }
 }

@@ -6,7 +6,13 @@ import { REASONS, SIGNS } from "./happening.js";
 import { StreamedText } from "./streamed.js";
 import { count } from "./words.js";
 
-const STATUSES = { thinking: "Thinking…", calling: "Waiting for the model…", running_tools: "Running tools…", compacting: "Compacting…", idle: "" };
+const STATUSES = {
+  thinking: "Thinking…",
+  calling: "Waiting for the model…",
+  running_tools: "Running tools…",
+  compacting: "Compacting…",
+  idle: "",
+};
 
 export class StreamedTurn {
   constructor(text, conversationId) {
@@ -16,7 +22,12 @@ export class StreamedTurn {
     this.isOnlyAnswer = text.startsWith("/");
     this.status = h("p", { class: "status muted" }, "Sent.");
     this.parts = h("div", { class: "parts" });
-    const said = h("article", { class: "message user" }, h("header", {}, h("strong", {}, "You")), h("div", { class: "plain" }, text));
+    const said = h(
+      "article",
+      { class: "message user" },
+      h("header", {}, h("strong", {}, "You")),
+      h("div", { class: "plain" }, text),
+    );
     this.element = h("section", { class: "turn", "aria-label": "Turn under way" }, said, this.parts, this.status);
   }
 
@@ -49,7 +60,9 @@ export class StreamedTurn {
     this.thought = null;
     if (!this.text) {
       this.text = new StreamedText();
-      this.parts.append(h("article", { class: "message assistant" }, h("header", {}, h("strong", {}, "Assistant")), this.text.element));
+      this.parts.append(
+        h("article", { class: "message assistant" }, h("header", {}, h("strong", {}, "Assistant")), this.text.element),
+      );
     }
     this.text.add(text);
   }
@@ -64,7 +77,10 @@ export class StreamedTurn {
 
   on_tool_started({ call }) {
     this.text = null;
-    const fold = new Fold({ id: call.id, name: call.name, target: target(call), arguments: pretty(call.arguments) }, this.conversationId);
+    const fold = new Fold(
+      { id: call.id, name: call.name, target: target(call), arguments: pretty(call.arguments) },
+      this.conversationId,
+    );
     this.folds.set(call.id, fold);
     this.parts.append(fold.element);
   }
@@ -85,7 +101,12 @@ export class StreamedTurn {
 
   on_compaction_finished({ outcome, before_tokens: before, after_tokens: after, message }) {
     const done = outcome === "compacted" || outcome === "digest";
-    this.happen("compaction", done ? `Compacted: ${count(before)} → ${count(after)} tokens. Nothing is lost.` : message || `Compaction: ${outcome.replaceAll("_", " ")}.`);
+    this.happen(
+      "compaction",
+      done
+        ? `Compacted: ${count(before)} → ${count(after)} tokens. Nothing is lost.`
+        : message || `Compaction: ${outcome.replaceAll("_", " ")}.`,
+    );
   }
 
   on_model_switched({ old, new: now, reason }) {
@@ -120,7 +141,14 @@ export class StreamedTurn {
 
   happen(kind, text) {
     this.text = null;
-    this.parts.append(h("div", { class: `happening ${kind}`, role: "note" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[kind]), h("span", {}, text)));
+    this.parts.append(
+      h(
+        "div",
+        { class: `happening ${kind}`, role: "note" },
+        h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[kind]),
+        h("span", {}, text),
+      ),
+    );
   }
 }
 

@@ -9,11 +9,20 @@ export function whyPanel(chart, known) {
   const mark = lastCompaction(chart);
   if (!mark) return h("section", { class: "why card" }, h("h2", {}, "Not compacted so far"), h("p", {}, room(chart)));
   const handoff = known.handoffs.findLast((seq) => seq <= mark.seq + 1) ?? known.handoffs.at(-1);
-  return h("section", { class: "why card" },
+  return h(
+    "section",
+    { class: "why card" },
     h("h2", {}, "Why it was compacted last"),
     h("p", { class: "because" }, sentence(mark.text)),
-    h("ul", {}, reasons(chart, mark).map((words) => h("li", {}, words))),
-    handoff === undefined ? null : h("p", {}, h("a", { href: linkTo(known.id, `/handoff/${handoff}`) }, "What the handoff kept, and from where")));
+    h(
+      "ul",
+      {},
+      reasons(chart, mark).map((words) => h("li", {}, words)),
+    ),
+    handoff === undefined
+      ? null
+      : h("p", {}, h("a", { href: linkTo(known.id, `/handoff/${handoff}`) }, "What the handoff kept, and from where")),
+  );
 }
 
 export function lastCompaction({ marks }) {
@@ -21,20 +30,26 @@ export function lastCompaction({ marks }) {
 }
 
 export function sentence(text) {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?)”]$/.test(text) ? "" : "."}`;
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
 }
 
 function reasons(chart, mark) {
   const before = chart.calls[mark.at - 1];
   const after = chart.calls[mark.at];
   const undone = chart.marks.slice(chart.marks.indexOf(mark)).find((later) => later.kind === "undo");
-  return [overflow(mark, after ?? before), before && largest(chart, mark, before), before && growth(chart, mark),
-    undone ? "It was taken back afterwards: what it had put away is in the prompt again." : after && kept(chart, after)].filter(Boolean);
+  return [
+    overflow(mark, after ?? before),
+    before && largest(chart, mark, before),
+    before && growth(chart, mark),
+    undone ? "It was taken back afterwards: what it had put away is in the prompt again." : after && kept(chart, after),
+  ].filter(Boolean);
 }
 
 function overflow(mark, call) {
   if (!mark.before_tokens || !call?.threshold || mark.before_tokens < call.threshold) return null;
-  const share = call.window ? `, which is ${percent(call.threshold, call.window)} of the model's window of ${count(call.window)}` : "";
+  const share = call.window
+    ? `, which is ${percent(call.threshold, call.window)} of the model's window of ${count(call.window)}`
+    : "";
   return `The next prompt would have held ${count(mark.before_tokens)} tokens. Compaction begins at ${count(call.threshold)}${share}.`;
 }
 
@@ -52,7 +67,9 @@ function growth({ parts, calls, marks }, mark) {
   const grown = totalOf(last) - totalOf(first);
   if (mark.at - start < 2 || grown <= 0) return null;
   const was = new Map(byPart(parts, first));
-  const [part, tokens] = byPart(parts, last).map(([p, n]) => [p, n - was.get(p)]).sort((a, b) => b[1] - a[1])[0];
+  const [part, tokens] = byPart(parts, last)
+    .map(([p, n]) => [p, n - was.get(p)])
+    .sort((a, b) => b[1] - a[1])[0];
   return `Over ${mark.at - start} calls the prompt had grown by ${count(grown)} tokens; the most came from ${partName(part).toLowerCase()} (+${count(tokens)}).`;
 }
 

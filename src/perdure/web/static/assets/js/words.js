@@ -1,7 +1,12 @@
 // Figures and times as people read them.
 
 const counted = new Intl.NumberFormat("en-US");
-const dayTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+const dayTime = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+});
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const dayOnly = new Intl.DateTimeFormat(undefined, { weekday: "short", month: "short", day: "numeric" });
 const dayYear = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });

@@ -14,7 +14,7 @@ from perdure.core.errors import NotFound, ToolError
 from perdure.core.ports import Page, SearchHit
 from perdure.tools.builtin.clarify import ClarifyTool
 from perdure.tools.stateful.delegate import DelegateTool
-from perdure.tools.stateful.memory import FileMemory, MemoryTool, safe_name
+from perdure.tools.stateful.memory import FileMemory, MemoryTool, SharedMemory, safe_name
 from perdure.tools.stateful.session_search import SessionSearch
 from perdure.tools.stateful.todo import TodoItem, TodoTool
 from perdure.tools.tool import ToolContext
@@ -169,3 +169,39 @@ def test_a_question_is_asked_and_its_answer_comes_back() -> None:
     assert tool.tool().is_interactive
     assert asyncio.run(tool.clarify("which?", ["a", "b"])) == "which? ['a', 'b']"
     assert "gave no answer" in asyncio.run(tool.clarify("silence?"))
+
+
+class Kept:
+    """Values that two machines share."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any:
+        return self.values.get(key)
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+
+def test_what_is_noted_on_one_machine_is_known_on_all(tmp_path: Path) -> None:
+    kept = Kept()
+    here, there = (SharedMemory(kept, FileMemory(tmp_path / name), memory_max_chars=40) for name in ("a", "b"))
+    here.write("alice", "memory", "likes tea")
+    here.write("alice b", "memory", "likes coffee")
+    assert there.snapshot("alice").memory == "likes tea"
+    assert there.snapshot("bob").memory == there.snapshot("b").memory == ""
+    here.write("alice", "memory", "")
+    assert there.snapshot("alice").memory == ""
+    with pytest.raises(ToolError, match="40 characters"):
+        there.write("alice", "memory", "x" * 41)
+
+
+def test_files_of_a_machine_count_until_something_is_written(tmp_path: Path) -> None:
+    files = FileMemory(tmp_path)
+    files.write("alice", "user", "from before")
+    shared = SharedMemory(Kept(), files)
+    assert shared.snapshot("alice").user == "from before"
+    shared.write("alice", "user", "from now")
+    assert shared.snapshot("alice").user == "from now"
+    assert files.snapshot("alice").user == "from before"

@@ -21,7 +21,7 @@ from perdure.config.settings import Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
 from perdure.core.errors import ConfigError
-from perdure.core.ports import Approver, Asker, MemorySnapshot, Summarize
+from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot, Summarize
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.routes import RouteCursor
 from perdure.providers.services import SERVICES
@@ -31,7 +31,7 @@ from perdure.tools.approval import ApprovalGuard
 from perdure.tools.budgets import Budgets
 from perdure.tools.registry import Registry
 from perdure.tools.runtime import ToolRuntime
-from perdure.tools.stateful.memory import FileMemory
+from perdure.tools.stateful.memory import FileMemory, SharedMemory
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
 from perdure.tools.workspace import Workspace
 
@@ -68,11 +68,7 @@ class Wiring:
 
     def parts(self, tools: AnyTools | None) -> Parts:
         shared, speaker = self.shared, self.speaker
-        memory = FileMemory(
-            shared.home / "memory",
-            memory_max_chars=self.settings.memory.memory_max_chars,
-            user_max_chars=self.settings.memory.user_max_chars,
-        )
+        memory = self._memory()
         return Parts(
             store=shared.store,
             send=shared.send,
@@ -92,6 +88,14 @@ class Wiring:
             source=speaker.source,
             prompts_folder=shared.home / "prompts",
         )
+
+    def _memory(self) -> Memory:
+        """Files of this machine; with a database that several share, rows in it."""
+        limits = self.settings.memory.model_dump(include={"memory_max_chars", "user_max_chars"})
+        files = FileMemory(self.shared.home / "memory", **limits)
+        if not self.settings.store.url:
+            return files
+        return SharedMemory(self.shared.store.state("memory"), files, **limits)
 
     def _engine(self) -> ContextEngine:
         engine = start_engine(self.settings.context.engine, home=self.shared.home)
@@ -123,7 +127,7 @@ class Wiring:
         budgets = Budgets(outputs)
         return ToolRuntime(Registry(tools), clock=shared.clock, budgets=budgets, outputs=outputs, guard=guard)
 
-    def _default_tools(self, memory: FileMemory) -> ToolRuntime:
+    def _default_tools(self, memory: Memory) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker
         keys = [variable for s in SERVICES for variable in s.key_variables]
         self.toolbox = build_toolbox(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from perdure.core.errors import ToolError
-from perdure.core.ports import Memory, MemorySnapshot
+from perdure.core.ports import KeyValue, Memory, MemorySnapshot
 from perdure.redaction import redact
 from perdure.screening import screen
 from perdure.tools.atomic import replace_file
@@ -36,11 +36,7 @@ class FileMemory:
         return MemorySnapshot(self._read(user_key, "memory"), self._read(user_key, "user"))
 
     def write(self, user_key: str, target: Target, text: str) -> None:
-        if len(text) > (limit := self._limits[target]):
-            raise ToolError(
-                f"{_FILES[target]} may hold {limit:,} characters and this would make {len(text):,}; "
-                "remove or shorten notes first"
-            )
+        _check_length(text, target, self._limits[target])
         with self._lock:
             path = self._path(user_key, target)
             _private_folder(path.parent)
@@ -59,6 +55,32 @@ class FileMemory:
             return ""
         except OSError as error:
             raise ToolError(f"{_FILES[target]} cannot be read: {error.strerror}") from None
+
+
+class SharedMemory:
+    """The Memory port over values every machine reads: what was noted on one is known on all.
+
+    Files of this machine count until something is written: they may be older than the shared database.
+    """
+
+    def __init__(
+        self, kept: KeyValue, files: FileMemory, *, memory_max_chars: int = 4_000, user_max_chars: int = 2_000
+    ) -> None:
+        self._kept = kept
+        self._files = files
+        self._limits: dict[Target, int] = {"memory": memory_max_chars, "user": user_max_chars}
+
+    def snapshot(self, user_key: str) -> MemorySnapshot:
+        files = self._files.snapshot(user_key)
+        memory, user = self._kept.get(_key(user_key, "memory")), self._kept.get(_key(user_key, "user"))
+        return MemorySnapshot(files.memory if memory is None else memory, files.user if user is None else user)
+
+    def write(self, user_key: str, target: Target, text: str) -> None:
+        _check_length(text, target, self._limits[target])
+        self._kept.set(_key(user_key, target), text)
+
+    def flush(self) -> None:
+        """Every write is durable when it returns, so there is nothing left to do."""
 
 
 class MemoryTool:
@@ -101,6 +123,19 @@ def safe_name(key: str) -> str:
         return key
     readable = re.sub(r"[^a-z0-9_-]+", "-", key.lower())[:40].strip("-")
     return f"{readable or 'user'}.{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+
+def _key(user_key: str, target: Target) -> str:
+    # The target first: it holds no space, so that no two users share a key.
+    return f"{target} {user_key}"
+
+
+def _check_length(text: str, target: Target, limit: int) -> None:
+    if len(text) > limit:
+        raise ToolError(
+            f"{_FILES[target]} may hold {limit:,} characters and this would make {len(text):,}; "
+            "remove or shorten notes first"
+        )
 
 
 def _private_folder(folder: Path) -> None:

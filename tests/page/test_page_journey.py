@@ -32,7 +32,7 @@ def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
     page.wait("document.querySelector('.plot svg .area')")
     page.wait_text("Why it was compacted last")
     because = page.text(".because")
-    assert because.startswith("Compacted: ")
+    assert because.startswith("Last time: Compacted: ")
     assert "because the prompt reached the threshold of 6,000" in because
     assert page.count(".mark.compaction") == 4
 

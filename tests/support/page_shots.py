@@ -84,6 +84,7 @@ def show(page: Page, name: str) -> None:
         page.wait("document.querySelector('.source mark')")
         page.run("scrollTo(0, 0)")
     if name == "story":
+        page.run("for (const fold of document.querySelectorAll('.handoff-card details')) fold.open = false")
         page.run("document.activeElement.scrollIntoView({ block: 'center' }); document.activeElement.blur()")
     if name == "chat":
         page.run("document.querySelector('#say').focus()")

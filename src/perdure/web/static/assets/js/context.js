@@ -11,7 +11,7 @@ import { Readout } from "./readout.js";
 import { messageLink, nameProperly } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
 import { wideTable } from "./table.js";
-import { lastCompaction, sentence, whyPanel } from "./why.js";
+import { lastCompaction, sentence, whyPanel, whySentence } from "./why.js";
 import { count, partName } from "./words.js";
 
 const TABLE_CALLS = 500;
@@ -58,7 +58,7 @@ function show(content, data, known, signal) {
     },
   });
   const caption = h("figcaption", {}, h("h2", {}, "What filled the prompt, call by call"), ranges(data, chart));
-  const figure = h("figure", {}, caption, chart.element, keys());
+  const figure = h("figure", {}, caption, whySentence(data), chart.element, keys());
   const grid = h("div", { class: "context-grid" }, h("div", {}, figure, whyPanel(data, known)), readout.element);
   clear(content, grid, happenings(data, known), figures(data));
   // What people come for is the last compaction: it is chosen before anybody touches the chart.

@@ -73,7 +73,7 @@ class List {
   }
 
   add({ conversations, next_cursor }) {
-    for (const row of conversations) this.dayOf(row).append(conversationRow(row));
+    for (const row of conversations) this.dayOf(row).append(conversationRow(row, { isUnderDay: !this.asked.q }));
     this.cursor = next_cursor;
     this.more.hidden = next_cursor === null;
   }

@@ -89,25 +89,14 @@ export function thinking(text) {
 }
 
 function handoffCard(message, conversationId) {
+  const open = { class: "button", href: linkTo(conversationId, `/handoff/${message.seq}`) };
+  const text = h("div", { class: "plain handoff-text", tabindex: "0" }, message.text);
   return h(
     "div",
     { class: "handoff-card" },
     h("p", {}, "From here on, this handoff stands for the messages before it. They are all still here, above."),
-    h(
-      "p",
-      {},
-      h(
-        "a",
-        { class: "button", href: linkTo(conversationId, `/handoff/${message.seq}`) },
-        "Open the handoff and its sources",
-      ),
-    ),
-    h(
-      "details",
-      {},
-      h("summary", {}, `Its text · ${plural(message.tokens, "token")}`),
-      h("div", { class: "plain" }, message.text),
-    ),
+    h("p", {}, h("a", open, "Open the handoff and its sources")),
+    h("details", {}, h("summary", {}, `Its text · ${plural(message.tokens, "token")}`), text),
   );
 }
 

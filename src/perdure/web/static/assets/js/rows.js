@@ -7,7 +7,9 @@ import { dayName, moment, plural, timeOfDay } from "./words.js";
 
 const KINDS = { branch: "branch", delegate: "delegated" };
 
-export function conversationRow(row) {
+// Under a heading that names the day, the time is enough.
+export function conversationRow(row, { isUnderDay }) {
+  const when = `${isUnderDay ? "" : `${dayName(row.updated_at)}, `}${timeOfDay(row.updated_at)}`;
   const address = row.hit_seq === null ? linkTo(row.id) : messageLink(row.id, row.hit_seq);
   return h(
     "li",
@@ -17,11 +19,7 @@ export function conversationRow(row) {
     h(
       "p",
       { class: "facts" },
-      h(
-        "time",
-        { datetime: new Date(row.updated_at).toISOString() },
-        `${dayName(row.updated_at)}, ${timeOfDay(row.updated_at)}`,
-      ),
+      h("time", { datetime: new Date(row.updated_at).toISOString() }, when),
       h("span", {}, row.source || "unknown source"),
       row.model ? h("span", {}, row.model) : null,
       h("span", {}, plural(row.messages, "message")),

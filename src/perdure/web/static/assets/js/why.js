@@ -5,23 +5,28 @@ import { linkTo } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
 import { count, partName, percent } from "./words.js";
 
+// The one sentence to read before the drawing.
+export function whySentence(chart) {
+  const mark = lastCompaction(chart);
+  const words = mark ? sentence(mark.text) : `Not compacted so far. ${room(chart)}`;
+  return h("p", { class: "because" }, mark ? h("span", {}, "Last time: ") : null, words);
+}
+
 export function whyPanel(chart, known) {
   const mark = lastCompaction(chart);
-  if (!mark) return h("section", { class: "why card" }, h("h2", {}, "Not compacted so far"), h("p", {}, room(chart)));
+  if (!mark) return null;
   const handoff = known.handoffs.findLast((seq) => seq <= mark.seq + 1) ?? known.handoffs.at(-1);
+  const words = "What the handoff kept, and from where";
   return h(
     "section",
     { class: "why card" },
     h("h2", {}, "Why it was compacted last"),
-    h("p", { class: "because" }, sentence(mark.text)),
     h(
       "ul",
       {},
-      reasons(chart, mark).map((words) => h("li", {}, words)),
+      reasons(chart, mark).map((reason) => h("li", {}, reason)),
     ),
-    handoff === undefined
-      ? null
-      : h("p", {}, h("a", { href: linkTo(known.id, `/handoff/${handoff}`) }, "What the handoff kept, and from where")),
+    handoff === undefined ? null : h("p", {}, h("a", { href: linkTo(known.id, `/handoff/${handoff}`) }, words)),
   );
 }
 

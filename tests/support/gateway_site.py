@@ -52,12 +52,14 @@ def running_gateway(
     gateway: Mapping[str, Any] | None = None,
     database: str | Path | None = None,
     model: Mapping[str, Any] | None = None,
+    others: Mapping[str, Any] | None = None,
 ) -> Iterator[Running]:
     """Serves until the block ends; each user has a token with these scopes."""
     settings = checked(
         {
             "model": {"name": "gpt-5-mini", "base_url": sim.base_url, "provider": "custom", **(model or {})},
             "gateway": {"port": 0, "drain_timeout_s": 2, "requests_per_minute": None, **(gateway or {})},
+            **(others or {}),
         }
     )
     clock, log, made = SystemClock(), io.StringIO(), []

@@ -16,9 +16,12 @@ from perdure.models.tokens import estimate_text
 _CHARS_PER_TOKEN = 3.75
 _DENSE = 2.5
 _SAMPLE_CHARS = 200
+# A budget in tokens is met within so much, or after so many looks.
+_CLOSE = 0.985
+_MOST_MEASURED = 3
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 20
-_LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 900
+_LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 1800
 # What can still be read beside the handoff is worth so much less in it.
 _SHOWN = 0.12
 # Until there is room to spare.
@@ -63,7 +66,17 @@ class Ledger:
         }
         wanted = _likeliest(chances, min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE))
         sources = Sources(self._entries, self._weights, wanted)
-        return Page(wanted, room=room, already=already, pieces=sources.pieces, note=sources.note).fill()
+        page = Page(wanted, room=room, already=already, pieces=sources.pieces, note=sources.note)
+        lines = page.fill()
+        if budget_tokens is not None:
+            # A line of paths has fewer characters a token than one of prose: what it really came to decides.
+            for _ in range(_MOST_MEASURED):
+                used = estimate_text(lines.text)
+                if not lines.text or _CLOSE * budget_tokens <= used <= budget_tokens:
+                    break
+                most = int(len(lines.text) * budget_tokens / used * _CLOSE)
+                lines = page.fitted(most if budget_chars is None else min(most, budget_chars))
+        return lines
 
     def _named(self, known: frozenset[str]) -> frozenset[str]:
         """Places never opened whose bare name is told: what was told of it is to be done there."""

@@ -82,7 +82,10 @@ class Page:
         self._already = already
         self._pieces = pieces
         self._note = note
+        self._order: list[str] = []
         self._offered: dict[str, Sequence[Piece]] = {}
+        self._half_shown: set[str] = set()
+        self._taken: list[tuple[_Group, str]] = []
         self._groups: dict[str, _Group] = {}
         # Facts by a few characters from their middle, so that what stands in a text is found without trying every one.
         self._by_core: dict[str, list[str]] = {}
@@ -93,27 +96,35 @@ class Page:
     def fill(self) -> FactLines:
         """The lines: a piece is made only for a fact that nothing taken before it shows."""
         density = {f: c / (len(f) + _AROUND) for f, c in self._chance.items()}
-        order = sorted(density, key=density.__getitem__, reverse=True)
-        self._take_worthy(order, self._price(order, density))
+        self._order = sorted(density, key=density.__getitem__, reverse=True)
+        self._take_worthy(self._price(density))
+        return self.fitted(self._total)
+
+    def fitted(self, total: int) -> FactLines:
+        """The lines once filled, in another length: what was taken last is given up, or what waited is taken."""
+        self._total = total
+        self._settle()
+        while self._room < 0 and self._taken:
+            self._give_up()
         for _ in range(_MOST_REFILLS):
-            self._settle()
             self._clear_up()
-            if self._room < _LEAST_REFILL or not self._take_fitting(order):
+            if self._room < _LEAST_REFILL or not self._take_fitting():
                 break
+            self._settle()
         return self._lines()
 
-    def _price(self, order: Sequence[str], density: Mapping[str, float]) -> float:
+    def _price(self, density: Mapping[str, float]) -> float:
         """What a character is worth: the worth of the last fact that would fit if each were shown by itself."""
         room = self._room
-        for fact in order:
+        for fact in self._order:
             room -= len(fact) + _AROUND
             if room < 0:
                 return density[fact] * min(1.0, _SCARCE_CHARS / self._room)
         return 0.0
 
-    def _take_worthy(self, order: Iterable[str], price: float) -> None:
+    def _take_worthy(self, price: float) -> None:
         """Each fact in the piece that gains most over its price; one that none is worth its price waits."""
-        for pieces in self._fitting(order):
+        for pieces in self._fitting():
             best, most = None, 0.0
             for piece in pieces:
                 net = self._gain(piece) - price * self._cost(piece)
@@ -124,17 +135,17 @@ class Page:
             else:
                 self._refused += 1
 
-    def _take_fitting(self, order: Iterable[str]) -> bool:
+    def _take_fitting(self) -> bool:
         """What waited is taken in the piece that gains most for its length; whether anything was."""
         before = self._room
-        for pieces in self._fitting(order):
+        for pieces in self._fitting():
             self._take(max(pieces, key=lambda p: self._gain(p) / self._cost(p)))
         return self._room < before
 
-    def _fitting(self, order: Iterable[str]) -> Iterator[Sequence[Piece]]:
+    def _fitting(self) -> Iterator[Sequence[Piece]]:
         """The pieces of each fact that is not yet shown, for as long as some still fit."""
         self._refused = 0
-        for fact in order:
+        for fact in self._order:
             if self._refused > _MOST_REFUSED:
                 return
             if fact not in self._open or len(fact) > self._room:
@@ -147,6 +158,15 @@ class Page:
     def _settle(self) -> None:
         """What merging pieces gave back is room again."""
         self._room = self._total - sum(len(g.line) + 1 for g in self._groups.values() if g.pieces)
+
+    def _give_up(self) -> None:
+        """Takes back what was taken last, until as much room is won as is missing."""
+        while self._room < 0 and self._taken:
+            group, fact = self._taken.pop()
+            piece = next(p for p in reversed(group.pieces) if p.fact == fact)
+            group.pieces.remove(piece)
+            self._room += self._cost(piece)
+        self._settle()
 
     def _clear_up(self) -> None:
         """With room to spare, names that are merely listed are quoted after all, the likeliest first."""
@@ -202,10 +222,14 @@ class Page:
         group = self._group(piece.label)
         shown = piece.text if group.pieces else f"{group.heading}\n{piece.text}"
         group.pieces.append(piece)
-        # A path shows its folders and its name as well.
-        covered = self._standing_in(shown) if "/" in shown else self._open.keys() & scan(shown)
-        for fact in {*covered, piece.fact}:
+        self._taken.append((group, piece.fact))
+        for fact in self._open.keys() & {*scan(shown), piece.fact}:
             del self._open[fact]
+        if "/" in shown:
+            # A path shows its folders and its name as well, but not what they are about.
+            for fact in self._standing_in(shown) - self._half_shown:
+                self._half_shown.add(fact)
+                self._open[fact] *= 1 - self._bare
 
     def _standing_in(self, text: str) -> set[str]:
         cores = {text[i : i + _CORE] for i in range(len(text) - _CORE + 1)}

@@ -172,7 +172,7 @@ def test_a_compaction_that_was_given_up_holds_nobody_back(chats: list[Chat], hom
             agent.chat(f"question {n} " + "filler " * 60)
         chat = started(chats, home, sim, "--set", "model.context_length=8000", "chat", "-r", str(agent.session_id))
         chat.type("/compress\r")
-        chat.see("compacting")
+        chat.see("compacting about")
         chat.type("\x03")
         chat.see("stopped; nothing has changed")
         chat.type("/quit\r")
@@ -188,15 +188,23 @@ def test_leaving_before_everything_is_open(chats: list[Chat], home: Path) -> Non
         assert chats[-1].status() == 0
 
 
-def test_a_thread_that_never_ends_does_not_keep_the_process() -> None:
+@pytest.mark.parametrize("waits", ["", "atexit.register(threading.Event().wait);"])
+def test_a_thread_that_never_ends_does_not_keep_the_process(waits: str) -> None:
     """Somebody's plug-in may start one; the interpreter would wait for it for ever."""
     code = (
-        "import threading, sys; from perdure.cli.leaving import leave_soon;"
-        "threading.Thread(target=threading.Event().wait).start(); print('done'); leave_soon(3, patience_s=0.2);"
-        "sys.exit(3)"
+        "import atexit, threading; from perdure.cli.leaving import leave;"
+        f"threading.Thread(target=threading.Event().wait).start(); {waits}"
+        "atexit.register(print, 'registered'); print('done'); leave(3, patience_s=0.5)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (done.returncode, done.stdout) == (3, "done\n")
+    assert (done.returncode, done.stdout) == (3, "done\nregistered\n")
+
+
+def test_output_that_could_not_be_written_is_no_success() -> None:
+    code = "print('x' * 100_000); from perdure.cli.leaving import leave; leave(0)"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S)
+    assert done.returncode != 0
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

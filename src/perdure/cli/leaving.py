@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from typing import NoReturn
 
 # All that must be kept was kept before; beyond this nobody would believe that the program has ended.
 _PATIENCE_S = 3.0
-# Beyond this the interpreter itself is stuck, and no thread of ours would run any more.
-_STUCK_S = 10
+# What the interpreter itself ends with when its output could not be written.
+_UNWRITTEN = 120
 
 
-def leave_soon(code: int, *, patience_s: float = _PATIENCE_S) -> None:
-    """Lets the interpreter end as it should, and ends it with `code` where that takes too long."""
+def leave(code: int, *, patience_s: float = _PATIENCE_S) -> NoReturn:
+    """Ends the process: what was registered for its end is run, what was printed is written, nobody is waited for.
+
+    The interpreter's own end joins every thread that is no daemon, and then stops the daemons wherever they are; one
+    that is stopped while it imports something leaves a lock behind, and the process hangs. Both were seen.
+    """
     threading.Thread(target=_cut_off, args=(code, patience_s), name="perdure-end", daemon=True).start()
-    if hasattr(signal, "alarm"):
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(_STUCK_S)
+    atexit._run_exitfuncs()
+    os._exit(_flushed(code))
 
 
 @contextmanager
@@ -44,7 +49,13 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _cut_off(code: int, patience_s: float) -> None:
     time.sleep(patience_s)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+    os._exit(_flushed(code))
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):  # a full disk, a pipe or a terminal that is gone
+        return code or _UNWRITTEN
+    return code

@@ -73,7 +73,6 @@ def main() -> None:
     try:
         cli(prog_name="perdure")
     except SystemExit as done:
-        from perdure.cli.leaving import leave_soon
+        from perdure.cli.leaving import leave
 
-        leave_soon(done.code if isinstance(done.code, int) else int(done.code is not None))
-        raise
+        leave(done.code if isinstance(done.code, int) else int(done.code is not None))

@@ -61,11 +61,12 @@ def drafts_of(messages: AnyMessage | Sequence[AnyMessage]) -> list[Draft]:
 
 def make_room(tx: Transaction, dialect: Dialect, conversation: Conversation, count: int) -> Room:
     """Asked in one trip, once the conversation is held: a database may be far away."""
+    # One is asked for most often, and then without a series: a server would plan that anew each time.
+    counting = "(SELECT 1 AS n)" if count == 1 else dialect.counting
     rows = tx.rows(
         f"SELECT {dialect.number.format('message')}, s.ended_at, l.holder, l.token, l.expires_at FROM session s"
-        f" CROSS JOIN {dialect.counting} AS counting LEFT JOIN lease l ON l.conversation = s.conversation"
-        " WHERE s.id = ?",
-        (count, conversation.tip_session_id),
+        f" CROSS JOIN {counting} AS counting LEFT JOIN lease l ON l.conversation = s.conversation WHERE s.id = ?",
+        (conversation.tip_session_id,) if count == 1 else (count, conversation.tip_session_id),
     )
     lease = rows[0][2:] if rows and rows[0][2] is not None else None
     return Room(tuple(r[0] for r in rows), lease, bool(rows) and rows[0][1] is not None)

@@ -15,7 +15,7 @@ from support.page_scene import WINDOW, Investigator, SceneClock, set_scene
 from support.page_server import PageServer, page_server, page_settings
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"
-QUALITY = 72
+QUALITY = 62
 
 
 def main(folder: Path = FOLDER, kind: str = "webp") -> None:

@@ -18,7 +18,7 @@ export const SIGNS = {
 export const REASONS = {
   preflight: "the prompt reached its threshold",
   threshold: "the prompt had reached its threshold when the turn ended",
-  background: "the prompt neared its threshold and there was time to prepare",
+  background: "the prompt reached its threshold (it had been made ready in the background)",
   overflow: "the service said the prompt was too long",
   hygiene: "what came in was too long to begin with",
   user: "you asked for it",
@@ -26,6 +26,7 @@ export const REASONS = {
 
 const SENTENCES = {
   compaction: compacted,
+  undo: () => "The compaction was taken back: what it had put away is in the prompt again.",
   spill: (p) =>
     `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was kept apart to save room${p.address ? `: ${p.address}` : "."}`,
   model_switch: (p) =>
@@ -37,17 +38,18 @@ const SENTENCES = {
 };
 
 export function sentence(event) {
-  if (event.payload.sentence) return event.payload.sentence;
   const say = SENTENCES[event.kind] ?? SENTENCES[`${event.kind}_reply`];
   return say ? say(event.payload) : String(event.payload.text ?? event.kind.replaceAll("_", " "));
 }
 
+// The prompt's figures are the counter's, the same as on the chart; older events have only the engine's own.
 function compacted(p) {
-  const [before, after] = [p.before ?? p.before_tokens, p.after ?? p.after_tokens];
-  const why = REASONS[p.reason] ?? p.reason;
   if (p.outcome === "failed") return "A compaction was tried and failed; nothing changed.";
   if (p.outcome === "nothing_to_do") return "A compaction was asked for; there was nothing to compact.";
-  return `Compacted${before === undefined ? "" : `: ${count(before)} → ${count(after)} tokens`}${why ? `, because ${why}` : ""}.`;
+  const [before, after] = [p.prompt_before ?? p.before, p.prompt_after ?? p.after];
+  const figures = before === undefined ? "" : `: ${count(before)} → ${count(after)} tokens`;
+  const why = p.reason ? `, because ${REASONS[p.reason] ?? p.reason}` : "";
+  return `Compacted${figures}${why}.`;
 }
 
 export function happeningElement(event, conversationId) {

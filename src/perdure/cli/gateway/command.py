@@ -36,8 +36,9 @@ Files:
 def gateway(ctx: click.Context, host: str | None, port: int | None) -> None:
     """Serve conversations to many people and programs.
 
-    Over HTTP, WebSocket, OpenAI's API, the page and Telegram. Any number of gateways on any number of machines may share one PostgreSQL (store.url); one machine may use SQLite.
-    Without a token it serves whoever sits at this machine, and nobody else.
+    Over HTTP, WebSocket, OpenAI's API, the page and Telegram. Any number of gateways on any number of machines may
+    share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves whoever sits at this
+    machine, and nobody else.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -65,8 +66,10 @@ def _serve(flags: dict[str, object]) -> None:
         refuse_open_doors(settings, has_tokens=people.has_tokens)
 
         def say(url: str) -> Iterator[str]:
-            yield f"Perdure gateway         {settings.public_url or url}"
-            yield f"OpenAI base URL         {settings.public_url or url}/v1"
+            yield f"Perdure gateway         {url}"
+            if settings.public_url:
+                yield f"Reached by others at    {settings.public_url}"
+            yield f"OpenAI base URL         {(settings.public_url or url).rstrip('/')}/v1"
             yield f"Who may enter           {_who(people)}"
             yield f"Conversations           {place_of(loaded)}"
             yield from _telegram(loaded)

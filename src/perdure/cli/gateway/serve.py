@@ -21,8 +21,9 @@ DEFAULT_PORT = 8421
 def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> None:
     """Look at your conversations in a browser.
 
-    And go on with them there. For one person on one machine: it listens on loopback only, and each run has a token of its own, which is in the
-    address it prints. Whoever has the address may do everything you may, so share it with nobody.
+    And go on with them there. For one person on one machine: it listens on loopback only, and each run has a token
+    of its own, which is in the address it prints. Whoever has the address may do everything you may, so share it
+    with nobody.
 
     \b
     Examples:

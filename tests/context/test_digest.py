@@ -13,6 +13,7 @@ import perdure
 from perdure.context.actions import actions_of, outcome_of, verb_of
 from perdure.context.digest import build_digest
 from perdure.context.handoff import SECTIONS
+from perdure.context.talk import talk_of
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 
@@ -64,7 +65,7 @@ def test_completed_actions_are_numbered_with_target_outcome_and_tool() -> None:
     assert [line.split(". ", 1)[0] for line in lines] == [str(n) for n in range(1, len(lines) + 1)]
     edited = next(line for line in lines if "fake_server" in line)
     assert edited.split(". ", 1)[1].startswith("EDITED tests/fake_server.py — ")
-    assert edited.endswith("→ ok [tool: edit_file]")
+    assert edited.endswith("— ok; “Now the change itself.” [tool: edit_file]")
     assert sum("pytest tests/" in line for line in lines) == 1, "calls on one target share a line"
 
 
@@ -190,3 +191,41 @@ def test_an_outcome_goes_on_where_its_first_line_says_too_little() -> None:
     outcome, is_error = outcome_of('{\n  "status": "every parcel was delivered"\n}')
     assert "every parcel was delivered" in outcome
     assert not is_error
+
+
+@pytest.mark.spec("E1", "E3")
+@pytest.mark.parametrize(
+    ("text", "outcome", "is_error"),
+    [
+        ("[exit 0]\n3 files and no error", "3 files and no error", False),
+        ("[exit 1]\nTraceback:\n  raise ValueError(f'{x}')\nValueError: not 60000", "ValueError: not 60000", True),
+        ("Patched a.py:\n@@ -1,2 +1,2 @@\n def f():\n-    return 1\n+    return 2", "`return 1` → `return 2`", False),
+        ("Patched a.py:\n@@ -1 +1,2 @@\n import os\n+import re", "added `import re`", False),
+    ],
+)
+def test_an_outcome_tells_what_changed_or_went_wrong(text: str, outcome: str, is_error: bool) -> None:
+    assert outcome_of(text) == (outcome, is_error)
+
+
+@pytest.mark.spec("E1")
+def test_reading_code_that_raises_errors_is_no_problem_but_a_refused_read_is() -> None:
+    source = "def price(grams):\n    if grams > 10_000:\n        raise ValueError('too heavy')\n    return 390\n"
+    for text, is_blocked in ((source, False), ("Error: no such file: rates.py", True)):
+        messages = [user("Look."), *step(1, "First the table.", "read_file", text, path="rates.py")]
+        assert ("Blocked" in build_digest(messages)) == is_blocked
+
+
+@pytest.mark.spec("E1")
+def test_a_question_that_is_answered_in_sight_is_not_pending() -> None:
+    asked = [user("Which prices are affected?"), *step(1, "Let me see.", "read_file", "zone,cents", path="rates.csv")]
+    assert "Which prices" in build_digest(asked)["Pending User Asks"]
+    answer = talk_of(assistant("Eight of fifteen are one cent too low."))
+    assert "Pending User Asks" not in build_digest(asked, after=[answer])
+
+
+@pytest.mark.spec("E1")
+def test_a_goal_is_told_in_whole_sentences_where_they_fit() -> None:
+    request = "The tests fail since this morning. Find out why and fix it. " + "Mind the rates of every zone. " * 40
+    goal = build_digest([user(request)], budget_chars=2_000)["Goal"]
+    assert goal.startswith("The conversation began with: “The tests fail since this morning. Find out why and fix it.")
+    assert goal.endswith(".”")

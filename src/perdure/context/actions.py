@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, ending, plain_words, tidy
 from perdure.context.facts.reading import argument_values, facts_of, target_of
+from perdure.context.talk import sentences
 from perdure.core.messages import Entry, Message, ToolCall
 
 # The first word found in a tool's name names what it does; an unknown tool is simply called.
@@ -20,6 +21,7 @@ _VERBS = (
     ("ran", ("bash", "shell", "terminal", "exec", "run", "command", "python", "code")),
 )
 CHANGES = frozenset(("edited", "wrote"))
+_LOOKS = frozenset(("read", "searched"))
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ERROR = re.compile(
@@ -38,6 +40,13 @@ _COUNTED = re.compile(r" (?:passed|failed|errors?|tests?|failures?|skipped)\b")
 _VERDICT = re.compile(r"\n(?:ok|FAIL|PASS)\b")
 _FAILED_TESTS = re.compile(r"FAIL|[1-9]\d* (?:failed|error|failure)")
 _EXIT = re.compile(r"exit(?:ed with)?(?: code| status)?[ :=]+(\d+)", re.IGNORECASE)
+# How our own terminal opens when all went well, which needs no saying; and a change as an editing tool shows it.
+_WENT_WELL = "[exit 0]"
+_HUNK = "@@ -"
+# At a line's beginning: the name of an exception, as a traceback ends with it.
+_NAMED_ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Failure)\b")
+# Below so many lines even something that was read may be nothing but a refusal.
+_REFUSAL_LINES = 3
 
 # One line of how a call ended, and whether that is an error.
 Outcome = tuple[str, bool]
@@ -45,6 +54,7 @@ Outcome = tuple[str, bool]
 _EDGE_CHARS = 2_000
 _OUTCOME_CHARS = 110
 _WHY_CHARS = 90
+_SAID_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,7 @@ def actions_of(
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         if message.tool_calls:
-            why = ending(message.text, _WHY_CHARS)
+            why = _why(message.text)
             for call in reversed(message.tool_calls):
                 outcome, is_error = _ended(call, results, outcomes or {})
                 target = beginning((targets or {}).get(call.id) or target_of(argument_values(call.arguments)), 160)
@@ -91,7 +101,19 @@ def _ended(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Ou
     answered = call.id if call.id in results else next((i for i in sorted(call.ids) if i in results), None)
     if answered is None:
         return "no result yet", False
-    return read.get(answered) or outcome_of(results[answered].text)
+    text = results[answered].text
+    outcome, is_error = read.get(answered) or outcome_of(text)
+    if is_error and verb_of(call.name) in _LOOKS and text.count("\n") >= _REFUSAL_LINES:
+        # What was read or found speaks of errors; the looking went well.
+        return f"{beginning(text, _OUTCOME_CHARS)} ({text.count(chr(10)) + 1} lines)", False
+    return outcome, is_error
+
+
+def _why(said: str) -> str:
+    """What the assistant said last before a call: its last sentence, or where that is long, the last words."""
+    last = sentences(said[-_SAID_CHARS:])[-1:] if said else []
+    told = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(said, _WHY_CHARS)
+    return tidy(told).rstrip(":： ")
 
 
 @lru_cache(maxsize=256)
@@ -109,20 +131,39 @@ def outcome_in(entry: Entry) -> Outcome:
 
 def outcome_of(text: str) -> Outcome:
     """How a call ended, in one line of its own result, and whether that is an error."""
+    went_well = text.startswith(_WENT_WELL)
+    text = text[len(_WENT_WELL) :].lstrip("\n") if went_well else text
     edges = text if len(text) <= 2 * _EDGE_CHARS else f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
     lines = text.count("\n") + 1
     size = f" ({lines} lines)" if lines > 8 else ""
     if tests := _tests_line(edges):
         return tidy(tests)[:_OUTCOME_CHARS] + size, _FAILED_TESTS.search(tests) is not None
+    if change := _change_in(edges):
+        return change, False
     status = _EXIT.search(edges) if "exit" in edges.lower() else None
     # A long result that merely contains such a word (a log, a source file) is not itself an error.
-    error = error_line(edges) if lines <= 40 or (status and status[1] != "0") else ""
+    error = error_line(edges) if not went_well and (lines <= 40 or (status and status[1] != "0")) else ""
     if error:
         return error + size, True
     first = next((line for line in edges.split("\n") if line.strip()), "")
     # A first line such as `{` or a package's name says too little by itself.
     told = first if plain_words(first) >= ENOUGH_WORDS else edges
     return (beginning(told, _OUTCOME_CHARS) or "nothing returned") + size, False
+
+
+def _change_in(text: str) -> str:
+    """The first line a change took away and the first it put there, where an editing tool shows them."""
+    at = text.find(_HUNK, 0, 400)
+    if at < 0 or text.startswith("diff "):
+        return ""
+    removed = added = ""
+    for line in text[at:].split("\n")[1:]:
+        if not removed and line.startswith("-"):
+            removed = tidy(line[1:])
+        elif not added and line.startswith("+"):
+            added = tidy(line[1:])
+    told = [f"`{beginning(line, _OUTCOME_CHARS)}`" for line in (removed, added) if line]
+    return " → ".join(told) if removed else f"added {told[0]}" if told else ""
 
 
 def _tests_line(text: str) -> str:
@@ -146,5 +187,9 @@ def error_line(text: str) -> str:
     lines = [x for x in text.split("\n") if any(w in x.lower() for w in roots) and _ERROR.search(x)]
     # The last line of a traceback names the error; an opening "Traceback" does not.
     # Nor does a bare exit status.
-    lines = [x for x in lines if not x.startswith("Traceback") and not _EXIT.fullmatch(x.strip())] or lines
-    return tidy(lines[0] if len(lines) < 3 else lines[-1])[: 2 * _OUTCOME_CHARS] if lines else ""
+    lines = [x for x in lines if not x.startswith("Traceback") and not _EXIT.fullmatch(x.strip("[] \t\r"))] or lines
+    if not lines:
+        return ""
+    named = [x for x in lines if _NAMED_ERROR.match(x)]
+    told = named[-1] if named else lines[0] if len(lines) < 3 else lines[-1]
+    return tidy(told)[: 2 * _OUTCOME_CHARS]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perdure.context.actions import Action, Outcome, actions_of
 from perdure.context.facts.quotes import beginning, ending
-from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, spoken, talk_of
+from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, sentences, spoken, talk_of
 from perdure.core.messages import Message
 from perdure.redaction import redact
 
@@ -33,6 +33,9 @@ _CARRIED = {"Constraints & Preferences": 0.3, "Relevant Files": 0.1, "Critical C
 _DEFAULT_CHARS = 8_000
 # Facts quoted beside it carry more a character than prose made by code, so the digest leaves them some of its room.
 _DIGEST_SHARE = 0.8
+# In a short digest a section may have this much, whatever its share: half a sentence helps nobody.
+_FLOOR_CHARS = 260
+_FLOOR_SHARE = 0.12
 # Less room than this says nothing.
 _LEAST_CHARS = 60
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
@@ -60,15 +63,19 @@ def build_digest(
     outcomes: Mapping[str, Outcome] | None = None,
     targets: Mapping[str, str] | None = None,
     talks: Sequence[Talk] | None = None,
+    after: Sequence[Talk] = (),
 ) -> dict[str, str]:
     """Section titles to texts; built on the previous handoff's sections where there is one.
 
-    `outcomes`, `targets` and `talks` are what was read of the messages before, so that nothing is read twice.
+    `outcomes`, `targets` and `talks` are what was read of the messages before, so that nothing is read twice; `after`
+    is what is said behind the handoff, in sight: a question that is answered there waits for nobody.
     """
     before = dict(previous or {})
     talks = [talk_of(m) for m in messages] if talks is None else talks
     actions = actions_of(messages, outcomes=outcomes, targets=targets)
-    material = _Material(messages, talks, actions, *exchanges(talks), before)
+    answered, waiting = exchanges(talks)
+    waiting = [] if any(talk.answer for talk in after) else waiting
+    material = _Material(messages, talks, actions, answered, waiting, before)
     budget = _DEFAULT_CHARS if budget_chars is None else int(budget_chars * _DIGEST_SHARE)
     sections = {name: _fitting(before.get(name, "").split("\n"), int(budget * s)) for name, s in _CARRIED.items()}
     sections = {name: text for name, text in sections.items() if text}
@@ -76,7 +83,7 @@ def build_digest(
     left = float(room)
     spare = 0.0
     for name, share in _SHARES.items():
-        allowed = min(left, room * share + spare)
+        allowed = min(left, max(room * share + spare, min(_FLOOR_CHARS, room * _FLOOR_SHARE)))
         text = redact(_MAKERS[name](material, int(allowed))) if allowed >= _LEAST_CHARS else ""
         spare = allowed - len(text)
         left -= len(text)
@@ -90,7 +97,17 @@ def _goal(m: _Material, room: int) -> str:
     if before := m.previous.get("Goal"):
         return before
     first = next((spoken(x) for x in m.messages if x.is_real_user and spoken(x)), "")
-    return f"The conversation began with: “{beginning(first, room - 32)}”" if first else ""
+    return f"The conversation began with: “{_whole_sentences(first, room - 32)}”" if first else ""
+
+
+def _whole_sentences(text: str, most: int) -> str:
+    """As many whole sentences from the beginning as fit; of a long first one, its beginning."""
+    told = ""
+    for sentence in sentences(text):
+        if len(told) + len(sentence) + 1 > most:
+            break
+        told = f"{told} {sentence}".lstrip()
+    return told or f"{beginning(text, most - 2)} …"
 
 
 def _completed(m: _Material, room: int) -> str:
@@ -113,23 +130,23 @@ def _completed(m: _Material, room: int) -> str:
         lines.append((group[-1].place, line))
     numbered = [f"{n}. {line}" for n, (_, line) in enumerate(sorted(lines), start + 1)]
     left_out = len(groups) - len(lines)
-    more = f"(and {left_out} more targets, reads and searches mostly)"
+    more = f"(and {left_out} more, mostly reads and searches)"
     if left_out and len(more) < room + _LEAST_CHARS:
         numbered.append(more)
     return "\n".join(filter(None, (kept, *numbered)))
 
 
 def _action_line(group: Sequence[Action]) -> str:
-    """`ACTION target — why; outcome [tool: name]` for all calls on one target."""
+    """`ACTION target — outcome; “why” [tool: name]` for all calls on one target."""
     last = group[-1]
     verbs: dict[str, int] = {}
     for action in group:
         verbs[action.verb] = verbs.get(action.verb, 0) + 1
     done = ", ".join(v if n == 1 else f"{v} ×{n}" for v, n in verbs.items())
     tools = ", ".join(dict.fromkeys(a.tool for a in group))
-    why = next((a.why for a in group if a.why), "")
-    outcome = f"{why} → {last.outcome}" if why else last.outcome
-    return f"{done.upper() if len(verbs) == 1 and len(group) == 1 else done} {last.target} — {outcome} [tool: {tools}]"
+    why = next((a.why for a in reversed(group) if a.why), "")
+    outcome = f"{last.outcome}; “{why}”" if why else last.outcome
+    return f"{done.upper()} {last.target} — {outcome} [tool: {tools}]"
 
 
 def _state(m: _Material, room: int) -> str:

@@ -95,8 +95,12 @@ class _Job:
     @property
     def after(self) -> list[Message]:
         """What stands behind the handoff."""
-        found, messages = self.found, self.history.messages
-        return [*(messages[i] for i in found.kept), *messages[found.tail_start :]]
+        return [e.message for e in self.behind]
+
+    @property
+    def behind(self) -> list[Entry]:
+        found, entries = self.found, self.history.entries
+        return [*(entries[i] for i in found.kept), *entries[found.tail_start :]]
 
     @property
     def digested(self) -> list[Entry]:
@@ -201,6 +205,7 @@ class Writer:
                 outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
                 targets={c.call_id: c.target for facts in read for c in facts.calls},
                 talks=[talk_in(e) for e in digested],
+                after=[talk_in(e) for e in job.behind],
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.

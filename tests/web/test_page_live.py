@@ -192,9 +192,11 @@ class Counting:
 
     def __init__(self, store: SessionStore) -> None:
         self._changes = store.changes
-        self.asked = 0
+        self.asked = self.placed = 0
 
     def now(self) -> str:
+        self.placed += 1
+        time.sleep(0.05 * self.placed)
         return self._changes.now()
 
     def since(self, cursor: str, *, user_key: str | None = None) -> Any:
@@ -231,6 +233,23 @@ def test_one_poller_serves_all_listeners_and_rests_when_they_are_gone(tmp_path: 
         again = await _first(feed, None)
         assert feed.is_polling
         await again.aclose()
+
+    with open_store(tmp_path / "p.db") as store:
+        asyncio.run(scene(store))
+
+
+def test_what_happens_right_after_a_stream_is_ready_is_not_missed(tmp_path: Path) -> None:
+    """Poller and first listener both need a place to begin; were it two, what is written between them is lost."""
+
+    async def scene(store: SessionStore) -> None:
+        session = store.create(user_key="ann")
+        for _ in range(5):
+            changes = Counting(store)
+            stream = await _first(LiveFeed(changes, poll_s=0.01, heartbeat_s=60), "ann")
+            store.append(session.id, user("at once"))
+            assert session.conversation_id in await asyncio.wait_for(anext(stream), PATIENCE_S)
+            assert changes.placed == 1
+            await stream.aclose()
 
     with open_store(tmp_path / "p.db") as store:
         asyncio.run(scene(store))

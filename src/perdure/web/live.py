@@ -84,6 +84,7 @@ class LiveFeed:
         self._listeners: set[_Listener] = set()
         self._poller: asyncio.Task[None] | None = None
         self._cursor: str | None = None
+        self._placing = asyncio.Lock()
 
     @property
     def listeners(self) -> int:
@@ -127,15 +128,16 @@ class LiveFeed:
                 yield ": still here\n\n"
 
     async def _place(self) -> str:
-        """Where the poller is."""
-        if self._cursor is None:
-            self._cursor = await asyncio.to_thread(self._changes.now)
-        return self._cursor
+        """Where the poller is. Asked for once, whoever needs it first: of two answers the later would skip a change."""
+        async with self._placing:
+            if self._cursor is None:
+                self._cursor = await asyncio.to_thread(self._changes.now)
+            return self._cursor
 
     def _join(self, listener: _Listener) -> None:
         self._listeners.add(listener)
         if not self.is_polling:
-            self._cursor = None
+            self._cursor, self._placing = None, asyncio.Lock()
             self._poller = asyncio.create_task(self._poll(), name="perdure-live")
 
     def _leave(self, listener: _Listener) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,23 @@ def test_an_interrupt_closes_the_call_and_the_agent_is_usable_at_once(tmp_path: 
         assert time.monotonic() - started < 5
         assert b.agent.chat("still there?") == "Quick."
         assert b.sim.violations == []
+
+
+@pytest.mark.spec("J4")
+def test_an_interrupt_before_the_turn_has_begun_is_not_lost_and_what_was_said_is_kept(tmp_path: Path) -> None:
+    with bench(tmp_path, "First.", "Second.", "Third.") as b, ThreadPoolExecutor() as threads:
+        b.agent.chat("one")
+        is_free = threading.Event()
+        # The loop is busy: the turn is started, but cannot begin.
+        b.bridge.loop.call_soon_threadsafe(is_free.wait, 10)
+        turn = threads.submit(b.agent.run_conversation, "two")
+        for _ in range(50):
+            b.agent.interrupt()
+            time.sleep(0.01)
+        is_free.set()
+        assert turn.result(10).outcome == "interrupted"
+        assert [e.message.text for e in b.store.log.said(b.agent.session_id or "")] == ["one", "First.", "two"]
+        assert b.agent.chat("three") == "Second."
 
 
 @pytest.mark.spec("J4")

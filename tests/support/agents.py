@@ -70,6 +70,8 @@ class Bench:
     models: KnownModels
     parts: Parts
     again: Callable[..., Agent]
+    # The loop its turns run in.
+    bridge: LoopThread
 
 
 @contextmanager
@@ -131,7 +133,7 @@ def bench(
 
         agent = Agent(made, bridge, services=services)
         try:
-            yield Bench(agent, sim, store, models, made, again)
+            yield Bench(agent, sim, store, models, made, again, bridge)
         finally:
             agent.close()
             bridge.run(transport.aclose())

@@ -59,6 +59,8 @@ class Agent:
         self._talk: Talk | None = None
         self._running: concurrent.futures.Future[Any] | asyncio.Task[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
+        # Interrupted between being started and having begun.
+        self._is_interrupted = False
         self._first_reading: Gauge | None = None
 
     # -- talking -----------------------------------------------------------------------------------------------------
@@ -114,6 +116,8 @@ class Agent:
         task = self._task
         if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
+        elif self._running is not None and not self._running.done():
+            self._is_interrupted = True
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
         """Compacts now, at any fill level; says what came of it."""
@@ -305,6 +309,7 @@ class Agent:
     def _start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         self._refuse_if_busy(work)
         finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
+        self._is_interrupted = False
         future = self._bridge.submit(self._tracked(work))
         if finish is not None:
             future.add_done_callback(lambda _: finish())
@@ -312,8 +317,11 @@ class Agent:
         return future
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
-        self._task = asyncio.current_task()
+        self._task = task = asyncio.current_task()
         try:
+            if self._is_interrupted and task is not None:
+                # It begins all the same, and ends at its first wait: what was said is kept.
+                task.cancel()
             return await work
         finally:
             self._task = None

@@ -83,8 +83,7 @@ class Turn:
         self._live.settle()
         try:
             if user_message is not None:
-                recalled = await self._recalled(user_message)
-                await self._parts.keep(partial(self._live.append, user_message, recalled=recalled))
+                await self._take(user_message)
             outcome, answer, error = *(await self._work()), None
             await self._gate.after_turn()
         except (ProviderError, SpendingLimit) as failure:
@@ -94,6 +93,14 @@ class Turn:
             outcome, answer, error = "interrupted", "", None
         self._parts.memory.flush()
         return self._finished(outcome, answer, error)
+
+    async def _take(self, message: Message) -> None:
+        """Keeps what was said, with what comes to mind for it; said is said, also where it is interrupted at once."""
+        recalled = ""
+        try:
+            recalled = await self._recalled(message)
+        finally:
+            await self._parts.keep(partial(self._live.append, message, recalled=recalled))
 
     async def _recalled(self, message: Message) -> str:
         """What comes to mind for a message; a memory that fails is no reason not to answer."""

@@ -16,7 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from perdure.config.gateway import GatewaySettings
-from perdure.core.errors import ConfigError
+from perdure.core.errors import ConfigError, LeaseLost, NotFound, StoreUnavailable
+from perdure.gateway.chats import Draining
 from perdure.gateway.entrance import RECHECK_S
 from perdure.gateway.guarding import is_public
 from perdure.gateway.headers import POLICY
@@ -24,6 +25,8 @@ from perdure.gateway.hosts import Names
 from perdure.gateway.limits import RateLimit
 from perdure.gateway.people import Person
 from perdure.gateway.reach import is_loopback, refuse_open_doors
+from perdure.gateway.refusals import refusal_of
+from perdure.store.inbox import InboxFull
 from support.guarded import SomePeople, everything, guarded_app, raw, served
 from support.store import FakeClock
 
@@ -485,3 +488,27 @@ def test_a_gateway_others_can_reach_needs_a_token(settings: dict[str, Any]) -> N
     with pytest.raises(ConfigError, match="perdure gateway token add"):
         refuse_open_doors(GatewaySettings(**settings), has_tokens=False)
     refuse_open_doors(GatewaySettings(**settings), has_tokens=True)
+
+
+def test_messages_over_a_socket_are_paced_like_requests() -> None:
+    people = SomePeople(**{"alice-token": everything("alice")})
+    with (
+        served(guarded_app(people, requests_per_minute=600, request_burst=2)) as port,
+        connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
+    ):
+        began = time.monotonic()
+        for number in range(6):
+            ws.send(str(number))
+        assert [ws.recv(timeout=5) for _ in range(6)] == [f"alice: {n}" for n in range(6)]
+    # Two at once with the handshake, then one every tenth of a second.
+    assert time.monotonic() - began >= 0.4
+
+
+def test_what_a_database_says_of_itself_is_not_passed_on() -> None:
+    refusal = refusal_of(StoreUnavailable("no route to postgresql://db.internal:5432"))
+    assert refusal.status == 503
+    assert "internal" not in refusal.message
+    assert refusal_of(LeaseLost("held by host-7:123")).status == 503
+    assert refusal_of(NotFound("no conversation 'c_1'")).status == 404
+    assert refusal_of(InboxFull("20 wait")).status == 429
+    assert refusal_of(Draining("stopping")).status == 503

@@ -82,7 +82,7 @@ class Entrance:
         if person is None:
             await self._app(scope, receive, send)
         else:
-            await Visit(self, scope, token).run(self._app, receive, send)
+            await Visit(self, scope, token, caller=caller).run(self._app, receive, send)
 
     async def _who(self, scope: Scope) -> tuple[Person | None, str | None]:
         """The person and their token; no person on public paths. Raises Refused."""
@@ -110,6 +110,11 @@ class Entrance:
     def now_s(self) -> float:
         return self._clock.monotonic_s()
 
+    async def wait_for_pace(self, caller: tuple[str, str]) -> None:
+        """Holds up whoever comes too often; on an open connection there is nothing to refuse."""
+        while wait_s := self._rate.take(caller):
+            await asyncio.sleep(wait_s)
+
     def _pace(self, caller: tuple[str, str], refusal: Refusal) -> Refusal:
         """Guessing is slowed down by address: 429 where one has been refused too often."""
         wait_s = self._rate.take(caller) if refusal.status == 401 else 0.0
@@ -119,10 +124,11 @@ class Entrance:
 class Visit:
     """One request on its way: a stream ends when its token does."""
 
-    def __init__(self, entrance: Entrance, scope: Scope, token: str | None) -> None:
+    def __init__(self, entrance: Entrance, scope: Scope, token: str | None, *, caller: tuple[str, str]) -> None:
         self._entrance = entrance
         self._scope = scope
         self._token = token
+        self._caller = caller
         self._checked_s = entrance.now_s()
         self._is_over = False
         self._is_open = False
@@ -140,9 +146,12 @@ class Visit:
 
         async def guarded_receive() -> Message:
             message = await receive()
-            if self._scope["type"] == "websocket" and self._is_open and await self._has_ended():
-                await self._end(send)
-                return {"type": "websocket.disconnect", "code": 1008}
+            if message["type"] == "websocket.receive":
+                # Each message over a socket counts like a request.
+                await self._entrance.wait_for_pace(self._caller)
+                if await self._has_ended():
+                    await self._end(send)
+                    return {"type": "websocket.disconnect", "code": 1008}
             return message
 
         try:

@@ -17,7 +17,6 @@ from starlette.types import Message, Receive, Scope, Send
 from perdure.core.errors import (
     ConfigError,
     InvalidMessage,
-    LeaseLost,
     NotFound,
     PerdureError,
     StoreError,
@@ -40,10 +39,8 @@ _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
     (Draining, 503, "stopping"),
     (InboxFull, 429, "too_many_waiting"),
     (NotFound, 404, "not_found"),
-    (LeaseLost, 409, "busy_elsewhere"),
     (InboxFull, 429, "queue_full"),
     (Draining, 503, "stopping"),
-    (StoreError, 503, "store_unavailable"),
     (InvalidMessage, 400, "invalid_message"),
     (ConfigError, 400, "invalid_setting"),
 )
@@ -107,6 +104,15 @@ class Refusal:
         await send({"type": f"{kind}.body", "body": content})
 
 
+# What a database says of itself may name hosts and paths, so it is not passed on.
+_STORE_FAILED = Refusal(
+    503,
+    "store_unavailable",
+    "the database cannot be used right now; try again in a moment",
+    headers={"retry-after": "2"},
+)
+
+
 class Refused(HTTPException):
     """A refusal raised inside a route. An HTTPException, since FastAPI turns every other error of a body into 400."""
 
@@ -126,6 +132,8 @@ def refusal_of(error: Exception) -> Refusal:
     if isinstance(error, HTTPException):
         code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return Refusal(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
+    if isinstance(error, StoreError) and not isinstance(error, NotFound | InboxFull):
+        return _STORE_FAILED
     for kind, status, code in _STATUS_OF:
         if isinstance(error, kind):
             return Refusal(status, code, str(error))

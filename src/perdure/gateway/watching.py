@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.events import (
@@ -148,6 +149,8 @@ class Requests:
 
         try:
             await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            seen.status = seen.status or 499  # whoever asked has gone: there is nobody to answer
         except Exception as error:  # the process's edge: whoever asked gets an answer, the log its place
             refusal = refusal_of(error)
             if refusal.status >= 500:

@@ -24,6 +24,7 @@ from perdure.gateway.threads import in_thread
 from perdure.store.ids import IdSource
 
 _NAMES = ("x-perdure-conversation", "x-conversation-id")
+_LONG_BYTES = 200_000
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 Talker = Annotated[Person, Depends(needs("chat"))]
 
@@ -59,7 +60,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
     )
     async def complete(request: Request, person: Talker) -> Response:
         """The agent's answer to what is new in `messages`; with `stream`, as it comes."""
-        asked = read_request(_parsed(await request.body()))
+        asked = await _read(await request.body())
         name, key = _name(request, asked), request.headers.get("idempotency-key", "")
         thread = await in_thread(threads.find, asked, person, name)
         ticket = await hub.submit(Incoming(thread.chat, _said(asked), thread.conversation_id, key), person)
@@ -90,6 +91,13 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
         return models(clock.now_ms() // 1000)[0]
 
     return router
+
+
+async def _read(body: bytes) -> Asked:
+    """What is asked; a long body is read in a thread, so that nobody else waits for it."""
+    if len(body) < _LONG_BYTES:
+        return read_request(_parsed(body))
+    return await in_thread(lambda: read_request(_parsed(body)))
 
 
 def _parsed(body: bytes) -> Any:

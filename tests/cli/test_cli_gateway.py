@@ -8,7 +8,9 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -219,7 +221,8 @@ def test_the_browser_is_sent_by_a_file_only_its_owner_can_read(tmp_path: Path, s
     seen = tmp_path / "seen"
     browser = tmp_path / "browser"
     browser.write_text(
-        f'#!/bin/sh\nstat -c %a "${{1#file://}}" > {seen}\ncat "${{1#file://}}" >> {seen}\necho >> {seen}\necho "$1" >> {seen}\n'
+        f'#!/bin/sh\nfile="${{1#file://}}"\nstat -c %a "$file" > {seen}\n'
+        f'cat "$file" >> {seen}\necho >> {seen}\necho "$1" >> {seen}\n'
     )
     browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
     with pytest.MonkeyPatch.context() as patched:
@@ -234,3 +237,40 @@ def test_the_browser_is_sent_by_a_file_only_its_owner_can_read(tmp_path: Path, s
     assert lines[0] == "600"
     assert token in lines[1]
     assert token not in lines[-1]
+
+
+# -- traces ----------------------------------------------------------------------------------------------------------
+
+
+def test_spans_go_where_the_usual_variables_say(tmp_path: Path, sim: Simulator) -> None:
+    sent: list[bytes] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent.append(self.rfile.read(int(self.headers["content-length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *told: object) -> None:
+            """Says nothing."""
+
+    collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
+        with gateway_process(tmp_path, sim, settings={"gateway.traces": "otlp"}) as gateway:
+            told = HTTP.post(f"{gateway.url}/api/messages?wait=true", json={"content": "say traced-word"})
+            assert told.json()["text"] == "traced-word"
+            assert gateway.stop() == 0
+    collector.shutdown()
+    spans = b"".join(sent)
+    for part in (b"invoke_agent perdure", b"chat gpt-5-mini", b"gen_ai.usage.input_tokens", b"gen_ai.conversation.id"):
+        assert part in spans
+    assert b"traced-word" not in spans
+
+
+def test_traces_to_the_console_are_json_on_stderr(tmp_path: Path, sim: Simulator) -> None:
+    with gateway_process(tmp_path, sim, settings={"gateway.traces": "console", "gateway.log": "off"}) as gateway:
+        HTTP.post(f"{gateway.url}/api/messages?wait=true", json={"content": "say hi"})
+        assert gateway.stop() == 0
+    assert '"name": "invoke_agent perdure",' in "\n".join(gateway.errors)

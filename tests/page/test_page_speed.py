@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -21,81 +23,84 @@ PAINTED = """[
 ]"""
 
 
+@contextmanager
+def serving(folder: Path) -> Iterator[PageServer]:
+    with (
+        open_store(folder / "perdure.db") as store,
+        Simulator(script=[]) as sim,
+        page_server(store, folder / "home", page_settings(sim)) as server,
+    ):
+        yield server
+
+
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, str]]:
-    folder = tmp_path_factory.mktemp("crowd")
-    with open_store(folder / "perdure.db") as store:
-        long = store.create(source="terminal", title="Ten thousand messages")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """Ten thousand conversations."""
+    with serving(tmp_path_factory.mktemp("crowd")) as server:
+        for n in range(MANY):
+            session = server.store.create(source="terminal", title=f"Conversation {n}")
+            server.store.append(session.id, [user("Hello.")])
+        yield server
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, str]]:
+    """One conversation of ten thousand messages."""
+    with serving(tmp_path_factory.mktemp("long")) as server:
+        session = server.store.create(source="terminal", title="Ten thousand messages")
         for start in range(0, MANY, 1_000):
-            store.append(
-                long.id,
-                [
-                    message
-                    for n in range(start, start + 1_000, 2)
-                    for message in (user(f"Question {n}?"), assistant(f"Answer {n}: `x`. " + "Some words. " * (n % 40)))
-                ],
-            )
-        for n in range(MANY - 1):
-            store.append(store.create(source="terminal", title=f"Conversation {n}").id, [user("Hello.")])
-        with (
-            Simulator(script=[]) as sim,
-            page_server(store, folder / "home", page_settings(sim)) as server,
-        ):
-            yield server, long.conversation_id
+            said = [
+                message
+                for n in range(start, start + 1_000, 2)
+                for message in (user(f"Question {n}?"), assistant(f"Answer {n}: `x`. " + "Some words. " * (n % 40)))
+            ]
+            server.store.append(session.id, said)
+        yield server, session.conversation_id
 
 
-def test_first_paint_under_a_second_with_ten_thousand_conversations(
-    chromium: Chromium, crowd: tuple[PageServer, str]
-) -> None:
-    server, _ = crowd
+def test_first_paint_under_a_second_with_ten_thousand_conversations(chromium: Chromium, crowd: PageServer) -> None:
     best = [float("inf"), float("inf")]
     for _ in range(TRIES):
         page = chromium.page()
-        page.open(server.link())
+        page.open(crowd.link())
         page.wait("document.querySelectorAll('.row').length >= 50")
         best = [min(pair) for pair in zip(best, page.run(PAINTED), strict=True)]
-        page.call("Page.close")
         if max(best) < 1_000:
             break
     assert best[0] < 1_000, "the first paint"
     assert best[1] < 1_000, "the list itself"
-
-
-def test_the_list_goes_on_as_one_scrolls(page: Page, crowd: tuple[PageServer, str]) -> None:
-    server, _ = crowd
-    page.open(server.link())
-    page.wait("document.querySelectorAll('.row').length >= 50")
+    # And it goes on as one scrolls.
     page.run("scrollTo(0, document.documentElement.scrollHeight)")
     page.wait("document.querySelectorAll('.row').length >= 100")
 
 
 SCROLL = """(async () => {
   const frames = []; let most = 0; let last = performance.now();
-  for (let i = 0; i < 150; i += 1) {
+  for (let i = 0; i < 100; i += 1) {
     scrollBy(0, STEP);
     await new Promise(requestAnimationFrame);
     const now = performance.now(); frames.push(now - last); last = now;
     most = Math.max(most, document.getElementsByTagName("*").length);
   }
   frames.sort((a, b) => a - b);
-  return { median: frames[75], p95: frames[142], most };
+  return { median: frames[50], p95: frames[95], most };
 })()"""
 
 
-def test_ten_thousand_messages_scroll_smoothly(page: Page, crowd: tuple[PageServer, str]) -> None:
-    server, long = crowd
-    page.open(server.link(f"/c/{long}/m/5000"))
+def test_ten_thousand_messages_scroll_smoothly(page: Page, long: tuple[PageServer, str]) -> None:
+    server, conversation = long
+    page.open(server.link(f"/c/{conversation}/m/5000"))
     page.wait("document.activeElement?.id === 'm-5000'")
-    tries = [page.run(SCROLL.replace("STEP", step)) for step in ("120", "-120", "600", "-600")]
+    tries = [page.run(SCROLL.replace("STEP", step)) for step in ("120", "-120", "600")]
     # Everything ever built at once stays a small part of the 10,000.
     assert max(t["most"] for t in tries) < 8_000
     assert min(t["median"] for t in tries) < 20
     assert min(t["p95"] for t in tries) < 50
 
 
-def test_dragging_to_any_place_shows_what_is_there(page: Page, crowd: tuple[PageServer, str]) -> None:
-    server, long = crowd
-    page.open(server.link(f"/c/{long}"))
+def test_dragging_to_any_place_shows_what_is_there(page: Page, long: tuple[PageServer, str]) -> None:
+    server, conversation = long
+    page.open(server.link(f"/c/{conversation}"))
     page.wait("document.querySelector('#m-10000')")
     for share in (0.0, 0.37, 0.81):
         page.run(f"scrollTo(0, {share} * document.documentElement.scrollHeight)")

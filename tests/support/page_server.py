@@ -9,17 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import Request
-
 from perdure.config.load import checked
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
-from perdure.gateway.people import Person
-from perdure.gateway.serving import Site, serve
+from perdure.gateway.journal import Journal
+from perdure.gateway.serving import serve
 from perdure.gateway.tokens import RunPeople
+from perdure.gateway.whole import whole_site
 from perdure.lab.simulator import Simulator
 from perdure.store.store import SessionStore
-from perdure.web import page_router, static_files
 
 WINDOW = 8_000
 
@@ -62,23 +60,12 @@ def page_server(store: SessionStore, home: Path, settings: Settings) -> Iterator
     stopped = asyncio.Event()
     is_up = threading.Event()
 
-    def sees(request: Request) -> str | None:
-        person: Person = request.state.person
-        return person.sees
-
     def up(host: str, port: int) -> None:
         ready.append(f"http://{host}:{port}")
         is_up.set()
 
-    site = Site(
-        settings=settings,
-        home=home,
-        store=store,
-        people=people,
-        routers=lambda hub: [page_router(store, user_of=sees, clock=SystemClock(), is_closing=stopped.is_set)],
-        finish=lambda app, hub: app.mount("/", static_files()),
-        on_ready=up,
-    )
+    journal = Journal("plain", SystemClock(), only_trouble=True)
+    site = whole_site(settings, home, store, people, journal=journal, on_ready=up)
 
     async def main() -> None:
         running.append(asyncio.get_running_loop())

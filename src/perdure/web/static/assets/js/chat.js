@@ -9,6 +9,8 @@ import { Question } from "./question.js";
 import { linkTo } from "./route.js";
 import { StreamedTurn } from "./turn.js";
 
+const SPOKEN_CHARS = 400;
+
 export class Chat {
   constructor({ conversationId, signal, onBegun = () => {}, onDone = () => {} }) {
     Object.assign(this, { conversationId, signal, onBegun, onDone });
@@ -61,8 +63,7 @@ export class Chat {
     else if (event.type === "question_asked") this.ask(event, turn.element);
     else if (event.type === "question_closed") this.close(event);
     else turn.hear(event);
-    if (event.type === "turn_finished")
-      announce(event.outcome === "completed" ? "The answer is complete." : `The turn ended: ${event.outcome}.`);
+    if (event.type === "turn_finished") announce(ending(event));
     this.follow(wasAtEnd);
   }
 
@@ -107,4 +108,10 @@ export class Chat {
   follow(wasAtEnd) {
     if (wasAtEnd) requestAnimationFrame(() => scrollTo(0, document.documentElement.scrollHeight));
   }
+}
+
+// What a screen reader says when a turn is over: how it ended, and how the answer begins.
+function ending({ outcome, final_response: answer }) {
+  const how = outcome === "completed" ? "Answered" : `The turn ended: ${outcome}`;
+  return `${how}. ${(answer ?? "").slice(0, SPOKEN_CHARS)}`;
 }

@@ -20,7 +20,6 @@ const main = document.getElementById("main");
 let current = { route: {}, controller: new AbortController(), view: null };
 
 async function follow() {
-  if (location.hash === "#main") return main.focus();
   takeToken();
   const route = parseRoute(location.hash);
   for (const link of document.querySelectorAll("nav [data-view]")) {
@@ -32,7 +31,7 @@ async function follow() {
   if (current.view?.follow?.(route)) return;
   current.controller.abort();
   const controller = new AbortController();
-  current = { route, controller, view: null };
+  current = { route, controller, view: null, isLater: current.view !== null };
   await open(route, controller.signal);
 }
 
@@ -43,8 +42,11 @@ async function open(route, signal) {
     const module = await VIEWS[route.name]();
     if (signal.aborted) return;
     clear(main, place);
+    scrollTo(0, 0);
     const view = await module.open({ place, route, signal });
     if (!signal.aborted) current.view = view;
+    // Whatever had the focus went with the view before: a screen reader goes on at the new one.
+    if (document.activeElement === document.body && current.isLater) main.focus({ preventScroll: true });
   } catch (error) {
     if (!signal.aborted) clear(main, error.status === 401 ? doorway() : problem(error));
   }
@@ -86,6 +88,10 @@ takeToken();
 startTheme(document.getElementById("theme"));
 startLive((state) => {
   document.getElementById("link-state").textContent = STATES[state];
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
 });
 addEventListener("hashchange", follow);
 follow();

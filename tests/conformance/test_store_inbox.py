@@ -148,9 +148,13 @@ def test_who_leaves_leaves_what_is_unfinished_to_others_at_once(store: SessionSt
 
 def test_a_stop_reaches_the_owner_of_what_runs(store: SessionStore) -> None:
     taken = take(store, letter(1), "one")
-    assert not store.inbox.ask_stop(lane="chat:a")  # nothing runs yet
+    assert not store.inbox.stop_lane("chat:a")  # nothing runs yet
     store.inbox.begin(taken, conversation_id="c_1", seq=0)
-    assert store.inbox.ask_stop(lane="chat:a")
+    assert not store.inbox.stop_lane("chat:b")
+    assert not store.inbox.stop_chat("http", "bob", "main")
+    assert store.inbox.renew("one", ttl_ms=TTL_MS) == []
+    assert store.inbox.stop_lane("chat:a")
+    assert store.inbox.stop_chat("http", "ann", "main")
     assert store.inbox.renew("two", ttl_ms=TTL_MS) == []
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == ["t_1"]
 

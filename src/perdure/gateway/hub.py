@@ -171,7 +171,7 @@ class Hub:
         here = [lane.running for lane in self._lanes.values() if lane.running and lane.running.chat == chat]
         for run in here:
             run.stop()
-        return bool(here) or await in_thread(self.store.inbox.ask_stop, lane=lane_of(chat, None))
+        return bool(here) or await in_thread(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)
 
     async def answer(self, question_id: str, text: str, person: Person) -> None:
         """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
@@ -295,7 +295,7 @@ class Hub:
         if run is not None:
             run.stop()
         else:
-            await in_thread(self.store.inbox.ask_stop, lane=key)
+            await in_thread(self.store.inbox.stop_lane, key)
 
     async def _stopped(self, taken: Taken, chat: ChatKey, person: Person) -> Ticket:
         """`/stop` waits for nothing: it is answered at once."""

@@ -193,11 +193,13 @@ class Inbox:
 
         return [_taken(r) for r in self._backing.database.read(look)]
 
-    def ask_stop(self, *, lane: str | None = None, conversation_id: str | None = None) -> bool:
-        """Asks whoever works in a lane or conversation to stop; whether anybody does."""
-        column, value = ("lane", lane) if lane is not None else ("conversation", conversation_id)
-        sql = f"UPDATE inbox SET wants_stop = 1 WHERE {column} = ? AND state = 'running'"
-        return self._backing.database.write(lambda tx: tx.run(sql, (text(value or ""),))) > 0
+    def stop_lane(self, lane: str) -> bool:
+        """Asks whoever works in a lane to stop; whether anybody does."""
+        return self._ask_stop("lane = ?", (lane,))
+
+    def stop_chat(self, platform: str, user_key: str, chat: str) -> bool:
+        """The same for a chat, whichever conversation it is that is talked in."""
+        return self._ask_stop("platform = ? AND user_key = ? AND chat = ?", (platform, user_key, chat))
 
     def answered_elsewhere(self, owner: str, *, since_ms: int) -> list[Taken]:
         """What other processes have answered since a moment, oldest first."""
@@ -214,6 +216,10 @@ class Inbox:
         return self._backing.database.write(
             lambda tx: tx.run("DELETE FROM inbox WHERE state = 'done' AND done_at < ?", (before_ms,))
         )
+
+    def _ask_stop(self, where: str, values: tuple[str, ...]) -> bool:
+        sql = f"UPDATE inbox SET wants_stop = 1 WHERE {where} AND state = 'running'"
+        return self._backing.database.write(lambda tx: tx.run(sql, tuple(text(v) for v in values))) > 0
 
     @property
     def _now(self) -> int:

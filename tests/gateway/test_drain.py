@@ -1,0 +1,158 @@
+"""Leaving in good order: turns under way finish, or go on in another process; and several processes are one gateway."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure.lab.simulator import Simulator
+from perdure.store import open_store
+from support.gateway_process import GatewayProcess, gateway_process, obedient
+from support.gateway_site import running_gateway
+
+USERS = {"ann": ("chat", "read")}
+
+
+@pytest.fixture
+def sim() -> Iterator[Simulator]:
+    with Simulator(script=obedient, window=64_000) as made:
+        yield made
+
+
+def send(gateway: Any, content: str, **more: Any) -> httpx.Response:
+    return httpx.post(
+        f"{gateway.url}/api/messages", json={"content": content, **more}, headers=gateway.headers("ann"), timeout=30
+    )
+
+
+def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    for line in response.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def wait_until_running(home: Path, turn_id: str) -> None:
+    with open_store(home / "perdure.db") as store:
+        for _ in range(200):
+            taken = store.inbox.get(turn_id)
+            if taken.state == "running" and taken.conversation_id and store.log.said(taken.conversation_id):
+                return
+            time.sleep(0.05)
+    raise AssertionError("the turn never began")
+
+
+def test_on_sigterm_a_turn_under_way_is_finished_and_nothing_more_is_taken(tmp_path: Path, sim: Simulator) -> None:
+    with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "20"}) as gateway:
+        turn = send(gateway, "slowly " + "word " * 30).json()["turn_id"]
+        wait_until_running(tmp_path, turn)
+        gateway.process.send_signal(signal.SIGTERM)
+        _until(lambda: httpx.get(f"{gateway.url}/readyz").status_code == 503)
+        refused = send(gateway, "too late")
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "stopping"
+        assert httpx.get(f"{gateway.url}/healthz").status_code == 200
+        assert gateway.process.wait(timeout=30) == 0
+    with open_store(tmp_path / "perdure.db") as store:
+        done = store.inbox.get(turn)
+        assert done.state == "done"
+        assert done.result is not None
+        assert done.result["outcome"] == "completed"
+        assert done.result["text"].strip() == ("word " * 30).strip()
+
+
+@pytest.mark.spec("I1", "I7")
+def test_what_does_not_finish_in_time_is_gone_on_with_by_the_next_process(tmp_path: Path, sim: Simulator) -> None:
+    with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "0"}) as gateway:
+        turn = send(gateway, "slowly " + "word " * 40).json()["turn_id"]
+        queued = send(gateway, "say me too").json()["turn_id"]
+        wait_until_running(tmp_path, turn)
+        assert gateway.stop() == 0
+        token = gateway.tokens["ann"]
+    with gateway_process(tmp_path, sim, users={}) as again:
+        again.tokens = {"ann": token}
+        done, after = (_answer(again, t) for t in (turn, queued))
+        assert done["outcome"] == "completed"
+        assert done["text"].strip() == ("word " * 40).strip()
+        assert after["state"] == "done"
+    with open_store(tmp_path / "perdure.db") as store:
+        said = [e.message for e in store.log.said(done["conversation_id"])]
+        assert [m.role for m in said] == ["user", "assistant"] * 2
+        assert store.inbox.waiting() == 0
+
+
+@pytest.mark.spec("I1")
+def test_a_killed_process_on_one_machine_is_taken_over_at_once(tmp_path: Path, sim: Simulator) -> None:
+    with gateway_process(tmp_path, sim, users=USERS) as gateway:
+        turn = send(gateway, "slowly " + "word " * 20, key="k").json()["turn_id"]
+        time.sleep(0.4)
+        gateway.stop(signal.SIGKILL)
+        token = gateway.tokens["ann"]
+    with gateway_process(tmp_path, sim, users={}) as again:
+        again.tokens = {"ann": token}
+        repeated = send(again, "slowly " + "word " * 20, key="k").json()
+        assert repeated["turn_id"] == turn
+        done = _answer(again, turn)
+        assert done["outcome"] == "completed"
+    with open_store(tmp_path / "perdure.db") as store:
+        said = [e.message for e in store.log.said(done["conversation_id"])]
+        assert [m.role for m in said] == ["user", "assistant"]
+
+
+@pytest.mark.spec("I8")
+def test_two_processes_are_one_gateway_to_whoever_follows(tmp_path: Path, sim: Simulator) -> None:
+    with (
+        running_gateway(tmp_path, sim, users=USERS) as here,
+        running_gateway(tmp_path, sim, users={}) as there,
+        httpx.Client(headers=here.headers("ann"), timeout=20, trust_env=False) as ann,
+        ann.stream("GET", f"{there.url}/api/chats/main/events") as followed,
+    ):
+        first = ann.post(f"{here.url}/api/messages?wait=true", json={"content": "one"}).json()
+        second = ann.post(f"{there.url}/api/messages?wait=true", json={"content": "two"}).json()
+        third = ann.post(f"{here.url}/api/messages?wait=true", json={"content": "three"}).json()
+        assert [t["text"] for t in (first, second, third)] == ["1: one", "2: two", "3: three"]
+        assert first["conversation_id"] == second["conversation_id"] == third["conversation_id"]
+        heard = []
+        for event in events(followed):
+            if event["type"] == "turn_finished":
+                heard.append(event["final_response"])
+            if len(heard) == 3:
+                break
+        assert sorted(heard) == ["1: one", "2: two", "3: three"]
+
+
+def test_a_stop_reaches_a_turn_in_another_process(tmp_path: Path, sim: Simulator) -> None:
+    with (
+        running_gateway(tmp_path, sim, users=USERS) as here,
+        running_gateway(tmp_path, sim, users={}) as there,
+        httpx.Client(headers=here.headers("ann"), timeout=20, trust_env=False) as ann,
+    ):
+        turn = ann.post(f"{here.url}/api/messages", json={"content": "slowly " + "word " * 300}).json()["turn_id"]
+        wait_until_running(tmp_path, turn)
+        assert ann.post(f"{there.url}/api/chats/main/stop").json() == {"was_running": True}
+        _until(lambda: ann.get(f"{there.url}/api/messages/{turn}").json()["state"] == "done")
+        assert ann.get(f"{there.url}/api/messages/{turn}").json()["outcome"] == "interrupted"
+
+
+def _answer(gateway: GatewayProcess, turn_id: str) -> dict[str, Any]:
+    url = f"{gateway.url}/api/messages/{turn_id}"
+    for _ in range(400):
+        found = httpx.get(url, headers=gateway.headers("ann")).json()
+        if found["state"] == "done":
+            return dict(found)
+        time.sleep(0.05)
+    raise AssertionError("it was never answered")
+
+
+def _until(holds: Any) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to pass")

@@ -1,0 +1,151 @@
+"""Numbered events: what a late, a slow and a returning reader get, and how they look on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.sync.client import connect
+
+from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
+from perdure.gateway.chats import ChatKey, CommandAnswered, GatewayEvent, Numbered, QuestionAsked
+from perdure.gateway.http.streaming import frame
+from perdure.gateway.pointers import key_of
+from perdure.gateway.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Reader
+from perdure.gateway.wire import encoded, json_text
+from perdure.lab.simulator import Simulator
+from support.gateway_process import obedient
+from support.gateway_site import running_gateway
+from support.store import FakeClock
+
+
+def read(reader: Reader) -> list[Numbered]:
+    """Everything that waits, and then the end."""
+    reader.close()
+
+    async def drained() -> list[Numbered]:
+        return [n async for batch in reader.batches() for n in batch]
+
+    return asyncio.run(drained())
+
+
+def texts(found: list[Numbered]) -> list[str]:
+    return [n.event.text for n in found if isinstance(n.event, TextDelta)]
+
+
+def test_numbers_only_grow_whatever_the_clock_does() -> None:
+    clock = FakeClock()
+    stream = ChatStream(clock)
+    reader = stream.follow()
+    for step in (0, 5, -50, 0, 1):
+        clock.pass_ms(step)
+        stream.publish("t_1", Notice("tick"))
+    numbers = [n.number for n in read(reader)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> None:
+    stream = ChatStream(FakeClock())
+    reader = stream.follow()
+    for event in (
+        TextDelta("a"),
+        TextDelta("b"),
+        Notice("n"),
+        TextDelta("c"),
+        ReasoningDelta("r"),
+        ReasoningDelta("s"),
+    ):
+        stream.publish("t_1", event)
+    stream.publish("t_2", TextDelta("other"))
+    found = read(reader)
+    assert [n.event for n in found] == [
+        TextDelta("ab"),
+        Notice("n"),
+        TextDelta("c"),
+        ReasoningDelta("rs"),
+        TextDelta("other"),
+    ]
+    again = stream.follow(after=found[0].number)
+    assert texts(read(again)) == ["c", "other"]
+
+
+def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
+    stream = ChatStream(FakeClock())
+    stream.publish("t_1", TurnStarted("t_1", "s_1"))
+    for _ in range(500):
+        stream.publish("t_1", TextDelta("piece "))
+    assert len(texts(read(stream.follow(turn_id="t_1")))) == 1
+    stream.publish("t_1", TurnFinished("completed", "piece " * 500))
+    stream.publish("t_2", TextDelta("the next turn"))
+    late = read(stream.follow(after=0))
+    assert [type(n.event).__name__ for n in late] == ["TurnStarted", "TurnFinished", "TextDelta"]
+
+
+def test_a_chat_that_goes_on_for_ever_does_not_grow_for_ever() -> None:
+    stream = ChatStream(FakeClock())
+    for number in range(200):
+        stream.publish(f"t_{number}", CommandAnswered("done"))
+    assert len(read(stream.follow(after=0))) <= MOST_FINISHED
+
+
+def test_a_reader_that_never_reads_is_let_go() -> None:
+    stream = ChatStream(FakeClock())
+    reader = stream.follow()
+    for number in range(MOST_WAITING + 10):
+        stream.publish("t_1", Notice(str(number)))
+    assert reader.is_closed
+    assert len(read(reader)) == MOST_WAITING
+
+
+@given(st.text(), st.integers(min_value=0, max_value=2**52))
+def test_a_piece_of_text_put_together_by_hand_is_the_same_json(text: str, number: int) -> None:
+    numbered = Numbered(number, "t_1", TextDelta(text))
+    lines = frame(numbered).decode().split("\n")
+    assert lines == [f"id: {number}", "event: text_delta", f"data: {json_text(encoded(numbered))}", "", ""]
+    assert json.loads(lines[2].removeprefix("data: "))["text"] == text
+
+
+def test_every_kind_of_event_is_one_line_of_json_with_its_type() -> None:
+    events: list[GatewayEvent] = [
+        CallStarted("m", 10, 100, 50),
+        TurnFinished("failed", "", error="a\nb"),
+        QuestionAsked("q_1", "approval", "rm -rf /", ("once", "no"), "it deletes"),
+        CommandAnswered("two\nlines"),
+    ]
+    for event in events:
+        body = frame(Numbered(7, "t_1", event)).decode()
+        data = json.loads(body.split("data: ")[1])
+        assert body.count("\n") == 4
+        assert (data["number"], data["turn_id"]) == (7, "t_1")
+    assert data["type"] == "command_answered"
+
+
+def test_a_websocket_sends_follows_and_answers_in_the_same_json(tmp_path: Path) -> None:
+    with (
+        Simulator(script=obedient) as sim,
+        running_gateway(tmp_path, sim, users={"ann": ("chat", "read")}) as gateway,
+        connect(f"{gateway.url.replace('http', 'ws')}/api/ws", additional_headers=gateway.headers("ann")) as socket,
+    ):
+        socket.send(json.dumps({"type": "message", "content": "say hello", "id": 1}))
+        heard = []
+        while not heard or heard[-1]["type"] != "turn_finished":
+            heard.append(json.loads(socket.recv(timeout=10)))
+        ticket = next(h for h in heard if h["type"] == "ticket")
+        assert ticket["id"] == 1
+        assert heard[-1]["final_response"] == "hello"
+        assert heard[-1]["turn_id"] == ticket["turn_id"]
+        assert heard[-1]["chat"] == "main"
+        for wrong in ("{", "[]", '{"type": "dance"}', '{"type": "message", "content": " ", "id": 2}'):
+            socket.send(wrong)
+            assert json.loads(socket.recv(timeout=10))["type"] == "error"
+        socket.send(json.dumps({"type": "stop", "id": 3}))
+        assert json.loads(socket.recv(timeout=10)) == {"type": "done", "id": 3, "was_running": False}
+
+
+def test_chat_keys_never_collide() -> None:
+
+    keys = [ChatKey("http", "a", 'b", "c'), ChatKey("http", 'a", "b', "c"), ChatKey("http", "a\x1fb", "c")]
+    assert len({key_of(k) for k in keys}) == len(keys)

@@ -1,0 +1,181 @@
+"""The lean wire speaks with every service the general one does, and fails in the same words."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from perdure.core.errors import ProviderError
+from perdure.lab.simulator import Say, Simulator
+from perdure.providers.exchange import ApiMode, Endpoint
+from perdure.providers.lean_wire import LeanWire
+from perdure.providers.transport import Retries, Timeouts, Transport
+from support.simulator import MODES, endpoint, request
+
+REPLY = b'{"choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def transport(**timeouts: float) -> Transport:
+    return Transport(wire=LeanWire(), retries=Retries(attempts=1), timeouts=Timeouts(**timeouts))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_streaming", [True, False])
+def test_every_mode_comes_through_whole_and_the_connection_is_used_again(mode: ApiMode, is_streaming: bool) -> None:
+    async def calls(sim: Simulator) -> list[str]:
+        way, heard = transport(), []
+        for _ in range(3):
+            asked = request("hello", is_streaming=is_streaming)
+            reply = await way.send(endpoint(sim, mode), asked)
+            heard.append(reply.message.text)
+        await way.aclose()
+        return heard
+
+    with Simulator(script=lambda asked: Say("a reply of some length", thinking="hm")) as sim:
+        assert asyncio.run(calls(sim)) == ["a reply of some length"] * 3
+        assert sim.connections == 1
+        assert sim.violations == []
+
+
+def ask(serve: Serve, **timeouts: float) -> Any:
+    """One call to a server made by hand: the reply's text, or how it failed."""
+
+    async def run() -> Any:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        way = transport(**timeouts)
+        try:
+            where = Endpoint("custom", f"http://127.0.0.1:{port}/v1", "chat_completions", "m", api_key="k")
+            return [(await way.send(where, request("hello"))).message.text for _ in range(2)]
+        except ProviderError as error:
+            return error
+        finally:
+            await way.aclose()
+            server.close()
+
+    return asyncio.run(run())
+
+
+def answering(*pieces: bytes, is_closing: bool = False) -> Serve:
+    """Reads a request, then sends these bytes, one write each."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (head := await reader.readuntil(b"\r\n\r\n")) and not reader.at_eof():
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            if is_closing:
+                writer.close()
+                return
+
+    return serve
+
+
+def head(*lines: str) -> bytes:
+    return "\r\n".join(("HTTP/1.1 200 OK", "content-type: application/json", *lines, "", "")).encode()
+
+
+def test_a_body_without_a_length_lasts_until_the_line_is_closed() -> None:
+    assert ask(answering(head(), REPLY[:20], REPLY[20:], is_closing=True)) == ["hi", "hi"]
+
+
+def test_a_body_torn_anywhere_is_put_together_again() -> None:
+    whole = head(f"content-length: {len(REPLY)}") + REPLY
+    assert ask(answering(*(whole[i : i + 1] for i in range(len(whole))))) == ["hi", "hi"]
+
+
+def test_a_packed_body_is_unpacked_though_nobody_asked_for_it() -> None:
+    packed = gzip.compress(REPLY)
+    assert ask(answering(head("content-encoding: gzip", f"content-length: {len(packed)}") + packed)) == ["hi", "hi"]
+
+
+def test_an_interim_answer_is_not_the_answer() -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+    assert ask(answering(interim + head(f"content-length: {len(REPLY)}") + REPLY)) == ["hi", "hi"]
+
+
+def test_a_kept_connection_that_died_meanwhile_is_replaced_without_a_word() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raw = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(raw.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+        writer.write(head(f"content-length: {len(REPLY)}", "connection: keep-alive") + REPLY)
+        await writer.drain()
+        # It promised to hold the line, and hangs up as soon as it is asked again.
+        await reader.read(1)
+        writer.transport.abort()
+
+    assert ask(serve) == ["hi", "hi"]
+
+
+@pytest.mark.parametrize(
+    ("serve", "words"),
+    [
+        (answering(b"no http at all\r\n\r\n"), "connection was lost"),
+        (answering(head("content-length: 500") + REPLY, is_closing=True), "connection was lost"),
+        (answering(head("transfer-encoding: chunked") + b"5\r\nabcde\r\n", is_closing=True), "connection was lost"),
+    ],
+)
+def test_a_broken_answer_is_told_as_a_lost_connection(serve: Serve, words: str) -> None:
+    failure = ask(serve)
+    assert isinstance(failure, ProviderError)
+    assert failure.verdict.kind == "transport"
+    assert words in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://127.0.0.1:9/v1", "nothing is listening there"),
+        ("http://no-such-host.invalid/v1", "no such host"),
+        ("ftp://127.0.0.1/v1", "is no address a call can go to"),
+        ("http://127.0.0.1:99999/v1", "is no address a call can go to"),
+    ],
+)
+def test_an_address_nobody_is_at_is_told_in_the_usual_words(address: str, words: str) -> None:
+    async def call() -> None:
+        where = Endpoint("custom", address, "chat_completions", "m", api_key="k")
+        await transport().send(where, request("hello"))
+
+    with pytest.raises(ProviderError, match=words):
+        asyncio.run(call())
+
+
+def test_a_service_that_says_nothing_is_not_waited_for_for_ever() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(5)
+
+    failure = ask(silent, first_token_s=0.2)
+    assert isinstance(failure, ProviderError)
+    assert "no reply within" in str(failure)
+
+
+def test_cancelling_a_call_closes_its_connection() -> None:
+    hung_up = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head("transfer-encoding: chunked"))
+        while await reader.read(1000):
+            pass
+        hung_up.set()
+
+    async def run() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        where = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        call = asyncio.create_task(
+            transport().send(Endpoint("custom", where, "chat_completions", "m", api_key="k"), request("hello"))
+        )
+        await asyncio.sleep(0.2)
+        call.cancel()
+        await asyncio.wait_for(hung_up.wait(), 3)
+        server.close()
+
+    asyncio.run(run())

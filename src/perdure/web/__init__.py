@@ -1,8 +1,11 @@
 """The page: a window into every conversation. Read-only API plus static files; whatever changes something goes through
 the gateway as a message or a slash command (`/title`, `/undo`, `/compress`).
 
-`shapes.py` is what the API answers, `api.py` the routes, one `*_view.py` per view makes the shapes out of the store,
-`static/` is the page itself. Read `shapes.py` first.
+    request → api (the routes) → sight (what this person may see) → one *_view per view → shapes, as JSON
+              routes (refusals, packing)   fact_links, quote_links, tool_calls, images: parts of views
+    store's changes → live (one poller, many listeners)        files → the page itself, from static/
+
+Read `shapes.py` first, then `api.py`.
 """
 
 from __future__ import annotations

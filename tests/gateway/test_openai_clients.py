@@ -470,3 +470,25 @@ def test_no_word_of_anybody_is_in_the_journal(gateway: GatewayProcess, alice: op
     assert "xylophone" not in log
     assert not [token for token in gateway.tokens.values() if token in log or token[4:20] in log]
     assert "authorization" not in log.lower()
+
+
+def test_after_hanging_up_the_client_goes_on_with_what_it_saw(alice: openai.OpenAI, sim: Simulator) -> None:
+    text = " ".join(str(n) for n in range(300))
+    first, begun = ask(alice, [user("say before")])
+    messages = [user("say before"), answer(first), user(f"slowly {text}")]
+    stream = alice.chat.completions.create(model="perdure", messages=messages, stream=True)  # type: ignore[call-overload]  # plain dicts
+    seen = "".join(chunk.choices[0].delta.content or "" for _, chunk in zip(range(5), stream, strict=False))
+    stream.close()
+    again = [*messages, answer(seen), user("say after")]
+    told, branch = ask(alice, again)
+    assert told == "after"
+    assert branch != begun
+    assert [m["content"] for m in seen_by_model(sim)] == [m["content"] for m in again]
+
+
+def test_a_long_history_is_read_without_holding_anybody_up(alice: openai.OpenAI, sim: Simulator) -> None:
+    messages = [m for n in range(500) for m in (user(f"question {n} " + "x" * 500), answer(f"answer {n}"))]
+    _, conversation = ask(alice, [*messages, user("say at last")])
+    heard = [m["content"] for m in seen_by_model(sim)]
+    assert heard[-1] == "say at last"
+    assert conversation

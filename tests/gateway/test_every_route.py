@@ -309,7 +309,13 @@ def test_events_of_a_chat_reach_only_its_owner(house: House) -> None:
 def test_an_admin_sees_everything_and_says_nothing_in_others_names(house: House) -> None:
     root = house.gateway.headers("root")
     assert MARK in house.ask("GET", "/api/page/search?q=" + MARK, root).text
-    assert house.ask("GET", "/metrics", root).status_code == 200
+    told = house.ask("GET", "/metrics", root)
+    assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
+    figures = dict(line.rsplit(" ", 1) for line in told.text.splitlines() if line[0] != "#")
+    assert float(figures['perdure_turns_total{outcome="completed",platform="http"}']) >= 3
+    assert float(figures["perdure_live_agents"]) >= 1
+    assert float(figures["perdure_hygiene_checks_total"]) >= 3
+    assert {"perdure_queue_depth", "perdure_running_turns", "perdure_lease_takeovers_total"} <= set(figures)
     assert house.ask("GET", "/metrics", house.gateway.headers("alice")).status_code == 403
 
 

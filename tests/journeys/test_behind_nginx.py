@@ -82,7 +82,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     }
     with ExitStack() as stack:
         sim = stack.enter_context(Simulator(script=obedient))
-        users = {"alice": ("chat", "read")}
+        users = {"alice": ("chat", "read"), "ops": ("admin",)}
         one = stack.enter_context(gateway_process(folder / "one", sim, users=users, settings=settings))  # type: ignore[arg-type]  # scopes as plain text
         two = stack.enter_context(gateway_process(folder / "two", sim, settings=settings))
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -215,6 +215,9 @@ def test_a_machine_that_dies_in_mid_answer_loses_nothing(cluster: Cluster) -> No
     answer = done()
     assert answer is not None
     assert (answer["outcome"], answer["text"]) == ("completed", text)
+    survivor = next(g for g in cluster.gateways if g is not victim)
+    figures = HTTP.get(f"{survivor.url}/metrics", headers=cluster.gateways[0].headers("ops")).text
+    assert "perdure_lease_takeovers_total 1.0" in figures
     again = cluster.say("say and on", "dying")
     assert again["conversation_id"] == answer["conversation_id"]
     heard = [m["content"] for m in cluster.sim.requests[-1].body["messages"] if m["role"] == "user"]

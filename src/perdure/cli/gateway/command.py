@@ -66,7 +66,8 @@ def _serve(flags: dict[str, object]) -> None:
         refuse_open_doors(settings, has_tokens=people.has_tokens)
 
         def say(url: str) -> Iterator[str]:
-            yield f"Perdure gateway         {url}"
+            everywhere = " and at every other address of this machine" if settings.host in ("0.0.0.0", "::") else ""
+            yield f"Perdure gateway         {url}{everywhere}"
             if settings.public_url:
                 yield f"Reached by others at    {settings.public_url}"
             yield f"OpenAI base URL         {(settings.public_url or url).rstrip('/')}/v1"

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from perdure.core.ports import Clock
+from perdure.models.catalog import Catalog
 from perdure.store.store import SessionStore, open_store
 from perdure.web import page_router
 from support.page_story import Story, tell
@@ -31,8 +32,8 @@ def app_over(store: SessionStore, **options: Any) -> FastAPI:
 class Asking:
     """Requests to the API of one store. What the server cannot answer is raised here, not turned into a 500."""
 
-    def __init__(self, store: SessionStore, *, clock: Clock | None = None) -> None:
-        self.client = TestClient(app_over(store, clock=clock))
+    def __init__(self, store: SessionStore, *, clock: Clock | None = None, catalog: Catalog | None = None) -> None:
+        self.client = TestClient(app_over(store, clock=clock, catalog=catalog))
 
     def get(self, path: str, user: str | None = "ann", **params: Any) -> Any:
         """The answer's JSON; raises for any refusal."""

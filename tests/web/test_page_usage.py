@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.config.settings import ModelOverride
 from perdure.core.usage import CanonicalUsage
-from perdure.models.catalog import Prices
+from perdure.models.catalog import Catalog, Prices
 from perdure.store.records import Call, Route, StoredEvent
 from perdure.store.savings import CachedOn, Spared
 from perdure.store.store import SessionStore, open_store
@@ -104,6 +105,19 @@ def test_a_compaction_spares_the_main_calls_until_the_next_one(tmp_path: Path) -
         ]  # fmt: skip
         assert api.get("/usage", user="", days=1)["totals"]["compactions"] == 2
         assert api.get("/usage", user="bob", days=1)["saved_by_compaction_tokens"] == 0
+
+
+def test_the_person_s_own_prices_count(tmp_path: Path) -> None:
+    own = ModelOverride(
+        provider="custom", model="unpriced", input_price_per_mtok=2.0, output_price_per_mtok=8.0,
+        cache_read_price_per_mtok=0.5,
+    )  # fmt: skip
+    with open_store(tmp_path / "p.db") as store:
+        session = store.create(user_key="ann")
+        usage = CanonicalUsage(input_tokens=1, cache_read_tokens=2_000_000)
+        store.ledger.record_call(Call(session.id, route=UNPRICED, usage=usage))
+        assert Asking(store).get("/usage")["saved_by_cache_usd"] is None
+        assert Asking(store, catalog=Catalog([own])).get("/usage")["saved_by_cache_usd"] == pytest.approx(3.0)
 
 
 def test_days_are_whole_days_and_today_is_one_of_them(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from perdure.gateway.refusals import Refusal
 from perdure.gateway.serving import Site
 from perdure.gateway.telemetry import spans
 from perdure.gateway.watching import Turns, Watcher
+from perdure.models.catalog import Catalog
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
 from perdure.web import page_router, static_files
@@ -52,7 +53,10 @@ def whole_site(
 
     def routers(hub: Hub) -> Sequence[APIRouter]:
         page = APIRouter(dependencies=[Depends(needs("read"))])
-        page.include_router(page_router(store, user_of=_sees, clock=clock, is_closing=lambda: hub.is_draining))
+        prices = Catalog(settings.model_overrides)
+        page.include_router(
+            page_router(store, user_of=_sees, clock=clock, catalog=prices, is_closing=lambda: hub.is_draining)
+        )
         return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), page)
 
     def finish(app: FastAPI, hub: Hub) -> None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from perdure.core.clock import SystemClock
 from perdure.core.ports import Clock
+from perdure.models.catalog import Catalog
 from perdure.store.browsing import Wanted
 from perdure.store.store import SessionStore
 from perdure.web import shapes
@@ -51,17 +52,26 @@ def page_router(
     *,
     user_of: UserOf,
     clock: Clock | None = None,
+    catalog: Catalog | None = None,
     is_closing: Callable[[], bool] = lambda: False,
 ) -> APIRouter:
     """Every route of `shapes.py`. `user_of` says whose conversations a request may see: a user_key, or None for all;
-    it may raise HTTPException. `is_closing` ends live streams, which would otherwise hold up a server's shutdown."""
+    it may raise HTTPException. `catalog` has the prices that savings are reckoned by. `is_closing` ends live streams,
+    which would otherwise hold up a server's shutdown."""
 
     def look(request: Request) -> None:
-        request.state.page_sight = Sight(store, user_of(request), clock or SystemClock())
+        request.state.page_sight = Sight(store, user_of(request), time, prices)
         request.state.page_feed = feed
 
+    time, prices = clock or SystemClock(), catalog or Catalog()
     feed = LiveFeed(store.changes, is_closing=is_closing)
-    router = APIRouter(prefix="/api/page", route_class=PageRoute, tags=["page"], dependencies=[Depends(look)])
+    router = APIRouter(
+        prefix="/api/page",
+        route_class=PageRoute,
+        tags=["page"],
+        dependencies=[Depends(look)],
+        responses={status: {"model": shapes.Refused} for status in (400, 404, 422, 503)},
+    )
     one = "/conversations/{any_id}"
     router.get("/conversations", response_model=shapes.ConversationPage)(conversations)
     router.get("/search", response_model=shapes.SearchPage)(search)

@@ -23,6 +23,12 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 
+class Refused(BaseModel):
+    """Any answer but 200: one plain sentence."""
+
+    detail: str
+
+
 class ConversationRow(BaseModel):
     id: str
     title: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from perdure.core.clock import SystemClock
 from perdure.core.errors import NotFound
 from perdure.core.ports import Clock
+from perdure.models.catalog import Catalog
 from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
 
@@ -18,6 +19,8 @@ class Sight:
     store: SessionStore
     user_key: str | None = None
     clock: Clock = field(default_factory=SystemClock)
+    # What models cost, the person's own prices included.
+    catalog: Catalog = field(default_factory=Catalog)
 
     def conversation(self, any_id: str) -> Conversation:
         """The conversation of a whole session or conversation id. Raises NotFound.

@@ -30,7 +30,7 @@ PricesOf = Callable[[Route], Prices]
 def usage_view(sight: Sight, *, days: int) -> UsageView:
     """The last `days` days, today included, in UTC."""
     since = (sight.clock.now_ms() // DAY_MS - days + 1) * DAY_MS
-    ledger, savings, prices = sight.store.ledger, sight.store.savings, prices_by(Catalog())
+    ledger, savings, prices = sight.store.ledger, sight.store.savings, prices_by(sight.catalog)
 
     def grouped(by: Grouping) -> list[UsageRow]:
         return ledger.usage(by, since_ms=since, user_key=sight.user_key)

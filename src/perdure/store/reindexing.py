@@ -54,6 +54,10 @@ class _Progress:
     def is_done(self) -> bool:
         return self.message >= self.last_message and self.output >= self.last_output
 
+    @property
+    def share(self) -> float:
+        return (self.message + self.output) / max(1, self.last_message + self.last_output)
+
 
 def say_in_log(line: str) -> None:
     """Where nobody listens, a warning: it shows on a terminal, for it may take minutes."""
@@ -75,14 +79,15 @@ class Reindexing:
             return False
         if known.version != self._version:
             known = self._backing.database.write(self._begin)
-        total = known.last_message + known.last_output
-        say(f"search: the index is being built anew for {total:,} texts; nothing is lost, and stopping does no harm")
+        counts = "SELECT (SELECT COUNT(*) FROM message) + (SELECT COUNT(*) FROM output)"
+        texts = self._backing.database.read(lambda tx: tx.rows(counts))[0][0]
+        say(f"search: the index is being built anew for {texts:,} texts; nothing is lost, and stopping does no harm")
         for step in count(1):
             known = self._backing.database.write(self._batch)
             if known.is_done:
                 break
             if step % _TOLD_EVERY == 0:
-                say(f"search: {(known.message + known.output) / total:.0%} of the index is built")
+                say(f"search: {known.share:.0%} of the index is built")
         say("search: the index is built")
         return True
 

@@ -272,6 +272,29 @@ def test_a_listener_that_hangs_up_is_forgotten(tmp_path: Path) -> None:
         asyncio.run(scene(store))
 
 
+def test_a_stream_whose_poller_broke_ends_and_a_new_one_works(tmp_path: Path) -> None:
+    class Breaking(Counting):
+        def since(self, cursor: str, *, user_key: str | None = None) -> Any:
+            if self.asked == 3:
+                self.asked += 1
+                raise RuntimeError("nobody thought of this")
+            return super().since(cursor, user_key=user_key)
+
+    async def scene(store: SessionStore) -> None:
+        feed = LiveFeed(Breaking(store), poll_s=0.02, heartbeat_s=60)
+        stream = await _first(feed, None)
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(stream), PATIENCE_S)
+        again = await _first(feed, None)
+        session = store.create()
+        store.append(session.id, user("heard"))
+        assert session.conversation_id in await asyncio.wait_for(anext(again), PATIENCE_S)
+        await again.aclose()
+
+    with open_store(tmp_path / "p.db") as store:
+        asyncio.run(scene(store))
+
+
 def test_a_silent_stream_says_now_and_then_that_it_is_there(tmp_path: Path) -> None:
     async def scene(store: SessionStore) -> str:
         stream = await _first(LiveFeed(store.changes, heartbeat_s=0.4), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.core.errors import NotFound
 from perdure.store.browsing import Wanted
 from perdure.store.records import Call, Conversation, Session, Totals
 from perdure.web.conversations_view import row_of
@@ -14,12 +15,13 @@ _LAST_CALLS = 50
 
 def conversation_head(sight: Sight, conversation: Conversation) -> ConversationHead:
     store = sight.store
-    (browsed,), _ = store.browsing.page(Wanted(ids=(conversation.id,)))
-    # A parent's children are its user's, whoever looks.
+    found, _ = store.browsing.page(Wanted(ids=(conversation.id,)))
+    if not found:
+        raise NotFound(f"{conversation.id} was deleted just now")
     children, _ = store.browsing.page(Wanted(parent_id=conversation.id, user_key=sight.user_key), limit=_MOST_CHILDREN)
     return ConversationHead(
         id=conversation.id,
-        title=row_of(browsed).title,
+        title=row_of(found[0]).title,
         source=conversation.source,
         kind=conversation.kind,
         parent_id=conversation.parent_id,

@@ -115,7 +115,8 @@ class LiveFeed:
 
     async def _lines(self, listener: _Listener) -> AsyncGenerator[str, None]:
         silent_s = 0.0
-        while not self._is_closing():
+        # Without its poller a stream would be silent for ever: it ends, and its reader comes back to a new one.
+        while self.is_polling and not self._is_closing():
             for line in listener.take():
                 silent_s = 0.0
                 yield line

@@ -37,9 +37,6 @@ class Sight:
             raise _nowhere(any_id)
         return found
 
-    def sees(self, conversation: Conversation) -> bool:
-        return self.user_key is None or conversation.user_key == self.user_key
-
     def _is_session_of(self, any_id: str, conversation: Conversation) -> bool:
         return any(s.id == any_id for s in self.store.conversations.chain(conversation.id))
 

@@ -21,11 +21,15 @@ export class Block {
   show(page) {
     if (!this.isShown) this.element.style.height = "";
     this.isShown = true;
-    for (const message of page.messages) if (!this.seen.has(message.seq)) this.add(message, page.events);
-    for (const event of page.events) if (event.after_seq < this.lo) this.happen(event);
+    // What happened before the very first message; elsewhere the block before tells it.
+    if (this.lo === 1) for (const event of page.events) if (event.after_seq < 1) this.happen(event);
+    for (const message of page.messages) {
+      if (!this.seen.has(message.seq)) this.add(message);
+      for (const event of page.events) if (event.after_seq === message.seq) this.happen(event);
+    }
   }
 
-  add(message, events) {
+  add(message) {
     this.seen.add(message.seq);
     this.last = Math.max(this.last, message.seq);
     if (message.kind === "tool") this.addResult(message);
@@ -35,7 +39,6 @@ export class Block {
       this.folds.set(call.id, fold);
       this.element.append(fold.element);
     }
-    for (const event of events) if (event.after_seq === message.seq) this.happen(event);
   }
 
   addResult(message) {

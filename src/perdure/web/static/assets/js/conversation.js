@@ -61,7 +61,7 @@ async function openKept(place, route, signal) {
       const now = await read(path, {}, signal);
       head.show(now);
       chat.gauge.show(now.gauge);
-      if (now.last_seq > story.lastSeq || now.updated_at !== known.updated_at) await story.grow(now.last_seq);
+      await story.grow(now.last_seq);
     } while (isStale);
     isFetching = false;
   };

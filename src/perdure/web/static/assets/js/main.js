@@ -31,7 +31,7 @@ async function follow() {
   if (current.view?.follow?.(route)) return;
   current.controller.abort();
   const controller = new AbortController();
-  current = { route, controller, view: null, isLater: current.view !== null };
+  current = { route, controller, view: null, isLater: current.route.name !== undefined };
   await open(route, controller.signal);
 }
 

@@ -43,29 +43,21 @@ export class Sources {
 
   show(fact) {
     const back = h("button", { type: "button", class: "quiet", onclick: () => this.showAll() }, "Back to all sources");
-    if (!fact.sources.length) {
-      clear(
-        this.place,
-        h(
-          "p",
-          { class: "unsupported-words" },
-          `“${fact.text}” stands in no message this handoff covers. It may be wrong, or put in other words.`,
-        ),
-        back,
-      );
-    } else {
-      const more = fact.sources.length - SHOWN;
-      clear(
-        this.place,
-        h("p", {}, h("strong", {}, fact.text), ` was said in ${plural(fact.sources.length, "message")}, newest first:`),
-        this.inOrder(fact.sources)
-          .slice(0, SHOWN)
-          .map((seq) => this.source(seq, fact)),
-        more > 0 ? h("p", { class: "muted small" }, `and ${plural(more, "earlier message")}.`) : null,
-        back,
-      );
-    }
+    if (fact.sources.length) clear(this.place, this.found(fact), back);
+    else clear(this.place, h("p", { class: "unsupported-words" }, doubt(fact)), back);
     announce(fact.sources.length ? `${plural(fact.sources.length, "source")} shown.` : "No source.");
+  }
+
+  found(fact) {
+    const told = `${fact.text} was said in ${plural(fact.sources.length, "message")}, newest first:`;
+    const more = fact.sources.length - SHOWN;
+    return [
+      h("p", { class: fact.is_supported ? "" : "unsupported-words" }, fact.is_supported ? told : doubt(fact)),
+      this.inOrder(fact.sources)
+        .slice(0, SHOWN)
+        .map((seq) => this.source(seq, fact)),
+      more > 0 ? h("p", { class: "muted small" }, `and ${plural(more, "earlier message")}.`) : null,
+    ];
   }
 
   // What was really said comes before an earlier handoff that only repeats it.
@@ -123,4 +115,9 @@ function find(text, fact) {
   if (!fact) return -1;
   const exact = text.indexOf(fact.text);
   return exact >= 0 ? exact : text.toLowerCase().indexOf(fact.text.toLowerCase());
+}
+
+function doubt({ text, sources }) {
+  if (sources.length) return `“${text}” stands in no message itself; only an earlier handoff says so:`;
+  return `“${text}” stands in no message this handoff covers. It may be wrong, or put in other words.`;
 }

@@ -121,6 +121,11 @@ export class Story {
     if (this.pages.size > KEPT_PAGES) this.pages.delete(this.pages.keys().next().value);
   }
 
+  // The last message once more: something may have happened right after it.
+  newestKnown(block) {
+    return Math.max(block.lo, block.last) - 1;
+  }
+
   // New messages at the end. Whoever reads the end stays there; whoever reads elsewhere is not moved.
   async grow(lastSeq) {
     const wasAtEnd = this.isAtEnd();
@@ -134,7 +139,7 @@ export class Story {
     const stale = [wasLast, ...this.blocks.slice(known)].filter(Boolean);
     for (const block of stale) {
       this.pages.delete(block.lo);
-      if (block.isShown) block.show(await this.fetch(block, block.last));
+      if (block.isShown) block.show(await this.fetch(block, this.newestKnown(block)));
       else if (wasAtEnd) await this.show(block);
     }
     if (wasAtEnd) this.toEnd();

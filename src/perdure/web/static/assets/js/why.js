@@ -9,7 +9,8 @@ import { count, partName, percent } from "./words.js";
 export function whySentence(chart) {
   const mark = lastCompaction(chart);
   const words = mark ? sentence(mark.text) : `Not compacted so far. ${room(chart)}`;
-  return h("p", { class: "because" }, mark ? h("span", {}, "Last time: ") : null, words);
+  const undone = mark && isUndone(chart, mark) ? " It was taken back." : "";
+  return h("p", { class: "because" }, mark ? h("span", {}, "Last time: ") : null, words, undone);
 }
 
 export function whyPanel(chart, known) {
@@ -34,6 +35,10 @@ export function lastCompaction({ marks }) {
   return marks.findLast((mark) => mark.kind === "compaction" && mark.text.startsWith("compacted"));
 }
 
+function isUndone({ marks }, mark) {
+  return marks.slice(marks.indexOf(mark)).some((later) => later.kind === "undo");
+}
+
 export function sentence(text) {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
 }
@@ -41,7 +46,7 @@ export function sentence(text) {
 function reasons(chart, mark) {
   const before = chart.calls[mark.at - 1];
   const after = chart.calls[mark.at];
-  const undone = chart.marks.slice(chart.marks.indexOf(mark)).find((later) => later.kind === "undo");
+  const undone = isUndone(chart, mark);
   return [
     overflow(mark, after ?? before),
     before && largest(chart, mark, before),

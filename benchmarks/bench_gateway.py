@@ -26,9 +26,9 @@ from benchmarks.table import Row
 TITLE = "Gateway: 1,000 conversations open, 200 turns in flight, 20 pieces a second each"
 CONVERSATIONS = 1_000
 IN_FLIGHT = 200
-PIECES = 100
+PIECES = 240
 PACE_S = 0.05
-SECONDS = 20.0
+SECONDS = 15.0
 _STAMP = re.compile(rb"@(\d{6,20}) ")
 
 SIMULATOR = f"""
@@ -66,7 +66,7 @@ run(Site(settings, folder, open_store(folder / "perdure.db"), Anybody(),
 
 def rows() -> Iterator[Row]:
     with (
-        tempfile.TemporaryDirectory(dir=_quick_folder()) as folder,
+        tempfile.TemporaryDirectory() as folder,
         _process(SIMULATOR) as (simulator, other),
         _process(GATEWAY, folder, f"{simulator}/v1") as (gateway, pid),
     ):
@@ -85,6 +85,7 @@ async def _measured(simulator: str, gateway: str, pid: int, other: int) -> list[
     began = time.perf_counter()
     through, starts = await _load(gateway, "somebody")
     took_s = time.perf_counter() - began
+    rate = len(through) / SECONDS
     ours, sims, clients = ((cpu_s(p) - c) / took_s for p, c in zip((pid, other, os.getpid()), cpu, strict=True))
     for share_of, name in ((0.50, "p50"), (0.99, "p99")):
         added = (quantile(through, share_of) - quantile(straight, share_of)) / 1e6
@@ -97,7 +98,6 @@ async def _measured(simulator: str, gateway: str, pid: int, other: int) -> list[
     found.append(Row("memory of an idle conversation, its agent ready", idle_kb, "KB", "< 150"))
     note = f"the simulator {sims:.2f}, the clients {clients:.2f}"
     found.append(Row("the gateway's processor time meanwhile", ours, "cores", note=note))
-    rate = len(through) / took_s
     found.append(Row("pieces a second", rate, "", note=f"{IN_FLIGHT / PACE_S:,.0f} if nobody ever waited"))
     found.append(Row("opening one conversation (a whole turn each)", opened_s / CONVERSATIONS * 1e3, "ms"))
     return found
@@ -120,10 +120,15 @@ async def _open_all(gateway: str) -> None:
 
 
 async def _load(base: str, token: str | None) -> tuple[list[int], list[int]]:
-    """Two hundred streams at a time; how old each piece was when it came, and how long each turn took to begin."""
+    """Two hundred streams at a time; how old each piece was when it came, and how long each turn took to begin.
+
+    They begin one after the other, so that turns do not end all at once. What is counted comes between the moment when
+    the last has begun and the moment when the first stops.
+    """
     ages: list[int] = []
     starts: list[int] = []
-    end = time.monotonic() + SECONDS
+    full = time.monotonic() + PACE_S * PIECES
+    end = full + SECONDS
 
     async def worker(number: int) -> None:
         await asyncio.sleep(number * PACE_S * PIECES / IN_FLIGHT)
@@ -139,9 +144,11 @@ async def _load(base: str, token: str | None) -> tuple[list[int], list[int]]:
             is_first = True
             async for data in _streamed(base, path, body, token=token):
                 now = time.monotonic_ns()
-                if is_first:
-                    starts.append(now - sent)
+                if not full <= now / 1e9 <= end:
+                    continue
+                if is_first and b"event: turn_started" in data:
                     is_first = False
+                    starts.append(now - sent)
                 ages.extend(now - int(stamp) for stamp in _stamps(data))
 
     await asyncio.gather(*(worker(n) for n in range(IN_FLIGHT)))
@@ -210,7 +217,3 @@ def cpu_s(pid: int) -> float:
 def quantile(values: list[int], share: float) -> float:
     ordered = sorted(values)
     return float(ordered[min(len(ordered) - 1, int(len(ordered) * share))])
-
-
-def _quick_folder() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 
 from perdure.agent.holder import this_process
 from perdure.commands.all import all_commands
 from perdure.commands.command import Commands
 from perdure.config.gateway import GatewaySettings
-from perdure.core.errors import InvalidMessage, NotFound, StoreError
+from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import Message, TextPart
 from perdure.core.ports import Clock
 from perdure.gateway.adapters.contract import Adapter
 from perdure.gateway.beats import Beats
 from perdure.gateway.chats import ChatKey, CommandAnswered, Draining, Incoming, Numbered, Ticket
+from perdure.gateway.deliveries import Deliveries
+from perdure.gateway.following import Following
 from perdure.gateway.hygiene import HygieneCounts
 from perdure.gateway.lane import OWNED_MS, Lane
 from perdure.gateway.leases import HeldLeases
@@ -28,19 +30,16 @@ from perdure.gateway.people import Person
 from perdure.gateway.pointers import Pointers, lane_of
 from perdure.gateway.pool import AgentMaker, Pool
 from perdure.gateway.questions import OpenQuestion, Questions
-from perdure.gateway.results import finished_event, result_of
+from perdure.gateway.results import result_of
 from perdure.gateway.running import Desk
-from perdure.gateway.streams import Reader, Streams, Watch
+from perdure.gateway.streams import Streams, Watch
 from perdure.gateway.threads import in_thread
-from perdure.gateway.wire import is_last
 from perdure.store.ids import IdSource
 from perdure.store.inbox import Letter, Receipt, Taken
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
 MOST_NAME_CHARS = 200
-# How often a turn that runs in another process is looked for.
-_LOOK_S, _LOOK_AT_OURS_S = 0.3, 5.0
 # How long a turn that was told to end may take to do so.
 _ABANDON_S = 10.0
 
@@ -69,7 +68,8 @@ class Hub:
         self._ids = ids
         self._adapters = dict(adapters or {})
         self._lanes: dict[str, Lane] = {}
-        self._deliveries: set[asyncio.Task[None]] = set()
+        self._deliveries = Deliveries(self._adapters, self.streams)
+        self.following = Following(self.streams, store, owner=self.owner)
         self._is_draining = self._is_leaving = False
         self.questions = Questions(
             store,
@@ -97,7 +97,7 @@ class Hub:
             self.hygiene,
             clock,
             maker.route_to,
-            self._deliver,
+            self._deliveries.begin,
         )
         self._beats = Beats(self, idle_s=settings.idle_close_s)
 
@@ -137,7 +137,7 @@ class Hub:
         await self._beats.stop()
         await in_thread(self.store.inbox.leave, self.owner)
         self.streams.close()
-        await _wait(self._deliveries, _ABANDON_S)
+        await self._deliveries.settle(_ABANDON_S)
         for adapter in self._adapters.values():
             await adapter.close()
         await self.pool.close()
@@ -191,77 +191,15 @@ class Hub:
 
     async def events(self, chat: ChatKey, *, after: int | None = None) -> AsyncIterator[Numbered]:
         """What happens in a chat, live; with `after`, first what is still known since then."""
-        async for batch in self.event_batches(chat, after=after):
+        async for batch in self.following.chat(chat, after=after):
             for numbered in batch:
                 yield numbered
-
-    async def event_batches(
-        self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None
-    ) -> AsyncGenerator[list[Numbered], None]:
-        """The same, as much at once as has come since the last look; nothing at all after so long without any."""
-        async for batch in self.followed(chat, after=after, idle_s=idle_s):
-            yield batch
-
-    def followed(
-        self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None
-    ) -> AsyncGenerator[list[Numbered], None]:
-        """The same, from the moment of the call and not of the first look."""
-        stream = self.streams.of(chat)
-        reader = stream.follow(after=after)
-
-        async def batches() -> AsyncGenerator[list[Numbered], None]:
-            try:
-                async for batch in reader.batches(idle_s):
-                    yield batch
-            finally:
-                stream.leave(reader)
-
-        return batches()
 
     async def turn_events(self, ticket: Ticket) -> AsyncIterator[Numbered]:
         """The events of one message, up to its last; of one that ran elsewhere, its end."""
-        async for batch in self.turn_batches(ticket):
+        async for batch in self.following.turn(ticket):
             for numbered in batch:
                 yield numbered
-
-    async def turn_batches(
-        self, ticket: Ticket, *, idle_s: float | None = None
-    ) -> AsyncGenerator[list[Numbered], None]:
-        turn_id, chat = ticket.turn_id, ticket.chat
-        taken = None
-        if chat is None:
-            taken = await in_thread(self.store.inbox.get, turn_id)
-            chat = _chat_of(taken)
-        stream = self.streams.of(chat)
-        reader = stream.follow(turn_id=turn_id)
-        looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))
-        try:
-            async for batch in reader.batches(idle_s):
-                mine = [n for n in batch if n.turn_id == turn_id]
-                if mine or not batch:
-                    yield mine
-                if any(is_last(n.event) for n in mine):
-                    return
-        finally:
-            looking.cancel()
-            stream.leave(reader)
-
-    async def _look_elsewhere(self, turn_id: str, taken: Taken | None, reader: Reader) -> None:
-        """Tells a reader of an end that another process wrote; of what is ours (None) the stream itself tells."""
-        while True:
-            if taken is not None and taken.state == "done":
-                event = finished_event(taken.result, taken.conversation_id)
-                reader.put(Numbered((taken.done_at_ms or 0) * 1_000, taken.id, event))
-                return
-            is_ours = taken is None or taken.owner == self.owner
-            await asyncio.sleep(_LOOK_AT_OURS_S if is_ours else _LOOK_S)
-            try:
-                taken = await in_thread(self.store.inbox.get, turn_id)
-            except NotFound:
-                reader.close()
-                return
-            except StoreError as error:
-                _log.warning("the end of a turn could not be looked up: %s", type(error).__name__)
 
     # -- lanes -------------------------------------------------------------------------------------------------------
 
@@ -299,42 +237,12 @@ class Hub:
 
     async def _stopped(self, taken: Taken, chat: ChatKey, person: Person) -> Ticket:
         """`/stop` waits for nothing: it is answered at once."""
-        self._deliver(chat, taken.id)
+        self._deliveries.begin(chat, taken.id)
         was_running = await self.stop(chat, person)
         event = CommandAnswered("Stopped." if was_running else "Nothing was running.")
         await in_thread(self.store.inbox.finish, taken, result_of(event), conversation_id=None)
         self.streams.publish(chat, taken.id, event)
         return Ticket(taken.id, None, "done")
-
-    # -- adapters ----------------------------------------------------------------------------------------------------
-
-    def _deliver(self, chat: ChatKey, turn_id: str) -> None:
-        """Has the chat's platform, if it is one of ours, show a turn from its first event to its last."""
-        adapter = self._adapters.get(chat.platform)
-        if adapter is None:
-            return
-        stream = self.streams.of(chat)
-        reader = stream.follow(turn_id=turn_id)
-
-        async def events() -> AsyncIterator[Numbered]:
-            async for batch in reader.batches():
-                for numbered in batch:
-                    if numbered.turn_id == turn_id:
-                        yield numbered
-                        if is_last(numbered.event):
-                            return
-
-        async def deliver() -> None:
-            try:
-                await adapter.deliver(chat, turn_id, events())
-            except Exception:  # a platform's trouble is not the conversation's: the answer is in the log
-                _log.exception("an answer could not be delivered on %s", chat.platform)
-            finally:
-                stream.leave(reader)
-
-        task = asyncio.create_task(deliver(), name=f"deliver {turn_id}")
-        self._deliveries.add(task)
-        task.add_done_callback(self._deliveries.discard)
 
     # -- within ------------------------------------------------------------------------------------------------------
 
@@ -369,17 +277,9 @@ class Hub:
         return self.streams.of(chat).is_followed
 
     async def _settle(self, timeout_s: float) -> None:
-        await _wait([lane.task for lane in self._lanes.values() if lane.task is not None], timeout_s)
-
-
-async def _wait(tasks: Iterable[asyncio.Task[None]], timeout_s: float) -> None:
-    waited = [t for t in tasks if not t.done()]
-    if waited:
-        await asyncio.wait(waited, timeout=timeout_s)
-
-
-def _chat_of(taken: Taken) -> ChatKey:
-    return ChatKey(taken.letter.platform, taken.letter.user_key, taken.letter.chat)
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None and not lane.is_idle]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
 
 
 def _ticket(taken: Taken) -> Ticket:

@@ -72,6 +72,7 @@ class Run:
         self.conversation_id: str | None = taken.conversation_id
         self._agent: Agent | None = None
         self._wants_stop = taken.wants_stop
+        self._is_shown = False
         # How far another process came with it: its message is in the log, or even its answer.
         self._is_resumed = False
         self._done: TurnFinished | None = None
@@ -90,7 +91,9 @@ class Run:
 
     async def work(self) -> None:
         """Runs it and keeps what came of it, then tells. Raises TakenOver, StoreError."""
-        self._desk.deliver(self.chat, self.taken.id)
+        if not self._is_shown:
+            self._is_shown = True
+            self._desk.deliver(self.chat, self.taken.id)
         content = self.taken.letter.content
         if isinstance(content, str) and is_command(content):
             await self._command(content)

@@ -46,9 +46,9 @@ def message_router(hub: Hub) -> APIRouter:
         """Takes a message: it is on disk when this answers. `Accept: text/event-stream` asks for its events instead."""
         ticket = await hub.submit(incoming_of(body, person, key=body.key or idempotency_key), person)
         if "text/event-stream" in request.headers.get("accept", ""):
-            return sse(hub.turn_batches(ticket, idle_s=IDLE_S))
+            return sse(hub.following.turn(ticket, idle_s=IDLE_S))
         if wait:
-            async for batch in hub.turn_batches(ticket):
+            async for batch in hub.following.turn(ticket):
                 if any(is_last(n.event) for n in batch):
                     break
             taken = await hub.taken(ticket.turn_id, person)
@@ -64,7 +64,7 @@ def message_router(hub: Hub) -> APIRouter:
     async def follow_message(turn_id: Name, person: Talker) -> Response:
         """The events of one message, up to its last."""
         taken = await hub.taken(turn_id, person)
-        return sse(hub.turn_batches(Ticket(taken.id, taken.conversation_id, "queued"), idle_s=IDLE_S))
+        return sse(hub.following.turn(Ticket(taken.id, taken.conversation_id, "queued"), idle_s=IDLE_S))
 
     @router.get("/chats/{chat}/events")
     async def follow(
@@ -75,7 +75,7 @@ def message_router(hub: Hub) -> APIRouter:
     ) -> Response:
         """What happens in a chat, live; with `Last-Event-ID`, first what was missed since then."""
         after = int(last_event_id) if last_event_id.isascii() and last_event_id.isdecimal() else None
-        return sse(hub.event_batches(ChatKey(platform, person.user_key, chat), after=after, idle_s=IDLE_S))
+        return sse(hub.following.chat(ChatKey(platform, person.user_key, chat), after=after, idle_s=IDLE_S))
 
     @router.post("/chats/{chat}/stop", response_model=StoppedBody)
     async def stop(chat: Name, person: Talker, platform: Platform = "http") -> Any:

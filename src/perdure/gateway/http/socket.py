@@ -134,7 +134,7 @@ class _Connection:
         if len(self._following) >= MOST_FOLLOWED:
             raise InvalidMessage(f"one connection follows at most {MOST_FOLLOWED} chats")
         # Followed from this very moment: nothing that happens before the task has begun is missed.
-        batches = self._hub.followed(chat, after=after)
+        batches = self._hub.following.chat(chat, after=after)
 
         async def pass_on() -> None:
             async for batch in batches:

@@ -41,7 +41,7 @@ class Answering:
     async def pieces(self) -> AsyncIterator[dict[str, str]]:
         """Deltas as they come; an empty one where nothing came for a while. Stops the turn if nobody reads on."""
         try:
-            async for batch in self._hub.turn_batches(self._ticket, idle_s=_IDLE_S):
+            async for batch in self._hub.following.turn(self._ticket, idle_s=_IDLE_S):
                 deltas = [d for n in batch if (d := await self._delta(n.event))]
                 for delta in _merged(deltas):
                     yield delta

@@ -1,0 +1,82 @@
+"""Following what happens: a chat from now on, or one message to its end, in whichever process it is worked on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+from perdure.core.errors import NotFound, StoreError
+from perdure.gateway.chats import ChatKey, Numbered, Ticket
+from perdure.gateway.results import finished_event
+from perdure.gateway.streams import Reader, Streams
+from perdure.gateway.threads import in_thread
+from perdure.gateway.wire import is_last
+from perdure.store.inbox import Taken
+from perdure.store.store import SessionStore
+
+_log = logging.getLogger(__name__)
+# How often the end of a message is looked up: of one that another process works on, and of one of ours.
+_LOOK_S, _LOOK_AT_OURS_S = 0.3, 5.0
+
+Batches = AsyncGenerator[list[Numbered], None]
+
+
+class Following:
+    """Events in batches: all that came since the last look; an empty one after `idle_s` without any."""
+
+    def __init__(self, streams: Streams, store: SessionStore, *, owner: str) -> None:
+        self._streams = streams
+        self._store = store
+        self._owner = owner
+
+    def chat(self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None) -> Batches:
+        """What happens in a chat from the moment of this call; with `after`, first what is still known since then."""
+        stream = self._streams.of(chat)
+        reader = stream.follow(after=after)
+
+        async def batches() -> Batches:
+            try:
+                async for batch in reader.batches(idle_s):
+                    yield batch
+            finally:
+                stream.leave(reader)
+
+        return batches()
+
+    async def turn(self, ticket: Ticket, *, idle_s: float | None = None) -> Batches:
+        """The events of one message, up to its last; of one that ran elsewhere, its end."""
+        turn_id, chat, taken = ticket.turn_id, ticket.chat, None
+        if chat is None:
+            taken = await in_thread(self._store.inbox.get, turn_id)
+            chat = ChatKey(taken.letter.platform, taken.letter.user_key, taken.letter.chat)
+        stream = self._streams.of(chat)
+        reader = stream.follow(turn_id=turn_id)
+        looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))
+        try:
+            async for batch in reader.batches(idle_s):
+                mine = [n for n in batch if n.turn_id == turn_id]
+                if mine or not batch:
+                    yield mine
+                if any(is_last(n.event) for n in mine):
+                    return
+        finally:
+            looking.cancel()
+            stream.leave(reader)
+
+    async def _look_elsewhere(self, turn_id: str, taken: Taken | None, reader: Reader) -> None:
+        """Tells a reader of an end that another process wrote; of what is ours (None) the stream itself tells."""
+        while True:
+            if taken is not None and taken.state == "done":
+                event = finished_event(taken.result, taken.conversation_id)
+                reader.put(Numbered((taken.done_at_ms or 0) * 1_000, taken.id, event))
+                return
+            is_ours = taken is None or taken.owner == self._owner
+            await asyncio.sleep(_LOOK_AT_OURS_S if is_ours else _LOOK_S)
+            try:
+                taken = await in_thread(self._store.inbox.get, turn_id)
+            except NotFound:
+                reader.close()
+                return
+            except StoreError as error:
+                _log.warning("the end of a turn could not be looked up: %s", type(error).__name__)

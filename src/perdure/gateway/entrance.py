@@ -189,7 +189,6 @@ def needs(scope: known_people.Scope) -> Callable[[HTTPConnection], Awaitable[Per
     async def asking(connection: HTTPConnection) -> Person:
         return person_with(scope, connection)
 
-    asking.needed_scope = scope  # type: ignore[attr-defined]  # read by the test that walks every route
     return asking
 
 

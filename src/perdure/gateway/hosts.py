@@ -47,7 +47,7 @@ class Names:
     def trusts(self, origin: str, host_header: str) -> bool:
         """True for a page of our own: served under the host it calls, or under the public URL."""
         # A proxy may end TLS, so the scheme we see can differ from the page's; name and port decide.
-        parts = urlsplit_or_none(origin)
+        parts = _split(origin)
         if parts is None or parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
             return False
         if _origin(origin) == self._public_origin:
@@ -87,7 +87,7 @@ class SameSite:
         return None
 
 
-def urlsplit_or_none(url: str) -> SplitResult | None:
+def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         _ = parts.port  # a port that is no number is found out only now
@@ -97,7 +97,7 @@ def urlsplit_or_none(url: str) -> SplitResult | None:
 
 
 def _origin(url: str) -> tuple[str, str, str] | None:
-    parts = urlsplit_or_none(url)
+    parts = _split(url)
     if parts is None or not parts.hostname:
         return None
     return parts.scheme, parts.hostname, str(parts.port or _DEFAULT_PORTS.get(parts.scheme, ""))
@@ -107,12 +107,12 @@ def _hostname(host_header: str) -> str | None:
     """The name in a Host header, without its port; None where it is none."""
     if any(c in host_header for c in "/\\@?# \t,"):
         return None
-    parts = urlsplit_or_none(f"//{host_header}")
+    parts = _split(f"//{host_header}")
     return parts.hostname.rstrip(".") if parts is not None and parts.hostname else None
 
 
 def _with_port(netloc: str, default: str) -> tuple[str, str] | None:
-    parts = urlsplit_or_none(f"//{netloc}")
+    parts = _split(f"//{netloc}")
     if parts is None or not parts.hostname:
         return None
     return parts.hostname, str(parts.port or default)

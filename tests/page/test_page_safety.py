@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,6 +196,17 @@ def test_a_picture_is_shown_and_one_from_elsewhere_is_not_fetched(page: Page, to
     server, story = told
     page.open(server.link(f"/c/{story.long}/m/1"))
     page.wait("document.querySelector('#m-1 img.shown')?.naturalWidth === 1")
+
+
+def imported(name: str) -> set[str]:
+    """A module and all it imports before it runs."""
+    found = re.findall(r'^import .* from "\./(\w+)\.js";$', (STATIC / f"assets/js/{name}.js").read_text(), re.MULTILINE)
+    return {name}.union(*map(imported, found))
+
+
+def test_what_the_list_needs_is_asked_for_at_once() -> None:
+    named = set(re.findall(r'(?:src|href)="/assets/js/(\w+)\.js"', (STATIC / "index.html").read_text()))
+    assert named == imported("main") | imported("conversations")
 
 
 def test_the_whole_page_weighs_less_than_300_kb(page: Page, told: Told) -> None:

@@ -7,6 +7,7 @@ import { SIGNS } from "./happening.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
 import { KIND_NAMES } from "./marks.js";
+import { oneAtATime } from "./once.js";
 import { Readout } from "./readout.js";
 import { messageLink, nameProperly } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
@@ -27,18 +28,22 @@ export async function open({ place, route, signal }) {
   const head = new Head(known, "context");
   const content = h("div", { class: "context-content" });
   clear(place, head.element, content);
-  const draw = async (isFirst) => {
+  const draw = async () => {
     const data = await read(`${conversationPath(known.id)}/context`, {}, signal);
-    if (isFirst || data.calls.length !== content.calls) show(content, data, known, signal);
+    if (data.calls.length !== content.calls) show(content, data, known, signal);
     content.calls = data.calls.length;
   };
-  onChange(async (change) => {
-    if (!concerns(change, known.id) || content.contains(document.activeElement)) return;
-    Object.assign(known, await read(conversationPath(known.id), {}, signal));
-    head.show(known);
-    await draw(false);
+  const refresh = oneAtATime(async () => {
+    const now = await read(conversationPath(known.id), {}, signal);
+    head.show(now);
+    Object.assign(known, now);
+    await draw();
+  });
+  // Whoever is at the chart with the keyboard is not disturbed.
+  onChange((change) => {
+    if (concerns(change, known.id) && !content.contains(document.activeElement)) refresh().catch(() => {});
   }, signal);
-  await draw(true);
+  await draw();
 }
 
 function show(content, data, known, signal) {

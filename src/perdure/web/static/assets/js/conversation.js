@@ -5,6 +5,7 @@ import { Chat } from "./chat.js";
 import { clear, h } from "./dom.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
+import { oneAtATime } from "./once.js";
 import { linkTo, nameProperly } from "./route.js";
 import { Story } from "./story.js";
 
@@ -50,21 +51,12 @@ async function openKept(place, route, signal) {
   const chat = new Chat({ conversationId: known.id, signal, onDone: (id) => settle(id) });
   clear(place, head.element, story.element, chat.turns, chat.element);
   chat.gauge.show(known.gauge);
-  let isFetching = false;
-  let isStale = false;
-
-  const refresh = async () => {
-    if (isFetching) return void (isStale = true);
-    isFetching = true;
-    do {
-      isStale = false;
-      const now = await read(path, {}, signal);
-      head.show(now);
-      chat.gauge.show(now.gauge);
-      await story.grow(now.last_seq);
-    } while (isStale);
-    isFetching = false;
-  };
+  const refresh = oneAtATime(async () => {
+    const now = await read(path, {}, signal);
+    head.show(now);
+    chat.gauge.show(now.gauge);
+    await story.grow(now.last_seq);
+  });
   const settle = async (id) => {
     if (id && id !== known.id) return reopen(id);
     await refresh().catch(() => {});

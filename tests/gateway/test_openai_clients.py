@@ -225,6 +225,17 @@ def test_the_field_user_names_a_conversation_too(alice: openai.OpenAI, sim: Simu
     assert first == second != other
 
 
+def test_a_user_with_several_chats_keeps_them_apart(alice: openai.OpenAI, sim: Simulator) -> None:
+    """Some clients send `user` for the person, and whole histories of several chats."""
+    _, first = ask(alice, [user("say a")], user="person-9")
+    elsewhere = [user("what is 2+2?"), answer("4"), user("say b")]
+    _, second = ask(alice, elsewhere, user="person-9")
+    _, again = ask(alice, [*elsewhere, answer("b"), user("say c")], user="person-9")
+    _, back = ask(alice, [user("say a"), answer("a"), user("say d")], user="person-9")
+    assert first == back != second == again
+    assert [m["content"] for m in seen_by_model(sim)] == ["say a", "a", "say d"]
+
+
 def test_two_equal_messages_in_a_named_conversation_are_two(alice: openai.OpenAI, sim: Simulator) -> None:
     for _ in range(2):
         ask(alice, [user("yes")], extra_headers={"X-Conversation-Id": "yes-yes"})

@@ -61,7 +61,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
     async def complete(request: Request, person: Talker) -> Response:
         """The agent's answer to what is new in `messages`; with `stream`, as it comes."""
         asked = await _read(await request.body())
-        name, key = _name(request, asked), request.headers.get("idempotency-key", "")
+        name, key = _name(request), request.headers.get("idempotency-key", "")
         thread = await in_thread(threads.find, asked, person, name)
         ticket = await hub.submit(Incoming(thread.chat, _said(asked), thread.conversation_id, key), person)
         answering = Answering(hub, threads, asked, person, ticket)
@@ -107,12 +107,12 @@ def _parsed(body: bytes) -> Any:
         raise wrong("the body is no JSON") from None
 
 
-def _name(request: Request, asked: Asked) -> str | None:
-    """The conversation's name: the header, else the field `user`."""
+def _name(request: Request) -> str | None:
+    """The conversation's name in the headers."""
     given = next((request.headers[name] for name in _NAMES if request.headers.get(name)), None)
     if given is not None and len(given) > MAX_NAME_CHARS:
         raise wrong(f"the name of a conversation has at most {MAX_NAME_CHARS} characters")
-    return given or (f"user:{asked.user}" if asked.user else None)
+    return given
 
 
 def _said(asked: Asked) -> str | Mapping[str, Any]:

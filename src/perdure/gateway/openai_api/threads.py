@@ -58,10 +58,15 @@ class Threads:
         self._pointers = Pointers(store)
 
     def find(self, asked: Asked, person: Person, name: str | None) -> Thread:
-        """The thread of a request. Raises NotFound for a conversation id that is none of this person's."""
+        """The thread of a request whose header bears `name`, if any.
+
+        Raises NotFound for a conversation id that is none of this person's.
+        """
         if name is not None and name.startswith("c_"):
             conversation = self._store.conversations.get(name, user_key=person.user_key)
             return Thread(self._chat(person, conversation.id), conversation.id)
+        if name is None and asked.user is not None:
+            return self._of_user(self._chat(person, f"user:{asked.user}"), asked, person)
         chat = self._chat(person, name or self._ids.new("t_"))
         held = self._held(chat) if name is not None else None
         known = self._known(asked.history, person, within=held)
@@ -71,6 +76,17 @@ class Threads:
             # Begun by the hub, which knows how to do so once, whichever processes are asked at the same moment.
             return Thread(chat, None)
         return self._begun(chat, asked, person, is_named=name is not None)
+
+    def _of_user(self, chat: ChatKey, asked: Asked, person: Person) -> Thread:
+        """The field `user` names a conversation, unless the history shows that it names a person with several."""
+        held, known = self._held(chat), self._known(asked.history, person, within=None)
+        if known is not None:
+            return self._at(chat, *known, asked, person, is_named=known[0].conversation_id == held)
+        if asked.history and held is not None:
+            return self._begun(chat, asked, person, is_named=False)
+        if held is not None or not (asked.history or asked.system):
+            return Thread(chat, None)
+        return self._begun(chat, asked, person, is_named=True)
 
     def remember(self, asked: Asked, answer: str, person: Person, conversation_id: str | None) -> None:
         """Keeps where the client is now that it holds the answer; no conversation: it begins a new one next."""

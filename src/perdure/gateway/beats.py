@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol
 
 from perdure.core.errors import StoreError
+from perdure.core.ports import Clock
 from perdure.gateway.chats import ChatKey
+from perdure.gateway.hygiene import HygieneCounts
 from perdure.gateway.lane import OWNED_MS, is_owner_gone
 from perdure.gateway.leases import BEAT_S as LEASE_BEAT_S
+from perdure.gateway.leases import HeldLeases
+from perdure.gateway.pool import Pool
+from perdure.gateway.questions import Questions
 from perdure.gateway.results import finished_event
+from perdure.gateway.streams import Streams
 from perdure.gateway.threads import in_thread
-
-if TYPE_CHECKING:
-    from perdure.gateway.hub import Hub
+from perdure.store.inbox import Taken
+from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
 
@@ -26,10 +31,36 @@ KEPT_MS = 7 * 86_400_000
 _OVERLAP_MS = 3_000
 
 
+class Process(Protocol):
+    """The hub, as its beats see it."""
+
+    store: SessionStore
+    owner: str
+    clock: Clock
+    streams: Streams
+    hygiene: HygieneCounts
+    leases: HeldLeases
+    pool: Pool
+    questions: Questions
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    @property
+    def is_draining(self) -> bool: ...
+
+    @property
+    def busy_chats(self) -> list[ChatKey]: ...
+
+    def stop_turns(self, turn_ids: Collection[str]) -> None: ...
+
+    def wake(self, taken: Taken) -> None: ...
+
+
 class Beats:
     """The hub's own tasks. A store that fails now is asked again at the next beat."""
 
-    def __init__(self, hub: Hub, *, idle_s: float) -> None:
+    def __init__(self, hub: Process, *, idle_s: float) -> None:
         self._hub = hub
         self._idle_s = idle_s
         self._tasks: list[asyncio.Task[None]] = []

@@ -56,6 +56,35 @@ def test_a_conversation_s_head_has_its_own_totals_and_gauge(told: Told) -> None:
     assert head["sessions"][-1]["id"] == head["tip_session_id"]
 
 
+@pytest.mark.spec("A7")
+def test_the_gauge_follows_a_compaction_and_its_undo_before_the_next_call(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_store(tmp_path / "p.db", clock=clock) as store:
+        session, api = conversation(store), Asking(store, clock=clock)
+
+        def gauge() -> tuple[int, dict[str, int]] | None:
+            clock.pass_ms(1_000)
+            shown = api.get(f"/conversations/{session}", user=None)["gauge"]
+            return (shown["tokens"], shown["composition"]) if shown is not None else None
+
+        def call(tokens: int) -> None:
+            usage = CanonicalUsage(input_tokens=tokens - 10, output_tokens=10)
+            store.ledger.record_call(Call(session, route=PRICED, usage=usage, composition={"tail": tokens}))
+
+        assert gauge() is None
+        call(900)
+        assert gauge() == (900, {"tail": 900})
+        for outcome, size in (("failed", 900), ("compacted", 300)):
+            told = {"outcome": outcome, "prompt_before": 950, "prompt_after": size}
+            at = compacted(store, session) if outcome == "compacted" else session
+            store.ledger.record_event(StoredEvent(at, "compaction", told))
+            assert gauge() == ((300, {}) if outcome == "compacted" else (900, {"tail": 900}))
+        store.undo(session)
+        assert gauge() == (950, {})
+        call(960)
+        assert gauge() == (960, {"tail": 960})
+
+
 def test_saved_by_the_cache_is_what_reads_spared_less_what_writes_cost_more() -> None:
     usage = CanonicalUsage(
         input_tokens=5, cache_read_tokens=1_000_000, cache_write_tokens=300_000, cache_write_1h_tokens=100_000

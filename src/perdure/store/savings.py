@@ -15,6 +15,8 @@ from perdure.store.database import Row, Transaction, Value, text
 from perdure.store.records import Route
 
 _CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")
+# How a compaction that was carried out says so.
+MADE = ("compacted", "digest")
 _BATCH = 400
 _NEVER = 2**62
 
@@ -117,7 +119,7 @@ def _spared(tx: Transaction, conversations: Sequence[str], since_ms: int) -> Ite
 
 def _of_conversation(happened: Sequence[Row], calls: Sequence[Row]) -> Iterator[Spared]:
     starts = [row[1] for row in calls]
-    told = [(at, payload) for _, at, raw in happened if (payload := json.loads(raw)).get("outcome") in _MADE]
+    told = [(at, payload) for _, at, raw in happened if (payload := json.loads(raw)).get("outcome") in MADE]
     for (at, payload), (until, _) in pairwise([*told, (_NEVER, {})]):
         before, after = prompt_sizes(payload)
         removed = (before or 0) - (after or 0)
@@ -125,6 +127,3 @@ def _of_conversation(happened: Sequence[Row], calls: Sequence[Row]) -> Iterator[
         for _, _, provider, model in calls[bisect_left(starts, at) : bisect_left(starts, until)]:
             made[Route(provider, model)] = made.get(Route(provider, model), 0) + 1
         yield Spared(max(0, removed), payload.get("cost_usd"), tuple(made.items()))
-
-
-_MADE = ("compacted", "digest")

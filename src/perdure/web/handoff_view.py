@@ -8,7 +8,7 @@ from perdure.context.handoff import parse_handoff
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.store.records import Conversation, Handoff, Span, StoredEvent
-from perdure.store.savings import prompt_sizes
+from perdure.store.savings import MADE, prompt_sizes
 from perdure.store.views import holds
 from perdure.web.fact_links import Links, fact_rows
 from perdure.web.quote_links import quote_rows
@@ -72,13 +72,10 @@ def _sections(entries: Sequence[Entry]) -> list[SectionRow]:
 
 def _event_of(handoff: Handoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
     """The compaction that wrote it: told in the session it began."""
-    made = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in _MADE]
+    made = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in MADE]
     return made[0] if made else None
 
 
 def _newest_standing(handoffs: Iterable[Handoff], view: Sequence[Span]) -> int | None:
     """The handoff that an undo would take back."""
     return max((h.seq for h in handoffs if holds(view, h.seq)), default=None)
-
-
-_MADE = ("compacted", "digest")

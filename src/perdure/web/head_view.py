@@ -5,6 +5,8 @@ from __future__ import annotations
 from perdure.core.errors import NotFound
 from perdure.store.browsing import Wanted
 from perdure.store.records import Call, Conversation, Session, Totals
+from perdure.store.savings import MADE, prompt_sizes
+from perdure.store.store import SessionStore
 from perdure.web.conversations_view import row_of
 from perdure.web.shapes import ConversationHead, GaugeRow, SessionRow, TotalsRow
 from perdure.web.sight import Sight
@@ -33,7 +35,7 @@ def conversation_head(sight: Sight, conversation: Conversation) -> ConversationH
         sessions=[_session_row(s) for s in store.conversations.chain(conversation.id)],
         totals=totals_row(store.ledger.totals(conversation.id)),
         handoffs=sorted(store.log.handoffs(conversation.id)),
-        gauge=_gauge(store.ledger.calls(conversation.id, limit=_LAST_CALLS)),
+        gauge=_gauge(store, conversation.id),
         children=[row_of(b) for b in children],
     )
 
@@ -67,15 +69,29 @@ def _session_row(session: Session) -> SessionRow:
     )
 
 
-def _gauge(calls: list[Call]) -> GaugeRow | None:
-    """The window after the newest call of the conversation itself: its prompt and its reply, as far as reported."""
+def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
+    """The window after the newest call of the conversation itself: its prompt and its reply, as far as reported; or
+    what a compaction, or its undo, has made of it since. What fills it is then not known until the next call."""
+    calls = store.ledger.calls(conversation_id, limit=_LAST_CALLS)
     last = next((c for c in reversed(calls) if c.task == "main"), None)
     if last is None:
         return None
+    since = _size_since(store, conversation_id, last)
     return GaugeRow(
         model=last.route.model,
-        tokens=last.usage.total_tokens if last.usage.reported else last.estimate_tokens or 0,
+        tokens=since if since is not None else last.usage.total_tokens or last.estimate_tokens or 0,
         window=last.window_tokens,
         threshold=last.threshold_tokens,
-        composition=dict(last.composition),
+        composition={} if since is not None else dict(last.composition),
     )
+
+
+def _size_since(store: SessionStore, conversation_id: str, last: Call) -> int | None:
+    """The prompt's size by what happened after the last call; None where nothing did that is known."""
+    made = [e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in MADE]
+    undone = store.ledger.events(conversation_id, kind="undo")
+    newest = max([*made, *undone], key=lambda e: e.id, default=None)
+    if newest is None or newest.created_at_ms < last.ended_at_ms or not made:
+        return None
+    before, after = prompt_sizes(made[-1].payload)
+    return after if newest.kind == "compaction" else before

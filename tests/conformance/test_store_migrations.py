@@ -1,0 +1,56 @@
+"""A store that the first Perdure wrote, on every database: brought up to date with everything in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.core.clock import SystemClock
+from perdure.core.messages import user
+from perdure.store import Call, SessionStore, StoredEvent, postgres, schema, sqlite
+from perdure.store.backing import Backing
+from perdure.store.fts import FtsIndex
+from perdure.store.ids import TimeIds
+from perdure.store.postgres_index import TsvectorIndex
+from perdure.store.postgres_open import open_postgres
+from perdure.store.postgres_shelf import RowShelf
+from perdure.store.shelf import FileShelf
+from perdure.store.sqlite_open import open_sqlite
+from support.postgres import PostgresBackend
+from support.store import Backend, SqliteBackend, compacted, conversation
+
+
+def first_release(backend: Backend) -> SessionStore:
+    """A store with the first schema alone."""
+    clock = SystemClock()
+    if backend.name == "sqlite":
+        path = Path(backend.where)
+        old = open_sqlite(path, clock=clock, migrations=schema.released(sqlite.DIALECT)[:1])
+        return SessionStore(Backing(old, FtsIndex(), clock, TimeIds(clock)), FileShelf(path))
+    database = open_postgres(backend.where, clock=clock, migrations=schema.released(postgres.DIALECT)[:1])
+    return SessionStore(Backing(database, TsvectorIndex(), clock, TimeIds(clock)), RowShelf(database))
+
+
+@pytest.mark.spec("I1", "I8")
+@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
+def test_what_the_first_release_wrote_is_all_there_after_the_newest_opened_it(name: str, tmp_path: Path) -> None:
+    backend = SqliteBackend(tmp_path) if name == "sqlite" else PostgresBackend(tmp_path, is_new=True)
+    with first_release(backend) as old:
+        session = conversation(old)
+        child = compacted(old, session)
+        old.ledger.record_call(Call(child, cost_usd=0.5))
+        old.ledger.record_event(StoredEvent(child, "notice", {"text": "hm"}))
+        shown = [m.to_dict() for m in old.history(child).messages]
+    store = backend.open()
+    assert backend.execute("SELECT MAX(version) FROM migration") == [(schema.released(sqlite.DIALECT)[-1].version,)]
+    assert [m.to_dict() for m in store.history(child).messages] == shown
+    assert store.search("question 1")
+    assert [c.cost_usd for c in store.ledger.calls(session)] == [0.5]
+    cursor = store.changes.now()
+    assert store.changes.since(cursor).changed == (), "what was there before is nothing new"
+    store.append(session, user("and on it goes"))
+    assert [c.conversation.tip_session_id for c in store.changes.since(cursor).changed] == [child]
+    store.undo(session)
+    assert store.delete(session).messages == 22
+    backend.close()

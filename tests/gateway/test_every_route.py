@@ -18,6 +18,9 @@ from perdure.lab.simulator import Say, Simulator
 from perdure.lab.simulator.script import Asked, Call, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, operations, running_gateway
+from support.postgres import PostgresBackend
+from support.postgres import server_ends_with_the_run as server_ends_with_the_run
+from support.store import BACKENDS
 
 MARK = "zebrafinch"
 # One for all: a client of its own for each request would spend most of its time on certificates nobody needs.
@@ -63,8 +66,10 @@ class House:
         return dict(answered.json())
 
 
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+@pytest.fixture(scope="module", params=BACKENDS)
+def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("house")
+    database = PostgresBackend(folder, is_new=True).url if request.param == "postgresql" else None
     everything = ("chat", "read", "shell", "admin")
     users: dict[str, Any] = {
         "alice": ("chat", "read", "shell"),
@@ -76,9 +81,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     }
     with (
         Simulator(script=script) as sim,
-        running_gateway(
-            tmp_path_factory.mktemp("house"), sim, users=users, gateway={"question_timeout_s": 120}
-        ) as gateway,
+        running_gateway(folder, sim, users=users, gateway={"question_timeout_s": 120}, database=database) as gateway,
     ):
         _end(gateway)
         yield _lived_in(House(gateway, sim, {}, {}))

@@ -58,6 +58,8 @@ def running_gateway(
     settings = checked(
         {
             "model": {"name": "gpt-5-mini", "base_url": sim.base_url, "provider": "custom", **(model or {})},
+            # With a database that several machines share, memory lies in it too.
+            "store": {"url": str(database) if str(database).startswith("postgres") else None},
             "gateway": {"port": 0, "drain_timeout_s": 2, "requests_per_minute": None, **(gateway or {})},
             **(others or {}),
         }

@@ -1,4 +1,4 @@
-"""Messages, chats and questions over HTTP."""
+"""Messages and chats over HTTP."""
 
 from __future__ import annotations
 
@@ -10,20 +10,10 @@ from fastapi.responses import JSONResponse
 from perdure.core.errors import InvalidMessage
 from perdure.gateway.chats import ChatKey, Incoming, Ticket
 from perdure.gateway.entrance import needs
-from perdure.gateway.http.bodies import (
-    AnswerBody,
-    AnswerToQuestion,
-    CommandBody,
-    MessageBody,
-    Platform,
-    QuestionBody,
-    StoppedBody,
-    TicketBody,
-)
+from perdure.gateway.http.bodies import AnswerBody, MessageBody, Platform, StoppedBody, TicketBody
 from perdure.gateway.http.streaming import IDLE_S, sse
 from perdure.gateway.hub import Hub
 from perdure.gateway.people import Person
-from perdure.gateway.questions import OpenQuestion
 from perdure.gateway.wire import is_last, ticket_dict
 from perdure.store.inbox import Taken
 
@@ -32,7 +22,7 @@ Name = Annotated[str, Path(min_length=1, max_length=200)]
 
 
 def message_router(hub: Hub) -> APIRouter:
-    """Sending, following, stopping and answering."""
+    """Sending, following and stopping."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
     @router.post("/messages", status_code=202, response_model=TicketBody, responses={200: {"model": AnswerBody}})
@@ -82,22 +72,6 @@ def message_router(hub: Hub) -> APIRouter:
         """Interrupts the turn under way, in whichever process it runs."""
         return {"was_running": await hub.stop(ChatKey(platform, person.user_key, chat), person)}
 
-    @router.get("/questions", response_model=list[QuestionBody])
-    async def questions(person: Talker) -> Any:
-        """What waits for an answer of yours."""
-        return [question_dict(q) for q in await hub.open_questions(person)]
-
-    @router.post("/questions/{question_id}", status_code=204)
-    async def answer(question_id: Name, body: AnswerToQuestion, person: Talker) -> Response:
-        """Answers an approval (once, session, always, no) or a question of the model's."""
-        await hub.answer(question_id, body.answer, person)
-        return Response(status_code=204)
-
-    @router.get("/commands", response_model=list[CommandBody])
-    async def commands(person: Talker) -> Any:
-        """Every slash command, to complete while typing."""
-        return [{"name": c.name, "usage": c.usage, "summary": c.summary} for c in hub.commands]
-
     return router
 
 
@@ -118,18 +92,3 @@ def answer_dict(taken: Taken) -> dict[str, Any]:
     known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": states[taken.state]}
     told = dict.fromkeys(("kind", "outcome", "text", "error", "level", "usage"))
     return {**known, **told, **(taken.result or {})}
-
-
-def question_dict(waiting: OpenQuestion) -> dict[str, Any]:
-    asked, place = waiting.question, waiting.place
-    return {
-        "question_id": asked.question_id,
-        "kind": asked.kind,
-        "text": asked.text,
-        "choices": list(asked.choices),
-        "reason": asked.reason,
-        "platform": place.chat.platform,
-        "chat": place.chat.chat,
-        "turn_id": place.turn_id,
-        "expires_at": waiting.expires_at_ms,
-    }

@@ -40,17 +40,16 @@ class Deliveries:
 
     async def _deliver(self, adapter: Adapter, chat: ChatKey, turn_id: str, reader: Reader) -> None:
         try:
-            await adapter.deliver(chat, turn_id, _events(reader, turn_id))
+            await adapter.deliver(chat, turn_id, _events(reader))
         except Exception:  # a platform's trouble is not the conversation's: the answer is in the log
             _log.exception("an answer could not be delivered on %s", chat.platform)
         finally:
             self._streams.of(chat).leave(reader)
 
 
-async def _events(reader: Reader, turn_id: str) -> AsyncIterator[Numbered]:
+async def _events(reader: Reader) -> AsyncIterator[Numbered]:
     async for batch in reader.batches():
         for numbered in batch:
-            if numbered.turn_id == turn_id:
-                yield numbered
-                if is_last(numbered.event):
-                    return
+            yield numbered
+            if is_last(numbered.event):
+                return

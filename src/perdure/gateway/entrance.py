@@ -137,7 +137,7 @@ class Visit:
         async def guarded_send(message: Message) -> None:
             if message["type"] == "websocket.accept":
                 self._choose_protocol(message)
-            if self._is_open and await self._has_ended():
+            if self._is_open and self._is_due and await self._has_ended():
                 await self._end(send)
                 # What a server raises when the other side has gone; the framework winds the route up for it.
                 raise OSError("the token no longer holds")
@@ -164,6 +164,11 @@ class Visit:
         """A browser that offered subprotocols hangs up unless one is chosen; the token must not be it."""
         if not message.get("subprotocol") and SUBPROTOCOL in self._scope.get("subprotocols", ()):
             message["subprotocol"] = SUBPROTOCOL
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether there is anything to ask: most pieces of a stream pass without."""
+        return self._is_over or self._entrance.now_s() - self._checked_s >= RECHECK_S
 
     async def _has_ended(self) -> bool:
         now_s = self._entrance.now_s()

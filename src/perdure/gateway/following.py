@@ -55,10 +55,8 @@ class Following:
         looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))
         try:
             async for batch in reader.batches(idle_s):
-                mine = [n for n in batch if n.turn_id == turn_id]
-                if mine or not batch:
-                    yield mine
-                if any(is_last(n.event) for n in mine):
+                yield batch
+                if batch and is_last(batch[-1].event):
                     return
         finally:
             looking.cancel()

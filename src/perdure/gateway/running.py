@@ -72,6 +72,7 @@ class Run:
         self.conversation_id: str | None = taken.conversation_id
         self._agent: Agent | None = None
         self._wants_stop = taken.wants_stop
+        self._tell = desk.streams.teller(self.chat, taken.id)
         self._is_shown = False
         # How far another process came with it: its message is in the log, or even its answer.
         self._is_resumed = False
@@ -146,8 +147,8 @@ class Run:
 
     def _hear(self, event: Event) -> None:
         # The end is told once it is kept: whoever hears of it may rely on it.
-        if not isinstance(event, TurnFinished):
-            self._desk.streams.publish(self.chat, self.taken.id, event)
+        if type(event) is not TurnFinished:
+            self._tell(event)
 
     # -- where it goes, and how far it came: in a thread, under the lease --------------------------------------------
 
@@ -228,7 +229,7 @@ class Run:
             shown = LEFT if said.is_leaving else said.text
             await self._finish(CommandAnswered(shown, said.level, self.conversation_id))
         else:
-            self._desk.streams.publish(self.chat, self.taken.id, Notice(said.text))
+            self._tell(Notice(said.text))
             await self._turn(said.then_send, lambda: surface.target)
 
     async def _dispatched(self, agent: Agent, text: str) -> tuple[GatewaySurface, Said]:
@@ -245,8 +246,8 @@ class Run:
         if agent is not None:
             gauge = agent.gauge
             moved = GaugeMoved(gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost)
-            self._desk.streams.publish(self.chat, self.taken.id, moved)
-        self._desk.streams.publish(self.chat, self.taken.id, finished_event(result, self.conversation_id))
+            self._tell(moved)
+        self._tell(finished_event(result, self.conversation_id))
 
     def _keep(self, result: Mapping[str, Any], agent: Agent | None) -> float | None:
         store = self._desk.store

@@ -27,21 +27,26 @@ MOST_WAITING = 2_000
 class Reader:
     """One follower's queue. Pieces of text that it has not come to yet are joined into one."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn_id: str | None = None) -> None:
+        # Set where one turn alone is followed.
+        self._turn_id = turn_id
         self._waiting: collections.deque[Numbered] = collections.deque()
         self._arrived = asyncio.Event()
+        self._is_quiet = True
         self.is_closed = False
 
     def put(self, numbered: Numbered) -> None:
-        if self.is_closed:
+        if self.is_closed or (self._turn_id is not None and numbered.turn_id != self._turn_id):
             return
-        joined = _joined(self._waiting[-1], numbered) if self._waiting else None
-        if joined is not None:
-            self._waiting[-1] = joined
-        elif len(self._waiting) >= MOST_WAITING:
+        waiting = self._waiting
+        if not waiting:
+            waiting.append(numbered)
+        elif (joined := _joined(waiting[-1], numbered)) is not None:
+            waiting[-1] = joined
+        elif len(waiting) >= MOST_WAITING:
             self.close()
         else:
-            self._waiting.append(numbered)
+            waiting.append(numbered)
         self._arrived.set()
 
     def close(self) -> None:
@@ -51,21 +56,31 @@ class Reader:
 
     async def batches(self, idle_s: float | None = None) -> AsyncIterator[list[Numbered]]:
         """What has come since the last look; an empty one where nothing has for so long."""
+        # One timer for all the time, not one for each piece of text.
+        ticking = asyncio.create_task(self._tick(idle_s)) if idle_s is not None else None
+        try:
+            while True:
+                if self._waiting:
+                    batch, self._waiting = list(self._waiting), collections.deque()
+                    self._is_quiet = False
+                    yield batch
+                    continue
+                if self.is_closed:
+                    return
+                self._arrived.clear()
+                await self._arrived.wait()
+                if not self._waiting and not self.is_closed:
+                    yield []
+        finally:
+            if ticking is not None:
+                ticking.cancel()
+
+    async def _tick(self, idle_s: float) -> None:
         while True:
-            while self._waiting:
-                batch = list(self._waiting)
-                self._waiting.clear()
-                yield batch
-            if self.is_closed:
-                return
-            self._arrived.clear()
-            # One timer for a long silence, not one for each piece of text.
-            idle = asyncio.get_running_loop().call_later(idle_s, self._arrived.set) if idle_s else None
-            await self._arrived.wait()
-            if idle is not None:
-                idle.cancel()
-            if not self._waiting and not self.is_closed:
-                yield []
+            self._is_quiet = True
+            await asyncio.sleep(idle_s)
+            if self._is_quiet:
+                self._arrived.set()
 
 
 class ChatStream:
@@ -89,16 +104,15 @@ class ChatStream:
         self._kept.append(numbered)
         for reader in self._readers:
             reader.put(numbered)
-        if is_last(event):
+        if type(event) is not TextDelta and is_last(event):
             self._tidy(turn_id)
-        self.used_at_s = self._clock.monotonic_s()
+            self.used_at_s = self._clock.monotonic_s()
 
     def follow(self, *, after: int | None = None, turn_id: str | None = None) -> Reader:
-        """Everything from now on, or from after a number, or of one turn as far as it is kept."""
-        reader = Reader()
+        """Everything from now on, or from after a number, or one turn alone as far as it is kept."""
+        reader = Reader(turn_id)
         for numbered in self._kept:
-            is_missed = after is not None and numbered.number > after
-            if is_missed or (turn_id is not None and numbered.turn_id == turn_id):
+            if turn_id is not None or (after is not None and numbered.number > after):
                 reader.put(numbered)
         self._readers.add(reader)
         return reader
@@ -140,15 +154,21 @@ class Streams:
 
     def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
         """From any thread; events of one thread keep their order."""
-        if get_ident() == self._thread:
-            self._publish(chat, turn_id, event)
-        else:
-            self._loop.call_soon_threadsafe(self._publish, chat, turn_id, event)
+        self.teller(chat, turn_id)(event)
 
-    def _publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
-        self.of(chat).publish(turn_id, event)
-        if self._watch is not None:
-            self._watch(chat, turn_id, event)
+    def teller(self, chat: ChatKey, turn_id: str) -> Callable[[GatewayEvent], None]:
+        """The same for one turn, which may have thousands of events to tell."""
+        watch, home, loop = self._watch, self._thread, self._loop
+
+        def tell(event: GatewayEvent) -> None:
+            if get_ident() != home:
+                loop.call_soon_threadsafe(tell, event)
+                return
+            self.of(chat).publish(turn_id, event)
+            if watch is not None:
+                watch(chat, turn_id, event)
+
+        return tell
 
     def followed(self) -> list[ChatKey]:
         return [chat for chat, stream in self._streams.items() if stream.is_followed]

@@ -47,7 +47,7 @@ class EventStream(Response):
     async def _write(self, send: Send) -> None:
         try:
             async for batch in self._batches:
-                body = b"".join(frame(n) for n in batch) or b": idle\n\n"
+                body = frame(batch[0]) if len(batch) == 1 else b"".join(map(frame, batch)) or b": idle\n\n"
                 await send({"type": "http.response.body", "body": body, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

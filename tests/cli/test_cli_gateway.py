@@ -259,7 +259,8 @@ def test_spans_go_where_the_usual_variables_say(tmp_path: Path, sim: Simulator) 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
         with gateway_process(tmp_path, sim, settings={"gateway.traces": "otlp"}) as gateway:
-            told = HTTP.post(f"{gateway.url}/api/messages?wait=true", json={"content": "say traced-word"})
+            path = "/api/messages?wait=true&also=traced-word"
+            told = HTTP.post(gateway.url + path, json={"content": "say traced-word"})
             assert told.json()["text"] == "traced-word"
             assert gateway.stop() == 0
     collector.shutdown()
@@ -267,6 +268,7 @@ def test_spans_go_where_the_usual_variables_say(tmp_path: Path, sim: Simulator) 
     for part in (b"invoke_agent perdure", b"chat gpt-5-mini", b"gen_ai.usage.input_tokens", b"gen_ai.conversation.id"):
         assert part in spans
     assert b"traced-word" not in spans
+    assert b"/api/messages" not in spans
 
 
 def test_traces_to_the_console_are_json_on_stderr(tmp_path: Path, sim: Simulator) -> None:

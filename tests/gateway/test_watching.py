@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -397,3 +399,28 @@ def ask(app: Any, path: str, headers: list[tuple[str, str]], method: str = "GET"
             return await client.request(method, path, headers=headers)
 
     return asyncio.run(run())
+
+
+def test_without_the_extra_there_are_no_spans_and_nothing_is_missed() -> None:
+    code = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter')):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "import perdure.core.errors, perdure.gateway.whole\n"
+        "from perdure.gateway.telemetry import spans, tracing\n"
+        "print(type(spans()).__name__)\n"
+        "with tracing('off') as provider:\n"
+        "    print(provider)\n"
+        "try:\n"
+        "    with tracing('otlp'):\n"
+        "        pass\n"
+        "except perdure.core.errors.ConfigError as error:\n"
+        "    print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # The web framework may bring the API part, which records nothing by itself.
+    assert run.stdout.splitlines()[:2] == ["Spans", "None"]
+    assert "pip install 'perdure[telemetry]'" in run.stdout

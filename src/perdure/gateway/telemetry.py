@@ -1,13 +1,15 @@
 """Spans of every turn that passes through the gateway; see `agent/spans.py` for what they say.
 
-Where they go is said by `gateway.traces`; the exporter reads the usual OTEL_* variables itself. A process that has set
-up a tracer provider of its own (as `opentelemetry-instrument` does) keeps it.
+Where they go is said by `gateway.traces`; the exporter reads the usual OTEL_* variables itself. The provider is ours
+alone: made known to the whole process, it would also take the web framework's own spans, which quote addresses and
+errors. A process that has set one up for all (as `opentelemetry-instrument` does) gets our spans too.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from perdure import __version__
@@ -55,15 +57,16 @@ def spans(provider: TracerProvider | None = None) -> Spans | None:
     return Spans(get_tracer("perdure", __version__, tracer_provider=provider))
 
 
-def send_spans(where: Literal["off", "console", "otlp"]) -> Callable[[], None]:
-    """Sets up where this process's spans go; call what is returned at its end. Raises ConfigError."""
+@contextmanager
+def tracing(where: Literal["off", "console", "otlp"]) -> Iterator[TracerProvider | None]:
+    """The provider that sends spans there, for as long as the block lasts; None: the process's own. ConfigError."""
     if where == "off":
-        return lambda: None
+        yield None
+        return
     try:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider as Provider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
-        from opentelemetry.trace import set_tracer_provider
 
         if where == "console":
             exporter: SpanExporter = ConsoleSpanExporter(out=sys.stderr)
@@ -77,5 +80,7 @@ def send_spans(where: Literal["off", "console", "otlp"]) -> Callable[[], None]:
         ) from error
     provider = Provider(resource=Resource.create({"service.name": "perdure", "service.version": __version__}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
-    set_tracer_provider(provider)
-    return provider.shutdown
+    try:
+        yield provider
+    finally:
+        provider.shutdown()

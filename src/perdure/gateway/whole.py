@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.types import Receive, Scope, Send
@@ -31,6 +32,9 @@ from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
 from perdure.web import page_router, static_files
 
+if TYPE_CHECKING:  # an extra
+    from opentelemetry.trace import TracerProvider
+
 NO_SUCH_PATH = Refusal(404, "not_found", "there is no such path, or not by this method")
 _OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
 
@@ -43,12 +47,13 @@ def whole_site(
     *,
     journal: Journal,
     adapters: Mapping[str, Adapter] | None = None,
+    tracer_provider: TracerProvider | None = None,
     on_ready: Callable[[str, int], None] = lambda host, port: None,
 ) -> Site:
     """All of it, ready to be served."""
     clock, metrics = SystemClock(), Metrics()
     watchers: list[Watcher] = [Lines(journal), metrics]
-    if (traced := spans()) is not None:
+    if (traced := spans(tracer_provider)) is not None:
         watchers.append(traced)
 
     def routers(hub: Hub) -> Sequence[APIRouter]:

@@ -41,7 +41,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
         from perdure.gateway.adapters.known import configured
         from perdure.gateway.journal import log_to
         from perdure.gateway.serving import run
-        from perdure.gateway.telemetry import send_spans
+        from perdure.gateway.telemetry import tracing
         from perdure.gateway.whole import whole_site
     except ImportError as error:
         raise ConfigError(_NEEDED.format(error.name)) from error
@@ -50,10 +50,9 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
         for line in say(address(host, port)):
             click.echo(line)
 
-    end_spans = send_spans(settings.gateway.traces)
     log_to(start.journal)
     adapters = configured(settings.gateway)
-    try:
+    with tracing(settings.gateway.traces) as provider:
         run(
             whole_site(
                 settings,
@@ -62,11 +61,10 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
                 start.people,
                 journal=start.journal,
                 adapters=adapters,
+                tracer_provider=provider,
                 on_ready=ready,
             )
         )
-    finally:
-        end_spans()
 
 
 def claim_address(host: str, port: int) -> None:

@@ -40,7 +40,7 @@ MAX_CONNECTIONS = 1_000
 _LINGER_S = 3
 _SWITCH_S = 0.0005
 # Young objects are looked at after so many, old ones after so many looks at the young.
-_COLLECT = (4_000, 50, 500)
+_COLLECT = (2_000, 10, 500)
 
 
 @dataclass(frozen=True, slots=True)

@@ -512,3 +512,30 @@ def test_what_a_database_says_of_itself_is_not_passed_on() -> None:
     assert refusal_of(NotFound("no conversation 'c_1'")).status == 404
     assert refusal_of(InboxFull("20 wait")).status == 429
     assert refusal_of(Draining("stopping")).status == 503
+
+
+def test_a_stream_outlives_a_database_that_is_away_for_a_while() -> None:
+    class Forgetful(SomePeople):
+        is_away = False
+
+        def known(self, token: str | None) -> Person | None:
+            if self.is_away:
+                raise StoreUnavailable("gone")
+            return super().known(token)
+
+    clock, people = FakeClock(), Forgetful(**{"alice-token": everything("alice")})
+    with (
+        served(guarded_app(people, clock=clock)) as port,
+        connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
+    ):
+        people.is_away = True
+        clock.pass_ms(int(RECHECK_S * 1000))
+        ws.send("still")
+        assert ws.recv(timeout=5) == "alice: still"
+        refused = httpx.get(f"http://127.0.0.1:{port}/who", headers=ALICE, trust_env=False)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+
+
+def test_a_public_path_asks_for_nothing_whatever_is_sent(ask: Client) -> None:
+    for value in ("Basic YWxpY2U6", "Bearer", "Bearer wrong", "nonsense"):
+        assert ask("GET", "/healthz", headers={"authorization": value}).status_code == 200

@@ -86,10 +86,10 @@ class Entrance:
 
     async def _who(self, scope: Scope) -> tuple[Person | None, str | None]:
         """The person and their token; no person on public paths. Raises Refused."""
-        headers = Headers(scope=scope)
-        token = _token(headers, is_socket=scope["type"] == "websocket")
         if self._is_public(scope.get("method", "GET"), scope["path"]):
             return None, None
+        headers = Headers(scope=scope)
+        token = _token(headers, is_socket=scope["type"] == "websocket")
         person = await self.known(token)
         if person is None:
             raise Refused(NO_TOKEN if token is None else WRONG_TOKEN)
@@ -175,7 +175,10 @@ class Visit:
         if self._is_over or now_s - self._checked_s < RECHECK_S:
             return self._is_over
         self._checked_s = now_s
-        return await self._entrance.known(self._token) is None
+        try:
+            return await self._entrance.known(self._token) is None
+        except Refused:  # the database cannot tell now; what was let in goes on until it can
+            return False
 
     async def _end(self, send: Send) -> None:
         if self._is_over:

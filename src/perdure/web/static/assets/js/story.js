@@ -50,8 +50,8 @@ export class Story {
   async goTo(seq, { isQuiet = false } = {}) {
     const block = this.blockOf(seq);
     if (!block) return;
-    const near = [this.blocks[this.blocks.indexOf(block) - 1], block, this.blocks[this.blocks.indexOf(block) + 1]];
-    await Promise.all(near.filter(Boolean).map((one) => this.show(one)));
+    const at = this.blocks.indexOf(block);
+    await Promise.all(this.blocks.slice(Math.max(0, at - 1), at + 2).map((one) => this.show(one)));
     if (this.signal.aborted) return;
     this.learnHeight(block);
     if (isQuiet) return this.toEnd();
@@ -90,15 +90,16 @@ export class Story {
     }
   }
 
-  async show(block) {
-    if (block.isShown || block.isComing || this.signal.aborted) return;
-    block.isComing = true;
-    try {
-      const page = this.pages.get(block.lo) ?? (await this.fetch(block, block.lo - 1));
-      if (!this.signal.aborted) this.place(block, page);
-    } finally {
-      block.isComing = false;
-    }
+  // Whoever asks while it is on its way waits for the same.
+  show(block) {
+    if (block.isShown || this.signal.aborted) return Promise.resolve();
+    block.coming ??= this.bring(block).finally(() => (block.coming = null));
+    return block.coming;
+  }
+
+  async bring(block) {
+    const page = this.pages.get(block.lo) ?? (await this.fetch(block, block.lo - 1));
+    if (!this.signal.aborted) this.place(block, page);
   }
 
   // Browsers without scroll anchoring would jump when a block above the window takes its real height.

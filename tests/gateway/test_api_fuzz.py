@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -118,4 +119,10 @@ def test_every_operation_is_described(gateway: Running) -> None:
     found = _operations(gateway)
     assert len(found) > 20
     for operation in found:
-        assert operation.definition.raw.get("responses"), operation.label
+        assert "4XX" in operation.definition.raw["responses"], operation.label
+    document = gateway.app.openapi()
+    assert "HTTPValidationError" not in json.dumps(document)
+    assert document["paths"]["/healthz"]["get"]["security"] == []
+    assert document["paths"]["/api/messages"]["post"]["security"] == [{"token": []}]
+    told = requests.get(f"{gateway.url}/openapi.json", headers=gateway.headers("alice"), timeout=20)
+    assert told.json() == document

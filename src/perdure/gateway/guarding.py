@@ -16,6 +16,7 @@ from perdure.config.gateway import GatewaySettings
 from perdure.core.clock import SystemClock
 from perdure.core.errors import PerdureError
 from perdure.core.ports import Clock
+from perdure.gateway.describing import describe
 from perdure.gateway.entrance import Entrance
 from perdure.gateway.headers import SecurityHeaders
 from perdure.gateway.hosts import Names, SameSite
@@ -57,6 +58,7 @@ def protect(
     # Outside of all, so that even the answer to an error nobody foresaw has them.
     app.add_middleware(SecurityHeaders)
     answer_errors_alike(app)
+    describe(app, public=HEALTH)
 
 
 def answer_errors_alike(app: FastAPI) -> None:

@@ -1,0 +1,119 @@
+"""What is kept, and for whom: memory by user, agents as long as they are used, leases while a turn lasts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure.lab.simulator import Call, Say, Simulator
+from perdure.lab.simulator.script import Asked, Step
+from support.gateway_process import last_user_text, obedient
+from support.gateway_site import Running, running_gateway
+
+USERS = {"ann": ("chat", "read"), "bob": ("chat", "read")}
+
+
+def script(asked: Asked) -> Step:
+    text = last_user_text(asked.body)
+    if asked.body["messages"][-1]["role"] != "tool" and text.startswith("note "):
+        return Say(calls=(Call("memory", {"action": "add", "text": text.removeprefix("note ")}),))
+    if asked.body["messages"][-1]["role"] != "tool" and text.startswith("find "):
+        return Say(calls=(Call("session_search", {"query": text.removeprefix("find ")}),))
+    if asked.body["messages"][-1]["role"] == "tool":
+        return Say(str(asked.body["messages"][-1]["content"]))
+    return obedient(asked)
+
+
+def ask(gateway: Running, user: str, chat: str, content: str) -> dict[str, Any]:
+    answer = httpx.post(
+        f"{gateway.url}/api/messages?wait=true",
+        json={"chat": chat, "content": content},
+        headers=gateway.headers(user),
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    """An answer is told a moment before everything about its turn is put away."""
+    for _ in range(200):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came to pass")
+
+
+@pytest.fixture
+def sim() -> Any:
+    with Simulator(script=script, window=64_000) as made:
+        yield made
+
+
+def test_memory_is_its_users_own(tmp_path: Path, sim: Simulator) -> None:
+    with running_gateway(tmp_path, sim, users=USERS) as gateway:
+        ask(gateway, "ann", "first", "note likes marmalade")
+        ask(gateway, "ann", "second", "say hi")
+        ask(gateway, "bob", "first", "say hi")
+        prompts = [str(r.body["messages"][0]["content"]) for r in sim.requests if "say hi" in str(r.body["messages"])]
+        assert ["marmalade" in p for p in prompts] == [True, False]
+        assert (tmp_path / "memory" / "ann" / "MEMORY.md").read_text() == "likes marmalade"
+        assert not (tmp_path / "memory" / "MEMORY.md").exists()
+
+
+def test_the_models_own_search_finds_its_users_conversations_alone(tmp_path: Path, sim: Simulator) -> None:
+    with running_gateway(tmp_path, sim, users=USERS) as gateway:
+        ask(gateway, "ann", "one", "say the treasure is under the elm")
+        assert "elm" in ask(gateway, "ann", "two", "find treasure")["text"]
+        assert "elm" not in ask(gateway, "bob", "two", "find treasure")["text"].replace("find treasure", "")
+
+
+@pytest.mark.spec("I4")
+def test_an_agent_that_was_let_go_goes_on_as_if_nothing_had_been(tmp_path: Path, sim: Simulator) -> None:
+    with running_gateway(tmp_path, sim, users=USERS, gateway={"max_live_agents": 1}) as gateway:
+        for turn in range(3):
+            for chat in ("red", "green", "blue"):
+                assert ask(gateway, "ann", chat, f"{chat} {turn}")["text"] == f"{turn + 1}: {chat} {turn}"
+                _until(lambda: len(gateway.hub.pool) <= 1)
+        assert sim.violations == []
+
+
+@pytest.mark.spec("I7")
+def test_a_conversation_is_free_again_once_its_turn_is_over(tmp_path: Path, sim: Simulator) -> None:
+    with running_gateway(tmp_path, sim, users=USERS) as gateway:
+        done = ask(gateway, "ann", "main", "say hi")
+        _until(lambda: gateway.store.leases.holder_of(done["conversation_id"]) is None)
+        assert len(gateway.hub.leases) == 0
+        # Somebody goes on with it elsewhere, at a terminal say; the gateway's agent must notice.
+        gateway.store.append(done["conversation_id"], [{"role": "user", "content": "from elsewhere"}])
+        gateway.store.append(done["conversation_id"], [{"role": "assistant", "content": "answered there"}])
+        assert ask(gateway, "ann", "main", "and here")["text"] == "3: and here"
+
+
+@pytest.mark.spec("I7")
+def test_a_conversation_that_is_written_elsewhere_is_waited_for(tmp_path: Path, sim: Simulator) -> None:
+    with running_gateway(tmp_path, sim, users=USERS) as gateway:
+        done = ask(gateway, "ann", "main", "say hi")
+        lease = gateway.store.leases.acquire(done["conversation_id"], "another-machine:1", ttl_ms=700)
+        assert ask(gateway, "ann", "main", "still here?")["text"] == "2: still here?"
+        assert gateway.store.leases.holder_of(done["conversation_id"]) != lease
+
+
+@pytest.mark.spec("A4", "A7")
+def test_every_call_is_on_the_bill_of_its_user(tmp_path: Path, sim: Simulator) -> None:
+    with running_gateway(tmp_path, sim, users=USERS) as gateway:
+        for chat in ("one", "two"):
+            ask(gateway, "ann", chat, "say hi")
+        ask(gateway, "bob", "one", "say hi")
+        by_user = {u: gateway.store.ledger.usage("source", since_ms=0, user_key=u) for u in USERS}
+        assert {u: [(r.group, r.totals.calls) for r in rows] for u, rows in by_user.items()} == {
+            "ann": [("http", 2)],
+            "bob": [("http", 1)],
+        }
+        billed = sum(u.total_tokens for u in sim.billed)
+        assert sum(r.totals.usage.total_tokens for rows in by_user.values() for r in rows) == billed

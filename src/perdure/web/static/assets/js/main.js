@@ -3,16 +3,18 @@
 import { h, clear } from "./dom.js";
 import { startLive } from "./live.js";
 import { parseRoute } from "./route.js";
+import { styled } from "./styles.js";
 import { startTheme } from "./theme.js";
 import { keepToken, takeToken } from "./token.js";
 
+// Each view's module and its own stylesheets.
 const VIEWS = {
-  conversations: () => import("./conversations.js"),
-  conversation: () => import("./conversation.js"),
-  new: () => import("./conversation.js"),
-  context: () => import("./context.js"),
-  handoff: () => import("./handoff.js"),
-  usage: () => import("./usage.js"),
+  conversations: [() => import("./conversations.js"), []],
+  conversation: [() => import("./conversation.js"), ["story", "chat"]],
+  new: [() => import("./conversation.js"), ["story", "chat"]],
+  context: [() => import("./context.js"), ["story", "chart"]],
+  handoff: [() => import("./handoff.js"), ["story", "handoff"]],
+  usage: [() => import("./usage.js"), ["chart", "usage"]],
 };
 const STATES = { live: "", lost: "Not connected; trying again…", locked: "" };
 
@@ -39,7 +41,8 @@ async function open(route, signal) {
   const place = h("div", { class: `view ${route.name}` });
   try {
     if (!(route.name in VIEWS)) throw new Error("There is nothing at this address.");
-    const module = await VIEWS[route.name]();
+    const [load, sheets] = VIEWS[route.name];
+    const [module] = await Promise.all([load(), styled(sheets)]);
     if (signal.aborted) return;
     clear(main, place);
     scrollTo(0, 0);

@@ -12,11 +12,13 @@ from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
 from perdure.gateway.chats import ChatKey, CommandAnswered, GatewayEvent, Numbered, QuestionAsked
+from perdure.gateway.following import Following
 from perdure.gateway.http.streaming import frame
 from perdure.gateway.pointers import key_of
-from perdure.gateway.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Reader
+from perdure.gateway.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Reader, Streams
 from perdure.gateway.wire import encoded, json_text
 from perdure.lab.simulator import Simulator
+from perdure.store import open_store
 from support.gateway_process import obedient
 from support.gateway_site import running_gateway
 from support.store import FakeClock
@@ -149,3 +151,22 @@ def test_chat_keys_never_collide() -> None:
 
     keys = [ChatKey("http", "a", 'b", "c'), ChatKey("http", 'a", "b', "c"), ChatKey("http", "a\x1fb", "c")]
     assert len({key_of(k) for k in keys}) == len(keys)
+
+
+def test_a_follower_who_never_reads_leaves_nothing_behind_and_one_who_does_misses_nothing(tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        streams, chat = Streams(FakeClock()), ChatKey("http", "ann", "main")
+        with open_store(tmp_path / "perdure.db") as store:
+            following = Following(streams, store, owner="me")
+            streams.publish(chat, "t_0", Notice("before"))
+            following.chat(chat)
+            reading = following.chat(chat)
+            assert not streams.of(chat).is_followed
+            streams.publish(chat, "t_1", Notice("between"))
+            batch = await anext(reading)
+            assert streams.of(chat).is_followed
+            await reading.aclose()
+            assert not streams.of(chat).is_followed
+            return [n.event.text for n in batch if isinstance(n.event, Notice)]
+
+    assert asyncio.run(run()) == ["between"]

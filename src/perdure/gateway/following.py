@@ -32,10 +32,12 @@ class Following:
 
     def chat(self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None) -> Batches:
         """What happens in a chat from the moment of this call; with `after`, first what is still known since then."""
-        stream = self._streams.of(chat)
-        reader = stream.follow(after=after)
+        start = self._streams.of(chat).last_number if after is None else after
 
         async def batches() -> Batches:
+            # Only now: whoever never reads leaves nothing behind, and what happened since the call is still known.
+            stream = self._streams.of(chat)
+            reader = stream.follow(after=start)
             try:
                 async for batch in reader.batches(idle_s):
                     yield batch

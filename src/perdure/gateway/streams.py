@@ -97,6 +97,11 @@ class ChatStream:
     def is_followed(self) -> bool:
         return bool(self._readers)
 
+    @property
+    def last_number(self) -> int:
+        """The newest event's; 0 before the first."""
+        return self._last
+
     def publish(self, turn_id: str, event: GatewayEvent) -> None:
         """Never waits. Only in the loop's own thread."""
         self._last = max(self._last + 1, self._clock.now_ms() * 1_000)

@@ -12,6 +12,7 @@ from perdure.context.facts import FactLines, Ledger, facts_of
 from perdure.context.facts.kinds import kind_of
 from perdure.context.facts.scan import scan
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
+from perdure.models.tokens import estimate_text
 
 
 def call(name: str, call_id: str = "c1", **arguments: object) -> ToolCall:
@@ -200,3 +201,60 @@ def test_with_room_to_spare_a_path_whose_name_is_told_outranks_its_neighbours_in
     missed = next(path for path in reversed(listed) if path not in untold)
     told = f"Next comes {missed.rpartition('/')[2]}"
     assert missed in lines(history, chars=24_000, already=told).text
+
+
+@pytest.mark.spec("C2", "E12")
+@pytest.mark.parametrize("tokens", [200, 900, 4_000])
+def test_a_budget_in_tokens_is_kept_as_measured_and_used(tokens: int) -> None:
+    """Lines of paths have fewer characters a token than prose: what they really come to decides."""
+    listing = "\n".join(f"/srv/app-{n % 7}/x{n:04}/q_{n}_{n * 37 % 911}.py: 0x{n * 7919:08x}" for n in range(900))
+    messages = [
+        assistant("Let me list all of the generated modules.", (call("list", path="/srv"),)),
+        tool_result("c1", listing),
+    ]
+    used = estimate_text(Ledger.collect([facts_of(m) for m in messages]).lines_for(budget_tokens=tokens).text)
+    assert 0.9 * tokens <= used <= tokens
+
+
+@pytest.mark.spec("E12")
+def test_what_the_user_named_and_nobody_used_yet_waits_to_be_used() -> None:
+    messages = [
+        user("Bring parseLedgerHeader and writeLedgerFooter up to date, please."),
+        assistant("The reader calls renderLedgerPage in between.", (call("grep", pattern="parseLedgerHeader"),)),
+        tool_result("c1", "src/ledger.py: def parseLedgerHeader(rows), def mergeLedgerRows(rows)"),
+    ]
+    chance = Ledger.collect([facts_of(m) for m in messages])._weights.chance
+    assert chance["writeLedgerFooter"] > 2 * chance["mergeLedgerRows"]
+
+
+def test_what_the_user_pasted_counts_like_a_result() -> None:
+    pasted = "\n".join(f"worker_{n} finished taskNumber{n}Done" for n in range(200))
+    chance = Ledger.collect([facts_of(user(f"look at failing_worker_name\n{pasted}"))])._weights
+    assert "worker_7" in chance.results.last
+    assert "worker_7" not in chance.user.last
+
+
+def test_line_numbers_that_a_viewer_added_are_no_facts() -> None:
+    found = scan("  1460→\tfoo = bar_baz(18443)\n  1461→\treturn old_name → new_name\n")
+    assert found == {"bar_baz", "18443", "old_name", "new_name"}
+
+
+@pytest.mark.spec("E12")
+def test_a_folder_that_was_opened_is_told_by_itself_beside_the_files_in_it() -> None:
+    messages = [
+        assistant("The strategies live in one folder of their own.", (call("list", path="/srv/app/strategy"),)),
+        tool_result("c1", "common.py"),
+        assistant("The common one holds the retry logic.", (call("read", "c2", path="/srv/app/strategy/common.py"),)),
+        tool_result("c2", "def retry(times): return times"),
+    ]
+    files = lines(messages).files
+    assert any(line.startswith("- /srv/app/strategy — ") for line in files)
+    assert any(line.startswith("- /srv/app/strategy/common.py — ") for line in files)
+
+
+@pytest.mark.spec("E12")
+def test_overlapping_pieces_of_one_source_are_quoted_once() -> None:
+    source = "The worker reads retryBudget and retryDelay and retryFactor from its own environment at start."
+    text = lines([assistant(source)]).text
+    assert all(name in text for name in ("retryBudget", "retryDelay", "retryFactor"))
+    assert text.count("retryDelay") == 1

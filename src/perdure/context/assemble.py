@@ -21,7 +21,7 @@ CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
 TOLD_SHARE = 0.45
 # What is told beyond this share of its cap comes off the facts, so that a handoff stays one.
-TOLD_FREELY = 0.35
+TOLD_FREELY = 0.33
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ _CHARS_PER_TOKEN = 3.75
 _DENSE = 2.5
 _SAMPLE_CHARS = 200
 # A budget in tokens is met within so much, or after so many looks.
-_CLOSE = 0.985
+_CLOSE = 0.995
 _MOST_MEASURED = 3
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 20

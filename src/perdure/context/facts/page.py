@@ -18,7 +18,7 @@ _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
 # What showing a fact takes beside its own length, on average: some of its words, a share of a heading.
-_AROUND = 40
+_AROUND = 30
 # A fact without enough words around it can be found but hardly understood.
 _BARE = 0.7
 # Room beyond this need not be saved by listing names: it goes to quotes.
@@ -238,7 +238,8 @@ class Page:
     def _lines(self) -> FactLines:
         files: list[str] = []
         critical: list[str] = []
-        for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: g.heading):
+        # What was opened comes first: its lines say how it came up.
+        for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: (g.fact is None, g.heading)):
             (files if group.is_place and "://" not in group.heading else critical).append(group.line)
         return FactLines(_redacted(critical), _redacted(files))
 

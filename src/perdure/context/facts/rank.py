@@ -19,7 +19,7 @@ from perdure.context.facts.kinds import PLACES, FactKind, kind_of
 # What a call points at; as part of a short argument it is what the call was for.
 _POINTED_AT = PLACES | {"number", "id", "code"}
 # What results are full of: line numbers, sizes, attributes. Nobody having spoken of it, it hardly counts.
-_INCIDENTAL: frozenset[FactKind] = frozenset(("number", "code", "dotted", "pair"))
+_INCIDENTAL: frozenset[FactKind] = frozenset(("number", "code", "dotted"))
 
 _PRIOR: dict[FactKind, float] = {
     "url": -0.6,
@@ -39,6 +39,7 @@ FURTHEST_BACK = 3_000
 # Beyond this many occurrences a pass stops looking further back: a fact last seen so long ago is not about to be used.
 _MOST_OCCURRENCES = 20_000
 _MANY_MESSAGES = 1_500
+_PASTED = 150
 
 
 class Weighable(Protocol):
@@ -100,7 +101,9 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[place]
-        found = [(spoken.get(entry.role, results), entry.said)]
+        # With hundreds of facts in it, most of what the user sent is pasted.
+        role = entry.role if len(entry.said) < _PASTED or entry.role != "user" else "tool"
+        found = [(spoken.get(role, results), entry.said)]
         if entry.used:
             found += [(whole, entry.whole), (brief, entry.brief), (calls, entry.used)]
         for seen, facts in found:
@@ -129,11 +132,15 @@ _EVIDENCE = (
     (-0.7, 0.4, 0.0, 0.6),  # in a short argument: part of a command
     (0.8, 1.2, -0.1, 0.0),  # anywhere in the arguments
     (-0.1, 1.1, 0.0, 0.0),  # said by the assistant
-    (0.4, 0.2, -0.4, 0.0),  # said by the user
+    (0.4, 0.2, -0.05, 0.0),  # said by the user
     (-0.5, 0.8, -0.08, 0.0),  # in a result
 )
 _POINTED = 2.0
+# What was spoken of and not used in a call since waits to be.
+_WAITING = 0.8
 _FOLLOWED = 4.0
+# A whole path that a result names can be opened as it stands.
+_UNOPENED = 0.5
 
 
 def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, float]) -> dict[str, float]:
@@ -151,6 +158,7 @@ def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, fl
                 latest[fact] = place
     brief, calls, results = sources[1].last, sources[2].last, sources[5].last
     spoken = sources[2].last.keys() | sources[3].last.keys() | sources[4].last.keys()
+    waiting = (sources[3].last.keys() | sources[4].last.keys()) - calls.keys()
     recent = [_BASE + 0.8 * n + 0.8 * f for n, f in zip(near, far, strict=True)]
     chances: dict[str, float] = {}
     for fact, sum_of_evidence in odds.items():
@@ -159,8 +167,12 @@ def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, fl
         if fact in brief and kind in _POINTED_AT:
             sum_of_evidence += _POINTED
         elif kind in PLACES and fact not in calls and fact in results:
-            sum_of_evidence += min(_POINTED, _FOLLOWED * followed[results[fact]])
+            sum_of_evidence += min(_POINTED, _FOLLOWED * followed[results[fact]]) + (
+                _UNOPENED if kind == "path" else 0.0
+            )
         elif kind in _INCIDENTAL and fact not in spoken:
             sum_of_evidence -= _POINTED
+        if fact in waiting:
+            sum_of_evidence += _WAITING
         chances[fact] = 1 / (1 + math.exp(-sum_of_evidence))
     return chances

@@ -23,6 +23,9 @@ _EXTENSION = re.compile(r"\w[\w-]*(?:\.[\w-]+)*\.[A-Za-z]\w{0,7}")
 _CONTEXT_LINE = re.compile(r"(\.[A-Za-z]\w{0,7})-\d+(?:-.*)?$")
 _MIXED_CASE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
+_ARROW = "→".encode()
+_LINE_NUMBER = re.compile(rb"\n *\d+\xe2\x86\x92")
+
 LONGEST = 200
 _SHORTEST = 4
 _SHORTEST_NAME = 6
@@ -36,10 +39,11 @@ def scan(text: str) -> frozenset[str]:
         found.update(u.rstrip(".,:;") for u in _URL.findall(text))
     if ":\\" in text:
         found.update(_WINDOWS_PATH.findall(text))
-    if not text.isascii():
-        # Line numbers are often set off with an arrow: unsplit, every numbered line would begin with its own piece.
-        text = text.replace("→", " ")
-    pieces = set(text.encode("utf-8", "replace").translate(_TABLE).split())
+    data = text.encode("utf-8", "replace")
+    if _ARROW in data:
+        # A viewer's line numbers are nobody's facts; another arrow parts what stands on either side of it.
+        data = _LINE_NUMBER.sub(b" ", b"\n" + data).replace(_ARROW, b" ")
+    pieces = set(data.translate(_TABLE).split())
     return frozenset(found.union(*map(_MEMO.__getitem__, pieces)))
 
 

@@ -136,7 +136,17 @@ class Sources:
         for piece in self._pieces_around(place, fact):
             if plain_words(piece) >= ENOUGH_WORDS:
                 return piece
-        return ""
+        return self._on_either_side(place, fact)
+
+    def _on_either_side(self, place: int, fact: str) -> str:
+        """What stands before and behind a fact in its call, where neither is understood alone."""
+        text = self._call_text(place)
+        if len(self._entries[place].arguments) <= _LONG_CALL and place + 1 < len(self._entries):
+            text += self._entries[place + 1].message.text[_NOTE_CHARS : 2 * _NOTE_CHARS]
+        at = text.find(fact)
+        end = at + len(fact)
+        span = shortest_around(text, at, end, reach=2 * _NOTE_CHARS) if at >= 0 else None
+        return " … ".join(filter(None, (tidy(text[span[0] : at]), tidy(text[end : span[1]])))) if span else ""
 
     def _pieces_around(self, place: int, fact: str) -> Iterator[str]:
         entry = self._entries[place]

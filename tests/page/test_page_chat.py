@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.lab.simulator import Asked, Call, Say, Simulator
+from perdure.lab.simulator import Asked, Call, Fail, Say, Simulator
 from perdure.store.store import open_store
 from support.browser import Page
 from support.page_server import WINDOW, PageServer, page_server, page_settings
@@ -14,7 +14,7 @@ from support.page_server import WINDOW, PageServer, page_server, page_settings
 POEM = "The lease is held by one. " * 12
 
 
-def answer(asked: Asked) -> Say:
+def answer(asked: Asked) -> Say | Fail:
     """What the newest message asks for."""
     messages = asked.body["messages"]
     newest = str([m for m in messages if m["role"] == "user"][-1]["content"])
@@ -22,6 +22,9 @@ def answer(asked: Asked) -> Say:
         return Say(f"The tool said: {str(messages[-1]['content'])[:200]}")
     if "Completed Actions" in newest:
         return Say("## Goal\nA poem about leases.\n## Active Task\nNothing is open.")
+    # An unanswered message is sent again together with the next.
+    if "fail" in newest and "leases" not in newest:
+        return Fail(status=400, body={"error": {"message": "This model <b>cannot</b> do that."}})
     if "slowly" in newest:
         return Say(POEM * 20, chunk_delay_s=0.02)
     if "delete" in newest:
@@ -164,6 +167,18 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
     page.type("the second question")
     page.press("Enter")
     page.wait("document.querySelector('.told').innerText.length > 12")
+
+
+def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Please fail.")
+    page.wait("document.querySelector('.turns .problem')?.innerText.includes('cannot')")
+    say(page, "Tell me about leases.")
+    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    assert page.run("[...document.querySelectorAll('.story .user .plain')].map(e => e.innerText)") == [
+        "Please fail.",
+        "Tell me about leases.",
+    ]
 
 
 def test_escape_leaves_the_list_and_enter_sends_only_with_words(page: Page, server: PageServer) -> None:

@@ -51,8 +51,8 @@ export class Chat {
     }
     this.running -= 1;
     this.composer.setRunning(this.isRunning);
-    if (!this.isRunning && !turn.isOnlyAnswer) await this.onDone(turn.movedTo ?? this.conversationId);
-    else if (turn.movedTo && turn.movedTo !== this.conversationId) await this.onDone(turn.movedTo);
+    const place = turn.movedTo ?? this.conversationId;
+    if (place && !this.isRunning) await this.onDone(place, turn);
   }
 
   hear(event, turn) {
@@ -96,9 +96,15 @@ export class Chat {
     await stop(this.chat).catch((error) => announce(error.message));
   }
 
-  // What streamed is in the log now and stands in the story.
+  // What streamed is in the log now and stands in the story. What is not in the log stays, until the next turn is over:
+  // a command's answer, why a turn failed, a question that is still open.
   letGo() {
-    this.turns.replaceChildren(...[...this.turns.children].filter((turn) => turn.matches(".stays")));
+    let kept = [];
+    for (const one of [...this.turns.children]) {
+      if (one.matches(".failed")) one.querySelector(".user")?.remove();
+      kept = one.matches(".stays, .question:not(.closed)") ? [...kept, one] : [];
+    }
+    this.turns.replaceChildren(...kept);
   }
 
   isAtEnd() {

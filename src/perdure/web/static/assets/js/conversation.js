@@ -29,7 +29,8 @@ function openNew(place, signal) {
     conversationId: null,
     signal,
     onBegun: (id) => history.replaceState(null, "", linkTo(id)),
-    onDone: (id) => reopen(id),
+    // A first turn that failed is told here; there is nothing to go to.
+    onDone: (id, turn) => turn.hasFailed || reopen(id),
   });
   clear(place, intro, chat.turns, chat.element);
   chat.composer.focus();

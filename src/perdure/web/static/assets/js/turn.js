@@ -19,6 +19,7 @@ export class StreamedTurn {
     this.conversationId = conversationId;
     this.folds = new Map();
     this.movedTo = null;
+    this.hasFailed = false;
     this.isOnlyAnswer = text.startsWith("/");
     this.status = h("p", { class: "status muted" }, "Sent.");
     this.parts = h("div", { class: "parts" });
@@ -43,6 +44,7 @@ export class StreamedTurn {
 
   fail(message) {
     this.end();
+    this.hasFailed = true;
     this.element.classList.add("stays");
     this.parts.append(h("p", { class: "problem", role: "alert" }, message));
   }
@@ -133,10 +135,16 @@ export class StreamedTurn {
   on_turn_finished({ outcome, error, final_response: final }) {
     if (!this.parts.querySelector(".assistant") && final) this.on_text_delta({ text: final });
     this.text = null;
-    if (outcome === "failed") this.happen("recovery", error ?? "The turn failed.");
+    if (outcome === "failed") this.tellFailure(error ?? "The turn failed.");
     if (outcome === "interrupted") this.happen("notice", "Stopped. What had come is kept.");
     if (outcome === "budget") this.happen("notice", "The turn's budget is used up. Say “go on” to continue.");
     clear(this.status);
+  }
+
+  tellFailure(error) {
+    this.hasFailed = true;
+    this.element.classList.add("stays", "failed");
+    this.parts.append(h("p", { class: "problem", role: "alert" }, error));
   }
 
   happen(kind, text) {

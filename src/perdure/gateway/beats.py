@@ -95,6 +95,7 @@ class Beats:
         inbox = self._hub.store.inbox
         for taken in await in_thread(inbox.orphans, is_gone=is_owner_gone):
             if taken.owner == self._hub.owner:
+                self._hub.wake(taken)  # ours, though no lane works on it: its lane was lost
                 continue
             if await in_thread(inbox.claim, taken, owner=self._hub.owner, ttl_ms=OWNED_MS) is not None:
                 _log.info("took over %s from %s", taken.id, taken.owner)

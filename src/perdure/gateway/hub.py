@@ -168,7 +168,8 @@ class Hub:
         """Interrupts the chat's turn, wherever it runs; whether there was one."""
         if chat.user_key != person.user_key:
             raise NotFound(f"no chat {chat.chat!r}")
-        here = [lane.running for lane in self._lanes.values() if lane.running and lane.running.chat == chat]
+        runs = [lane.running for lane in self._lanes.values() if lane.running is not None]
+        here = [run for run in runs if run.chat == chat and not run.is_over]
         for run in here:
             run.stop()
         return bool(here) or await in_thread(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)

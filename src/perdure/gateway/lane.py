@@ -6,17 +6,21 @@ What another process owns is waited for; what nobody owns any more is taken over
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from perdure.agent.holder import is_gone
+from perdure.core.errors import StoreError
 from perdure.gateway.running import Desk, Run, work_through
 from perdure.gateway.threads import in_thread
 from perdure.store.inbox import Taken
 
+_log = logging.getLogger(__name__)
 # A process says at every beat that it still works on what it owns; one silent for as long as this has lost it.
 OWNED_MS = 15_000
 # How soon the end of another process's message is noticed.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 0.5
+_STORE_PAUSE_S = 1.0
 
 
 def is_owner_gone(owner: str) -> bool:
@@ -56,17 +60,25 @@ class Lane:
 
     async def _go(self) -> None:
         while self._due and not self._is_leaving():
-            known = set(self._due)
-            taken, self._first = self._first or await self._next(), None
-            if taken is None:  # whatever was added before the look has been answered elsewhere
-                self._due -= known
-                continue
-            self.running = Run(taken, self._desk)
             try:
-                await work_through(self.running)
-            finally:
-                self._due.discard(taken.id)
-                self.running = None
+                await self._step()
+            except StoreError as error:
+                # What is due stays due: it is in the store, and waits there until that can be reached again.
+                _log.warning("lane %s: the store failed (%s)", self.key, type(error).__name__)
+                await asyncio.sleep(_STORE_PAUSE_S)
+
+    async def _step(self) -> None:
+        known = set(self._due)
+        taken, self._first = self._first or await self._next(), None
+        if taken is None:  # whatever was added before the look has been answered elsewhere
+            self._due -= known
+            return
+        self.running = Run(taken, self._desk)
+        try:
+            await work_through(self.running)
+            self._due.discard(taken.id)
+        finally:
+            self.running = None
 
     async def _next(self) -> Taken | None:
         """The oldest message once it is ours; None where nothing waits."""

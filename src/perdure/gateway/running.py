@@ -37,6 +37,8 @@ from perdure.store.records import Span
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
+# A store that cannot be reached is waited for before the sender is told: what was taken goes on where it was.
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 LEFT = "Bye. The conversation is kept; write whenever you like."
 
 
@@ -74,6 +76,8 @@ class Run:
         self._wants_stop = taken.wants_stop
         self._tell = desk.streams.teller(self.chat, taken.id)
         self._is_shown = False
+        # Its end is kept; what is left is putting things away.
+        self.is_over = False
         # How far another process came with it: its message is in the log, or even its answer.
         self._is_resumed = False
         self._done: TurnFinished | None = None
@@ -157,7 +161,8 @@ class Run:
 
     def _find(self) -> str | None:
         """The conversation this message goes to: where it was begun, the one it names, or the chat's own."""
-        named = self.taken.conversation_id or self._named
+        # What an attempt that failed had already begun is gone on with, not begun again.
+        named = self.taken.conversation_id or self.conversation_id or self._named
         if named is not None:
             return named
         current = self._desk.pointers.get(self.chat)
@@ -243,6 +248,7 @@ class Run:
         """Kept first, then told."""
         result = result_of(event)
         cost = await in_thread(self._keep, result, agent)
+        self.is_over = True
         if agent is not None:
             gauge = agent.gauge
             moved = GaugeMoved(gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost)
@@ -258,29 +264,32 @@ class Run:
 
 
 async def work_through(run: Run) -> None:
-    """Runs a message to an end of some kind; a store that fails is tried again before the sender is told."""
-    for pause_s in (0.5, 2.0, None):
+    """Runs a message to an end of some kind. Raises StoreError where not even a failure could be kept."""
+    try:
+        await _attempts(run)
+    except TakenOver:
+        return
+
+
+async def _attempts(run: Run) -> None:
+    for pause_s in _PAUSES_S:
         try:
-            await run.work()
-            return
-        except TakenOver:
-            return
+            return await run.work()
         except NotFound as error:
-            await run.fail(str(error))
-            return
+            return await run.fail(str(error))
         except StoreError as error:
             _log.warning("turn %s: the store failed (%s)", run.taken.id, type(error).__name__)
             if pause_s is None:
-                await run.fail(str(error))
-                return
+                return await run.fail(str(error))
             await asyncio.sleep(pause_s)
+        except TakenOver:
+            raise
         except PerdureError as error:
-            await run.fail(str(error))
-            return
+            return await run.fail(str(error))
         except Exception as error:  # one message must not end the lane of all that follow
             _log.exception("turn %s failed", run.taken.id)
-            await run.fail(f"something went wrong inside the gateway ({type(error).__name__}); its log says what")
-            return
+            why = f"something went wrong inside the gateway ({type(error).__name__}); its log says what"
+            return await run.fail(why)
 
 
 def _event(result: ConversationResult) -> TurnFinished:

@@ -1,0 +1,85 @@
+"""A store that fails for a while: what was taken is answered all the same, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.agent.bridge import RunningLoop
+from perdure.app import Shared
+from perdure.config.load import checked
+from perdure.core.errors import StoreUnavailable
+from perdure.core.events import TurnFinished
+from perdure.gateway.agents import Agents
+from perdure.gateway.chats import ChatKey, Incoming
+from perdure.gateway.hub import Hub
+from perdure.gateway.people import Person
+from perdure.gateway.threads import kept
+from perdure.lab.simulator import Simulator
+from perdure.store.inbox import Inbox, Taken
+from perdure.store.store import SessionStore, open_store
+
+ANN = Person("ann", frozenset(("chat", "read")))
+
+
+class FlakyInbox(Inbox):
+    """Fails as often as it is told to, before or after the deed is done."""
+
+    def __init__(self, inbox: Inbox, failures: dict[str, int]) -> None:
+        super().__init__(inbox._backing)
+        self._failures = failures
+
+    def _fail(self, deed: str) -> None:
+        if self._failures.get(deed, 0) > 0:
+            self._failures[deed] -= 1
+            raise StoreUnavailable(f"no {deed} right now")
+
+    def begin(self, taken: Taken, **more: Any) -> bool:
+        self._fail("begin")
+        done = super().begin(taken, **more)
+        self._fail("begin, unheard of")
+        return done
+
+    def finish(self, taken: Taken, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
+        self._fail("finish")
+        return super().finish(taken, result, conversation_id=conversation_id)
+
+    def first(self, lane: str) -> Taken | None:
+        self._fail("first")
+        return super().first(lane)
+
+
+async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
+    model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
+    settings = checked({"model": model})
+    shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=kept)
+    hub = Hub(Agents(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
+    await hub.start()
+    chat = ChatKey("http", "ann")
+    tickets = [await hub.submit(Incoming(chat, text), ANN) for text in ("one", "two")]
+    ends = [[n.event async for n in hub.turn_events(t)][-1] for t in tickets]
+    await hub.drain(5)
+    await shared.transport.aclose()
+    return [e.final_response for e in ends if isinstance(e, TurnFinished) and e.outcome == "completed"]
+
+
+@pytest.mark.spec("I1")
+@pytest.mark.parametrize(
+    "failures", [{"begin": 2}, {"begin, unheard of": 1}, {"finish": 2}, {"first": 2}, {"finish": 1, "first": 1}]
+)
+def test_what_was_taken_is_answered_once_though_the_store_fails(tmp_path: Path, failures: dict[str, int]) -> None:
+    with Simulator(script=["first answer", "second answer", "an answer too many"]) as sim:
+        store = open_store(tmp_path / "perdure.db")
+        store.inbox = FlakyInbox(store.inbox, dict(failures))
+        try:
+            assert asyncio.run(asyncio.wait_for(talk(tmp_path, sim, store), 30)) == ["first answer", "second answer"]
+            (conversation,) = store.conversations.list().conversations
+            said = [e.message.text for e in store.log.said(conversation.id)]
+            assert said == ["one", "first answer", "two", "second answer"]
+            assert store.inbox.waiting() == 0
+        finally:
+            store.close()

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -171,11 +172,10 @@ def test_it_says_where_it_is_who_may_enter_and_how_to_stop(tmp_path: Path, sim: 
         assert HTTP.get(f"{gateway.url}/api/commands", headers={"host": "evil.example"}).status_code == 421
         # A token made while it runs closes the door within seconds.
         perdure(tmp_path, "gateway", "token", "add", "alice")
-        for _ in range(100):
-            if HTTP.get(f"{gateway.url}/api/commands").status_code == 401:
-                break
-        else:
-            pytest.fail("the gateway never noticed the token")
+        give_up = time.monotonic() + 20
+        while HTTP.get(f"{gateway.url}/api/commands").status_code != 401:
+            assert time.monotonic() < give_up, "the gateway never noticed the token"
+            time.sleep(0.1)
         assert gateway.stop(signal.SIGINT) == 0
 
 
@@ -228,10 +228,10 @@ def test_the_browser_is_sent_by_a_file_only_its_owner_can_read(tmp_path: Path, s
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("BROWSER", f"{browser} %s")
         with gateway_process(tmp_path / "home", sim, arguments=("serve", "--port", "0")) as running:
-            for _ in range(100):
-                if seen.exists() and seen.read_text().count("\n") >= 3:
-                    break
-                HTTP.get(running.url + "/")
+            give_up = time.monotonic() + 20
+            while not seen.exists() or seen.read_text().count("\n") < 3:
+                assert time.monotonic() < give_up, "no browser was started"
+                time.sleep(0.1)
             lines = seen.read_text().splitlines()
             token = next(line for line in running.said if line.startswith("Open")).partition("#token=")[2]
     assert lines[0] == "600"

@@ -102,6 +102,10 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, 
     say(page, "Please delete the build.")
     page.wait_text("May this run?")
     assert "rm -rf ./build" in page.text(".question")
+    # An Enter that was on its way when the question came must not answer it.
+    assert page.run("document.activeElement.matches('.question')")
+    page.press("Enter")
+    assert page.count(".question:not(.closed)") == 1
     page.click(f"text/{choice}")
     page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')", timeout_s=8)
     assert outcome in page.run("document.querySelector('.story').textContent").lower()

@@ -77,7 +77,8 @@ export class Chat {
     const card = new Question(question);
     this.questions.set(question.question_id, card);
     place.append(card.element);
-    card.focus();
+    // Whoever is writing is not interrupted.
+    if (!this.composer.hasText) card.focus();
     announce(`${question.kind === "approval" ? "Approval needed" : "A question"}: ${question.text}`);
   }
 

@@ -39,6 +39,10 @@ export class Composer {
     }
   }
 
+  get hasText() {
+    return this.field.value.trim() !== "";
+  }
+
   send() {
     const text = this.field.value.trim();
     if (!text) return;

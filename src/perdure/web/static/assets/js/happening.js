@@ -53,12 +53,12 @@ function compacted(p) {
 }
 
 export function happeningElement(event, conversationId) {
+  const chart = h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart");
   return h(
     "div",
     { class: `happening ${event.kind}`, role: "note" },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[event.kind] ?? "·"),
-    h("span", {}, sentence(event)),
-    h("time", { class: "muted" }, timeOfDay(event.created_at)),
-    event.kind === "compaction" ? h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart") : null,
+    h("span", { class: "words" }, sentence(event), event.kind === "compaction" ? [" ", chart] : null),
+    h("time", {}, timeOfDay(event.created_at)),
   );
 }

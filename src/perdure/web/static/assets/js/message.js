@@ -19,7 +19,7 @@ export function messageElement(message, conversationId) {
   return h(
     "article",
     {
-      class: `message ${message.kind}`,
+      class: `message ${message.kind}${isBare(message) ? " bare" : ""}`,
       id: `m-${message.seq}`,
       tabindex: "-1",
       "aria-label": `${speaker(message)}, message ${message.seq}`,
@@ -29,6 +29,11 @@ export function messageElement(message, conversationId) {
     message.kind === "handoff" ? handoffCard(message, conversationId) : body(message, conversationId),
     message.images.map(picture),
   );
+}
+
+// A reply that only calls tools: its calls stand below it.
+function isBare(message) {
+  return !message.text && !message.reasoning && !message.images.length;
 }
 
 export function speaker(message) {

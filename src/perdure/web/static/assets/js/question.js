@@ -21,7 +21,7 @@ export class Question {
     text.append(question.text);
     this.element = h(
       "section",
-      { class: `question ${question.kind}`, "aria-label": name },
+      { class: `question ${question.kind}`, "aria-label": name, tabindex: "-1" },
       h("h3", {}, this.isApproval ? "May this run?" : name),
       text,
       question.reason ? h("p", { class: "muted" }, question.reason) : null,
@@ -64,7 +64,8 @@ export class Question {
     return this.isApproval ? (ANSWERS[answer] ?? answer) : answer;
   }
 
+  // The card as a whole, never a button: an Enter meant for something else must not allow a command.
   focus() {
-    this.element.querySelector("button, input")?.focus();
+    this.element.focus();
   }
 }

@@ -16,8 +16,8 @@ from perdure.models.tokens import estimate_text
 _CHARS_PER_TOKEN = 3.75
 _DENSE = 2.5
 _SAMPLE_CHARS = 200
-# A budget in tokens is met within so much, or after so many looks.
-_CLOSE = 0.995
+# A budget in tokens is aimed at from just below, and met within so much or after so many looks.
+_AIM, _CLOSE = 0.995, 0.98
 _MOST_MEASURED = 3
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 20
@@ -74,7 +74,7 @@ class Ledger:
                 used = estimate_text(lines.text)
                 if not lines.text or _CLOSE * budget_tokens <= used <= budget_tokens:
                     break
-                most = int(len(lines.text) * budget_tokens / used * _CLOSE)
+                most = int(len(lines.text) * budget_tokens / used * _AIM)
                 lines = page.fitted(most if budget_chars is None else min(most, budget_chars))
         return lines
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
+from support.axe import axe_findings
 from support.browser import Page
 from support.page_server import PageServer
 from support.page_story import Story
@@ -22,24 +20,6 @@ VIEWS = {
     "new": "/new",
 }
 SETTLED = "document.querySelector('.row, .story .message, .plot .area, .sections .fact, .tiles, .intro')"
-
-
-def axe_script() -> str:
-    """axe-core as the package `axe-core-python` carries it; found without importing the package."""
-    spec = importlib.util.find_spec("axe_core_python")
-    if spec is None or spec.origin is None:
-        pytest.skip("axe-core-python is not installed")
-    return (Path(spec.origin).parent / "axe.min.js").read_text(encoding="utf-8")
-
-
-def findings(page: Page) -> list[str]:
-    """What axe finds serious or critical, each with the first element it means."""
-    told = page.run(
-        "axe.run(document, { resultTypes: ['violations'] }).then(r => r.violations"
-        ".filter(v => v.impact === 'serious' || v.impact === 'critical')"
-        ".map(v => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`))"
-    )
-    return list(told)
 
 
 def go(page: Page, story: Story, view: str) -> None:
@@ -63,24 +43,21 @@ def unfold(page: Page, view: str) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_has_no_serious_finding_in_any_view(page: Page, told: Told, theme: str) -> None:
     server, story = told
-    script = axe_script()
     page.prefer(theme)
     page.open(server.link("/usage"))
     page.wait(SETTLED)
-    page.run(script + "; true")
     for view in VIEWS:
         go(page, story, view)
         unfold(page, view)
-        assert findings(page) == [], view
+        assert axe_findings(page) == [], view
 
 
 def test_axe_would_find_something(page: Page, told: Told) -> None:
     server, _ = told
     page.open(server.link("/usage"))
     page.wait(SETTLED)
-    page.run(axe_script() + "; true")
     page.run("document.querySelector('.tiles .big').style.color = '#eee'")
-    assert any(found.startswith("color-contrast") for found in findings(page))
+    assert any(found.startswith("color-contrast") for found in axe_findings(page))
 
 
 def test_nothing_overflows_a_narrow_screen(page: Page, told: Told) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from perdure.lab.simulator import Asked, Call, Fail, Say, Simulator
 from perdure.store.store import open_store
+from support.axe import axe_findings
 from support.browser import Page
 from support.page_server import WINDOW, PageServer, page_server, page_settings
 
@@ -98,6 +99,7 @@ def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: PageSer
 
 @pytest.mark.parametrize(("choice", "outcome"), [("Refuse", "do not try it in another form"), ("Allow once", "exit")])
 def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, choice: str, outcome: str) -> None:
+    page.prefer("dark" if choice == "Refuse" else "light")
     page.open(server.link("/new"))
     say(page, "Please delete the build.")
     page.wait_text("May this run?")
@@ -106,6 +108,7 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, 
     assert page.run("document.activeElement.matches('.question')")
     page.press("Enter")
     assert page.count(".question:not(.closed)") == 1
+    assert axe_findings(page) == []
     page.click(f"text/{choice}")
     page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')", timeout_s=8)
     assert outcome in page.run("document.querySelector('.story').textContent").lower()

@@ -188,6 +188,37 @@ def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server:
     ]
 
 
+# The first answer's connection breaks after a few pieces, as a bad network would have it.
+BREAK_ONCE = """(() => {
+  const real = fetch;
+  let isBroken = false;
+  self.fetch = async (url, options) => {
+    const answer = await real(url, options);
+    if (isBroken || url !== "/api/messages") return answer;
+    isBroken = true;
+    const reader = answer.body.getReader();
+    let pieces = 0;
+    const body = new ReadableStream({ async pull(out) {
+      const { value, done } = await reader.read();
+      if (done || (pieces += 1) > 4) out.error(new TypeError("the connection is gone"));
+      else out.enqueue(value);
+    } });
+    return new Response(body, { status: answer.status, headers: answer.headers });
+  };
+})()"""
+
+
+def test_a_lost_connection_is_taken_up_again_where_it_broke(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    page.wait("document.querySelector('#say')")
+    page.run(BREAK_ONCE)
+    say(page, "Tell me about leases.")
+    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    assert any(url.endswith("/events") for url in page.requests)
+    assert page.text(".story .assistant").count("The lease is held by one.") == POEM.count("The lease is held by one.")
+    assert page.count(".problem") == 0
+
+
 def test_escape_leaves_the_list_and_enter_sends_only_with_words(page: Page, server: PageServer) -> None:
     page.open(server.link("/new"))
     page.click("#say")

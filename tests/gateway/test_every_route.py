@@ -247,6 +247,7 @@ def test_a_question_is_answered_only_by_whom_it_was_asked(house: House) -> None:
     assert [q["question_id"] for q in still] == [house.parts["question_id"]]
 
 
+@pytest.mark.spec("A4")
 def test_usage_counts_ones_own(house: House) -> None:
     for user in ("alice", "bob"):
         told = house.ask("GET", "/api/page/usage?days=7", house.gateway.headers(user)).json()

@@ -144,6 +144,7 @@ def test_models_are_listed(alice: openai.OpenAI) -> None:
         alice.models.retrieve("gpt-5")
 
 
+@pytest.mark.spec("N1")
 def test_slash_commands_are_answered(alice: openai.OpenAI) -> None:
     told, _ = ask(alice, [user("/help")])
     assert "/usage" in told

@@ -113,6 +113,7 @@ def wait_until(is_so: object, *, patience_s: float = 40.0) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.spec("I8")
 def test_a_conversation_goes_on_whichever_machine_is_reached(cluster: Cluster) -> None:
     conversations = {cluster.say(f"say number {n}", "round-robin")["conversation_id"] for n in range(6)}
     assert len(conversations) == 1
@@ -188,6 +189,7 @@ def test_a_body_too_large_is_stopped(cluster: Cluster) -> None:
 
 
 # The last one: a machine is gone after it.
+@pytest.mark.spec("I7", "I8")
 def test_a_machine_that_dies_in_mid_answer_loses_nothing(cluster: Cluster) -> None:
     text = " ".join(str(n) for n in range(100))
     ticket = HTTP.post(

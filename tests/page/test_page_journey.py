@@ -73,6 +73,7 @@ def test_a_deep_link_shows_its_message_and_the_next_one_follows(page: Page, told
 def test_a_spilled_output_opens_and_pages(page: Page, told: Told) -> None:
     server, story = told
     page.open(server.link(f"/c/{story.long}/m/1"))
+    page.wait("document.activeElement?.id === 'm-1'")
     page.click(".fold.spilled summary")
     page.click(".fold.spilled .opened button")
     page.wait("document.querySelector('.opened-text')?.textContent.includes('row 00007')")

@@ -51,8 +51,11 @@ export class Story {
     const block = this.blockOf(seq);
     if (!block) return;
     const at = this.blocks.indexOf(block);
-    await Promise.all(this.blocks.slice(Math.max(0, at - 1), at + 2).map((one) => this.show(one)));
+    const near = this.blocks.slice(Math.max(0, at - 1), at + 2).filter((one) => !one.isShown);
+    const pages = await Promise.all(near.map((one) => this.page(one)));
     if (this.signal.aborted) return;
+    // Built and scrolled to in one go, so that nothing moves under the reader's hand.
+    for (const [i, one] of near.entries()) this.place(one, pages[i]);
     this.learnHeight(block);
     if (isQuiet) return this.toEnd();
     const target = document.getElementById(`m-${seq}`) ?? block.element;
@@ -98,8 +101,12 @@ export class Story {
   }
 
   async bring(block) {
-    const page = this.pages.get(block.lo) ?? (await this.fetch(block, block.lo - 1));
+    const page = await this.page(block);
     if (!this.signal.aborted) this.place(block, page);
+  }
+
+  async page(block) {
+    return this.pages.get(block.lo) ?? this.fetch(block, block.lo - 1);
   }
 
   // Browsers without scroll anchoring would jump when a block above the window takes its real height.

@@ -62,7 +62,8 @@ def _known(gateway: Running) -> dict[str, str]:
 def _try(gateway: Running, case: Any, session: requests.Session) -> int:
     """The status of a call; of an answer that goes on, only its beginning is waited for."""
     asked = case.as_transport_kwargs(base_url=gateway.url)
-    asked["headers"] = {**dict(asked.get("headers") or {}), **gateway.headers("alice")}
+    # A connection kept for later may be closed by the server just as it is used again, which would tell nothing.
+    asked["headers"] = {**dict(asked.get("headers") or {}), **gateway.headers("alice"), "connection": "close"}
     try:
         with session.request(**asked, stream=True, timeout=20) as answer:
             for _ in answer.iter_content(4_096):

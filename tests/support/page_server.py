@@ -44,8 +44,7 @@ def page_settings(sim: Simulator, **changes: object) -> Settings:
                 "context_length": WINDOW,
                 "provider": "custom",
             },
-            # A test asks faster than people do.
-            "gateway": {"port": 0, "drain_timeout_s": 2, "requests_per_minute": None},
+            "gateway": {"port": 0, "drain_timeout_s": 2},
             **changes,
         }
     )

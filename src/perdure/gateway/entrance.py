@@ -8,7 +8,7 @@ A browser cannot put headers on a WebSocket, so there a token may come as the su
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -51,15 +51,12 @@ class Entrance:
         people: People,
         is_public: Callable[[str, str], bool],
         rate: RateLimit,
-        unpaced: Collection[str] = (),
         clock: Clock,
     ) -> None:
         self._app = app
         self._people = people
         self._is_public = is_public
         self._rate = rate
-        # Paths that are asked so often, by machines, that counting them would only get in the way.
-        self._unpaced = frozenset(unpaced)
         self._clock = clock
         # The database is asked here, one at a time: the event loop waits for none.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-tokens")
@@ -74,8 +71,8 @@ class Entrance:
             await self._pace(_address(scope), error.refusal).send_to(scope, receive, send)
             return
         caller = _address(scope) if person is None else ("person", person.user_key)
-        wait_s = 0.0 if scope["path"] in self._unpaced else self._rate.take(caller)
-        if wait_s:
+        # Health is asked by machines, and a page is dozens of small files: counting those would only get in the way.
+        if person is not None and (wait_s := self._rate.take(caller)):
             await too_often(wait_s).send_to(scope, receive, send)
             return
         scope.setdefault("state", {})["person"] = person

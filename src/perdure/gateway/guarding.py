@@ -50,7 +50,7 @@ def protect(
     clock = clock or SystemClock()
     rate = RateLimit(settings.requests_per_minute, settings.request_burst, clock=clock)
     # The last one added is the first to see a request.
-    app.add_middleware(Entrance, people=people, is_public=is_public, rate=rate, unpaced=HEALTH, clock=clock)
+    app.add_middleware(Entrance, people=people, is_public=is_public, rate=rate, clock=clock)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
     names = Names(settings.host, public_url=settings.public_url, allowed=settings.allowed_hosts)
     app.add_middleware(SameSite, names=names)

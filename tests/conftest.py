@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -19,3 +20,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 _MEMORY_DISK = Path("/dev/shm")
 if _MEMORY_DISK.is_dir() and os.access(_MEMORY_DISK, os.W_OK):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY_DISK))
+
+# A shell that starts the suite in the background has Ctrl-C ignored, and so would every program a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -236,7 +236,7 @@ def test_a_compaction_under_way_can_be_cancelled(tmp_path: Path) -> None:
         with chatting(home, settings, session_id=agent.session_id) as chat:
             chat.see("Resumed")
             chat.type("/compress widgets\r")
-            chat.see("compacting about")
+            chat.see("compacting")
             chat.type("\x03")
             chat.see("stopped; nothing has changed")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from perdure import register_context_engine
 from perdure.context.compressor import ContextCompressor
+from perdure.context.registry import engines
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.hygiene import last_prompt
 from perdure.lab.simulator import Say, Simulator
@@ -75,9 +77,17 @@ def compactions(running: Running, conversation_id: str) -> list[tuple[str, str]]
     return [(e.payload["reason"], e.payload["outcome"]) for e in found]
 
 
+@pytest.fixture(autouse=True)
+def _engines() -> Iterator[None]:
+    register_context_engine("lazy", LazyEngine)
+    register_context_engine("broken", BrokenEngine)
+    yield
+    engines().forget("lazy")
+    engines().forget("broken")
+
+
 @pytest.mark.spec("C8")
 def test_a_conversation_at_85_percent_is_compacted_before_the_agent_sees_the_message(tmp_path: Path) -> None:
-    register_context_engine("lazy", LazyEngine)
     with Simulator(script=reply, window=2 * WINDOW) as sim, gateway(tmp_path, sim, "lazy") as running:
         ann, conversation = fill(running, 0.85)
         assert compactions(running, conversation) == []
@@ -95,7 +105,6 @@ def test_a_conversation_at_85_percent_is_compacted_before_the_agent_sees_the_mes
 
 @pytest.mark.spec("C8")
 def test_below_85_percent_it_leaves_the_matter_to_the_engine(tmp_path: Path) -> None:
-    register_context_engine("lazy", LazyEngine)
     with Simulator(script=reply, window=2 * WINDOW) as sim, gateway(tmp_path, sim, "lazy") as running:
         ann, conversation = fill(running, 0.60)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})
@@ -106,7 +115,6 @@ def test_below_85_percent_it_leaves_the_matter_to_the_engine(tmp_path: Path) -> 
 
 @pytest.mark.spec("C8", "F1")
 def test_an_engine_that_fails_is_stood_in_for_by_the_digest(tmp_path: Path) -> None:
-    register_context_engine("broken", BrokenEngine)
     with Simulator(script=reply, window=2 * WINDOW) as sim, gateway(tmp_path, sim, "broken") as running:
         ann, conversation = fill(running, 0.85)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})
@@ -116,7 +124,6 @@ def test_an_engine_that_fails_is_stood_in_for_by_the_digest(tmp_path: Path) -> N
 
 @pytest.mark.spec("C8", "C1")
 def test_compression_switched_off_switches_hygiene_off(tmp_path: Path) -> None:
-    register_context_engine("lazy", LazyEngine)
     with (
         Simulator(script=reply, window=2 * WINDOW) as sim,
         gateway(tmp_path, sim, "lazy", is_enabled=False) as running,

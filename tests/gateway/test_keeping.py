@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from perdure.core.errors import LeaseLost
 from perdure.lab.simulator import Call, Say, Simulator
 from perdure.lab.simulator.script import Asked, Step
+from perdure.store.records import Lease
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, running_gateway
 
@@ -95,11 +97,22 @@ def test_a_conversation_is_free_again_once_its_turn_is_over(tmp_path: Path, sim:
         assert ask(gateway, "ann", "main", "and here")["text"] == "3: and here"
 
 
+def taken_elsewhere(gateway: Running, conversation_id: str) -> Lease:
+    """Another machine's lease, as soon as the gateway has given back its own: an answer is told a moment before."""
+    give_up = time.monotonic() + 20
+    while True:
+        try:
+            return gateway.store.leases.acquire(conversation_id, "another-machine:1", ttl_ms=700)
+        except LeaseLost:
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+
+
 @pytest.mark.spec("I7")
 def test_a_conversation_that_is_written_elsewhere_is_waited_for(tmp_path: Path, sim: Simulator) -> None:
     with running_gateway(tmp_path, sim, users=USERS) as gateway:
         done = ask(gateway, "ann", "main", "say hi")
-        lease = gateway.store.leases.acquire(done["conversation_id"], "another-machine:1", ttl_ms=700)
+        lease = taken_elsewhere(gateway, done["conversation_id"])
         assert ask(gateway, "ann", "main", "still here?")["text"] == "2: still here?"
         assert gateway.store.leases.holder_of(done["conversation_id"]) != lease
 

@@ -155,7 +155,7 @@ def _signals(stopped: asyncio.Event) -> Iterator[None]:
     """SIGTERM and Ctrl-C set the event, where this thread is the one that hears them."""
     loop, kept = asyncio.get_running_loop(), []
     for number in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread
             loop.add_signal_handler(number, stopped.set)
             kept.append(number)
     try:

@@ -39,6 +39,8 @@ from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
 DEFAULT_WINDOW = 128_000
 # A history is not rewritten, and its cached prefix not thrown away, for less than this or a twentieth of it.
 _LEAST_GAIN_TOKENS = 16
+# A conversation this far on its way to the threshold will come to it: from here on its messages are read as they come.
+_HALF_WAY = 0.5
 
 
 class ContextCompressor(ContextEngine):
@@ -69,6 +71,9 @@ class ContextCompressor(ContextEngine):
         self._last_prompt_tokens: int | None = None
         self._waits_for_response = False
         self._notices: list[str] = []
+        # What was said so far, and of that what has not been read yet.
+        self._seen_tokens = 0
+        self._unread: list[Entry] = []
         self._adopt(self._services)
         self.update_model(context_length=context_length, model=model, provider=provider, max_tokens=max_tokens)
 
@@ -117,8 +122,15 @@ class ContextCompressor(ContextEngine):
             self._pause.lift()
 
     def observe(self, entries: Sequence[Entry]) -> None:
+        """A conversation far from its threshold may never come to it: its messages are read once it is half way."""
+        self._unread.extend(entries)
+        self._seen_tokens += sum(tokens_of(entry, self._route[0]) for entry in entries)
+        if self._seen_tokens >= _HALF_WAY * self.budgets.threshold_tokens:
+            unread, self._unread = self._unread, []
+            self._read(unread)
+
+    def _read(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            tokens_of(entry, self._route[0])
             entry.memo("facts", facts_of)
             if entry.message.role == "tool":
                 outcome_in(entry)
@@ -164,6 +176,7 @@ class ContextCompressor(ContextEngine):
     ) -> Compaction:
         if reason == "user":
             self._pause.lift()
+        self._unread = []
         history = History.read(messages, self._route[0])
         before = sum(history.tokens)
         found = self._boundaries(history)

@@ -91,7 +91,7 @@ def _cjk(run: str) -> tuple[Sequence[str], Sequence[str]]:
 @lru_cache(maxsize=1 << 16)
 def _named(chunk: str) -> tuple[Sequence[str], Sequence[str]]:
     """A word, identifier or path: its parts, and the wholes it is known by."""
-    if chunk.islower() and chunk.isalnum():
+    if chunk.isalnum() and (chunk.islower() or chunk.isdecimal()):
         return (chunk[:_LONGEST_PART],), ()
     pieces = _JOINT.split(chunk)
     humps = [h for p in pieces for h in (_HUMPS.findall(p) if not p.islower() else [p])]

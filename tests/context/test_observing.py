@@ -1,0 +1,44 @@
+"""Per-message work as messages come: not for a conversation that may never be compacted, in time for one that will."""
+
+from perdure.context.compressor import ContextCompressor
+from perdure.core.messages import Entry, user
+
+
+def _entries(count: int, *, first: int = 1) -> list[Entry]:
+    words = "The build of src/app/main.py failed with code 4711. " * 20
+    return [Entry(n, user(f"{n}: {words}")) for n in range(first, first + count)]
+
+
+def _is_read(entry: Entry) -> bool:
+    unread = object()
+    return entry.memo("facts", lambda message: unread) is not unread
+
+
+def test_a_short_conversation_is_not_read_for_facts():
+    engine = ContextCompressor(context_length=200_000)
+    entries = _entries(3)
+
+    engine.observe(entries)
+
+    assert not any(map(_is_read, entries))
+
+
+def test_half_way_to_the_threshold_everything_said_so_far_is_read():
+    engine = ContextCompressor(context_length=20_000)
+    entries = _entries(40)
+
+    for entry in entries:
+        engine.observe([entry])
+
+    assert all(map(_is_read, entries))
+
+
+def test_a_compaction_asked_for_early_reads_what_was_left():
+    engine = ContextCompressor(context_length=200_000)
+    entries = _entries(30)
+    engine.observe(entries)
+
+    made = engine.compress(entries, reason="user")
+
+    assert made.handoff is not None
+    assert "src/app/main.py" in "".join(made.handoff.sections.values())

@@ -122,12 +122,16 @@ class Caller:
             self._cut_off(record, heard, "interrupted")
             raise
         call = self._asked_for(record, reply.usage, "")
-        await self._parts.keep(partial(self._parts.store.ledger.record_call, call))
+        await self._parts.keep(partial(self._learn, endpoint, call))
         self._tell_finished(record, call)
-        self._live.counter.observe(reply.usage)
-        self._parts.keep_calibration(endpoint, self._live.counter.calibration)
-        self._parts.engine.update_from_response(reply.usage)
         return reply
+
+    def _learn(self, endpoint: Endpoint, call: Call) -> None:
+        """Records a call, and takes from it what it teaches about the model's counting."""
+        self._parts.store.ledger.record_call(call)
+        self._live.counter.observe(call.usage)
+        self._parts.keep_calibration(endpoint, self._live.counter.calibration)
+        self._parts.engine.update_from_response(call.usage)
 
     def _cut_off(self, record: _Record, heard: _Heard, why: str) -> None:
         """The call is recorded as unreported; what was said by then is kept as an event, never in the history."""

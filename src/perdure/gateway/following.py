@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from perdure.core.errors import NotFound, StoreError
 from perdure.gateway.chats import ChatKey, Numbered, Ticket
 from perdure.gateway.results import finished_event
-from perdure.gateway.streams import Reader, Streams
+from perdure.gateway.streams import Reader, Sink, Streams
 from perdure.gateway.threads import in_thread
 from perdure.gateway.wire import is_last
 from perdure.store.inbox import Taken
@@ -23,21 +23,26 @@ Batches = AsyncGenerator[list[Numbered], None]
 
 
 class Following:
-    """Events in batches: all that came since the last look; an empty one after `idle_s` without any."""
+    """Events in batches: all that came since the last look; an empty one after `idle_s` without any.
+
+    Pieces of text that a `sink` takes the moment they come are in none of them.
+    """
 
     def __init__(self, streams: Streams, store: SessionStore, *, owner: str) -> None:
         self._streams = streams
         self._store = store
         self._owner = owner
 
-    def chat(self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None) -> Batches:
+    def chat(
+        self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
+    ) -> Batches:
         """What happens in a chat from the moment of this call; with `after`, first what is still known since then."""
         start = self._streams.of(chat).last_number if after is None else after
 
         async def batches() -> Batches:
             # Only now: whoever never reads leaves nothing behind, and what happened since the call is still known.
             stream = self._streams.of(chat)
-            reader = stream.follow(after=start)
+            reader = stream.follow(after=start, sink=sink)
             try:
                 async for batch in reader.batches(idle_s):
                     yield batch
@@ -46,14 +51,14 @@ class Following:
 
         return batches()
 
-    async def turn(self, ticket: Ticket, *, idle_s: float | None = None) -> Batches:
+    async def turn(self, ticket: Ticket, *, idle_s: float | None = None, sink: Sink | None = None) -> Batches:
         """The events of one message, up to its last; of one that ran elsewhere, its end."""
         turn_id, chat, taken = ticket.turn_id, ticket.chat, None
         if chat is None:
             taken = await in_thread(self._store.inbox.get, turn_id)
             chat = ChatKey(taken.letter.platform, taken.letter.user_key, taken.letter.chat)
         stream = self._streams.of(chat)
-        reader = stream.follow(turn_id=turn_id)
+        reader = stream.follow(turn_id=turn_id, sink=sink)
         looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))
         try:
             async for batch in reader.batches(idle_s):

@@ -17,6 +17,8 @@ from perdure.gateway.chats import ChatKey, GatewayEvent, Numbered
 from perdure.gateway.wire import is_last
 
 Watch = Callable[[ChatKey, str, GatewayEvent], None]
+# Takes a piece of text at once, if it can; whether it did. Must neither wait nor raise.
+Sink = Callable[[Numbered], bool]
 # Events of a running turn that a late reader can still have, and of finished ones.
 MOST_RUNNING = 5_000
 MOST_FINISHED = 24
@@ -25,13 +27,20 @@ MOST_WAITING = 2_000
 
 
 class Reader:
-    """One follower's queue. Pieces of text that it has not come to yet are joined into one."""
+    """One follower's queue. Pieces of text that it has not come to yet are joined into one.
 
-    def __init__(self, turn_id: str | None = None) -> None:
+    With a sink, a piece of text that nothing waits before goes straight there: no task is woken for it, and so it does
+    not wait for the pieces of every other stream.
+    """
+
+    def __init__(self, turn_id: str | None = None, *, sink: Sink | None = None) -> None:
         # Set where one turn alone is followed.
         self._turn_id = turn_id
+        self._sink = sink
         self._waiting: collections.deque[Numbered] = collections.deque()
         self._arrived = asyncio.Event()
+        # Its reader has dealt with all there was, and waits for more.
+        self._is_idle = False
         self._is_quiet = True
         self.is_closed = False
 
@@ -40,6 +49,9 @@ class Reader:
             return
         waiting = self._waiting
         if not waiting:
+            if self._is_idle and self._sink is not None and type(numbered.event) is TextDelta and self._sink(numbered):
+                self._is_quiet = False
+                return
             waiting.append(numbered)
         elif (joined := _joined(waiting[-1], numbered)) is not None:
             waiting[-1] = joined
@@ -47,11 +59,15 @@ class Reader:
             self.close()
         else:
             waiting.append(numbered)
-        self._arrived.set()
+        self._wake()
 
     def close(self) -> None:
         """No more comes; what waits is still read."""
         self.is_closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._is_idle = False
         self._arrived.set()
 
     async def batches(self, idle_s: float | None = None) -> AsyncIterator[list[Numbered]]:
@@ -68,10 +84,12 @@ class Reader:
                 if self.is_closed:
                     return
                 self._arrived.clear()
+                self._is_idle = True
                 await self._arrived.wait()
                 if not self._waiting and not self.is_closed:
                     yield []
         finally:
+            self._is_idle = False
             if ticking is not None:
                 ticking.cancel()
 
@@ -80,7 +98,7 @@ class Reader:
             self._is_quiet = True
             await asyncio.sleep(idle_s)
             if self._is_quiet:
-                self._arrived.set()
+                self._wake()
 
 
 class ChatStream:
@@ -113,9 +131,9 @@ class ChatStream:
             self._tidy(turn_id)
             self.used_at_s = self._clock.monotonic_s()
 
-    def follow(self, *, after: int | None = None, turn_id: str | None = None) -> Reader:
+    def follow(self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None) -> Reader:
         """Everything from now on, or from after a number, or one turn alone as far as it is kept."""
-        reader = Reader(turn_id)
+        reader = Reader(turn_id, sink=sink)
         for numbered in self._kept:
             if turn_id is not None or (after is not None and numbered.number > after):
                 reader.put(numbered)

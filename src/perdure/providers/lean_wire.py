@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextvars
 import ssl
 import time
 import zlib
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from perdure.providers.exchange import Endpoint
-from perdure.providers.wire import url_of
+from perdure.providers.wire import Take, url_of
 
 _KEPT_S = 60.0
 # So much may wait for whoever reads it; then the other side has to.
@@ -137,6 +138,9 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._lost: BaseException | None = None
+        # Who takes the pieces as they come, and what went wrong there.
+        self._take: Take | None = None
+        self._failed: Exception | None = None
         self.idle_since_s = 0.0
         self._begin()
 
@@ -170,24 +174,51 @@ class _Connection(asyncio.Protocol):
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
         while True:
             if self._pieces:
-                piece = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
-                self._pieces.clear()
-                self._waiting_bytes = 0
-                if self._is_paused and self._transport is not None:
-                    self._is_paused = False
-                    self._transport.resume_reading()
-                if self._unpack is not None:
-                    piece = self._unpack.decompress(piece)
-                if piece:
+                if piece := self._next_piece():
                     yield piece
             elif self._is_complete:
                 return
             else:
                 await self._wait()
 
+    async def pour(self, take: Take) -> bool:
+        """Within the loop's own callback: of hundreds of streams, no piece then waits for those of all the others."""
+        # What is noted down on the way belongs to the caller, not to whoever opened the connection.
+        within = contextvars.copy_context()
+        self._take = lambda piece: within.run(take, piece)
+        self._hand_over()
+        try:
+            while self._take is not None and not self._is_complete:
+                await self._wait()
+            if self._failed is not None:
+                raise self._failed
+            return self._take is None
+        finally:
+            self._take = self._failed = None
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def _next_piece(self) -> bytes:
+        """All that waits; it may come to nothing once it is unpacked."""
+        piece = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
+        self._pieces.clear()
+        self._waiting_bytes = 0
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return self._unpack.decompress(piece) if self._unpack is not None else piece
+
+    def _hand_over(self) -> None:
+        """Gives what waits to whoever takes; that it had enough, or failed, is for `pour` to tell."""
+        if self._take is None or not self._pieces:
+            return
+        try:
+            if (piece := self._next_piece()) and self._take(piece):
+                self._take = None
+        except Exception as error:  # it belongs to the caller, not to the loop
+            self._failed, self._take = error, None
 
     async def _wait(self) -> None:
         if self._lost is not None:
@@ -217,7 +248,11 @@ class _Connection(asyncio.Protocol):
         if self._waiting_bytes > _MOST_WAITING and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
-        self._wake()
+        is_pouring = self._take is not None
+        self._hand_over()
+        # Whoever takes the pieces as they come need only hear of the end.
+        if not is_pouring or self._take is None or self._is_complete or self._lost is not None:
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # A body without a length lasts until the line is closed.

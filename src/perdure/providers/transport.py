@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import ModuleType
+from typing import Any
 
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
@@ -34,7 +35,7 @@ from perdure.providers.failures import (
 from perdure.providers.modes import mode_module
 from perdure.providers.patience import IdleTimer, Retries, Timeouts
 from perdure.providers.streaming import SseReader
-from perdure.providers.wire import HttpxWire, Wire, WireResponse
+from perdure.providers.wire import HttpxWire, Wire, WireResponse, poured
 
 __all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]
 
@@ -183,7 +184,7 @@ class _Call:
             return self._whole_reply(await _joined(head, pieces))
         if not head or is_html(head):
             raise not_an_api(self.place, response.status_code, await _joined(head, pieces))
-        return await self._streamed_reply(head, pieces, timer, timeouts)
+        return await self._streamed_reply(head, response, pieces, timer, timeouts.idle_s)
 
     def _whole_reply(self, body: bytes) -> Reply:
         try:
@@ -199,31 +200,43 @@ class _Call:
         return reply
 
     async def _streamed_reply(
-        self, head: bytes, pieces: AsyncIterator[bytes], timer: asyncio.Timeout, timeouts: Timeouts
+        self, head: bytes, response: WireResponse, pieces: AsyncIterator[bytes], timer: asyncio.Timeout, idle_s: float
     ) -> Reply:
-        patience = IdleTimer(timer, timeouts.idle_s)
+        patience = IdleTimer(timer, idle_s)
         reader, stream = SseReader(), self.mode.Stream()
-        piece: bytes | None = head
-        while piece is not None:
+
+        def take(piece: bytes) -> bool:
             events = reader.feed(piece)
-            for event in events:
-                self._tell(stream.feed(event))
+            self._hear(events, stream)
             self._size += len(piece)
             if self._size > MAX_BODY_BYTES:
                 raise not_an_api(self.place, 200, head, partial=self.partial_text)
             if events and _is_last(events[-1]):
-                timer.reschedule(None)
-                await _drain(pieces, (TimeoutError, *self._losses))
-                break
+                return True
             self._has_token = self._has_token or any(e.name != "ping" for e in events)
             if self._has_token:
                 patience.renew()
-            piece = await anext(pieces, None)
+            return False
+
+        if take(head) or await poured(response, pieces, take):
+            timer.reschedule(None)
+            await _drain(pieces, (TimeoutError, *self._losses))
         else:
-            for event in reader.finish():
-                self._tell(stream.feed(event))
+            self._hear(reader.finish(), stream)
         reply: Reply = stream.finish()
         return reply
+
+    def _hear(self, events: Sequence[SseEvent], stream: Any) -> None:
+        """Tells what a piece of a stream says; words that came together are told together."""
+        if len(events) == 1:
+            self._tell(stream.feed(events[0]))
+            return
+        deltas: list[Delta] = []
+        try:
+            for event in events:
+                deltas += stream.feed(event)
+        finally:  # also what was said before a failure
+            self._tell(_words_joined(deltas))
 
     def _tell(self, deltas: Iterable[Delta]) -> None:
         for delta in deltas:
@@ -231,6 +244,16 @@ class _Call:
                 self._said.append(delta.text)
             if self.on_event is not None:
                 self.on_event(delta)
+
+
+def _words_joined(deltas: Sequence[Delta]) -> list[Delta]:
+    joined: list[Delta] = []
+    for delta in deltas:
+        if joined and type(delta) is TextDelta and type(last := joined[-1]) is TextDelta:
+            joined[-1] = TextDelta(last.text + delta.text)
+        else:
+            joined.append(delta)
+    return joined
 
 
 def _is_last(event: SseEvent) -> bool:

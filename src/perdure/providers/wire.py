@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from perdure.core.errors import ConfigError
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+# Takes a piece of a body; whether it needs no more.
+Take = Callable[[bytes], bool]
 
 
 class WireResponse(Protocol):
@@ -31,6 +34,25 @@ class WireResponse(Protocol):
     def aiter_bytes(self) -> AsyncIterator[bytes]:
         """The body as it arrives, decompressed."""
         ...
+
+
+@runtime_checkable
+class Pouring(Protocol):
+    """An answer that hands its pieces over the moment they arrive, so that no task has to be woken for each."""
+
+    async def pour(self, take: Take) -> bool:
+        """All that is left of the body, until `take` needs no more; whether that was so before the body ended."""
+        ...
+
+
+async def poured(response: WireResponse, pieces: AsyncIterator[bytes], take: Take) -> bool:
+    """The rest of a body to `take`, by whichever way the wire knows; whether `take` had enough before its end."""
+    if isinstance(response, Pouring):
+        return await response.pour(take)
+    async for piece in pieces:
+        if take(piece):
+            return True
+    return False
 
 
 class Wire(Protocol):

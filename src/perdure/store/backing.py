@@ -9,7 +9,7 @@ from perdure.core.ports import Clock
 from perdure.store.database import Database, Transaction, text
 from perdure.store.ids import IdSource
 from perdure.store.records import Conversation
-from perdure.store.resolve import conversation_id_of
+from perdure.store.resolve import NAMED, conversation_id_of
 from perdure.store.rows import CONVERSATION, conversation_of_row
 from perdure.store.text_index import TextIndex
 
@@ -25,11 +25,8 @@ class Backing:
         """A conversation and its last key, kept from other writers until the transaction ends. Raises NotFound."""
         ident = text(any_id)
         # Whose session an id is never changes, so that it may be asked within the statement that takes the lock.
-        sql = (
-            f"SELECT {CONVERSATION}, last_key FROM conversation"
-            " WHERE id = COALESCE((SELECT conversation FROM session WHERE id = ?), ?)"
-        )
-        row = tx.row(sql + self.database.dialect.for_update, (ident, ident))
+        sql = f"SELECT {CONVERSATION}, last_key FROM conversation WHERE {NAMED}{self.database.dialect.for_update}"
+        row = tx.row(sql, (ident, ident))
         if row is not None:
             return conversation_of_row(row[:-1]), bytes(row[-1])
         found = conversation_id_of(tx, ident)

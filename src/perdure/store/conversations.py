@@ -13,7 +13,7 @@ from perdure.store.database import Row, Transaction, Value, insert, text
 from perdure.store.leases import admit
 from perdure.store.ledger import insert_event
 from perdure.store.records import BeganBy, Conversation, ConversationKind, Lease, Listed, Route, Session, StoredEvent
-from perdure.store.resolve import conversation_id_of, owned_conversation_id_of
+from perdure.store.resolve import NAMED, conversation_id_of, owned_conversation_id_of
 from perdure.store.rows import (
     CONVERSATION,
     SESSION,
@@ -100,6 +100,11 @@ class Conversations:
                 return get_conversation(tx, conversation_id_of(tx, any_id))
             return get_conversation(tx, owned_conversation_id_of(tx, any_id, user_key))
 
+        if user_key is None:  # asked for in every turn, by a whole id
+            ident = text(any_id)
+            row = self._backing.database.row(f"SELECT {CONVERSATION} FROM conversation WHERE {NAMED}", (ident, ident))
+            if row is not None:
+                return conversation_of_row(row)
         return self._backing.database.read(load)
 
     def session(self, session_id: str) -> Session:

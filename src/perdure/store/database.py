@@ -66,6 +66,10 @@ class Database(Protocol):
         """What `work` returns of one moment; may run beside other reads and a write."""
         ...
 
+    def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
+        """The first row of one statement, which needs no transaction around it."""
+        ...
+
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Durable when this returns; undone when `work` raises. `work` may run again after a clash, so it only uses
         the transaction."""

@@ -105,9 +105,7 @@ class Inbox:
 
     def get(self, message_id: str) -> Taken:
         """Raises NotFound."""
-        row = self._backing.database.read(
-            lambda tx: tx.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
-        )
+        row = self._backing.database.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
         if row is None:
             raise NotFound(f"no message {message_id!r} was taken")
         return _taken(row)
@@ -115,7 +113,7 @@ class Inbox:
     def first(self, lane: str) -> Taken | None:
         """The oldest message of a lane that is not answered yet, whoever owns it."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE lane = ? AND state <> 'done' ORDER BY number LIMIT 1"
-        row = self._backing.database.read(lambda tx: tx.row(sql, (text(lane),)))
+        row = self._backing.database.row(sql, (text(lane),))
         return _taken(row) if row is not None else None
 
     def claim(self, taken: Taken, *, owner: str, ttl_ms: int) -> Taken | None:

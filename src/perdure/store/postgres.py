@@ -120,6 +120,9 @@ class PostgresDatabase:
         # Within a transaction of the same thread it is part of it: a second connection might never come free.
         return work(outer) if outer is not None else self._transact(_READ, work)
 
+    def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
+        return self.read(lambda tx: tx.row(sql, values))
+
     def write(self, work: Callable[[Transaction], T]) -> T:
         if getattr(self._running, "transaction", None) is not None:
             raise StoreError("a transaction is under way in this thread; a write within it could not be undone alone")

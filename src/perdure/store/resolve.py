@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from perdure.core.errors import NotFound
 from perdure.store.database import Transaction, text
 
+# A conversation by its own id or by that of one of its sessions; takes the id twice.
+NAMED = "id = COALESCE((SELECT conversation FROM session WHERE id = ?), ?)"
 _PREFIXES = ("c_", "s_")
 # Sorts behind every character an id is made of.
 _AFTER = "~"
@@ -16,9 +18,7 @@ _MOST_NAMED = 5
 def conversation_id_of(tx: Transaction, any_id: str) -> str:
     """The conversation of a session id, a conversation id, or a beginning that fits one conversation only."""
     any_id = text(any_id)
-    row = tx.row("SELECT conversation FROM session WHERE id = ?", (any_id,))
-    if row is None:
-        row = tx.row("SELECT id FROM conversation WHERE id = ?", (any_id,))
+    row = tx.row(f"SELECT id FROM conversation WHERE {NAMED}", (any_id, any_id))
     if row is not None:
         return str(row[0])
     gone = tx.row("SELECT deleted_at FROM tombstone WHERE id = ?", (any_id,))

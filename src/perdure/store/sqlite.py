@@ -33,25 +33,34 @@ DIALECT = Dialect(
 PATIENCE_S = 60.0
 _RETRY_PAUSE_S = 0.005
 _IDLE_READERS = 8
+# Writes that wait at the same time are committed together, up to so many.
+_MOST_TOGETHER = 16
 
 
 class _Job(Generic[T]):
     """Work for the writer, and its outcome. A bare lock wakes the caller: a future takes several, and its time."""
 
-    __slots__ = ("_done", "_error", "_result", "_work")
+    __slots__ = ("_done", "_error", "_result", "erases", "work")
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
+    def __init__(self, work: Callable[[Transaction], T], *, erases: bool = False) -> None:
+        self.work = work
+        self.erases = erases
         self._result: T
         self._error: BaseException | None = None
         self._done = threading.Lock()
         self._done.acquire()
 
-    def run(self) -> None:
+    def run(self, transact: Callable[[Callable[[Transaction], T]], T]) -> None:
         try:
-            self._result = self._work()
+            result = transact(self.work)
         except BaseException as error:  # the writer's edge: whatever a job raised belongs to who asked for it
             self._error = error
+            self._done.release()
+        else:
+            self.settle(result)
+
+    def settle(self, result: T) -> None:
+        self._result = result
         self._done.release()
 
     def outcome(self) -> T:
@@ -117,19 +126,23 @@ class SqliteDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
+    def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
+        self._refuse_if_unusable()
+        with self._reader() as connection, translated(self.path):
+            return SqliteTransaction(connection).row(sql, values)
+
     def write(self, work: Callable[[Transaction], T]) -> T:
-        return self._queued(lambda: self._transact(work))
+        return self._queued(_Job(work))
 
     def erase(self, work: Callable[[Transaction], T]) -> T:
-        return self._queued(lambda: self._transact_erasing(work))
+        return self._queued(_Job(work, erases=True))
 
-    def _queued(self, job: Callable[[], T]) -> T:
+    def _queued(self, job: _Job[T]) -> T:
         """What a job returns, run by the one thread that writes."""
-        queued = _Job(job)
         with self._closing:
             self._refuse_if_unusable()
-            self._jobs.put(queued)
-        return queued.outcome()
+            self._jobs.put(job)
+        return job.outcome()
 
     def use_wal(self) -> None:
         """Readers and a writer side by side, from now on and for every process."""
@@ -173,10 +186,39 @@ class SqliteDatabase:
                 self._readers.get_nowait().close()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job.run()
-            # Neither the job nor its result may live on while the thread waits for the next one.
-            del job
+        while jobs := self._next_jobs():
+            if len(jobs) == 1 or not self._transact_together(jobs):
+                for job in jobs:
+                    job.run(self._transact_erasing if job.erases else self._transact)
+                    # Neither the job nor its result may live on while the thread waits for the next one.
+                    del job
+            del jobs
+
+    def _next_jobs(self) -> list[_Job[Any]]:
+        """The next job, with those that wait behind it already; none once the store is closed."""
+        job = self._jobs.get()
+        jobs: list[_Job[Any]] = []
+        with suppress(queue.Empty):
+            while job is not None:
+                jobs.append(job)
+                if job.erases or len(jobs) >= _MOST_TOGETHER:
+                    return jobs
+                job = self._jobs.get_nowait()
+            if jobs:  # the end is for the next look: what came before it is still written
+                self._jobs.put(None)
+        return jobs
+
+    def _transact_together(self, jobs: Sequence[_Job[Any]]) -> bool:
+        """Several writes, one commit, and so one sync of the disk for all; False where one fails, and none is done."""
+        if any(job.erases for job in jobs):
+            return False
+        try:
+            results = self._transact(lambda tx: [job.work(tx) for job in jobs])
+        except Exception:  # each is then run alone, and meets its own trouble there
+            return False
+        for job, result in zip(jobs, results, strict=True):
+            job.settle(result)
+        return True
 
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         deadline = time.monotonic() + self._patience_s

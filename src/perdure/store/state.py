@@ -16,9 +16,8 @@ class State:
         self._scope = scope
 
     def get(self, key: str) -> Any:
-        row = self._backing.database.read(
-            lambda tx: tx.row("SELECT value FROM state WHERE scope = ? AND key = ?", (self._scope, key))
-        )
+        sql = "SELECT value FROM state WHERE scope = ? AND key = ?"
+        row = self._backing.database.row(sql, (self._scope, key))
         return None if row is None else json.loads(row[0])
 
     def set(self, key: str, value: Any) -> None:

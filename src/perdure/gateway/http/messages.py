@@ -36,7 +36,7 @@ def message_router(hub: Hub) -> APIRouter:
         """Takes a message: it is on disk when this answers. `Accept: text/event-stream` asks for its events instead."""
         ticket = await hub.submit(incoming_of(body, person, key=body.key or idempotency_key), person)
         if "text/event-stream" in request.headers.get("accept", ""):
-            return sse(hub.following.turn(ticket, idle_s=IDLE_S))
+            return sse(lambda sink: hub.following.turn(ticket, idle_s=IDLE_S, sink=sink))
         if wait:
             async for batch in hub.following.turn(ticket):
                 if any(is_last(n.event) for n in batch):
@@ -54,7 +54,8 @@ def message_router(hub: Hub) -> APIRouter:
     async def follow_message(turn_id: Name, person: Talker) -> Response:
         """The events of one message, up to its last."""
         taken = await hub.taken(turn_id, person)
-        return sse(hub.following.turn(Ticket(taken.id, taken.conversation_id, "queued"), idle_s=IDLE_S))
+        ticket = Ticket(taken.id, taken.conversation_id, "queued")
+        return sse(lambda sink: hub.following.turn(ticket, idle_s=IDLE_S, sink=sink))
 
     @router.get("/chats/{chat}/events")
     async def follow(
@@ -65,7 +66,8 @@ def message_router(hub: Hub) -> APIRouter:
     ) -> Response:
         """What happens in a chat, live; with `Last-Event-ID`, first what was missed since then."""
         after = int(last_event_id) if last_event_id.isascii() and last_event_id.isdecimal() else None
-        return sse(hub.following.chat(ChatKey(platform, person.user_key, chat), after=after, idle_s=IDLE_S))
+        followed = ChatKey(platform, person.user_key, chat)
+        return sse(lambda sink: hub.following.chat(followed, after=after, idle_s=IDLE_S, sink=sink))
 
     @router.post("/chats/{chat}/stop", response_model=StoppedBody)
     async def stop(chat: Name, person: Talker, platform: Platform = "http") -> Any:

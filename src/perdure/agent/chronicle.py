@@ -12,7 +12,7 @@ from typing import Any
 from perdure.agent.continuation import Emit
 from perdure.agent.session import LiveSession
 from perdure.core.errors import StoreError
-from perdure.core.events import Event, ModelSwitched, Notice
+from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore
 from perdure.tools.runtime import Batch
@@ -24,7 +24,8 @@ def keeping(emit: Emit, live: LiveSession, store: SessionStore) -> Emit:
     """The way events go out, with those worth keeping written down first."""
 
     def emit_and_keep(event: Event) -> None:
-        told = _told(event)
+        # Nearly all there are say words, and those are kept as the message they make.
+        told = _told(event) if type(event) is not TextDelta else None
         if told is not None:
             kind, payload = told
             try:

@@ -196,15 +196,15 @@ class _Seen:
 
     def look_at(self, message: Message) -> None:
         kind = message["type"]
-        if kind in ("http.response.start", "websocket.http.response.start"):
+        if kind == "http.response.body":  # nearly all there are
+            self.sent_bytes += len(message.get("body", b""))
+        elif kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
             MutableHeaders(scope=message)["x-request-id"] = self.request_id
         elif kind == "websocket.accept":
             self.status = 101
         elif kind == "websocket.close" and self.status is None:
             self.status = 403
-        elif kind == "http.response.body":
-            self.sent_bytes += len(message.get("body", b""))
         elif kind == "websocket.send":
             self.sent_bytes += len(message.get("text") or message.get("bytes") or "")
 

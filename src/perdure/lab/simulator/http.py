@@ -12,7 +12,9 @@ from typing import Any
 MAX_HEAD_BYTES = 1 << 16
 SSE = "text/event-stream; charset=utf-8"
 # How soon a client that hung up is noticed while nothing is being written.
-_WATCH_S = 0.01
+_WATCH_S = 0.05
+# No timer is more exact than this.
+_TIMER_S = 0.001
 
 
 class ClientGone(Exception):
@@ -72,7 +74,7 @@ class Connection:
         """Waits, but not for a client that is no longer there."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while (left := end - loop.time()) > 0:
+        while (left := end - loop.time()) > _TIMER_S:
             self._check()
             await asyncio.sleep(min(left, _WATCH_S))
         self._check()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ProviderError
+from perdure.core.events import TextDelta
 from perdure.lab.simulator import Say, Simulator
 from perdure.providers.exchange import ApiMode, Endpoint
 from perdure.providers.lean_wire import LeanWire
@@ -179,3 +180,74 @@ def test_cancelling_a_call_closes_its_connection() -> None:
         server.close()
 
     asyncio.run(run())
+
+
+# -- streams: pieces are handed over as they arrive --------------------------------------------------------------------
+
+
+def events(*texts: str) -> bytes:
+    chunks = [f'data: {{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}\n\n' for text in texts]
+    return "".join((*chunks, "data: [DONE]\n\n")).encode()
+
+
+def chunked(*pieces: bytes) -> bytes:
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+
+
+STREAMED = head("transfer-encoding: chunked")
+
+
+def test_a_stream_torn_anywhere_is_put_together_again() -> None:
+    whole = STREAMED + chunked(events("one ", "two"))
+    assert ask(answering(*(whole[i : i + 3] for i in range(0, len(whole), 3)))) == ["one two", "one two"]
+
+
+def test_a_packed_stream_is_unpacked_as_it_comes() -> None:
+    packed = gzip.compress(events("one ", "two"))
+    whole = head("transfer-encoding: chunked", "content-encoding: gzip") + chunked(
+        packed[:30], packed[30:60], packed[60:]
+    )
+    assert ask(answering(whole[:200], whole[200:])) == ["one two", "one two"]
+
+
+def test_a_stream_that_never_says_it_is_done_ends_with_its_body() -> None:
+    said = events("one ", "two").removesuffix(b"data: [DONE]\n\n")
+    finish = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    assert ask(answering(STREAMED, chunked(said, finish))) == ["one two", "one two"]
+
+
+def test_a_stream_cut_off_is_a_lost_connection_that_knows_what_was_said() -> None:
+    piece = events("half of")[:60]
+    half = events("one ").removesuffix(b"data: [DONE]\n\n")
+    failure = ask(answering(STREAMED, b"%x\r\n%b\r\n" % (len(half), half), b"50\r\n" + piece, is_closing=True))
+    assert isinstance(failure, ProviderError)
+    assert failure.verdict.kind == "transport"
+    assert failure.partial_text == "one "
+
+
+def test_an_error_told_within_a_stream_reaches_the_caller_with_what_was_said() -> None:
+    said = events("one ").removesuffix(b"data: [DONE]\n\n")
+    trouble = b'data: {"error":{"message":"overloaded","type":"overloaded_error"}}\n\n'
+    failure = ask(answering(STREAMED, chunked(said + trouble)))
+    assert isinstance(failure, ProviderError)
+    assert failure.partial_text == "one "
+    assert "overloaded" in str(failure)
+
+
+def test_words_that_arrive_together_are_told_together() -> None:
+    heard: list[Any] = []
+
+    async def run() -> None:
+        server = await asyncio.start_server(
+            answering(STREAMED, chunked(events("one ", "two ", "three"))), "127.0.0.1", 0
+        )
+        where = Endpoint(
+            "custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", "chat_completions", "m", api_key="k"
+        )
+        way = transport()
+        await way.send(where, request("hello", is_streaming=True), on_event=heard.append)
+        await way.aclose()
+        server.close()
+
+    asyncio.run(run())
+    assert heard == [TextDelta("one two three")]

@@ -38,9 +38,9 @@ from perdure.store.store import SessionStore
 MAX_CONNECTIONS = 1_000
 # Once the turns are over, what is left are connections nobody says anything on.
 _LINGER_S = 3
-_SWITCH_S = 0.0005
-# Young objects are looked at after so many, old ones after so many looks at the young.
-_COLLECT = (2_000, 10, 500)
+_SWITCH_S = 0.001
+# Young objects are looked at after so many, so that each look is short; old ones after so many looks at the young.
+_COLLECT = (1_000, 5, 1_000)
 
 
 @dataclass(frozen=True, slots=True)

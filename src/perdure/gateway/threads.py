@@ -14,7 +14,8 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_STORE_THREADS = 8
+# Few: what they do takes moments, and each more takes the interpreter from the loop that all streams run in.
+_STORE_THREADS = 4
 
 
 @cache

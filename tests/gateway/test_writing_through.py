@@ -1,0 +1,167 @@
+"""Text goes to the connection within the call that brings it; where the connection makes it wait, order is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure.core.clock import SystemClock
+from perdure.core.events import TextDelta, TurnFinished
+from perdure.gateway.chats import Numbered
+from perdure.gateway.following import Batches
+from perdure.gateway.http.streaming import EventStream
+from perdure.gateway.streams import ChatStream, Sink
+
+
+class Connection:
+    """An ASGI connection that notes what was sent, and can make its sender wait or fail."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.trouble: Exception | None = None
+
+    async def send(self, message: Any) -> None:
+        if not self.is_open.is_set():
+            await self.is_open.wait()
+        if self.trouble is not None:
+            raise self.trouble
+        if message["type"] == "http.response.body":
+            self.sent.append(message["body"].decode())
+
+    async def receive(self) -> Any:
+        await asyncio.Event().wait()
+
+    @property
+    def words(self) -> str:
+        """The texts alone, in the order they went out."""
+        pieces = "".join(self.sent).split('"text":"')[1:]
+        return " ".join(p.partition('"')[0] for p in pieces)
+
+
+class Scene:
+    """A chat's stream, and one reader of it over a connection."""
+
+    def __init__(self) -> None:
+        self.chat = ChatStream(SystemClock())
+        self.connection = Connection()
+
+    def follow(self, sink: Sink) -> Batches:
+        async def batches() -> Batches:
+            reader = self.chat.follow(turn_id="t_1", sink=sink)
+            async for batch in reader.batches():
+                yield batch
+                if isinstance(batch[-1].event, TurnFinished):
+                    return
+
+        return batches()
+
+    def say(self, text: str) -> None:
+        self.chat.publish("t_1", TextDelta(text))
+
+    def end(self) -> None:
+        self.chat.publish("t_1", TurnFinished("completed", "whole"))
+
+    async def begin(self) -> asyncio.Task[None]:
+        answering = asyncio.create_task(
+            EventStream(self.follow)({"type": "http"}, self.connection.receive, self.connection.send)
+        )
+        await asyncio.sleep(0.01)
+        return answering
+
+
+def test_text_is_out_before_the_call_that_brought_it_returns() -> None:
+    async def run() -> None:
+        scene = Scene()
+        answering = await scene.begin()
+        scene.say("one")
+        assert scene.connection.words == "one"
+        scene.say("two")
+        assert scene.connection.words == "one two"
+        scene.end()
+        await answering
+        assert scene.connection.sent[-1] == ""
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_is_full_gets_everything_in_order_once_it_is_free() -> None:
+    async def run() -> None:
+        scene = Scene()
+        answering = await scene.begin()
+        scene.say("one")
+        scene.connection.is_open.clear()
+        for word in ("two", "three", "four"):
+            scene.say(word)
+        await asyncio.sleep(0.01)
+        assert scene.connection.words == "one"
+
+        scene.connection.is_open.set()
+        await asyncio.sleep(0.01)
+        assert scene.connection.words == "one two threefour"
+        scene.say("five")
+        scene.end()
+        await answering
+        assert scene.connection.words == "one two threefour five"
+
+    asyncio.run(run())
+
+
+def test_text_written_before_anybody_reads_comes_first() -> None:
+    async def run() -> None:
+        scene = Scene()
+        scene.say("early")
+        answering = await scene.begin()
+        scene.say("late")
+        scene.end()
+        await answering
+        assert scene.connection.words == "early late"
+
+    asyncio.run(run())
+
+
+def test_trouble_of_a_connection_ends_its_stream_and_never_the_turn() -> None:
+    async def run() -> None:
+        scene = Scene()
+        answering = await scene.begin()
+        scene.connection.trouble = OSError("the token no longer holds")
+        scene.say("one")
+        with pytest.raises(OSError, match="no longer holds"):
+            await answering
+
+    asyncio.run(run())
+
+
+def test_what_a_full_connection_did_not_take_fails_with_it() -> None:
+    async def run() -> None:
+        scene = Scene()
+        answering = await scene.begin()
+        scene.connection.is_open.clear()
+        scene.say("one")
+        scene.connection.trouble = OSError("gone")
+        scene.connection.is_open.set()
+        await asyncio.sleep(0.01)
+        scene.say("two")
+        with pytest.raises(OSError, match="gone"):
+            await answering
+
+    asyncio.run(run())
+
+
+def test_a_sink_never_sees_what_is_not_text() -> None:
+    async def run() -> None:
+        seen: list[Numbered] = []
+        chat = ChatStream(SystemClock())
+        reader = chat.follow(turn_id="t_1", sink=lambda n: seen.append(n) is None)
+        reading = asyncio.create_task(anext(reader.batches()))
+        await asyncio.sleep(0)
+        chat.publish("t_1", TextDelta("one"))
+        chat.publish("t_1", TurnFinished("completed", "one"))
+        batch = await reading
+        assert [n.event for n in seen] == [TextDelta("one")]
+        assert [type(n.event) for n in batch] == [TurnFinished]
+
+    asyncio.run(run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,3 +111,64 @@ def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
     again = open_sqlite(tmp_path / "sessions.db", clock=SystemClock())
     assert keys(again) == ["slow"]
     again.close()
+
+
+def queued_behind_a_busy_writer(database: SqliteDatabase, works: list[object]) -> list[object]:
+    """What comes of writes that were all waiting when the writer came to them; errors as they were raised."""
+    is_busy, may_go = threading.Event(), threading.Event()
+    outcomes: list[object] = [None] * len(works)
+
+    def hold(tx: Transaction) -> None:
+        is_busy.set()
+        may_go.wait(5)
+
+    def write(number: int) -> None:
+        try:
+            outcomes[number] = database.write(works[number])
+        except Exception as error:
+            outcomes[number] = error
+
+    holding = threading.Thread(target=database.write, args=(hold,))
+    holding.start()
+    is_busy.wait(5)
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(len(works))]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)  # so that they queue in this order
+    may_go.set()
+    for thread in (holding, *threads):
+        thread.join(5)
+    return outcomes
+
+
+def test_writes_that_wait_together_are_committed_together(database: SqliteDatabase) -> None:
+    seen_outside: list[str] = []
+
+    def look(tx: Transaction) -> int:
+        seen_outside.extend(keys(database))
+        return len(tx.rows("SELECT key FROM state"))
+
+    outcomes = queued_behind_a_busy_writer(database, [put("a"), put("b"), look])
+
+    assert outcomes == [1, 1, 2]
+    assert seen_outside == [], "nobody else sees a write before its commit"
+    assert keys(database) == ["a", "b"]
+
+
+def test_one_that_fails_takes_none_of_the_others_with_it(database: SqliteDatabase) -> None:
+    def fail(tx: Transaction) -> None:
+        tx.run("INSERT INTO state VALUES ('s', 'half', '1')")
+        raise ZeroDivisionError
+
+    outcomes = queued_behind_a_busy_writer(database, [put("a"), fail, put("b"), put("a")])
+
+    assert outcomes[0] == outcomes[2] == 1
+    assert isinstance(outcomes[1], ZeroDivisionError)
+    assert isinstance(outcomes[3], StoreError), "the same key again is refused, and only that"
+    assert keys(database) == ["a", "b"]
+
+
+def test_closing_writes_what_waits_first(database: SqliteDatabase) -> None:
+    assert queued_behind_a_busy_writer(database, [put(f"k{n:02}") for n in range(40)]) == [1] * 40
+    database.close()
+    assert sqlite3.connect(database.path).execute("SELECT COUNT(*) FROM state").fetchone() == (40,)

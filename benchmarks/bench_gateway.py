@@ -48,7 +48,7 @@ GATEWAY = """
 import os, sys
 from pathlib import Path
 from perdure.config.settings import Settings
-from perdure.gateway.people import SCOPES, Person
+from perdure.gateway.guards.people import SCOPES, Person
 from perdure.gateway.serving import Site, run
 from perdure.store.store import open_store
 

@@ -12,8 +12,8 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.adapters import conformance
 from perdure.gateway.adapters.contract import Doorway
-from perdure.gateway.chats import ChatKey, Incoming, Numbered
-from perdure.gateway.people import Person
+from perdure.gateway.guards.people import Person
+from perdure.gateway.telling.chats import ChatKey, Incoming, Numbered
 from support.bot_api import TOKEN, BotApi, bot_api
 
 telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")

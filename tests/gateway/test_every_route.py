@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from perdure.gateway.guarding import is_public
+from perdure.gateway.guards.guarding import is_public
 from perdure.lab.simulator import Say, Simulator
 from perdure.lab.simulator.script import Asked, Call, Step
 from support.gateway_process import last_user_text, obedient

@@ -17,15 +17,15 @@ from websockets.sync.client import connect
 
 from perdure.config.gateway import GatewaySettings
 from perdure.core.errors import ConfigError, LeaseLost, NotFound, StoreUnavailable
-from perdure.gateway.chats import Draining
-from perdure.gateway.entrance import RECHECK_S
-from perdure.gateway.guarding import is_public
-from perdure.gateway.headers import POLICY
-from perdure.gateway.hosts import Names
-from perdure.gateway.limits import RateLimit
-from perdure.gateway.people import Person
-from perdure.gateway.reach import is_loopback, refuse_open_doors
-from perdure.gateway.refusals import refusal_of
+from perdure.gateway.guards.entrance import RECHECK_S
+from perdure.gateway.guards.guarding import is_public
+from perdure.gateway.guards.headers import POLICY
+from perdure.gateway.guards.hosts import Names
+from perdure.gateway.guards.limits import RateLimit
+from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.reach import is_loopback, refuse_open_doors
+from perdure.gateway.guards.refusals import refusal_of
+from perdure.gateway.telling.chats import Draining
 from perdure.store.inbox import InboxFull
 from support.guarded import SomePeople, everything, guarded_app, raw, served
 from support.store import FakeClock

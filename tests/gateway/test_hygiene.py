@@ -13,7 +13,7 @@ from perdure import register_context_engine
 from perdure.context.compressor import ContextCompressor
 from perdure.context.registry import engines
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.hygiene import last_prompt
+from perdure.gateway.lanes.hygiene import last_prompt
 from perdure.lab.simulator import Say, Simulator
 from perdure.lab.simulator.script import Asked
 from perdure.store.records import Call

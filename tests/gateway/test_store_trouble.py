@@ -14,10 +14,10 @@ from perdure.app import Shared
 from perdure.config.load import checked
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import TurnFinished
-from perdure.gateway.agents import Agents
-from perdure.gateway.chats import ChatKey, Incoming
+from perdure.gateway.guards.people import Person
 from perdure.gateway.hub import Hub
-from perdure.gateway.people import Person
+from perdure.gateway.lanes.agents import Agents
+from perdure.gateway.telling.chats import ChatKey, Incoming
 from perdure.gateway.threads import kept
 from perdure.lab.simulator import Simulator
 from perdure.store.inbox import Inbox, Taken

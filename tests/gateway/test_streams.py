@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
-from perdure.gateway.chats import ChatKey, CommandAnswered, GatewayEvent, Numbered, QuestionAsked
-from perdure.gateway.following import Following
 from perdure.gateway.http.streaming import frame
-from perdure.gateway.pointers import key_of
-from perdure.gateway.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Reader, Streams
-from perdure.gateway.wire import encoded, json_text
+from perdure.gateway.lanes.pointers import key_of
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GatewayEvent, Numbered, QuestionAsked
+from perdure.gateway.telling.following import Following
+from perdure.gateway.telling.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Reader, Streams
+from perdure.gateway.telling.wire import encoded, json_text
 from perdure.lab.simulator import Simulator
 from perdure.store import open_store
 from support.gateway_process import obedient

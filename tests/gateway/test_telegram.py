@@ -13,7 +13,14 @@ from perdure.core.errors import ConfigError
 from perdure.core.events import TextDelta, ToolStarted, TurnFinished
 from perdure.core.messages import ToolCall
 from perdure.gateway.adapters.conformance import ScriptedHub
-from perdure.gateway.chats import ChatKey, CommandAnswered, GatewayEvent, Numbered, QuestionAsked, QuestionClosed
+from perdure.gateway.telling.chats import (
+    ChatKey,
+    CommandAnswered,
+    GatewayEvent,
+    Numbered,
+    QuestionAsked,
+    QuestionClosed,
+)
 from support.bot_api import TOKEN, BotApi, bot_api
 
 telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")

@@ -37,12 +37,12 @@ from perdure.core.events import (
 )
 from perdure.core.messages import ToolCall, tool_result
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.gateway.chats import ChatKey, CommandAnswered, GatewayEvent
-from perdure.gateway.journal import Journal, JournalHandler
-from perdure.gateway.lines import Lines
-from perdure.gateway.metrics import Metrics
-from perdure.gateway.telemetry import Spans, spans
-from perdure.gateway.watching import Answered, TurnFigures, Turns, Watcher
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GatewayEvent
+from perdure.gateway.watchers.journal import Journal, JournalHandler
+from perdure.gateway.watchers.lines import Lines
+from perdure.gateway.watchers.metrics import Metrics
+from perdure.gateway.watchers.telemetry import Spans, spans
+from perdure.gateway.watchers.watching import Answered, TurnFigures, Turns, Watcher
 from support.guarded import SomePeople, everything, guarded_app
 from support.store import FakeClock
 
@@ -410,7 +410,7 @@ def test_without_the_extra_there_are_no_spans_and_nothing_is_missed() -> None:
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
         "import perdure.core.errors, perdure.gateway.whole\n"
-        "from perdure.gateway.telemetry import spans, tracing\n"
+        "from perdure.gateway.watchers.telemetry import spans, tracing\n"
         "print(type(spans()).__name__)\n"
         "with tracing('off') as provider:\n"
         "    print(provider)\n"

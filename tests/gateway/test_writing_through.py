@@ -9,10 +9,10 @@ import pytest
 
 from perdure.core.clock import SystemClock
 from perdure.core.events import TextDelta, TurnFinished
-from perdure.gateway.chats import Numbered
-from perdure.gateway.following import Batches
 from perdure.gateway.http.streaming import EventStream
-from perdure.gateway.streams import ChatStream, Sink
+from perdure.gateway.telling.chats import Numbered
+from perdure.gateway.telling.following import Batches
+from perdure.gateway.telling.streams import ChatStream, Sink
 
 
 class Connection:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.clock import SystemClock
-from perdure.gateway.people import Scope
-from perdure.gateway.tokens import Tokens
+from perdure.gateway.guards.people import Scope
+from perdure.gateway.guards.tokens import Tokens
 from perdure.lab.simulator import Fail, Say, Simulator
 from perdure.lab.simulator.script import Asked, Call, Step
 from perdure.store import open_store

@@ -15,11 +15,11 @@ from fastapi import FastAPI
 
 from perdure.config.load import checked
 from perdure.core.clock import SystemClock
+from perdure.gateway.guards.people import Scope
+from perdure.gateway.guards.tokens import StoredPeople, Tokens
 from perdure.gateway.hub import Hub
-from perdure.gateway.journal import Journal
-from perdure.gateway.people import Scope
 from perdure.gateway.serving import serve
-from perdure.gateway.tokens import StoredPeople, Tokens
+from perdure.gateway.watchers.journal import Journal
 from perdure.gateway.whole import whole_site
 from perdure.lab.simulator import Simulator
 from perdure.store import SessionStore, open_store

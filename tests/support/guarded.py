@@ -16,10 +16,10 @@ from starlette.responses import StreamingResponse
 
 from perdure.config.gateway import GatewaySettings
 from perdure.core.ports import Clock
-from perdure.gateway.entrance import needs
-from perdure.gateway.guarding import protect
-from perdure.gateway.people import SCOPES, People, Person
-from perdure.gateway.watching import Watcher
+from perdure.gateway.guards.entrance import needs
+from perdure.gateway.guards.guarding import protect
+from perdure.gateway.guards.people import SCOPES, People, Person
+from perdure.gateway.watchers.watching import Watcher
 
 CAN_CHAT = Depends(needs("chat"))
 

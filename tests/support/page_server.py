@@ -12,9 +12,9 @@ from pathlib import Path
 from perdure.config.load import checked
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
-from perdure.gateway.journal import Journal
+from perdure.gateway.guards.tokens import RunPeople
 from perdure.gateway.serving import serve
-from perdure.gateway.tokens import RunPeople
+from perdure.gateway.watchers.journal import Journal
 from perdure.gateway.whole import whole_site
 from perdure.lab.simulator import Simulator
 from perdure.store.store import SessionStore

@@ -19,20 +19,20 @@ from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import Message, TextPart
 from perdure.core.ports import Clock
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.beats import Beats
-from perdure.gateway.chats import ChatKey, CommandAnswered, Draining, Incoming, Numbered, Ticket
-from perdure.gateway.deliveries import Deliveries
-from perdure.gateway.following import Following
-from perdure.gateway.hygiene import HygieneCounts
-from perdure.gateway.lane import OWNED_MS, Lane
-from perdure.gateway.leases import HeldLeases
-from perdure.gateway.people import Person
-from perdure.gateway.pointers import Pointers, lane_of
-from perdure.gateway.pool import AgentMaker, Pool
-from perdure.gateway.questions import OpenQuestion, Questions
-from perdure.gateway.results import result_of
-from perdure.gateway.running import Desk
-from perdure.gateway.streams import Streams, Watch
+from perdure.gateway.guards.people import Person
+from perdure.gateway.lanes.beats import Beats
+from perdure.gateway.lanes.hygiene import HygieneCounts
+from perdure.gateway.lanes.lane import OWNED_MS, Lane
+from perdure.gateway.lanes.leases import HeldLeases
+from perdure.gateway.lanes.pointers import Pointers, lane_of
+from perdure.gateway.lanes.pool import AgentMaker, Pool
+from perdure.gateway.lanes.questions import OpenQuestion, Questions
+from perdure.gateway.lanes.results import result_of
+from perdure.gateway.lanes.running import Desk
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, Draining, Incoming, Numbered, Ticket
+from perdure.gateway.telling.deliveries import Deliveries
+from perdure.gateway.telling.following import Following
+from perdure.gateway.telling.streams import Streams, Watch
 from perdure.gateway.threads import in_thread
 from perdure.store.ids import IdSource
 from perdure.store.inbox import Letter, Receipt, Taken

@@ -23,13 +23,13 @@ from perdure.app import Shared
 from perdure.config.proxies import has_proxy
 from perdure.config.settings import Settings
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.agents import Agents
+from perdure.gateway.guards.people import People
 from perdure.gateway.http.app import create_app
 from perdure.gateway.hub import Hub
-from perdure.gateway.people import People
-from perdure.gateway.streams import Watch
+from perdure.gateway.lanes.agents import Agents
+from perdure.gateway.telling.streams import Watch
 from perdure.gateway.threads import kept
-from perdure.gateway.watching import Watcher
+from perdure.gateway.watchers.watching import Watcher
 from perdure.providers.lean_wire import LeanWire
 from perdure.providers.wire import HttpxWire, Wire
 from perdure.store.store import SessionStore

@@ -14,19 +14,19 @@ from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.core.events import CompactionOutcome
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.entrance import needs, person_with
-from perdure.gateway.guarding import is_public
+from perdure.gateway.guards.entrance import needs, person_with
+from perdure.gateway.guards.guarding import is_public
+from perdure.gateway.guards.people import People
+from perdure.gateway.guards.refusals import Refusal
 from perdure.gateway.hub import Hub
-from perdure.gateway.hygiene import HygieneCounts
-from perdure.gateway.journal import Journal
-from perdure.gateway.lines import Lines
-from perdure.gateway.metrics import CONTENT_TYPE, Metrics
+from perdure.gateway.lanes.hygiene import HygieneCounts
 from perdure.gateway.openai_api import openai_router
-from perdure.gateway.people import People
-from perdure.gateway.refusals import Refusal
 from perdure.gateway.serving import Site
-from perdure.gateway.telemetry import spans
-from perdure.gateway.watching import Turns, Watcher
+from perdure.gateway.watchers.journal import Journal
+from perdure.gateway.watchers.lines import Lines
+from perdure.gateway.watchers.metrics import CONTENT_TYPE, Metrics
+from perdure.gateway.watchers.telemetry import spans
+from perdure.gateway.watchers.watching import Turns, Watcher
 from perdure.models.catalog import Catalog
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore

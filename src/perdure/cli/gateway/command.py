@@ -12,7 +12,7 @@ from perdure.cli.lazy import PlainGroup
 
 if TYPE_CHECKING:
     from perdure.config.load import Loaded
-    from perdure.gateway.tokens import StoredPeople
+    from perdure.gateway.guards.tokens import StoredPeople
 
 EPILOG = """\b
 Examples:
@@ -55,9 +55,9 @@ def _serve(flags: dict[str, object]) -> None:
     from perdure.cli.gateway.starting import Start, place_of, serve_until_stopped
     from perdure.config.load import load
     from perdure.core.clock import SystemClock
-    from perdure.gateway.journal import Journal
-    from perdure.gateway.reach import is_loopback, refuse_open_doors
-    from perdure.gateway.tokens import StoredPeople, Tokens
+    from perdure.gateway.guards.reach import is_loopback, refuse_open_doors
+    from perdure.gateway.guards.tokens import StoredPeople, Tokens
+    from perdure.gateway.watchers.journal import Journal
 
     loaded, clock = load(flags=flags), SystemClock()
     settings = loaded.settings.gateway

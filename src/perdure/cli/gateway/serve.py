@@ -34,8 +34,8 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
     from perdure.cli.gateway.starting import Start, place_of, serve_until_stopped
     from perdure.config.load import load
     from perdure.core.clock import SystemClock
-    from perdure.gateway.journal import Journal
-    from perdure.gateway.tokens import RunPeople
+    from perdure.gateway.guards.tokens import RunPeople
+    from perdure.gateway.watchers.journal import Journal
 
     alone = {
         "gateway.host": "127.0.0.1",

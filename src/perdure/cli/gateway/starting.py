@@ -15,8 +15,8 @@ from perdure.config.load import Loaded
 from perdure.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from perdure.gateway.journal import Journal
-    from perdure.gateway.people import People
+    from perdure.gateway.guards.people import People
+    from perdure.gateway.watchers.journal import Journal
     from perdure.store.store import SessionStore
 
 _NEEDED = "the gateway needs packages that are not installed ({}): pip install 'perdure[gateway]'"
@@ -39,9 +39,9 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
     claim_address(settings.gateway.host, settings.gateway.port)
     try:
         from perdure.gateway.adapters.known import configured
-        from perdure.gateway.journal import log_to
         from perdure.gateway.serving import run
-        from perdure.gateway.telemetry import tracing
+        from perdure.gateway.watchers.journal import log_to
+        from perdure.gateway.watchers.telemetry import tracing
         from perdure.gateway.whole import whole_site
     except ImportError as error:
         raise ConfigError(_NEEDED.format(error.name)) from error

@@ -11,7 +11,7 @@ import click
 from perdure.cli.lazy import PlainGroup
 
 if TYPE_CHECKING:
-    from perdure.gateway.tokens import Token
+    from perdure.gateway.guards.tokens import Token
 
 _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SCOPES = ("chat", "read", "shell", "admin")
@@ -73,7 +73,7 @@ def add(flags: dict[str, Any] | None, user: str, scopes: tuple[Any, ...], expire
     """
     from perdure.cli.opened import opened
     from perdure.core.clock import SystemClock
-    from perdure.gateway.tokens import Tokens
+    from perdure.gateway.guards.tokens import Tokens
 
     with opened(flags) as store:
         made = Tokens(store, SystemClock()).add(user, scopes, expires_in_ms=expires_in_ms)
@@ -95,7 +95,7 @@ def list_(flags: dict[str, Any] | None) -> None:
     from perdure.cli.ink import safe
     from perdure.cli.opened import opened
     from perdure.core.clock import SystemClock
-    from perdure.gateway.tokens import Tokens
+    from perdure.gateway.guards.tokens import Tokens
 
     clock = SystemClock()
     with opened(flags) as store:
@@ -122,7 +122,7 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
     """
     from perdure.cli.opened import opened
     from perdure.core.clock import SystemClock
-    from perdure.gateway.tokens import Tokens
+    from perdure.gateway.guards.tokens import Tokens
 
     clock = SystemClock()
     with opened(flags) as store:

@@ -21,8 +21,16 @@ from typing import Protocol
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.chats import ChatKey, GatewayEvent, Incoming, Numbered, QuestionAsked, QuestionClosed, Ticket
-from perdure.gateway.people import Person
+from perdure.gateway.guards.people import Person
+from perdure.gateway.telling.chats import (
+    ChatKey,
+    GatewayEvent,
+    Incoming,
+    Numbered,
+    QuestionAsked,
+    QuestionClosed,
+    Ticket,
+)
 
 
 class Platform(Protocol):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from perdure.gateway.chats import ChatKey, Incoming, Numbered, Ticket
-from perdure.gateway.people import Person
+from perdure.gateway.guards.people import Person
+from perdure.gateway.telling.chats import ChatKey, Incoming, Numbered, Ticket
 
 
 class Doorway(Protocol):

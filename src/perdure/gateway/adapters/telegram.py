@@ -23,8 +23,8 @@ from perdure.config.gateway import TelegramSettings
 from perdure.core.errors import ConfigError, NotFound, PerdureError, StoreError
 from perdure.gateway.adapters.contract import Doorway
 from perdure.gateway.adapters.telegram_reply import LiveReply, Post, answer_of
-from perdure.gateway.chats import ChatKey, Incoming, Numbered
-from perdure.gateway.people import Person
+from perdure.gateway.guards.people import Person
+from perdure.gateway.telling.chats import ChatKey, Incoming, Numbered
 
 _LOG = logging.getLogger(__name__)
 _TELEGRAM = "https://api.telegram.org"

@@ -14,7 +14,7 @@ from telegram.error import BadRequest, NetworkError, RetryAfter
 
 from perdure.core.events import CompactionFinished, Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.gateway.adapters.pieces import pieces, units
-from perdure.gateway.chats import CommandAnswered, GatewayEvent, QuestionAsked, QuestionClosed
+from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent, QuestionAsked, QuestionClosed
 
 LIMIT = 4_096
 # An answer of more messages than this comes as its beginning and a file.

@@ -8,15 +8,15 @@ from fastapi import APIRouter, FastAPI
 
 import perdure
 from perdure.config.gateway import GatewaySettings
-from perdure.gateway.guarding import protect
+from perdure.gateway.guards.guarding import protect
+from perdure.gateway.guards.people import People
 from perdure.gateway.http.health import health_router
 from perdure.gateway.http.messages import message_router
 from perdure.gateway.http.outputs import output_router
 from perdure.gateway.http.questions import question_router
 from perdure.gateway.http.socket import socket_router
 from perdure.gateway.hub import Hub
-from perdure.gateway.people import People
-from perdure.gateway.watching import Watcher
+from perdure.gateway.watchers.watching import Watcher
 from perdure.store.store import SessionStore
 
 

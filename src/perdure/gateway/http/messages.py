@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from perdure.core.errors import InvalidMessage
-from perdure.gateway.chats import ChatKey, Incoming, Ticket
-from perdure.gateway.entrance import needs
+from perdure.gateway.guards.entrance import needs
+from perdure.gateway.guards.people import Person
 from perdure.gateway.http.bodies import AnswerBody, MessageBody, Platform, StoppedBody, TicketBody
 from perdure.gateway.http.streaming import IDLE_S, sse
 from perdure.gateway.hub import Hub
-from perdure.gateway.people import Person
-from perdure.gateway.wire import is_last, ticket_dict
+from perdure.gateway.telling.chats import ChatKey, Incoming, Ticket
+from perdure.gateway.telling.wire import is_last, ticket_dict
 from perdure.store.inbox import Taken
 
 Talker = Annotated[Person, Depends(needs("chat"))]

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import NotFound
-from perdure.gateway.entrance import needs
+from perdure.gateway.guards.entrance import needs
+from perdure.gateway.guards.people import Person
 from perdure.gateway.http.bodies import OutputPage
-from perdure.gateway.people import Person
 from perdure.store.store import SessionStore
 
 Reader = Annotated[Person, Depends(needs("read"))]

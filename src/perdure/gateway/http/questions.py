@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from perdure.gateway.http.bodies import AnswerToQuestion, CommandBody, QuestionBody
 from perdure.gateway.http.messages import Name, Talker
 from perdure.gateway.hub import Hub
-from perdure.gateway.questions import OpenQuestion
+from perdure.gateway.lanes.questions import OpenQuestion
 
 
 def question_router(hub: Hub) -> APIRouter:

@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from perdure.core.errors import InvalidMessage, PerdureError
-from perdure.gateway.chats import ChatKey
-from perdure.gateway.entrance import needs
+from perdure.gateway.guards.entrance import needs
+from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.refusals import refusal_of
 from perdure.gateway.http.bodies import MessageBody, Name, Platform
 from perdure.gateway.http.messages import incoming_of
 from perdure.gateway.hub import Hub
-from perdure.gateway.people import Person
-from perdure.gateway.refusals import refusal_of
-from perdure.gateway.wire import encoded, json_text, ticket_dict
+from perdure.gateway.telling.chats import ChatKey
+from perdure.gateway.telling.wire import encoded, json_text, ticket_dict
 
 MOST_FOLLOWED = 100
 

@@ -12,10 +12,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from perdure.core.events import TextDelta
-from perdure.gateway.chats import Numbered
-from perdure.gateway.following import Batches
-from perdure.gateway.streams import Sink
-from perdure.gateway.wire import encoded, json_text, type_of
+from perdure.gateway.telling.chats import Numbered
+from perdure.gateway.telling.following import Batches
+from perdure.gateway.telling.streams import Sink
+from perdure.gateway.telling.wire import encoded, json_text, type_of
 
 # A comment now and then keeps proxies from hanging up on a chat in which nothing happens.
 IDLE_S = 15.0

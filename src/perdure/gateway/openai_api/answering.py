@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from perdure.core.errors import NotFound
 from perdure.core.events import CallStarted, Outcome, ReasoningDelta, TextDelta, TurnFinished
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.chats import CommandAnswered, QuestionAsked, Ticket
+from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.refusals import Refusal
 from perdure.gateway.hub import Hub
 from perdure.gateway.openai_api.reading import Asked
 from perdure.gateway.openai_api.threads import Threads
 from perdure.gateway.openai_api.writing import DONE, Shapes, finish_reason, sse
-from perdure.gateway.people import Person
-from perdure.gateway.refusals import Refusal
+from perdure.gateway.telling.chats import CommandAnswered, QuestionAsked, Ticket
 from perdure.gateway.threads import in_thread
 
 _log = logging.getLogger(__name__)

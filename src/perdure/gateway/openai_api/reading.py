@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.gateway.refusals import Refusal, Refused
+from perdure.gateway.guards.refusals import Refusal, Refused
 
 MODEL = "perdure"
 MAX_NAME_CHARS = 200

@@ -11,15 +11,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from perdure.core.ports import Clock
-from perdure.gateway.chats import Incoming
-from perdure.gateway.entrance import needs
+from perdure.gateway.guards.entrance import needs
+from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.refusals import Refusal, Refused
 from perdure.gateway.hub import Hub
 from perdure.gateway.openai_api.answering import Answering
 from perdure.gateway.openai_api.reading import MAX_NAME_CHARS, MODEL, Asked, read_request, wrong
 from perdure.gateway.openai_api.threads import Threads
 from perdure.gateway.openai_api.writing import Shapes, models
-from perdure.gateway.people import Person
-from perdure.gateway.refusals import Refusal, Refused
+from perdure.gateway.telling.chats import Incoming
 from perdure.gateway.threads import in_thread
 from perdure.store.ids import IdSource
 

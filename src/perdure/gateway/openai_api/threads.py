@@ -18,11 +18,11 @@ from typing import Any
 from perdure.agent.prompt import assemble
 from perdure.core.errors import NotFound
 from perdure.core.messages import Message
-from perdure.gateway.chats import ChatKey
+from perdure.gateway.guards.people import Person
+from perdure.gateway.lanes.pointers import Pointers
+from perdure.gateway.lanes.pool import Pool, Wanted
 from perdure.gateway.openai_api.reading import Asked, Said
-from perdure.gateway.people import Person
-from perdure.gateway.pointers import Pointers
-from perdure.gateway.pool import Pool, Wanted
+from perdure.gateway.telling.chats import ChatKey
 from perdure.store.ids import IdSource
 from perdure.store.records import Route
 from perdure.store.store import SessionStore

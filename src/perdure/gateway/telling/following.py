@@ -7,11 +7,11 @@ import logging
 from collections.abc import AsyncGenerator
 
 from perdure.core.errors import NotFound, StoreError
-from perdure.gateway.chats import ChatKey, Numbered, Ticket
-from perdure.gateway.results import finished_event
-from perdure.gateway.streams import Reader, Sink, Streams
+from perdure.gateway.lanes.results import finished_event
+from perdure.gateway.telling.chats import ChatKey, Numbered, Ticket
+from perdure.gateway.telling.streams import Reader, Sink, Streams
+from perdure.gateway.telling.wire import is_last
 from perdure.gateway.threads import in_thread
-from perdure.gateway.wire import is_last
 from perdure.store.inbox import Taken
 from perdure.store.store import SessionStore
 

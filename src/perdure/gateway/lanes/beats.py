@@ -9,15 +9,15 @@ from typing import Protocol
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Clock
-from perdure.gateway.chats import ChatKey
-from perdure.gateway.hygiene import HygieneCounts
-from perdure.gateway.lane import OWNED_MS, is_owner_gone
-from perdure.gateway.leases import BEAT_S as LEASE_BEAT_S
-from perdure.gateway.leases import HeldLeases
-from perdure.gateway.pool import Pool
-from perdure.gateway.questions import Questions
-from perdure.gateway.results import finished_event
-from perdure.gateway.streams import Streams
+from perdure.gateway.lanes.hygiene import HygieneCounts
+from perdure.gateway.lanes.lane import OWNED_MS, is_owner_gone
+from perdure.gateway.lanes.leases import BEAT_S as LEASE_BEAT_S
+from perdure.gateway.lanes.leases import HeldLeases
+from perdure.gateway.lanes.pool import Pool
+from perdure.gateway.lanes.questions import Questions
+from perdure.gateway.lanes.results import finished_event
+from perdure.gateway.telling.chats import ChatKey
+from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
 from perdure.store.inbox import Taken
 from perdure.store.store import SessionStore

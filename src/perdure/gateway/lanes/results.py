@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.events import TurnFinished
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.chats import CommandAnswered
+from perdure.gateway.telling.chats import CommandAnswered
 
 
 def result_of(event: TurnFinished | CommandAnswered) -> dict[str, Any]:

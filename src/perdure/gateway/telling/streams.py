@@ -13,8 +13,8 @@ from threading import get_ident
 
 from perdure.core.events import ReasoningDelta, TextDelta
 from perdure.core.ports import Clock
-from perdure.gateway.chats import ChatKey, GatewayEvent, Numbered
-from perdure.gateway.wire import is_last
+from perdure.gateway.telling.chats import ChatKey, GatewayEvent, Numbered
+from perdure.gateway.telling.wire import is_last
 
 Watch = Callable[[ChatKey, str, GatewayEvent], None]
 # Takes a piece of text at once, if it can; whether it did. Must neither wait nor raise.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from perdure.gateway.chats import ChatKey
+from perdure.gateway.telling.chats import ChatKey
 from perdure.store.store import SessionStore
 
 SCOPE = "chats"

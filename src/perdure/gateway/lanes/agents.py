@@ -5,9 +5,9 @@ from __future__ import annotations
 from perdure.agent.agent import Agent
 from perdure.app import Shared, WiredAgent, route_to
 from perdure.app.wiring import Speaker
-from perdure.gateway.pointers import key_of
-from perdure.gateway.pool import Wanted
-from perdure.gateway.questions import TurnVoice
+from perdure.gateway.lanes.pointers import key_of
+from perdure.gateway.lanes.pool import Wanted
+from perdure.gateway.lanes.questions import TurnVoice
 from perdure.providers.routes import Route
 
 

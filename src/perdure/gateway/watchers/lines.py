@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from perdure.core.events import CompactionFinished, Recovered, TurnFinished
-from perdure.gateway.chats import CommandAnswered, GatewayEvent
-from perdure.gateway.journal import Journal
-from perdure.gateway.watching import Answered, TurnFigures
+from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent
+from perdure.gateway.watchers.journal import Journal
+from perdure.gateway.watchers.watching import Answered, TurnFigures
 
 # Asked every few seconds by machines that only want to know whether we live.
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})

@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Clock
-from perdure.gateway import people as known_people
-from perdure.gateway.limits import RateLimit, too_often
-from perdure.gateway.people import People, Person
-from perdure.gateway.refusals import Refusal, Refused, refusal_of
+from perdure.gateway.guards import people as known_people
+from perdure.gateway.guards.limits import RateLimit, too_often
+from perdure.gateway.guards.people import People, Person
+from perdure.gateway.guards.refusals import Refusal, Refused, refusal_of
 
 SUBPROTOCOL = "perdure"
 _TOKEN_PROTOCOL = "bearer."

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 from perdure import __version__
 from perdure.agent.spans import TurnSpans
 from perdure.core.errors import ConfigError
-from perdure.gateway.chats import CommandAnswered, GatewayEvent, GaugeMoved, QuestionAsked, QuestionClosed
-from perdure.gateway.watching import Answered, TurnFigures
-from perdure.gateway.wire import is_last
+from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent, GaugeMoved, QuestionAsked, QuestionClosed
+from perdure.gateway.telling.wire import is_last
+from perdure.gateway.watchers.watching import Answered, TurnFigures
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider

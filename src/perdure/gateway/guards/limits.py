@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.ports import Clock
-from perdure.gateway.refusals import Refusal, Refused
+from perdure.gateway.guards.refusals import Refusal, Refused
 
 # Callers remembered at once; the one unseen longest is forgotten, and would have been full again long since.
 _MAX_CALLERS = 20_000

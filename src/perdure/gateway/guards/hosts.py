@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from perdure.gateway.refusals import Refusal
+from perdure.gateway.guards.refusals import Refusal
 
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443"}

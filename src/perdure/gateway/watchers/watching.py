@@ -30,9 +30,9 @@ from perdure.core.events import (
 )
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.chats import ChatKey, CommandAnswered, GatewayEvent
-from perdure.gateway.refusals import refusal_of
-from perdure.gateway.wire import is_last
+from perdure.gateway.guards.refusals import refusal_of
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GatewayEvent
+from perdure.gateway.telling.wire import is_last
 
 _log = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")

@@ -21,7 +21,7 @@ from perdure.core.errors import (
     PerdureError,
     StoreError,
 )
-from perdure.gateway.chats import Draining
+from perdure.gateway.telling.chats import Draining
 from perdure.store.inbox import InboxFull
 
 _TYPES = {

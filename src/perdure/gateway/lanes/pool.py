@@ -19,9 +19,9 @@ from perdure.agent.agent import Agent
 from perdure.agent.holder import is_gone, this_process
 from perdure.core.errors import LeaseLost
 from perdure.core.ports import Clock
-from perdure.gateway.chats import ChatKey
-from perdure.gateway.leases import HeldLeases
-from perdure.gateway.questions import Questions, TurnVoice
+from perdure.gateway.lanes.leases import HeldLeases
+from perdure.gateway.lanes.questions import Questions, TurnVoice
+from perdure.gateway.telling.chats import ChatKey
 from perdure.gateway.threads import in_thread
 from perdure.providers.routes import Route
 from perdure.store.records import Conversation, Lease

@@ -16,14 +16,14 @@ from perdure.config.gateway import GatewaySettings
 from perdure.core.clock import SystemClock
 from perdure.core.errors import PerdureError
 from perdure.core.ports import Clock
-from perdure.gateway.describing import describe
-from perdure.gateway.entrance import Entrance
-from perdure.gateway.headers import SecurityHeaders
-from perdure.gateway.hosts import Names, SameSite
-from perdure.gateway.limits import BodyLimit, RateLimit
-from perdure.gateway.people import People
-from perdure.gateway.refusals import Refusal, refusal_of
-from perdure.gateway.watching import Requests, Watcher
+from perdure.gateway.guards.describing import describe
+from perdure.gateway.guards.entrance import Entrance
+from perdure.gateway.guards.headers import SecurityHeaders
+from perdure.gateway.guards.hosts import Names, SameSite
+from perdure.gateway.guards.limits import BodyLimit, RateLimit
+from perdure.gateway.guards.people import People
+from perdure.gateway.guards.refusals import Refusal, refusal_of
+from perdure.gateway.watchers.watching import Requests, Watcher
 
 HEALTH = ("/healthz", "/readyz")
 # The page's own files hold nothing of anybody's: its token comes with the data it fetches.

@@ -7,9 +7,9 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.chats import ChatKey, Numbered
-from perdure.gateway.streams import Reader, Streams
-from perdure.gateway.wire import is_last
+from perdure.gateway.telling.chats import ChatKey, Numbered
+from perdure.gateway.telling.streams import Reader, Streams
+from perdure.gateway.telling.wire import is_last
 
 _log = logging.getLogger(__name__)
 

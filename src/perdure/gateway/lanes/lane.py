@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from perdure.agent.holder import is_gone
 from perdure.core.errors import StoreError
-from perdure.gateway.running import Desk, Run, work_through
+from perdure.gateway.lanes.running import Desk, Run, work_through
 from perdure.gateway.threads import in_thread
 from perdure.store.inbox import Taken
 

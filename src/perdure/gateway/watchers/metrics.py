@@ -19,8 +19,8 @@ from perdure.core.events import (
     TurnFinished,
 )
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.chats import CommandAnswered, GatewayEvent
-from perdure.gateway.watching import Answered, TurnFigures
+from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent
+from perdure.gateway.watchers.watching import Answered, TurnFigures
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _TURN_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.core.messages import Message, ToolCall
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.chats import CommandAnswered, GatewayEvent, Numbered, Ticket
+from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent, Numbered, Ticket
 
 # A tool's whole result is in the timeline; the stream shows enough to follow along.
 RESULT_CHARS = 4_000

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 from perdure.core.errors import ConfigError, NotFound, StoreError
 from perdure.core.ports import Clock, KeyValue
-from perdure.gateway.people import SCOPES, Person, Scope
+from perdure.gateway.guards.people import SCOPES, Person, Scope
 
 PREFIX = "pdr_"
 # How long another process may not know of a token that was made or revoked here.

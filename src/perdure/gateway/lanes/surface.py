@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from perdure.agent.agent import Agent
 from perdure.core.errors import NotFound
-from perdure.gateway.people import Person
-from perdure.gateway.pool import MODEL_KEY
+from perdure.gateway.guards.people import Person
+from perdure.gateway.lanes.pool import MODEL_KEY
 from perdure.providers.routes import Route
 from perdure.store.store import SessionStore
 

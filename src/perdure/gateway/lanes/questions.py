@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, Clock
-from perdure.gateway.chats import ChatKey, QuestionAsked, QuestionClosed
-from perdure.gateway.people import Person
-from perdure.gateway.streams import Streams
+from perdure.gateway.guards.people import Person
+from perdure.gateway.telling.chats import ChatKey, QuestionAsked, QuestionClosed
+from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
 from perdure.store.store import SessionStore
 

@@ -21,15 +21,15 @@ from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreError
 from perdure.core.events import Event, Notice, Outcome, TurnFinished
 from perdure.core.messages import Message
 from perdure.core.ports import Clock
-from perdure.gateway.chats import ChatKey, CommandAnswered, GaugeMoved
-from perdure.gateway.hygiene import HygieneCounts, keep_clean
-from perdure.gateway.people import Person, Scope
-from perdure.gateway.pointers import Pointers, lane_of
-from perdure.gateway.pool import Held, Pool, Wanted
-from perdure.gateway.questions import Place
-from perdure.gateway.results import finished_event, result_of
-from perdure.gateway.streams import Streams
-from perdure.gateway.surface import GatewaySurface
+from perdure.gateway.guards.people import Person, Scope
+from perdure.gateway.lanes.hygiene import HygieneCounts, keep_clean
+from perdure.gateway.lanes.pointers import Pointers, lane_of
+from perdure.gateway.lanes.pool import Held, Pool, Wanted
+from perdure.gateway.lanes.questions import Place
+from perdure.gateway.lanes.results import finished_event, result_of
+from perdure.gateway.lanes.surface import GatewaySurface
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GaugeMoved
+from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
 from perdure.providers.routes import Route
 from perdure.store.inbox import Taken

@@ -20,7 +20,8 @@ FILES_HEADING = "Also touched:"
 CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
 TOLD_SHARE = 0.45
-# What is told beyond this share of its cap comes off the facts, so that a handoff stays one.
+# What is told beyond this share of its cap comes off the facts, so that a handoff stays one. A matter of length alone:
+# the larger the share, the more is kept.
 TOLD_FREELY = 0.33
 
 

@@ -28,6 +28,7 @@ from perdure.context.facts import facts_of
 from perdure.context.history import History, Item, tokens_of
 from perdure.context.instructions import rules_in
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
+from perdure.context.roles import roles_in
 from perdure.context.talk import talk_in
 from perdure.context.writing import Writer, Written
 from perdure.core.clock import SystemClock
@@ -137,6 +138,7 @@ class ContextCompressor(ContextEngine):
             else:
                 talk_in(entry)
                 entry.memo("rules", rules_in)
+            roles_in(entry)
             transcript.prepare(entry)
 
     # -- what it says ------------------------------------------------------------------------------------------------

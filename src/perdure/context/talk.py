@@ -62,12 +62,13 @@ def spoken(message: Message) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """What one message says of decisions, plans, questions and answers."""
+    """What one message says of decisions, plans, questions and answers; `choices` are the user's decisions."""
 
     decisions: tuple[str, ...] = ()
     plans: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     answer: str = ""
+    choices: tuple[str, ...] = ()
 
 
 _NOTHING = Talk()
@@ -76,18 +77,22 @@ _NOTHING = Talk()
 def talk_of(message: Message) -> Talk:
     """Pure, so that it can be kept beside the message."""
     if message.is_real_user:
-        asked = [s for s in sentences(spoken(message)) if _QUESTION.search(s)][-3:]
-        return Talk(questions=tuple(asked)) if asked else _NOTHING
+        said = sentences(spoken(message))
+        asked = [s for s in said if _QUESTION.search(s)][-3:]
+        chosen = _decided(said)
+        return Talk(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING
     if message.role != "assistant" or not message.text.strip():
         return _NOTHING
     said = sentences(message.text)
-    decided: tuple[str, ...] = ()
-    if message.kind == "assistant":
-        told = [s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE and _DECISION.search(s)]
-        decided = tuple(tidy(s.lstrip("-*#> ")) for s in told)
+    decided = _decided(said) if message.kind == "assistant" else ()
     planned = tuple(tidy(s.lstrip("-*#> ")) for s in said if len(s) > 12 and _PLAN.search(s))
     answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
     return Talk(decided, planned[:8], answer=answer)
+
+
+def _decided(said: Iterable[str]) -> tuple[str, ...]:
+    told = (s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE and _DECISION.search(s))
+    return tuple(tidy(s.lstrip("-*#> ")) for s in told)
 
 
 def talk_in(entry: Entry) -> Talk:

@@ -14,12 +14,13 @@ from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
-from perdure.context.facts import Ledger, facts_of
+from perdure.context.facts import facts_of
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
 from perdure.context.instructions import gathered, rules_in
 from perdure.context.projection import shorten_head
+from perdure.context.roles import ledger_of
 from perdure.context.sections import read_sections
 from perdure.context.summarise import Brief, Failure, Outcome, summarise
 from perdure.context.talk import talk_in
@@ -139,7 +140,7 @@ class Writer:
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
         handoff = compose(
             told,
-            Ledger.collect([e.memo("facts", facts_of) for e in history.entries]),
+            ledger_of(history.entries),
             active_task=active_task(
                 requests_of([e.message for e in job.since_previous], _section(job.previous, "Active Task"))
             ),

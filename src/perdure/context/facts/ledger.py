@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.page import FactLines, Page
-from perdure.context.facts.rank import Weights, weigh
+from perdure.context.facts.rank import Places, Weights, weigh
 from perdure.context.facts.reading import MessageFacts
 from perdure.context.facts.scan import scan
 from perdure.context.facts.sources import Sources
@@ -31,14 +31,14 @@ _SPARE_CHARS = 12_000
 class Ledger:
     """Facts weighed over a stretch of messages."""
 
-    def __init__(self, entries: Sequence[MessageFacts]) -> None:
+    def __init__(self, entries: Sequence[MessageFacts], *, errors: Places = (), decisions: Places = ()) -> None:
         self._entries = entries
-        self._weights: Weights = weigh(entries)
+        self._weights: Weights = weigh(entries, errors=errors, decisions=decisions)
 
     @classmethod
-    def collect(cls, entries: Iterable[MessageFacts]) -> Ledger:
+    def collect(cls, entries: Iterable[MessageFacts], *, errors: Places = (), decisions: Places = ()) -> Ledger:
         """The ledger of messages in their order; a previous handoff is one of them."""
-        return cls(list(entries))
+        return cls(list(entries), errors=errors, decisions=decisions)
 
     def lines_for(
         self,

@@ -42,6 +42,10 @@ _MANY_MESSAGES = 1_500
 _PASTED = 150
 
 
+# Places with facts of theirs, in the order of the conversation.
+Places = Sequence[tuple[int, frozenset[str]]]
+
+
 class Weighable(Protocol):
     """What is read of a message: its role, and its facts by where they stood."""
 
@@ -90,11 +94,17 @@ class Weights:
     assistant: Sightings
     user: Sightings
     results: Sightings
+    errors: Sightings
+    decisions: Sightings
 
 
-def weigh(entries: Sequence[Weighable]) -> Weights:
-    """The weight of every fact of the entries, which stand in the order of the conversation."""
+def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Places = ()) -> Weights:
+    """The weight of every fact of the entries, which stand in the order of the conversation.
+
+    `errors` and `decisions` say which facts of which entry stand where something went wrong or was decided.
+    """
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
+    roles = Sightings(places=[*reversed(errors)]), Sightings(places=[*reversed(decisions)])
     spoken = {"assistant": assistant, "handoff": assistant, "user": user}
     everywhere: list[tuple[int, frozenset[str]]] = []
     # In a history of thousands of messages the newest ones have more than enough to choose from.
@@ -111,12 +121,12 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
                 seen.spent += len(facts)
                 seen.places.append((place, facts))
                 everywhere.append((place, facts))
-    for seen in sources:
+    for seen in (*sources, *roles):
         seen.settle()
     first = {fact: place for place, facts in everywhere for fact in facts}
     first_call = {fact: place for place, facts in calls.places for fact in facts}
     followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
-    return Weights(_chances(len(entries), sources, followed), first, first_call, *sources)
+    return Weights(_chances(len(entries), sources, roles, followed), first, first_call, *sources, *roles)
 
 
 def _followed(listed: frozenset[str], place: int, used: Mapping[str, int]) -> float:
@@ -136,14 +146,19 @@ _EVIDENCE = (
     (-0.5, 0.8, -0.08, 0.0),  # in a result
 )
 _POINTED = 2.0
+# The rest says little beside the above: without any one of these, sessions held out keep as much within half a point.
 # What was spoken of and not used in a call since waits to be.
 _WAITING = 0.8
 _FOLLOWED = 4.0
 # A whole path that a result names can be opened as it stands.
 _UNOPENED = 0.5
+# For standing where something went wrong, or where something was decided, beside who said it.
+_ROLES = (0.3, 0.3)
 
 
-def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, float]) -> dict[str, float]:
+def _chances(
+    total: int, sources: Sequence[Sightings], roles: Sequence[Sightings], followed: Mapping[int, float]
+) -> dict[str, float]:
     near = [1 / (1 + (total - place) / 10) for place in range(total)]
     far = [1 / (1 + (total - place) / 50) for place in range(total)]
     logs = [0.0, *(math.log2(n) for n in range(1, 1025))]
@@ -156,6 +171,10 @@ def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, fl
             odds[fact] = odds.get(fact, 0.0) + at[place] + (repeating and repeating * logs[min(count[fact], 1024)])
             if place > latest.get(fact, -1):
                 latest[fact] = place
+    for seen, weight in zip(roles, _ROLES, strict=True):
+        for fact in seen.last:
+            if fact in odds:
+                odds[fact] += weight
     brief, calls, results = sources[1].last, sources[2].last, sources[5].last
     spoken = sources[2].last.keys() | sources[3].last.keys() | sources[4].last.keys()
     waiting = (sources[3].last.keys() | sources[4].last.keys()) - calls.keys()

@@ -104,7 +104,7 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     `errors` and `decisions` say which facts of which entry stand where something went wrong or was decided.
     """
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
-    roles = Sightings(places=[*reversed(errors)]), Sightings(places=[*reversed(decisions)])
+    roles = tuple(Sightings(places=[*reversed(places)]) for places in (errors, decisions))
     spoken = {"assistant": assistant, "handoff": assistant, "user": user}
     everywhere: list[tuple[int, frozenset[str]]] = []
     # In a history of thousands of messages the newest ones have more than enough to choose from.

@@ -21,7 +21,7 @@ from benchmarks.table import Row
 TITLE = "Retention of later-needed facts (exact / grounded, in so many characters)"
 
 # Sessions that had no compaction are cut at these shares of their length: other people, other kinds of work, no summary
-# at hand. What rank.py weighs is judged by these; the sessions above, with bars, are only looked at.
+# at hand. Some figures of the ranking were chosen on the sessions above: these tell whether they hold elsewhere.
 SHARES = (0.4, 0.6, 0.8)
 CUT = (
     ("pi_mono", 60_000),

@@ -146,7 +146,8 @@ _EVIDENCE = (
     (-0.5, 0.8, -0.08, 0.0),  # in a result
 )
 _POINTED = 2.0
-# The rest says little beside the above: without any one of these, sessions held out keep as much within half a point.
+# The rest says little beside the above: without any one of these, sessions held out keep as much within half a point
+# on average. The values are those with which the bars of `benchmarks/bench_retention.py` hold.
 # What was spoken of and not used in a call since waits to be.
 _WAITING = 0.8
 _FOLLOWED = 4.0

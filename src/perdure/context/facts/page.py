@@ -14,6 +14,7 @@ from perdure.redaction import redact
 _LABEL_CHARS = 40
 # No fact is shorter than this.
 _CORE = 4
+_LONG, _LONG_CORE = 12, 8
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
@@ -79,7 +80,6 @@ class Page:
         self._bare = _BARE if room <= _SCARCE_CHARS else _BARE_WITH_ROOM
         # How many facts in a row were not worth their price or too long for the room that is left.
         self._refused = 0
-        self._already = already
         self._pieces = pieces
         self._note = note
         self._order: list[str] = []
@@ -87,11 +87,8 @@ class Page:
         self._half_shown: set[str] = set()
         self._taken: list[tuple[_Group, str]] = []
         self._groups: dict[str, _Group] = {}
-        # Facts by a few characters from their middle, so that what stands in a text is found without trying every one.
-        self._by_core: dict[str, list[str]] = {}
-        for fact in chance:
-            at = (len(fact) - _CORE) // 2
-            self._by_core.setdefault(fact[at : at + _CORE], []).append(fact)
+        self._within = _Within(chance)
+        self._already = self._within.text(already)
 
     def fill(self) -> FactLines:
         """The lines: a piece is made only for a fact that nothing taken before it shows."""
@@ -227,13 +224,9 @@ class Page:
             del self._open[fact]
         if "/" in shown:
             # A path shows its folders and its name as well, but not what they are about.
-            for fact in self._standing_in(shown) - self._half_shown:
+            for fact in self._open.keys() & self._within.text(shown) - self._half_shown:
                 self._half_shown.add(fact)
                 self._open[fact] *= 1 - self._bare
-
-    def _standing_in(self, text: str) -> set[str]:
-        cores = {text[i : i + _CORE] for i in range(len(text) - _CORE + 1)}
-        return {f for c in cores & self._by_core.keys() for f in self._by_core[c] if f in self._open and f in text}
 
     def _lines(self) -> FactLines:
         files: list[str] = []
@@ -242,6 +235,43 @@ class Page:
         for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: (g.fact is None, g.heading)):
             (files if group.is_place and "://" not in group.heading else critical).append(group.line)
         return FactLines(_redacted(critical), _redacted(files))
+
+
+class _Within:
+    """Which of some facts stand in a text, as themselves or inside something longer."""
+
+    def __init__(self, facts: Iterable[str]) -> None:
+        # Nearly every fact lies within one word of a text, and words recur: what stands in each is kept.
+        self._in_word: dict[str, tuple[str, ...]] = {}
+        self._several_words: list[str] = []
+        # By a few characters from their middle, so that a word is not tried for every fact; more of the long ones,
+        # which are paths and share their folders.
+        self._by_core: dict[str, list[str]] = {}
+        for fact in facts:
+            if len(fact.split()) > 1:
+                self._several_words.append(fact)
+                continue
+            size = _CORE if len(fact) < _LONG else _LONG_CORE
+            at = (len(fact) - size) // 2
+            self._by_core.setdefault(fact[at : at + size], []).append(fact)
+
+    def text(self, text: str) -> set[str]:
+        found = {f for f in self._several_words if f in text}
+        known = self._in_word
+        for word in set(text.split()):
+            if (facts := known.get(word)) is None:
+                facts = known[word] = self._word(word)
+            if facts:
+                found.update(facts)
+        return found
+
+    def _word(self, word: str) -> tuple[str, ...]:
+        if len(word) < _CORE or (word.isalpha() and word.isascii() and word[1:].islower()):
+            return ()  # a plain word: no fact is one
+        cores = {word[i : i + _CORE] for i in range(len(word) - _CORE + 1)}
+        if len(word) >= _LONG:
+            cores.update([word[i : i + _LONG_CORE] for i in range(len(word) - _LONG_CORE + 1)])
+        return tuple(f for c in cores & self._by_core.keys() for f in self._by_core[c] if f in word)
 
 
 def _merged(pieces: Iterable[Piece]) -> Iterator[str]:

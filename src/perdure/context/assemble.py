@@ -108,11 +108,10 @@ def must_be_reply(before: Message | None, after: Message | None) -> bool:
 
 def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
     """The last image of a history and where it stands."""
-    for i in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[i].content, tuple):
-            for part in reversed(messages[i].parts):
-                if isinstance(part, ImagePart):
-                    return i, part
+    for i in [i for i, m in enumerate(messages) if type(m.content) is tuple][::-1]:
+        for part in reversed(messages[i].parts):
+            if isinstance(part, ImagePart):
+                return i, part
     return None
 
 

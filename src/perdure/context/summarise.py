@@ -86,12 +86,14 @@ def into_parts(brief: Brief) -> list[list[str]]:
     blocks = _bounded(brief.blocks, room)
     parts: list[list[str]] = [[]]
     spent = 0
+    part = parts[0]
     for block in blocks:
         size = (len(block) if block.isascii() else len(block.encode("utf-8", "replace"))) + 2
-        if parts[-1] and spent + size > room:
-            parts.append([])
+        if spent + size > room and part:
+            part = []
+            parts.append(part)
             spent = 0
-        parts[-1].append(block)
+        part.append(block)
         spent += size
     return parts if len(parts) <= MOST_PARTS else _folded(parts)
 
@@ -188,6 +190,8 @@ def _bounded(blocks: Sequence[str], room: int) -> Sequence[str]:
     most = room // 2
     if total > room * MOST_PARTS:
         most = min(most, max(80, room * MOST_PARTS // max(1, len(blocks)) // 2))
+    if max(map(len, blocks), default=0) <= most:
+        return blocks
     return [b if len(b) <= most else f"{b[: most * 2 // 3]} … {b[-(most // 3) :]}" for b in blocks]
 
 

@@ -70,12 +70,12 @@ class _Job:
     @classmethod
     def of(cls, history: History, found: Boundaries) -> _Job:
         at = found.middle
-        middle = [history.entries[i] for i in at]
+        middle = list(map(history.entries.__getitem__, at))
         fresh = [e for e in middle if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
         kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start :])
         kept += sum(history.tokens[i] for i in found.kept)
-        return cls(history, found, middle, fresh, previous, sum(history.tokens[i] for i in at), kept)
+        return cls(history, found, middle, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
 
     @property
     def before(self) -> Message | None:
@@ -139,13 +139,13 @@ class Writer:
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
         handoff = compose(
             told,
-            Ledger.collect([e.memo("facts", facts_of) for e in history.entries]),
+            Ledger.collect([e.known("facts") or e.memo("facts", facts_of) for e in history.entries]),
             active_task=active_task(
                 requests_of([e.message for e in job.since_previous], _section(job.previous, "Active Task"))
             ),
             instructions=[
                 *carried_instructions(job.previous),
-                *gathered(e.memo("rules", rules_in) for e in job.since_previous),
+                *gathered(e.memo("rules", rules_in) for e in job.since_previous if e.message.role == "user"),
             ],
             shares=shares,
             shown="\n".join(_readable([*head, *job.after])),
@@ -209,8 +209,7 @@ class Writer:
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.
-        sources = list(_readable(job.history.messages))
-        checked = check_summary(read_sections(summary.text), sources)
+        checked = check_summary(read_sections(summary.text), _readable(job.history.messages))
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 
     def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
@@ -57,6 +57,18 @@ class Weighable(Protocol):
     def whole(self) -> frozenset[str]: ...
 
 
+_Places = Iterable[tuple[int, frozenset[str]]]
+
+
+def _last_told(places: _Places) -> dict[str, int]:
+    """Each fact with the last of the places that is given with it."""
+    last: dict[str, int] = {}
+    for place, facts in places:
+        # From set to dict at once, without a step for each fact.
+        last.update(dict.fromkeys(facts, place))
+    return last
+
+
 @dataclass(slots=True)
 class Sightings:
     """Where facts stood in one kind of source: at which place last, in how large a company, and how often."""
@@ -70,11 +82,14 @@ class Sightings:
     def settle(self) -> None:
         """Works out the rest, once every message was seen."""
         self.crowd = {place: len(facts) for place, facts in self.places}
-        self.last = {fact: place for place, facts in reversed(self.places) for fact in facts}
+        self.last = _last_told(reversed(self.places))
 
     def count(self) -> Counter[str]:
         """How many messages have each fact."""
         return Counter(chain.from_iterable(facts for _, facts in self.places))
+
+
+_Found = tuple[tuple[Sightings, frozenset[str]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +116,13 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[place]
+        said, role = entry.said, entry.role
         # With hundreds of facts in it, most of what the user sent is pasted.
-        role = entry.role if len(entry.said) < _PASTED or entry.role != "user" else "tool"
-        found = [(spoken.get(role, results), entry.said)]
+        if role == "user" and len(said) >= _PASTED:
+            role = "tool"
+        found: _Found = ((spoken.get(role, results), said),) if said else ()
         if entry.used:
-            found += [(whole, entry.whole), (brief, entry.brief), (calls, entry.used)]
+            found = (*found, (whole, entry.whole), (brief, entry.brief), (calls, entry.used))
         for seen, facts in found:
             if facts and seen.spent < most:
                 seen.spent += len(facts)
@@ -113,8 +130,7 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
                 everywhere.append((place, facts))
     for seen in sources:
         seen.settle()
-    first = {fact: place for place, facts in everywhere for fact in facts}
-    first_call = {fact: place for place, facts in calls.places for fact in facts}
+    first, first_call = _last_told(everywhere), _last_told(calls.places)
     followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
     return Weights(_chances(len(entries), sources, followed), first, first_call, *sources)
 
@@ -144,8 +160,9 @@ _UNOPENED = 0.5
 
 
 def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, float]) -> dict[str, float]:
-    near = [1 / (1 + (total - place) / 10) for place in range(total)]
-    far = [1 / (1 + (total - place) / 50) for place in range(total)]
+    unseen = max(0, total - FURTHEST_BACK)
+    near = [0.0] * unseen + [1 / (1 + (total - place) / 10) for place in range(unseen, total)]
+    far = [0.0] * unseen + [1 / (1 + (total - place) / 50) for place in range(unseen, total)]
     logs = [0.0, *(math.log2(n) for n in range(1, 1025))]
     odds: dict[str, float] = {}
     latest: dict[str, int] = {}

@@ -17,7 +17,7 @@ from perdure.context.facts.quotes import (
     shortest_around,
     tidy,
 )
-from perdure.context.facts.rank import Weights
+from perdure.context.facts.rank import FURTHEST_BACK, Weights
 from perdure.context.facts.reading import MessageFacts
 
 _NOTE_CHARS = 90
@@ -46,6 +46,14 @@ class Piece:
         return self.text == self.fact
 
 
+def _in_reach(entries: Sequence[MessageFacts]) -> Sequence[MessageFacts]:
+    """The entries that facts are looked for in, from the call on whose results the first of them may be."""
+    start = max(0, len(entries) - FURTHEST_BACK)
+    while start > 0 and entries[start].role == "tool":
+        start -= 1
+    return entries[start:]
+
+
 class Sources:
     """The messages behind the facts that may be shown."""
 
@@ -55,7 +63,7 @@ class Sources:
         self._wanted = wanted.keys()
         self._wanted_at: dict[int, list[str]] = {}
         self._call_texts: dict[int, str] = {}
-        self._targets = {c.call_id: c.target or c.tool for entry in entries for c in entry.calls}
+        self._targets = {c.call_id: c.target or c.tool for entry in _in_reach(entries) for c in entry.calls}
 
     def pieces(self, fact: str) -> list[Piece]:
         """The ways to show a fact, from the sources it last stood in."""

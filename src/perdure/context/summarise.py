@@ -65,10 +65,11 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> O
     parts = into_parts(brief)
     answers: list[Summary] = []
     for number, part in enumerate(parts, 1):
-        prompt = _part_prompt(brief, part, number, len(parts))
+        text = "\n\n".join(part)
+        prompt = _part_prompt(brief, text, number, len(parts))
         answer = _ask(ask, prompt, brief.target_tokens, left_s())
         if isinstance(answer, Summary):
-            why = problem_with(answer.text, "\n".join(part), source_tokens=brief.source_tokens)
+            why = problem_with(answer.text, text, source_tokens=brief.source_tokens)
             answer = Failure(why) if why else answer
         if isinstance(answer, Failure):
             return Outcome(None, answer, number)
@@ -98,13 +99,13 @@ def into_parts(brief: Brief) -> list[list[str]]:
     return parts if len(parts) <= MOST_PARTS else _folded(parts)
 
 
-def _part_prompt(brief: Brief, part: Sequence[str], number: int, count: int) -> str:
+def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
     if count > 1:
         task = _text(brief, "summary_part", number=str(number), count=str(count))
     else:
         task = _text(brief, "summary_update" if brief.previous else "summary_first")
     previous = brief.previous if count == 1 else None
-    return _prompt(brief, task, "\n\n".join(part), previous)
+    return _prompt(brief, task, part, previous)
 
 
 def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> Outcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
@@ -57,18 +57,6 @@ class Weighable(Protocol):
     def whole(self) -> frozenset[str]: ...
 
 
-_Places = Iterable[tuple[int, frozenset[str]]]
-
-
-def _last_told(places: _Places) -> dict[str, int]:
-    """Each fact with the last of the places that is given with it."""
-    last: dict[str, int] = {}
-    for place, facts in places:
-        # From set to dict at once, without a step for each fact.
-        last.update(dict.fromkeys(facts, place))
-    return last
-
-
 @dataclass(slots=True)
 class Sightings:
     """Where facts stood in one kind of source: at which place last, in how large a company, and how often."""
@@ -82,7 +70,7 @@ class Sightings:
     def settle(self) -> None:
         """Works out the rest, once every message was seen."""
         self.crowd = {place: len(facts) for place, facts in self.places}
-        self.last = _last_told(reversed(self.places))
+        self.last = {fact: place for place, facts in reversed(self.places) for fact in facts}
 
     def count(self) -> Counter[str]:
         """How many messages have each fact."""
@@ -130,7 +118,8 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
                 everywhere.append((place, facts))
     for seen in sources:
         seen.settle()
-    first, first_call = _last_told(everywhere), _last_told(calls.places)
+    first = {fact: place for place, facts in everywhere for fact in facts}
+    first_call = {fact: place for place, facts in calls.places for fact in facts}
     followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
     return Weights(_chances(len(entries), sources, followed), first, first_call, *sources)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from perdure.context.engine import Insert, Keep, Step
 from perdure.context.handoff import is_merged, split_merged
@@ -31,10 +31,8 @@ class History:
     def read(cls, items: Sequence[Item], model: str = "") -> History:
         """Sizes are those under `model`. Raises InvalidMessage for a dict whose role nobody knows."""
         is_logged = set(map(type, items)) == {Entry}
-        entries: Sequence[Entry]
-        if is_logged:
-            entries = [i for i in items if isinstance(i, Entry)]
-        else:
+        entries = cast("Sequence[Entry]", items)
+        if not is_logged:
             entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
         messages = [e.message for e in entries]
         origins: list[int | None] | None = None

@@ -147,8 +147,9 @@ def _count_ascii(raw: bytes) -> Counts:
     eight = four & (four << 32)
     sixteen = eight & (eight << 64)
     begins = at ^ twice
-    begins_pair = twice & ~(twice << 8)
-    begins_four = four & ~(four << 8)
+    # An inverted integer is a negative one, and those are slow.
+    begins_pair = twice ^ (twice & (twice << 8))
+    begins_four = four ^ (four & (four << 8))
     after_lower_class = at & (at << 9)
     after_upper_class = at & (at << 7)
     capitals, numbers = (begins & upper).bit_count(), (begins & digit).bit_count()

@@ -14,7 +14,7 @@ from perdure.redaction import redact
 _LABEL_CHARS = 40
 # No fact is shorter than this.
 _CORE = 4
-_LONG, _LONG_CORE = 12, 8
+_LONG, _LONG_CORE = 12, 10
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
@@ -244,16 +244,17 @@ class _Within:
         # Nearly every fact lies within one piece of a text, and pieces recur: what stands in each is kept.
         self._in_piece: dict[bytes, tuple[str, ...]] = {}
         self._in_several: list[str] = []
-        # By a few characters from their middle, so that a piece is not tried for every fact; more of the long ones,
-        # which are paths and share their folders.
+        # By a few characters from their middle, so that a piece is not tried for every fact; the long ones, which are
+        # paths and share their folders, by more of them from near their end.
         self._by_core: dict[bytes, list[tuple[bytes, str]]] = {}
         for fact in facts:
             raw = fact.encode("utf-8", "replace")
             if not is_one_piece(raw):
                 self._in_several.append(fact)
                 continue
-            size = _CORE if len(raw) < _LONG else _LONG_CORE
-            at = (len(raw) - size) // 2
+            at, size = (len(raw) - _CORE) // 2, _CORE
+            if len(raw) >= _LONG:
+                at, size = len(raw) - _LONG, _LONG_CORE
             self._by_core.setdefault(raw[at : at + size], []).append((raw, fact))
 
     def text(self, text: str) -> set[str]:

@@ -77,9 +77,6 @@ class Sightings:
         return Counter(chain.from_iterable(facts for _, facts in self.places))
 
 
-_Found = tuple[tuple[Sightings, frozenset[str]], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Weights:
     """Each fact's probability of being needed again, and the sightings it rests on."""
@@ -104,18 +101,19 @@ def weigh(entries: Sequence[Weighable]) -> Weights:
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[place]
-        said, role = entry.said, entry.role
-        # With hundreds of facts in it, most of what the user sent is pasted.
-        if role == "user" and len(said) >= _PASTED:
-            role = "tool"
-        found: _Found = ((spoken.get(role, results), said),) if said else ()
+        found: list[tuple[Sightings, frozenset[str]]] = []
+        if said := entry.said:
+            # With hundreds of facts in it, most of what the user sent is pasted.
+            role = entry.role
+            found = [(results if role == "user" and len(said) >= _PASTED else spoken.get(role, results), said)]
         if entry.used:
-            found = (*found, (whole, entry.whole), (brief, entry.brief), (calls, entry.used))
+            found += ((whole, entry.whole), (brief, entry.brief), (calls, entry.used))
         for seen, facts in found:
             if facts and seen.spent < most:
                 seen.spent += len(facts)
-                seen.places.append((place, facts))
-                everywhere.append((place, facts))
+                at = (place, facts)
+                seen.places.append(at)
+                everywhere.append(at)
     for seen in sources:
         seen.settle()
     first = {fact: place for place, facts in everywhere for fact in facts}
@@ -149,9 +147,8 @@ _UNOPENED = 0.5
 
 
 def _chances(total: int, sources: Sequence[Sightings], followed: Mapping[int, float]) -> dict[str, float]:
-    unseen = max(0, total - FURTHEST_BACK)
-    near = [0.0] * unseen + [1 / (1 + (total - place) / 10) for place in range(unseen, total)]
-    far = [0.0] * unseen + [1 / (1 + (total - place) / 50) for place in range(unseen, total)]
+    near = [1 / (1 + (total - place) / 10) for place in range(total)]
+    far = [1 / (1 + (total - place) / 50) for place in range(total)]
     logs = [0.0, *(math.log2(n) for n in range(1, 1025))]
     odds: dict[str, float] = {}
     latest: dict[str, int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.quotes import (
@@ -17,7 +17,7 @@ from perdure.context.facts.quotes import (
     shortest_around,
     tidy,
 )
-from perdure.context.facts.rank import FURTHEST_BACK, Weights
+from perdure.context.facts.rank import Weights
 from perdure.context.facts.reading import MessageFacts
 
 _NOTE_CHARS = 90
@@ -25,8 +25,7 @@ _ENOUGH_PIECES = 2
 _LONG_CALL = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One way to show a fact: a piece of a source (none where the label says it all), and what it goes under."""
 
     fact: str
@@ -46,14 +45,6 @@ class Piece:
         return self.text == self.fact
 
 
-def _in_reach(entries: Sequence[MessageFacts]) -> Sequence[MessageFacts]:
-    """The entries that facts are looked for in, from the call on whose results the first of them may be."""
-    start = max(0, len(entries) - FURTHEST_BACK)
-    while start > 0 and entries[start].role == "tool":
-        start -= 1
-    return entries[start:]
-
-
 class Sources:
     """The messages behind the facts that may be shown."""
 
@@ -63,7 +54,7 @@ class Sources:
         self._wanted = wanted.keys()
         self._wanted_at: dict[int, list[str]] = {}
         self._call_texts: dict[int, str] = {}
-        self._targets = {c.call_id: c.target or c.tool for entry in _in_reach(entries) for c in entry.calls}
+        self._targets = {c.call_id: c.target or c.tool for entry in entries for c in entry.calls}
 
     def pieces(self, fact: str) -> list[Piece]:
         """The ways to show a fact, from the sources it last stood in."""

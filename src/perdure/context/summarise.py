@@ -7,8 +7,10 @@ merges: never more than `MOST_PARTS` + 1 calls, whatever the history and whateve
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from perdure import prompts
@@ -85,17 +87,15 @@ def into_parts(brief: Brief) -> list[list[str]]:
     reserve += len(brief.previous.body.encode()) // _BYTES_PER_TOKEN if brief.previous else 0
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
     blocks = _bounded(brief.blocks, room)
-    parts: list[list[str]] = [[]]
-    spent = 0
-    part = parts[0]
-    for block in blocks:
-        size = (len(block) if block.isascii() else len(block.encode("utf-8", "replace"))) + 2
-        if spent + size > room and part:
-            part = []
-            parts.append(part)
-            spent = 0
-        part.append(block)
-        spent += size
+    sizes = [(len(b) if b.isascii() else len(b.encode("utf-8", "replace"))) + 2 for b in blocks]
+    # Sums from the start on: where a part ends is then looked up, not counted to.
+    ends = [0, *accumulate(sizes)]
+    parts: list[list[str]] = []
+    start = 0
+    while start < len(blocks) or not parts:
+        end = max(start + 1, bisect_right(ends, ends[start] + room) - 1)
+        parts.append(list(blocks[start:end]))
+        start = end
     return parts if len(parts) <= MOST_PARTS else _folded(parts)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from perdure.context.facts.quotes import ENOUGH_WORDS, beginning, ending, plain_words, tidy
+from perdure.context.facts.quotes import beginning, ending, is_understood, tidy
 from perdure.context.facts.reading import argument_values, facts_of, target_of
 from perdure.context.talk import sentences
 from perdure.core.messages import Entry, Message, ToolCall
@@ -147,7 +147,7 @@ def outcome_of(text: str) -> Outcome:
         return error + size, True
     first = next((line for line in edges.split("\n") if line.strip()), "")
     # A first line such as `{` or a package's name says too little by itself.
-    told = first if plain_words(first) >= ENOUGH_WORDS else edges
+    told = first if is_understood(first) else edges
     return (beginning(told, _OUTCOME_CHARS) or "nothing returned") + size, False
 
 

@@ -87,7 +87,8 @@ def compose(
     ):
         if added:
             before = sections.get(name, "")
-            sections[name] = "\n".join((*((before, heading) if before else ()), redact("\n".join(added))))
+            # The lines were redacted together already: a second time would change nothing.
+            sections[name] = "\n".join((*((before, heading) if before else ()), *added))
     return _bounded(frame.with_sections(sections), shares)
 
 
@@ -109,11 +110,13 @@ def must_be_reply(before: Message | None, after: Message | None) -> bool:
 
 def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
     """The last image of a history and where it stands."""
+    if tuple not in {type(m.content) for m in messages}:
+        return None
     for i in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[i].content, tuple):
-            for part in reversed(messages[i].parts):
-                if isinstance(part, ImagePart):
-                    return i, part
+        content = messages[i].content
+        for part in reversed(content) if isinstance(content, tuple) else ():
+            if isinstance(part, ImagePart):
+                return i, part
     return None
 
 

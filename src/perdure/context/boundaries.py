@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from perdure.core.messages import Message
 from perdure.core.rules import leading_system
@@ -48,8 +49,9 @@ class Boundaries:
     @property
     def middle(self) -> tuple[int, ...]:
         """What the handoff will stand for, older handoffs included."""
-        kept = set(self.kept)
-        return tuple(i for i in range(self.head_end, self.tail_start) if i not in kept)
+        stops = [i for i in self.kept if self.head_end <= i < self.tail_start]
+        starts = [self.head_end, *(i + 1 for i in stops)]
+        return tuple(chain.from_iterable(map(range, starts, [*stops, self.tail_start])))
 
     @property
     def has_content(self) -> bool:

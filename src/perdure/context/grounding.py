@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from perdure.context.facts.kinds import kind_of
@@ -57,8 +58,7 @@ class Sources:
     """All that a summary may rest on, as one text to look things up in."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._text = "\n".join(texts)
-        self._flat: str | None = None
+        self._texts = texts
 
     def has_fact(self, fact: str) -> bool:
         """Whether a fact stands in the sources; a path also where one ends like it, with at least two parts."""
@@ -81,11 +81,14 @@ class Sources:
             return 1.0
         return sum(w in self.flat for w in words) / len(words)
 
-    @property
+    @cached_property
     def flat(self) -> str:
-        if self._flat is None:
-            self._flat = _flattened(self._text)
-        return self._flat
+        return _flattened(self._text)
+
+    @cached_property
+    def _text(self) -> str:
+        # Put together when first asked for: the sources are long, and many a summary's line has nothing to look up.
+        return "\n".join(self._texts)
 
 
 def check_summary(sections: Mapping[str, str], sources: Iterable[str]) -> CheckResult:

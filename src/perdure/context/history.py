@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from perdure.context.engine import Insert, Keep, Step
 from perdure.context.handoff import is_merged, split_merged
@@ -30,18 +30,21 @@ class History:
     @classmethod
     def read(cls, items: Sequence[Item], model: str = "") -> History:
         """Sizes are those under `model`. Raises InvalidMessage for a dict whose role nobody knows."""
-        is_logged = bool(items) and all(isinstance(item, Entry) for item in items)
-        entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
+        is_logged = set(map(type, items)) == {Entry}
+        entries = cast("Sequence[Entry]", items)
+        if not is_logged:
+            entries = [i if isinstance(i, Entry) else Entry(n, Message.from_dict(i)) for n, i in enumerate(items)]
         messages = [e.message for e in entries]
         origins: list[int | None] | None = None
         if not is_logged and not rules.is_valid(messages):
             entries, origins = _repaired(entries)
             messages = [e.message for e in entries]
         # Almost no message can be a merged one; which cannot is told without looking into it.
-        if any((m.kind == "handoff" or type(m.content) is tuple) and is_merged(m) for m in messages):
+        if any(is_merged(m) for m in [m for m in messages if m.kind == "handoff" or type(m.content) is tuple]):
             entries, origins = _split(entries, origins)
             messages = [e.message for e in entries]
-        return cls(entries, messages, [tokens_of(e, model) for e in entries], origins, is_logged)
+        key = ("tokens", model)
+        return cls(entries, messages, [e.known(key) or tokens_of(e, model) for e in entries], origins, is_logged)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
         """Head, handoff, and what follows it, as steps over the input."""

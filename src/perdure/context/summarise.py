@@ -7,8 +7,10 @@ merges: never more than `MOST_PARTS` + 1 calls, whatever the history and whateve
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from perdure import prompts
@@ -65,10 +67,11 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> O
     parts = into_parts(brief)
     answers: list[Summary] = []
     for number, part in enumerate(parts, 1):
-        prompt = _part_prompt(brief, part, number, len(parts))
+        text = "\n\n".join(part)
+        prompt = _part_prompt(brief, text, number, len(parts))
         answer = _ask(ask, prompt, brief.target_tokens, left_s())
         if isinstance(answer, Summary):
-            why = problem_with(answer.text, "\n".join(part), source_tokens=brief.source_tokens)
+            why = problem_with(answer.text, text, source_tokens=brief.source_tokens)
             answer = Failure(why) if why else answer
         if isinstance(answer, Failure):
             return Outcome(None, answer, number)
@@ -84,25 +87,25 @@ def into_parts(brief: Brief) -> list[list[str]]:
     reserve += len(brief.previous.body.encode()) // _BYTES_PER_TOKEN if brief.previous else 0
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
     blocks = _bounded(brief.blocks, room)
-    parts: list[list[str]] = [[]]
-    spent = 0
-    for block in blocks:
-        size = (len(block) if block.isascii() else len(block.encode("utf-8", "replace"))) + 2
-        if parts[-1] and spent + size > room:
-            parts.append([])
-            spent = 0
-        parts[-1].append(block)
-        spent += size
+    sizes = [(len(b) if b.isascii() else len(b.encode("utf-8", "replace"))) + 2 for b in blocks]
+    # Sums from the start on: where a part ends is then looked up, not counted to.
+    ends = [0, *accumulate(sizes)]
+    parts: list[list[str]] = []
+    start = 0
+    while start < len(blocks) or not parts:
+        end = max(start + 1, bisect_right(ends, ends[start] + room) - 1)
+        parts.append(list(blocks[start:end]))
+        start = end
     return parts if len(parts) <= MOST_PARTS else _folded(parts)
 
 
-def _part_prompt(brief: Brief, part: Sequence[str], number: int, count: int) -> str:
+def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
     if count > 1:
         task = _text(brief, "summary_part", number=str(number), count=str(count))
     else:
         task = _text(brief, "summary_update" if brief.previous else "summary_first")
     previous = brief.previous if count == 1 else None
-    return _prompt(brief, task, "\n\n".join(part), previous)
+    return _prompt(brief, task, part, previous)
 
 
 def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> Outcome:
@@ -188,6 +191,8 @@ def _bounded(blocks: Sequence[str], room: int) -> Sequence[str]:
     most = room // 2
     if total > room * MOST_PARTS:
         most = min(most, max(80, room * MOST_PARTS // max(1, len(blocks)) // 2))
+    if max(map(len, blocks), default=0) <= most:
+        return blocks
     return [b if len(b) <= most else f"{b[: most * 2 // 3]} … {b[-(most // 3) :]}" for b in blocks]
 
 

@@ -24,6 +24,17 @@ _PLAN = re.compile(
     r"|接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은",
     re.IGNORECASE,
 )
+# No decision and no plan is told without one of these; looked for first, because that runs at memory speed.
+_DECIDES = (
+    "decid", "decision", "chose", "choosing", "instead of", "rather than", "opted", "going with", "let's use",
+    "'ll use", " will use", "because", "root cause", "the issue", "the problem", "the bug", "the cause", "the fix",
+    "trade", "should", "决定", "改用", "选择", "因为", "原因", "決め", "ことにし", "ではなく", "ため、", "결정", "대신",
+    "때문에", "원인",
+)  # fmt: skip
+_PLANS = (
+    "next", "then", "remain", "still", "to do", "todo", "[ ] ", "接下来", "下一步", "还需要", "次に", "残り", "まだ",
+    "다음", "남은",
+)  # fmt: skip
 # Text that a program put into a user message: nobody said it.
 _MARKUP = re.compile(r"<([a-z][\w-]*)>.*?</\1>|<[/a-z][^>]*>", re.DOTALL)
 
@@ -77,20 +88,24 @@ _NOTHING = Talk()
 def talk_of(message: Message) -> Talk:
     """Pure, so that it can be kept beside the message."""
     if message.is_real_user:
+        # In ASCII only a question mark at the very end makes a question.
         said = sentences(spoken(message))
-        asked = [s for s in said if _QUESTION.search(s)][-3:]
-        chosen = _decided(said)
+        asked = [s for s in said if s[-1] == "?" or (not s.isascii() and _QUESTION.search(s))][-3:]
+        chosen = _decided(said, message.text)
         return Talk(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING
     if message.role != "assistant" or not message.text.strip():
         return _NOTHING
     said = sentences(message.text)
-    decided = _decided(said) if message.kind == "assistant" else ()
-    planned = tuple(tidy(s.lstrip("-*#> ")) for s in said if len(s) > 12 and _PLAN.search(s))
+    decided = _decided(said, message.text) if message.kind == "assistant" else ()
+    plans_in = said if any(map(message.text.lower().__contains__, _PLANS)) else ()
+    planned = tuple(tidy(s.lstrip("-*#> ")) for s in plans_in if len(s) > 12 and _PLAN.search(s))
     answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
     return Talk(decided, planned[:8], answer=answer)
 
 
-def _decided(said: Iterable[str]) -> tuple[str, ...]:
+def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
+    if not any(map(text.lower().__contains__, _DECIDES)):
+        return ()
     told = (s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE and _DECISION.search(s))
     return tuple(tidy(s.lstrip("-*#> ")) for s in told)
 

@@ -56,19 +56,22 @@ def prepare(entry: Entry) -> None:
 
 def blocks(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> list[str]:
     """The entries as text blocks, in order, handoffs left out; identical long results are told once, at the last."""
-    results = {i: note_in(e, prune_chars) for i, e in enumerate(entries) if e.message.role == "tool"}
-    last = {note.mark: i for i, note in results.items()}
-    key = ("block", prune_chars)
+    note_key, key = ("result_note", prune_chars), ("block", prune_chars)
+    # Where each mark was last met, and the calls that stood before it.
+    last: dict[int, tuple[int, Entry, tuple[CallNote, ...]]] = {}
     out: list[str] = []
     notes: tuple[CallNote, ...] = ()
-    for i, e in enumerate(entries):
-        if (note := results.get(i)) is not None:
-            if note.mark is not None and last[note.mark] != i:
-                out.append(result_line(answered(notes, e.message), SAME_AGAIN))
-            else:
-                out.append(e.memo(key, partial(_result_block, note, notes)))
+    for e in entries:
+        if e.message.role == "tool":
+            note = e.known(note_key) or note_in(e, prune_chars)
+            if (mark := note.mark) is not None:
+                if mark in last:
+                    at, earlier, before = last[mark]
+                    out[at] = result_line(answered(before, earlier.message), SAME_AGAIN)
+                last[mark] = (len(out), e, notes)
+            out.append(e.known(key) or e.memo(key, partial(_result_block, note, notes)))
         elif e.message.kind != "handoff":
-            said = speech_in(e)
+            said = e.known("speech") or speech_in(e)
             notes = said.notes
             if said.text:
                 out.append(said.text)

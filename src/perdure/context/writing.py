@@ -14,7 +14,7 @@ from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
-from perdure.context.facts import facts_of
+from perdure.context.facts import FURTHEST_BACK, facts_of
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
@@ -71,12 +71,12 @@ class _Job:
     @classmethod
     def of(cls, history: History, found: Boundaries) -> _Job:
         at = found.middle
-        middle = [history.entries[i] for i in at]
+        middle = list(map(history.entries.__getitem__, at))
         fresh = [e for e in middle if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
         kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start :])
         kept += sum(history.tokens[i] for i in found.kept)
-        return cls(history, found, middle, fresh, previous, sum(history.tokens[i] for i in at), kept)
+        return cls(history, found, middle, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
 
     @property
     def before(self) -> Message | None:
@@ -114,8 +114,12 @@ class _Job:
     @property
     def since_previous(self) -> Sequence[Entry]:
         """Everything the previous handoff does not speak of."""
-        start = self.found.lead if self.found.previous is None else self.found.previous + 1
-        return self.history.entries[start:]
+        return self.history.entries[self.fresh_from :]
+
+    @property
+    def fresh_from(self) -> int:
+        """Where what the previous handoff does not speak of begins."""
+        return self.found.lead if self.found.previous is None else self.found.previous + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +144,13 @@ class Writer:
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
         handoff = compose(
             told,
-            ledger_of(history.entries),
+            ledger_of(_in_reach(history.entries)),
             active_task=active_task(
-                requests_of([e.message for e in job.since_previous], _section(job.previous, "Active Task"))
+                requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
             ),
             instructions=[
                 *carried_instructions(job.previous),
-                *gathered(e.memo("rules", rules_in) for e in job.since_previous),
+                *gathered(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),
             ],
             shares=shares,
             shown="\n".join(_readable([*head, *job.after])),
@@ -210,8 +214,7 @@ class Writer:
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.
-        sources = list(_readable(job.history.messages))
-        checked = check_summary(read_sections(summary.text), sources)
+        checked = check_summary(read_sections(summary.text), _readable(job.history.messages))
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 
     def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:
@@ -266,6 +269,14 @@ def _window_it_stated(failure: Failure | None, brief: Brief) -> int | None:
     if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
         return None
     return min(failure.verdict.context_limit or brief.window_tokens // 2, brief.window_tokens // 2)
+
+
+def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Those that facts are looked for in, from the call on whose results are the first of them."""
+    start = max(0, len(entries) - FURTHEST_BACK)
+    while start > 0 and entries[start].message.role == "tool":
+        start -= 1
+    return entries[start:]
 
 
 def _runs(entries: Sequence[Entry]) -> tuple[Interval, ...]:

@@ -242,6 +242,10 @@ class Entry:
             kept = self._memo[key] = compute(self.message)
         return kept
 
+    def known(self, key: Hashable) -> Any:
+        """What was computed under a key, None where nothing was: over ten thousand entries a call each counts."""
+        return self._memo.get(key)
+
     def __repr__(self) -> str:
         return f"Entry(seq={self.seq}, {self.message.kind}, {self.message.text[:40]!r})"
 

@@ -1,6 +1,6 @@
 """The gateway: many people, many conversations, one memory.
 
-A message's way: a door (`http/`, `openai_api/`, `adapters/`) lets in whoever the `guards/` know → `hub` puts it into the
+A message's way: a door (`http/`, `openai_api/`, `adapters/`) lets in whom the `guards/` know → `hub` puts it into the
 store's inbox, on disk, and then into its lane → in `lanes/`, `lane` takes one message after the other, oldest first,
 whichever process took it; `running` answers a slash command, or makes of anything else a turn of the conversation's
 agent (`pool`), compacting first what is nearly full (`hygiene`); `beats` takes over what a process that died had begun

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from operator import add
 
 # Bit i of a byte's mask is class i. The order matters: a shift by 9 pairs each class with the next higher one, a shift
 # by 7 with the next lower, so that the pairs that say something (mark-space, digit-upper, …) lie side by side.
@@ -68,6 +69,8 @@ _NO_SCRIPTS: Counts = (0,) * len(SCRIPT_COUNTS)
 
 # Pieces this long stay in the processor's cache and bound the memory a huge text takes.
 _PIECE_CHARS = 8_192
+# Texts this short are mostly names of tools, the same ones again and again.
+_SHORT_CHARS = 32
 # A character is at most four bytes.
 _MASK_BYTES = 4 * _PIECE_CHARS
 
@@ -109,17 +112,22 @@ NO_FIGURES = Figures()
 def add_counts(a: Counts, b: Counts) -> Counts:
     if b is NO_COUNTS:
         return a
-    return tuple(x + y for x, y in zip(a, b, strict=True)) if a is not NO_COUNTS else b
+    return tuple(map(add, a, b)) if a is not NO_COUNTS else b
 
 
 def count_text(text: str) -> Counts:
     """The counts of a text of any length, in one pass over pieces of it."""
-    if not text:
-        return NO_COUNTS
+    if len(text) <= _SHORT_CHARS:
+        return _count_short(text) if text else NO_COUNTS
     total = NO_COUNTS
     for start in range(0, len(text), _PIECE_CHARS):
         total = add_counts(total, _count_piece(text[start : start + _PIECE_CHARS]))
     return total
+
+
+@lru_cache(maxsize=1 << 10)
+def _count_short(text: str) -> Counts:
+    return _count_piece(text)
 
 
 def _count_piece(text: str) -> Counts:
@@ -139,12 +147,14 @@ def _count_ascii(raw: bytes) -> Counts:
     eight = four & (four << 32)
     sixteen = eight & (eight << 64)
     begins = at ^ twice
-    begins_pair = twice & ~(twice << 8)
-    begins_four = four & ~(four << 8)
+    # An inverted integer is a negative one, and those are slow.
+    begins_pair = twice ^ (twice & (twice << 8))
+    begins_four = four ^ (four & (four << 8))
     after_lower_class = at & (at << 9)
     after_upper_class = at & (at << 7)
     capitals, numbers = (begins & upper).bit_count(), (begins & digit).bit_count()
-    tab_indents = (after_lower_class & begins & tab).bit_count()
+    has_tab = b"\t" in raw
+    tab_indents = (after_lower_class & begins & tab).bit_count() if has_tab else 0
     return (
         (at & letter).bit_count(),
         (begins & lower).bit_count() + capitals - (after_lower_class & lower).bit_count(),
@@ -164,7 +174,7 @@ def _count_ascii(raw: bytes) -> Counts:
         (after_upper_class & mark).bit_count(),
         (begins_pair & space).bit_count(),
         (after_lower_class & digit).bit_count(),
-        (begins & tab).bit_count() - tab_indents,
+        (begins & tab).bit_count() - tab_indents if has_tab else 0,
         tab_indents,
         (begins & newline).bit_count(),
     )

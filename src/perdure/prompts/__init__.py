@@ -31,7 +31,8 @@ def render(name: str, values: Mapping[str, str], overrides: Path | None = None, 
     """Prompt `name` with its placeholders filled; what stands in a value is never read as a placeholder."""
     place = _place(name, overrides, shipped)
     text = _read(place)
-    used, wanted = placeholders(text), placeholders(_read(shipped / place.name))
+    used = placeholders(text)
+    wanted = used if place.parent == shipped else placeholders(_read(shipped / place.name))
     if odd := sorted(wanted ^ values.keys()):
         raise ValueError(f"prompt {name!r} and the values for it do not agree on {', '.join(odd)}")
     if unknown := sorted(used - wanted):

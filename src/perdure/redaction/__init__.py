@@ -8,8 +8,6 @@ to a telling name (`named.py`, `names.py`), and places that hold a secret whatev
 
 from __future__ import annotations
 
-from itertools import chain
-
 from perdure.redaction.keys import prefixed_keys
 from perdure.redaction.named import named_values
 from perdure.redaction.page import Page, Secret
@@ -22,10 +20,8 @@ __all__ = ["Secret", "find_secrets", "redact"]
 def find_secrets(text: str) -> list[Secret]:
     """Every secret in the text, in order and apart from each other; never raises."""
     page = Page(text)
-    found = sorted(
-        chain(prefixed_keys(page), named_values(page), placed_secrets(page)),
-        key=lambda s: (s.start, -s.end, not s.kept),
-    )
+    found = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
+    found.sort(key=lambda s: (s.start, -s.end, not s.kept))
     apart: list[Secret] = []
     for secret in found:
         if _is_redacted(text, secret):

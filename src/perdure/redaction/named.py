@@ -11,7 +11,9 @@ from perdure.redaction.names import Promise, promise_of
 from perdure.redaction.page import Page, Secret
 from perdure.redaction.shapes import is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
 
-_ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"auth", b"sid=", b"sessionid=")
+_ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"auth")
+# Looked for only where their common end is.
+_ID_ANCHORS = (b"sid=", b"sessionid=")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _JUDGED, _LONG = 400, 64
 _LINE_STARTS = ("", "\n", "\\", '"', "'")
@@ -72,7 +74,8 @@ class _Reading(NamedTuple):
 def named_values(page: Page) -> Iterator[Secret]:
     """Values of telling names that are neither stand-ins, nor code, nor plain words."""
     done = 0
-    for at in sorted({at for anchor in _ANCHORS for at in page.places(anchor)}):
+    anchors = (*_ANCHORS, *_ID_ANCHORS) if b"id=" in page.lower else _ANCHORS
+    for at in sorted({at for anchor in anchors for at in page.places(anchor)}):
         if at < done or (read := _read(page, at)) is None:
             continue
         end = read.start + len(read.value)

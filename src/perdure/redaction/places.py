@@ -77,16 +77,23 @@ _AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_
 
 def placed_secrets(page: Page) -> Iterator[Secret]:
     """Secrets known by where they stand."""
-    yield from _in_urls(page)
+    # Most texts have none of these places, so each search begins with a look for its mark.
+    lower = page.lower
+    if b"://" in lower:
+        yield from _in_urls(page)
+    if b"sig" in lower:
+        yield from _signatures(page)
     yield from _in_headers(page)
-    yield from _in_cookies(page)
-    yield from _key_blocks(page)
+    if b"cookie" in lower:
+        yield from _in_cookies(page)
+    if b"-----begin" in lower:
+        yield from _key_blocks(page)
     yield from _in_commands(page)
-    yield from _azure_secrets(page)
+    if b"~" in lower:
+        yield from _azure_secrets(page)
 
 
 def _in_urls(page: Page) -> Iterator[Secret]:
-    text = page.text
     for found in page.matches(b"://", _WEBHOOK):
         if not is_stand_in(found["secret"]) and (looks_random(found["secret"]) or is_uuid(found["secret"])):
             yield Secret("webhook", *found.span("secret"))
@@ -96,6 +103,10 @@ def _in_urls(page: Page) -> Iterator[Secret]:
     for found in page.matches(b"://", _URL_TOKEN):
         if looks_random(found["token"]):
             yield Secret("url-token", *found.span("token"))
+
+
+def _signatures(page: Page) -> Iterator[Secret]:
+    text = page.text
     for signed in page.matches(b"sig", _SIGNATURE):
         if text[max(0, signed.start() - 6) : signed.start()].lower().endswith(("?", "&", ";", "x-amz-", "-goog-")):
             yield Secret("signature", *signed.span("value"))

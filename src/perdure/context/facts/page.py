@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.quotes import beginning, tidy
-from perdure.context.facts.scan import scan
+from perdure.context.facts.scan import is_one_piece, is_plain, pieces_of, scan
 from perdure.context.facts.sources import Piece
 from perdure.redaction import redact
 
 _LABEL_CHARS = 40
 # No fact is shorter than this.
 _CORE = 4
-_LONG, _LONG_CORE = 12, 8
+_LONG, _LONG_CORE = 12, 10
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
@@ -242,37 +242,37 @@ class _Within:
     """Which of some facts stand in a text, as themselves or inside something longer."""
 
     def __init__(self, facts: Iterable[str]) -> None:
-        # Nearly every fact lies within one word of a text, and words recur: what stands in each is kept.
-        self._in_word: dict[str, tuple[str, ...]] = {}
-        self._several_words: list[str] = []
-        # By a few characters from their middle, so that a word is not tried for every fact; more of the long ones,
-        # which are paths and share their folders.
-        self._by_core: dict[str, list[str]] = {}
+        # Nearly every fact lies within one piece of a text, and pieces recur: what stands in each is kept.
+        self._in_piece: dict[bytes, tuple[str, ...]] = {}
+        self._in_several: list[str] = []
+        # By a few characters from their middle, so that a piece is not tried for every fact; the long ones, which are
+        # paths and share their folders, by more of them from near their end.
+        self._by_core: dict[bytes, list[tuple[bytes, str]]] = {}
         for fact in facts:
-            if len(fact.split()) > 1:
-                self._several_words.append(fact)
+            raw = fact.encode("utf-8", "replace")
+            if not is_one_piece(raw):
+                self._in_several.append(fact)
                 continue
-            size = _CORE if len(fact) < _LONG else _LONG_CORE
-            at = (len(fact) - size) // 2
-            self._by_core.setdefault(fact[at : at + size], []).append(fact)
+            at, size = (len(raw) - _CORE) // 2, _CORE
+            if len(raw) >= _LONG:
+                at, size = len(raw) - _LONG, _LONG_CORE
+            self._by_core.setdefault(raw[at : at + size], []).append((raw, fact))
 
     def text(self, text: str) -> set[str]:
-        found = {f for f in self._several_words if f in text}
-        known = self._in_word
-        for word in set(text.split()):
-            if (facts := known.get(word)) is None:
-                facts = known[word] = self._word(word)
+        found = {f for f in self._in_several if f in text}
+        known = self._in_piece
+        for piece in pieces_of(text):
+            if (facts := known.get(piece)) is None:
+                facts = known[piece] = () if is_plain(piece) else self._piece(piece)
             if facts:
                 found.update(facts)
         return found
 
-    def _word(self, word: str) -> tuple[str, ...]:
-        if len(word) < _CORE or (word.isalpha() and word.isascii() and word[1:].islower()):
-            return ()  # a plain word: no fact is one
-        cores = {word[i : i + _CORE] for i in range(len(word) - _CORE + 1)}
-        if len(word) >= _LONG:
-            cores.update([word[i : i + _LONG_CORE] for i in range(len(word) - _LONG_CORE + 1)])
-        return tuple(f for c in cores & self._by_core.keys() for f in self._by_core[c] if f in word)
+    def _piece(self, piece: bytes) -> tuple[str, ...]:
+        cores = {piece[i : i + _CORE] for i in range(len(piece) - _CORE + 1)}
+        if len(piece) >= _LONG:
+            cores.update([piece[i : i + _LONG_CORE] for i in range(len(piece) - _LONG_CORE + 1)])
+        return tuple(fact for c in cores & self._by_core.keys() for raw, fact in self._by_core[c] if raw in piece)
 
 
 def _merged(pieces: Iterable[Piece]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 # A piece is understood by the plain words in it: three of them tell what a fact is about.
@@ -22,6 +23,17 @@ Span = tuple[int, int]
 def plain_words(text: str) -> int:
     """How many distinct plain words a text has: CJK counts by character, paths and identifiers do not count."""
     return len(set().union(*map(_words_in, text.split())))
+
+
+def is_understood(text: str) -> bool:
+    """Whether a text has plain words enough; looked at no further than that takes."""
+    words: set[str] = set()
+    for word in text.split():
+        if more := _words_in(word):
+            words |= more
+            if len(words) >= ENOUGH_WORDS:
+                return True
+    return False
 
 
 @lru_cache(maxsize=1 << 15)
@@ -45,7 +57,7 @@ def quote(text: str, fact: str, *, near: int = _LINE, most: int = _MOST) -> str:
 def line_around(text: str, at: int, end: int, *, near: int = _LINE, most: int = _MOST) -> Span:
     """The line in which `at` to `end` stands, and its neighbours where that says too little."""
     lo, hi = _within_line(text, at, end, near)
-    if plain_words(text[lo:hi]) < ENOUGH_WORDS:
+    if not is_understood(text[lo:hi]):
         lo, hi = _widened(text, lo, hi, most=most)
     return lo, hi
 
@@ -53,8 +65,8 @@ def line_around(text: str, at: int, end: int, *, near: int = _LINE, most: int = 
 def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Span | None:
     """The shortest piece around `at` to `end` that has enough plain words; None where none within reach has."""
     best: Span | None = None
-    rights = _after(text, end, reach)
-    for start, left in _before(text, at, reach):
+    rights = _along(end, _after(text, end, reach))
+    for start, left in _along(at, _before(text, at, reach)):
         for stop, right in rights:
             if len(left | right) >= ENOUGH_WORDS:
                 if best is None or stop - start < best[1] - best[0]:
@@ -63,32 +75,28 @@ def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Spa
     return best
 
 
-_Reach = list[tuple[int, frozenset[str]]]
+# The words of a text from some place on, each with how far a piece must reach to have it.
+_Steps = Iterator[tuple[int, str]]
 
 
-def _before(text: str, at: int, reach: int) -> _Reach:
-    """How far back each further plain word lies, and the words from there on."""
+def _before(text: str, at: int, reach: int) -> _Steps:
+    for word in reversed(text[max(0, at - reach) : at].split()):
+        at = text.rfind(word, 0, at)
+        yield at, word
+
+
+def _after(text: str, at: int, reach: int) -> _Steps:
+    for word in text[at : at + reach].split():
+        at = text.find(word, at) + len(word)
+        yield at, word
+
+
+def _along(at: int, steps: _Steps) -> list[tuple[int, frozenset[str]]]:
+    """How far each further plain word lies, and the words up to there, until they are enough."""
     words: frozenset[str] = frozenset()
     found = [(at, words)]
-    place = at
-    for token in reversed(text[max(0, at - reach) : at].split()):
-        place = text.rfind(token, 0, place)
-        more = _words_in(token)
-        if more and not more <= words:
-            words |= more
-            found.append((place, words))
-            if len(words) >= ENOUGH_WORDS:
-                break
-    return found
-
-
-def _after(text: str, end: int, reach: int) -> _Reach:
-    words: frozenset[str] = frozenset()
-    found = [(end, words)]
-    place = end
-    for token in text[end : end + reach].split():
-        place = text.find(token, place) + len(token)
-        more = _words_in(token)
+    for place, word in steps:
+        more = _words_in(word)
         if more and not more <= words:
             words |= more
             found.append((place, words))
@@ -99,7 +107,10 @@ def _after(text: str, end: int, reach: int) -> _Reach:
 
 def tidy(piece: str) -> str:
     """A piece on one line: line numbers that a viewer added and runs of blanks are gone."""
-    return " ".join(_NUMBERED.sub("", piece).split())
+    # Where no line begins with a digit there is nothing to look for.
+    if "\n" in piece or piece.lstrip()[:1].isdecimal():
+        piece = _NUMBERED.sub("", piece)
+    return " ".join(piece.split())
 
 
 def ending(text: str, most: int) -> str:
@@ -139,14 +150,14 @@ def _widened(text: str, lo: int, hi: int, *, most: int) -> tuple[int, int]:
         wider = (before, hi)
         after = text.find("\n", hi + 1)
         after = len(text) if after < 0 else after
-        if before == lo or plain_words(text[before:hi]) < ENOUGH_WORDS:
+        if before == lo or not is_understood(text[before:hi]):
             if after - before > most:
                 after = _at_word_end(text, before + most, hi, after)
             wider = (before, after)
         if wider == (lo, hi):
             break
         lo, hi = wider
-        if plain_words(text[lo:hi]) >= ENOUGH_WORDS:
+        if is_understood(text[lo:hi]):
             break
     return lo, hi
 

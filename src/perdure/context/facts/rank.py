@@ -111,16 +111,19 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[place]
-        # With hundreds of facts in it, most of what the user sent is pasted.
-        role = entry.role if len(entry.said) < _PASTED or entry.role != "user" else "tool"
-        found = [(spoken.get(role, results), entry.said)]
+        found: list[tuple[Sightings, frozenset[str]]] = []
+        if said := entry.said:
+            # With hundreds of facts in it, most of what the user sent is pasted.
+            role = entry.role
+            found = [(results if role == "user" and len(said) >= _PASTED else spoken.get(role, results), said)]
         if entry.used:
-            found += [(whole, entry.whole), (brief, entry.brief), (calls, entry.used)]
+            found += ((whole, entry.whole), (brief, entry.brief), (calls, entry.used))
         for seen, facts in found:
             if facts and seen.spent < most:
                 seen.spent += len(facts)
-                seen.places.append((place, facts))
-                everywhere.append((place, facts))
+                at = (place, facts)
+                seen.places.append(at)
+                everywhere.append(at)
     for seen in (*sources, *roles):
         seen.settle()
     first = {fact: place for place, facts in everywhere for fact in facts}

@@ -62,9 +62,11 @@ def without_secrets(message: Message) -> Message:
         content = redact(content)
     elif content is not None:
         content = tuple(replace(p, text=redact(p.text)) if isinstance(p, TextPart) else p for p in content)
-    calls = tuple(replace(c, arguments=redact(c.arguments)) for c in message.tool_calls)
-    is_clean = content == message.content and calls == message.tool_calls
-    return message if is_clean else replace(message, content=content, tool_calls=calls)
+    arguments = [redact(c.arguments) for c in message.tool_calls]
+    if content == message.content and arguments == [c.arguments for c in message.tool_calls]:
+        return message
+    calls = tuple(replace(c, arguments=a) for c, a in zip(message.tool_calls, arguments, strict=True))
+    return replace(message, content=content, tool_calls=calls)
 
 
 def argument_values(arguments: str) -> list[str]:

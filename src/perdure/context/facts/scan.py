@@ -43,25 +43,48 @@ def scan(text: str) -> frozenset[str]:
     if _ARROW in data:
         # A viewer's line numbers are nobody's facts; another arrow parts what stands on either side of it.
         data = _LINE_NUMBER.sub(b" ", b"\n" + data).replace(_ARROW, b" ")
-    pieces = set(data.translate(_TABLE).split())
+    # Most pieces are words that have none: those met before are set aside all at once.
+    pieces = set(data.translate(_TABLE).split()) - _NO_FACTS
     return frozenset(found.union(*map(_MEMO.__getitem__, pieces)))
+
+
+def pieces_of(text: str) -> set[bytes]:
+    """The distinct pieces of a text, as they stand in it."""
+    return set(text.encode("utf-8", "replace").translate(_TABLE).split())
+
+
+def is_one_piece(fact: bytes) -> bool:
+    """Whether a fact lies within a single piece wherever it stands; URLs and a few paths do not."""
+    return fact.translate(_TABLE).split() == [fact]
+
+
+def is_plain(piece: bytes) -> bool:
+    """A word, or too short to hold a fact: told at once."""
+    return len(piece) < _SHORTEST or (piece.isalpha() and (piece[1:].islower() or piece.isupper()))
 
 
 class _Memo(dict[bytes, tuple[str, ...]]):
     """The facts in each piece ever met, within bounds; for bytes `lru_cache` takes three times as long to look up."""
 
     def __missing__(self, raw: bytes) -> tuple[str, ...]:
-        if len(self) >= _MOST_PIECES:
+        found = _facts_in(raw)
+        if len(self) + len(_NO_FACTS) >= _MOST_PIECES:
             self.clear()
-        found = self[raw] = _facts_in(raw)
+            _NO_FACTS.clear()
+        if found:
+            self[raw] = found
+        else:
+            _NO_FACTS.add(raw)
         return found
 
 
 _MEMO = _Memo()
+# Those without any, apart from the others.
+_NO_FACTS: set[bytes] = set()
 
 
 def _facts_in(raw: bytes) -> tuple[str, ...]:
-    if len(raw) < _SHORTEST or (raw.isalpha() and (raw[1:].islower() or raw.isupper())):
+    if is_plain(raw):
         return ()
     piece = raw.decode("utf-8", "replace")
     runs = [piece]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.quotes import (
-    ENOUGH_WORDS,
     Span,
     beginning,
     ending,
+    is_understood,
     line_around,
     plain_words,
     quote,
@@ -25,8 +25,7 @@ _ENOUGH_PIECES = 2
 _LONG_CALL = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One way to show a fact: a piece of a source (none where the label says it all), and what it goes under."""
 
     fact: str
@@ -86,8 +85,8 @@ class Sources:
         line = line_around(text, at, end)
         if line != short:
             told = tidy(text[line[0] : line[1]])
-            also = tuple(f for f in self._wanted_in(place) if f in told)
-            is_clear = short is not None or plain_words(told) >= ENOUGH_WORDS
+            also = tuple([f for f in self._wanted_in(place) if f in told])
+            is_clear = short is not None or is_understood(told)
             yield Piece(fact, label, told, place, text, line, also, is_clear)
 
     def _wanted_in(self, place: int) -> list[str]:
@@ -122,7 +121,7 @@ class Sources:
         first, place = self._weights.first[fact], self._weights.first_call.get(fact)
         if place is None or first < place:
             piece = self._beside(first, fact)
-            if plain_words(piece) >= ENOUGH_WORDS:
+            if is_understood(piece):
                 return piece
         return "" if place is None else self._around_call(place, fact)
 
@@ -134,7 +133,7 @@ class Sources:
     def _around_call(self, place: int, fact: str) -> str:
         """The first of the pieces around a call that is understood; each is made only when the ones before are not."""
         for piece in self._pieces_around(place, fact):
-            if plain_words(piece) >= ENOUGH_WORDS:
+            if is_understood(piece):
                 return piece
         return self._on_either_side(place, fact)
 

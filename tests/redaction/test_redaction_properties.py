@@ -10,7 +10,7 @@ from benchmarks.secret_samples import Sample, keys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.redaction import find_secrets, redact
+from perdure.redaction import are_clean, find_secrets, redact
 
 SAMPLES = [s for seed in (21, 22) for s in (*keys(seed), *placed(seed))]
 KEYS = list(keys(23))
@@ -66,6 +66,27 @@ def test_found_secrets_lie_in_the_text_in_order_and_keep_only_their_start(text: 
         assert end <= secret.start < secret.end <= len(text)
         assert text.startswith(secret.kept, secret.start)
         end = secret.end
+
+
+# How a text may end, or begin, so as to hide what stands in the next one: names waiting for a value, open quotes, open
+# blocks, encoded data, half a key.
+EDGES = [
+    *("", "password = ", "token: '", '"api_key": "', "https://user:", "-----BEGIN RSA PRIVATE KEY-----", "A" * 3_000),
+    *("sk-", "mysql -p", "Authorization: Bearer ", "Set-Cookie: a=", "\\", "[REDACTED]", "…[REDACTED]", "x" * 200),
+]
+
+
+@pytest.mark.spec("E9")
+@given(st.sampled_from(SAMPLES), st.lists(st.sampled_from([*PIECES, *EDGES]), max_size=6), st.integers(0, 6))
+def test_a_secret_among_other_texts_is_never_overlooked(sample: Sample, others: list[str], at: int) -> None:
+    if find_secrets(sample.text):
+        assert not are_clean([*others[:at], sample.text, *others[at:]])
+
+
+@given(st.lists(st.one_of(st.text(), st.sampled_from(PIECES)), max_size=5))
+def test_many_texts_are_clean_together_only_if_each_is(texts: list[str]) -> None:
+    if are_clean(texts):
+        assert [find_secrets(text) for text in texts] == [[] for _ in texts]
 
 
 REPEATED = [

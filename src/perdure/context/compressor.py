@@ -24,7 +24,7 @@ from perdure.context.engine import (
     StartReason,
     unchanged,
 )
-from perdure.context.facts import facts_of
+from perdure.context.facts import read_facts
 from perdure.context.history import History, Item, tokens_of
 from perdure.context.instructions import rules_in
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
@@ -131,8 +131,8 @@ class ContextCompressor(ContextEngine):
             self._read(unread)
 
     def _read(self, entries: Sequence[Entry]) -> None:
+        read_facts(entries)
         for entry in entries:
-            entry.memo("facts", facts_of)
             if entry.message.role == "tool":
                 outcome_in(entry)
             else:

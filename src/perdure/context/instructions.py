@@ -36,6 +36,13 @@ _COMMAND = re.compile(
     r"|only (?:use|write|run|answer|reply|change|touch)|stop \w+ing|no (?:more )?\w+ing)\b",
     re.IGNORECASE,
 )
+# No sentence in plain ASCII binds without one of these; looked for first, because a pattern takes longer to say no.
+_BINDS = (
+    "now on", "here on", "forward", "future,", "henceforth", "all times", "circumstances", "time you", "whenever you",
+    "matter what", "default", "must", "should", "shall", "remember", "prefer", "want you to", "siempre", "nunca",
+    "de ahora", "partir de", "toujours", "jamais", "immer", "niemals", "ab jetzt", "ab sofort", "sempre", "d'ora in",
+    "daqui em", "always", "never", "don't", "do not", "make sure", "be sure", "avoid", "only ", "stop ", "no ",
+)  # fmt: skip
 # A description of how things are, not a wish: "it never works", "I don't know".
 _DESCRIBES = re.compile(
     r"\b(?:I|he|she|it|they|this|that|there|we|which|who)"
@@ -86,6 +93,8 @@ def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "",
 def is_standing(sentence: str) -> bool:
     """Whether a sentence binds what comes after it, rather than tell or ask something."""
     if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
+        return False
+    if sentence.isascii() and not any(map(sentence.lower().__contains__, _BINDS)):
         return False
     if _BINDING.search(sentence):
         return True

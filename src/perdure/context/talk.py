@@ -97,17 +97,22 @@ def talk_of(message: Message) -> Talk:
         return _NOTHING
     said = sentences(message.text)
     decided = _decided(said, message.text) if message.kind == "assistant" else ()
-    plans_in = said if any(map(message.text.lower().__contains__, _PLANS)) else ()
+    plans_in = _with_any(_PLANS, said, message.text)
     planned = tuple(tidy(s.lstrip("-*#> ")) for s in plans_in if len(s) > 12 and _PLAN.search(s))
     answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
     return Talk(decided, planned[:8], answer=answer)
 
 
 def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
-    if not any(map(text.lower().__contains__, _DECIDES)):
-        return ()
-    told = (s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE and _DECISION.search(s))
+    told = (s for s in _with_any(_DECIDES, said, text) if 25 <= len(s) <= _LONGEST_SENTENCE and _DECISION.search(s))
     return tuple(tidy(s.lstrip("-*#> ")) for s in told)
+
+
+def _with_any(marks: Iterable[str], said: Iterable[str], text: str) -> Iterable[str]:
+    """The sentences of a text that hold one of the marks: a pattern takes longer to say no."""
+    low = text.lower()
+    held = [m for m in marks if m in low]
+    return [s for s in said if any(map(s.lower().__contains__, held))] if held else ()
 
 
 def talk_in(entry: Entry) -> Talk:

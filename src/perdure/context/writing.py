@@ -14,7 +14,7 @@ from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
-from perdure.context.facts import FURTHEST_BACK, facts_of
+from perdure.context.facts import FURTHEST_BACK, facts_of, read_facts
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
@@ -135,6 +135,8 @@ class Writer:
 
     def write(self, history: History, found: Boundaries, *, focus_topic: str | None) -> Written:
         """The handoff for a history's middle. Never fails: what no model can do, code does."""
+        reached = _in_reach(history.entries)
+        read_facts(reached)
         job = _Job.of(history, found)
         shares = self._shares(job)
         outcome = self._summary(job, shares, focus_topic)
@@ -144,7 +146,7 @@ class Writer:
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
         handoff = compose(
             told,
-            ledger_of(_in_reach(history.entries)),
+            ledger_of(reached),
             active_task=active_task(
                 requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
             ),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.scan import LONGEST, scan
-from perdure.core.messages import Message, TextPart
-from perdure.redaction import redact
+from perdure.core.messages import Entry, Message, TextPart
+from perdure.redaction import are_clean, redact
+
+# What an entry keeps its facts under.
+KEPT = "facts"
+# So many characters are looked through for secrets at once.
+_MOST_TOGETHER = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +47,46 @@ class MessageFacts:
 
 def facts_of(message: Message) -> MessageFacts:
     """The facts of a message. Pure, so that it can be kept beside the message."""
-    message = without_secrets(message)
+    return _facts_of(without_secrets(message))
+
+
+def read_facts(entries: Iterable[Entry]) -> None:
+    """Reads what has not been read yet of many messages, and keeps it beside them."""
+    for group in _together([e for e in entries if e.known(KEPT) is None]):
+        # Secrets are rare: many texts are looked through at once, and one by one only where something was found.
+        is_clean = len(group) > 1 and are_clean(t for e in group for t in _texts(e.message))
+        for entry in group:
+            entry.memo(KEPT, _facts_of if is_clean else facts_of)
+
+
+def _together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    group: list[Entry] = []
+    chars = 0
+    for entry in entries:
+        group.append(entry)
+        chars += sum(map(len, _texts(entry.message)))
+        if chars >= _MOST_TOGETHER:
+            yield group
+            group, chars = [], 0
+    if group:
+        yield group
+
+
+def _texts(message: Message) -> list[str]:
+    """Everything of a message that is searched for secrets."""
+    content = message.content
+    parts = [content] if isinstance(content, str) else [p.text for p in content or () if isinstance(p, TextPart)]
+    return parts + [c.arguments for c in message.tool_calls]
+
+
+def _facts_of(message: Message) -> MessageFacts:
     if not message.tool_calls:
         return MessageFacts(message, scan(message.text))
     given = [argument_values(c.arguments) for c in message.tool_calls]
     short = [v for values in given for v in values if len(v) <= LONGEST and "\n" not in v]
     arguments = "\n".join(v for values in given for v in values)
     used = scan(arguments)
-    brief = scan("\n".join(short))
+    brief = scan("\n".join(short)) if len(short) < sum(map(len, given)) else used
     whole = used.intersection(v.strip().rstrip("/") for v in short)
     calls = tuple(CallTarget(c.id, c.name, target_of(v)) for c, v in zip(message.tool_calls, given, strict=True))
     return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)

@@ -53,9 +53,18 @@ class _Group:
     # The fact that the heading itself shows, where it is one.
     fact: str | None
     pieces: list[Piece] = field(default_factory=list)
+    # The line, and what it was made of: it is asked for more often than it changes.
+    _line: str = ""
+    _made_of: tuple[Piece, ...] | None = None
 
     @property
     def line(self) -> str:
+        made_of = tuple(self.pieces)
+        if made_of != self._made_of:
+            self._made_of, self._line = made_of, self._joined()
+        return self._line
+
+    def _joined(self) -> str:
         """Pieces in the order of their sources, those that overlap as one; then the names that are merely listed."""
         pieces = sorted(self.pieces, key=lambda p: (p.place, p.span))
         quoted = " … ".join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))

@@ -87,7 +87,11 @@ def into_parts(brief: Brief) -> list[list[str]]:
     reserve += len(brief.previous.body.encode()) // _BYTES_PER_TOKEN if brief.previous else 0
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
     blocks = _bounded(brief.blocks, room)
-    sizes = [(len(b) if b.isascii() else len(b.encode("utf-8", "replace"))) + 2 for b in blocks]
+    # Mostly all is ASCII, and a character a byte: then asking all of them at once is quicker than each.
+    if "".join(blocks).isascii():
+        sizes = [length + 2 for length in map(len, blocks)]
+    else:
+        sizes = [len(b.encode("utf-8", "replace")) + 2 for b in blocks]
     # Sums from the start on: where a part ends is then looked up, not counted to.
     ends = [0, *accumulate(sizes)]
     parts: list[list[str]] = []

@@ -10,6 +10,8 @@ from functools import lru_cache
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
+# What parts a viewer's line number from the line; without any of them there is no such number.
+_BEHIND_NUMBERS = ("→", "\t", ":", "|")
 _NUMBERED = re.compile(r"^\s*\d+(?:→|\t|:\s|\|)", re.MULTILINE)
 
 _LINE = 110
@@ -108,7 +110,7 @@ def _along(at: int, steps: _Steps) -> list[tuple[int, frozenset[str]]]:
 def tidy(piece: str) -> str:
     """A piece on one line: line numbers that a viewer added and runs of blanks are gone."""
     # Where no line begins with a digit there is nothing to look for.
-    if "\n" in piece or piece.lstrip()[:1].isdecimal():
+    if ("\n" in piece or piece.lstrip()[:1].isdecimal()) and any(map(piece.__contains__, _BEHIND_NUMBERS)):
         piece = _NUMBERED.sub("", piece)
     return " ".join(piece.split())
 

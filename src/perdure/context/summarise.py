@@ -10,7 +10,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, repeat
 from pathlib import Path
 
 from perdure import prompts
@@ -87,11 +87,8 @@ def into_parts(brief: Brief) -> list[list[str]]:
     reserve += len(brief.previous.body.encode()) // _BYTES_PER_TOKEN if brief.previous else 0
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
     blocks = _bounded(brief.blocks, room)
-    # Mostly all is ASCII, and a character a byte: then asking all of them at once is quicker than each.
-    if "".join(blocks).isascii():
-        sizes = [length + 2 for length in map(len, blocks)]
-    else:
-        sizes = [len(b.encode("utf-8", "replace")) + 2 for b in blocks]
+    raw = map(str.encode, blocks, repeat("utf-8"), repeat("replace"))
+    sizes = [length + 2 for length in map(len, raw)]
     # Sums from the start on: where a part ends is then looked up, not counted to.
     ends = [0, *accumulate(sizes)]
     parts: list[list[str]] = []

@@ -187,8 +187,12 @@ class Page:
         return int(self.run(f"document.querySelectorAll({json.dumps(selector)}).length"))
 
     def click(self, selector: str) -> None:
-        """With the mouse, in the middle of the element, as soon as it is there."""
-        x, y = self.wait(f"({_FIND})({json.dumps(selector)})")
+        """With the mouse, in the middle of the element, as soon as it is there and stands still."""
+        last, place = None, self.wait(f"({_FIND})({json.dumps(selector)})")
+        while place != last:  # a list that still grows would move it from under the mouse
+            time.sleep(0.05)
+            last, place = place, self.wait(f"({_FIND})({json.dumps(selector)})")
+        x, y = place
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 

@@ -76,7 +76,7 @@ class Ledger:
                     break
                 most = int(len(lines.text) * budget_tokens / used * _AIM)
                 lines = page.fitted(most if budget_chars is None else min(most, budget_chars))
-        return lines
+        return lines.redacted()
 
     def _named(self, known: frozenset[str]) -> frozenset[str]:
         """Places never opened whose bare name is told: what was told of it is to be done there."""

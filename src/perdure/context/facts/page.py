@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import truediv
 
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.quotes import beginning, tidy
@@ -42,6 +43,15 @@ class FactLines:
     @property
     def text(self) -> str:
         return "\n".join((*self.files, *self.critical))
+
+    def redacted(self) -> FactLines:
+        """Pieces side by side may come to a secret that none of them was."""
+        return FactLines(_redacted(self.critical), _redacted(self.files))
+
+
+def _redacted(lines: tuple[str, ...]) -> tuple[str, ...]:
+    # All at once: a scan for secrets costs about the same for one line as for fifty.
+    return tuple(redact("\n".join(lines)).split("\n")) if lines else ()
 
 
 @dataclass(slots=True)
@@ -134,8 +144,8 @@ class Page:
         for pieces in self._fitting():
             best, most = None, 0.0
             for piece in pieces:
-                net = self._gain(piece) - price * self._cost(piece)
-                if net >= most:
+                gain, cost = self._worth(piece)
+                if (net := gain - price * cost) >= most:
                     best, most = piece, net
             if best is not None:
                 self._take(best)
@@ -146,7 +156,7 @@ class Page:
         """What waited is taken in the piece that gains most for its length; whether anything was."""
         before = self._room
         for pieces in self._fitting():
-            self._take(max(pieces, key=lambda p: self._gain(p) / self._cost(p)))
+            self._take(max(pieces, key=lambda p: truediv(*self._worth(p))))
         return self._room < before
 
     def _fitting(self) -> Iterator[Sequence[Piece]]:
@@ -201,21 +211,21 @@ class Page:
         return group
 
     def _cost(self, piece: Piece) -> int:
-        group = self._group(piece.label)
-        cost = 0 if group.pieces else len(group.heading) + _PER_LINE
-        if piece.text:
-            cost += len(piece.text) + (_PER_NAME if piece.is_listed else _PER_PIECE)
-        return max(1, cost)
+        return self._worth(piece)[1]
 
-    def _gain(self, piece: Piece) -> float:
+    def _worth(self, piece: Piece) -> tuple[float, int]:
+        """What a piece gains now, and the characters it takes."""
         chance = self._open
         gain = sum([chance[f] for f in piece.facts if f in chance])
         if not piece.is_clear:
             gain *= self._bare
+        cost = len(piece.text) + (_PER_NAME if piece.is_listed else _PER_PIECE) if piece.text else 0
         group = self._group(piece.label)
-        if not group.pieces and group.fact in chance and group.fact not in piece.facts:
-            gain += chance[group.fact]
-        return gain
+        if not group.pieces:
+            cost += len(group.heading) + _PER_LINE
+            if group.fact in chance and group.fact not in piece.facts:
+                gain += chance[group.fact]
+        return gain, max(1, cost)
 
     def _take(self, piece: Piece) -> None:
         if piece.fact in self._already:
@@ -244,7 +254,7 @@ class Page:
         # What was opened comes first: its lines say how it came up.
         for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: (g.fact is None, g.heading)):
             (files if group.is_place and "://" not in group.heading else critical).append(group.line)
-        return FactLines(_redacted(critical), _redacted(files))
+        return FactLines(tuple(critical), tuple(files))
 
 
 class _Within:
@@ -297,7 +307,3 @@ def _merged(pieces: Iterable[Piece]) -> Iterator[str]:
     if hi >= 0:
         yield tidy(source[lo:hi])
 
-
-def _redacted(lines: list[str]) -> tuple[str, ...]:
-    # All at once: a scan for secrets costs about the same for one line as for fifty.
-    return tuple(redact("\n".join(lines)).split("\n")) if lines else ()

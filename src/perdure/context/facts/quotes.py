@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
-
 # A piece is understood by the plain words in it: three of them tell what a fact is about.
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -14,6 +11,8 @@ _NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
 _BEHIND_NUMBERS = ("→", "\t", ":", "|")
 _NUMBERED = re.compile(r"^\s*\d+(?:→|\t|:\s|\|)", re.MULTILINE)
 
+_SHORTEST_WORD = 4
+_MOST_PIECES = 1 << 15
 _LINE = 110
 _MOST = 150
 _REACH = 110
@@ -24,26 +23,37 @@ Span = tuple[int, int]
 
 def plain_words(text: str) -> int:
     """How many distinct plain words a text has: CJK counts by character, paths and identifiers do not count."""
-    return len(set().union(*map(_words_in, text.split())))
+    return len(_NONE.union(*map(_WORDS_IN.__getitem__, text.split())))
 
 
 def is_understood(text: str) -> bool:
     """Whether a text has plain words enough; looked at no further than that takes."""
     words: set[str] = set()
-    for word in text.split():
-        if more := _words_in(word):
+    for more in map(_WORDS_IN.__getitem__, text.split()):
+        if more:
             words |= more
             if len(words) >= ENOUGH_WORDS:
                 return True
     return False
 
 
-@lru_cache(maxsize=1 << 15)
+class _Memo(dict[str, frozenset[str]]):
+    """The plain words in each piece ever met, within bounds; `lru_cache` takes twice as long to look up."""
+
+    def __missing__(self, piece: str) -> frozenset[str]:
+        if len(self) >= _MOST_PIECES:
+            self.clear()
+        found = self[piece] = _words_in(piece)
+        return found
+
+
+_WORDS_IN = _Memo()
+_NONE: frozenset[str] = frozenset()
+
+
 def _words_in(piece: str) -> frozenset[str]:
-    if len(piece) < 4 and piece.isascii():
-        return frozenset()
-    if piece.isascii() and _NOT_PLAIN.search(piece):
-        return frozenset()
+    if piece.isascii() and (len(piece) < _SHORTEST_WORD or _NOT_PLAIN.search(piece)):
+        return _NONE
     return frozenset(w.lower() for w in _WORD.findall(piece))
 
 
@@ -67,44 +77,46 @@ def line_around(text: str, at: int, end: int, *, near: int = _LINE, most: int = 
 def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Span | None:
     """The shortest piece around `at` to `end` that has enough plain words; None where none within reach has."""
     best: Span | None = None
-    rights = _along(end, _after(text, end, reach))
-    for start, left in _along(at, _before(text, at, reach)):
+    shortest = 2 * reach + end - at + 1
+    rights = _forwards(text, end, reach)
+    for start, left in _backwards(text, at, reach):
         for stop, right in rights:
+            if stop - start >= shortest:
+                break
             if len(left | right) >= ENOUGH_WORDS:
-                if best is None or stop - start < best[1] - best[0]:
-                    best = (start, stop)
+                best, shortest = (start, stop), stop - start
                 break
     return best
 
 
-# The words of a text from some place on, each with how far a piece must reach to have it.
-_Steps = Iterator[tuple[int, str]]
+# How far a piece must reach for each further plain word, and the words up to there, until they are enough.
+_Steps = list[tuple[int, frozenset[str]]]
 
 
-def _before(text: str, at: int, reach: int) -> _Steps:
+def _backwards(text: str, at: int, reach: int) -> _Steps:
+    words, steps = _NONE, [(at, _NONE)]
     for word in reversed(text[max(0, at - reach) : at].split()):
         at = text.rfind(word, 0, at)
-        yield at, word
-
-
-def _after(text: str, at: int, reach: int) -> _Steps:
-    for word in text[at : at + reach].split():
-        at = text.find(word, at) + len(word)
-        yield at, word
-
-
-def _along(at: int, steps: _Steps) -> list[tuple[int, frozenset[str]]]:
-    """How far each further plain word lies, and the words up to there, until they are enough."""
-    words: frozenset[str] = frozenset()
-    found = [(at, words)]
-    for place, word in steps:
-        more = _words_in(word)
+        more = _WORDS_IN[word]
         if more and not more <= words:
             words |= more
-            found.append((place, words))
+            steps.append((at, words))
             if len(words) >= ENOUGH_WORDS:
                 break
-    return found
+    return steps
+
+
+def _forwards(text: str, at: int, reach: int) -> _Steps:
+    words, steps = _NONE, [(at, _NONE)]
+    for word in text[at : at + reach].split():
+        at = text.find(word, at) + len(word)
+        more = _WORDS_IN[word]
+        if more and not more <= words:
+            words |= more
+            steps.append((at, words))
+            if len(words) >= ENOUGH_WORDS:
+                break
+    return steps
 
 
 def tidy(piece: str) -> str:

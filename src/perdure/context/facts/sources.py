@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.context.facts.kinds import PLACES, kind_of
@@ -48,10 +48,10 @@ class Piece(NamedTuple):
 class Sources:
     """The messages behind the facts that may be shown."""
 
-    def __init__(self, entries: Sequence[MessageFacts], weights: Weights, wanted: Mapping[str, float]) -> None:
+    def __init__(self, entries: Sequence[MessageFacts], weights: Weights, wanted: Iterable[str]) -> None:
         self._entries = entries
         self._weights = weights
-        self._wanted = wanted.keys()
+        self._wanted = frozenset(wanted)
         self._wanted_at: dict[int, list[str]] = {}
         self._call_texts: dict[int, str] = {}
         self._targets = {c.call_id: c.target or c.tool for entry in entries for c in entry.calls}
@@ -75,25 +75,27 @@ class Sources:
             found.append(Piece(fact, last.label, fact, last.place, last.source, last.span, (fact,), False))
         return found
 
-    def _quoted(self, fact: str, place: int, text: str, at: int) -> Iterator[Piece]:
+    def _quoted(self, fact: str, place: int, text: str, at: int) -> list[Piece]:
         """As short as it can be understood, chosen for its own fact alone; and a line, for all the facts in it."""
         label = self._label(place)
         end = at + len(fact)
+        found: list[Piece] = []
         short = shortest_around(text, at, end)
         if short is not None:
-            yield Piece(fact, label, tidy(text[short[0] : short[1]]), place, text, short, (fact,), True)
+            found.append(Piece(fact, label, tidy(text[short[0] : short[1]]), place, text, short, (fact,), True))
         line = line_around(text, at, end)
         if line != short:
             told = tidy(text[line[0] : line[1]])
             also = tuple([f for f in self._wanted_in(place) if f in told])
             is_clear = short is not None or is_understood(told)
-            yield Piece(fact, label, told, place, text, line, also, is_clear)
+            found.append(Piece(fact, label, told, place, text, line, also, is_clear))
+        return found
 
     def _wanted_in(self, place: int) -> list[str]:
         """The facts of a message that may be shown."""
         if (found := self._wanted_at.get(place)) is None:
             entry = self._entries[place]
-            found = self._wanted_at[place] = sorted(self._wanted & (entry.said | entry.used))
+            found = self._wanted_at[place] = sorted(entry.said & self._wanted | entry.used & self._wanted)
         return found
 
     def _call_text(self, place: int) -> str:

@@ -19,6 +19,7 @@ _LONG, _LONG_CORE = 12, 10
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
+_STOPS, _COLONS = (".", "!", "?", "。", "！", "？"), ":： "
 # What showing a fact takes beside its own length, on average: some of its words, a share of a heading. Sessions held
 # out keep most with this, of figures from 15 to 50.
 _AROUND = 30
@@ -79,7 +80,9 @@ class _Group:
         pieces = sorted(self.pieces, key=lambda p: (p.place, p.span))
         quoted = " … ".join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
         names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed))
-        return "- " + ": ".join(filter(None, (self.heading, " · ".join(filter(None, (quoted, names))))))
+        told = " · ".join(filter(None, (quoted, names)))
+        # A heading that ends in a stop of its own needs no other.
+        return f"- {self.heading}{' ' if self.heading.endswith(_STOPS) else ': '}{told}" if told else f"- {self.heading}"
 
 
 class Page:
@@ -204,7 +207,7 @@ class Page:
             fact = label if is_place and label in self._open else None
             if fact is not None:
                 note = self._note(fact)
-                heading = f"{fact} — {note}" if note else fact
+                heading = f"{fact} — {note.rstrip(_COLONS)}" if note else fact
             else:
                 heading = label.rstrip("/").rpartition("/")[2] if is_place else beginning(label, _LABEL_CHARS)
             group = self._groups[label] = _Group(heading, is_place, fact)

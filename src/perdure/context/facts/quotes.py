@@ -16,6 +16,8 @@ _MOST_PIECES = 1 << 15
 _LINE = 110
 _MOST = 150
 _REACH = 110
+# What crossing the end of a line or sentence counts for beside its length.
+_BREAK = 40
 
 # Where a piece begins and ends in its text.
 Span = tuple[int, int]
@@ -75,48 +77,60 @@ def line_around(text: str, at: int, end: int, *, near: int = _LINE, most: int = 
 
 
 def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Span | None:
-    """The shortest piece around `at` to `end` that has enough plain words; None where none within reach has."""
+    """The shortest piece around `at` to `end` that has enough plain words; None where none within reach has.
+
+    One that goes on beyond its line or sentence reads badly, and counts as longer than it is.
+    """
     best: Span | None = None
-    shortest = 2 * reach + end - at + 1
+    shortest = 2 * (reach + _BREAK) + 1
     rights = _forwards(text, end, reach)
-    for start, left in _backwards(text, at, reach):
-        for stop, right in rights:
-            if stop - start >= shortest:
+    for start, left, before in _backwards(text, at, reach):
+        for stop, right, behind in rights:
+            if before + behind >= shortest:
                 break
             if len(left | right) >= ENOUGH_WORDS:
-                best, shortest = (start, stop), stop - start
+                best, shortest = (start, stop), before + behind
                 break
     return best
 
 
-# How far a piece must reach for each further plain word, and the words up to there, until they are enough.
-_Steps = list[tuple[int, frozenset[str]]]
+# How far a piece must reach for each further plain word, the words up to there, and as how long that counts.
+_Steps = list[tuple[int, frozenset[str], int]]
 
 
-def _backwards(text: str, at: int, reach: int) -> _Steps:
-    words, steps = _NONE, [(at, _NONE)]
-    for word in reversed(text[max(0, at - reach) : at].split()):
+def _backwards(text: str, end: int, reach: int) -> _Steps:
+    words, steps, at = _NONE, [(end, _NONE, 0)], end
+    first = max(0, end - reach)
+    broken = max(text.rfind("\n", first, end), text.rfind(". ", first, end))
+    for word in reversed(text[first:end].split()):
         at = text.rfind(word, 0, at)
         more = _WORDS_IN[word]
         if more and not more <= words:
             words |= more
-            steps.append((at, words))
+            steps.append((at, words, end - at + (_BREAK if at <= broken else 0)))
             if len(words) >= ENOUGH_WORDS:
                 break
     return steps
 
 
-def _forwards(text: str, at: int, reach: int) -> _Steps:
-    words, steps = _NONE, [(at, _NONE)]
-    for word in text[at : at + reach].split():
+def _forwards(text: str, start: int, reach: int) -> _Steps:
+    words, steps, at = _NONE, [(start, _NONE, 0)], start
+    last = start + reach
+    # A stop and the space behind it belong to the sentence they end.
+    broken = min(_found(text.find("\n", start, last), last), _found(text.find(". ", start, last), last)) + 1
+    for word in text[start:last].split():
         at = text.find(word, at) + len(word)
         more = _WORDS_IN[word]
         if more and not more <= words:
             words |= more
-            steps.append((at, words))
+            steps.append((at, words, at - start + (_BREAK if at > broken else 0)))
             if len(words) >= ENOUGH_WORDS:
                 break
     return steps
+
+
+def _found(at: int, otherwise: int) -> int:
+    return at if at >= 0 else otherwise
 
 
 def tidy(piece: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import truediv
 
 from perdure.context.facts.kinds import PLACES, kind_of
-from perdure.context.facts.quotes import beginning, tidy
+from perdure.context.facts.quotes import beginning, is_understood, tidy
 from perdure.context.facts.scan import is_one_piece, is_plain, pieces_of, scan
 from perdure.context.facts.sources import Piece
 from perdure.redaction import redact
@@ -79,7 +79,7 @@ class _Group:
         """Pieces in the order of their sources, those that overlap as one; then the names that are merely listed."""
         pieces = sorted(self.pieces, key=lambda p: (p.place, p.span))
         quoted = " … ".join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
-        names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed))
+        names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed and p.fact not in self.heading))
         told = " · ".join(filter(None, (quoted, names)))
         # A heading that ends in a stop of its own needs no other.
         return f"- {self.heading}{' ' if self.heading.endswith(_STOPS) else ': '}{told}" if told else f"- {self.heading}"
@@ -193,7 +193,7 @@ class Page:
         listed = [(g, p) for g in self._groups.values() for p in g.pieces if p.is_listed]
         for group, piece in sorted(listed, key=lambda found: -self._chance[found[1].fact]):
             quotes = [p for p in self._offered[piece.fact] if p.is_clear and p.label == piece.label]
-            if not quotes:
+            if not quotes or piece.fact in group.heading:
                 continue
             clear = min(quotes, key=lambda p: len(p.text))
             more = len(clear.text) + _PER_PIECE - len(piece.text) - _PER_NAME
@@ -220,10 +220,18 @@ class Page:
         """What a piece gains now, and the characters it takes."""
         chance = self._open
         gain = sum([chance[f] for f in piece.facts if f in chance])
-        if not piece.is_clear:
-            gain *= self._bare
-        cost = len(piece.text) + (_PER_NAME if piece.is_listed else _PER_PIECE) if piece.text else 0
         group = self._group(piece.label)
+        if not piece.is_listed:
+            cost = len(piece.text) + _PER_PIECE if piece.text else 0
+            is_clear = piece.is_clear
+        elif piece.fact in group.heading:
+            cost = 0
+            is_clear = is_understood(group.heading)
+        else:
+            cost = len(piece.text) + _PER_NAME
+            is_clear = False
+        if not is_clear:
+            gain *= self._bare
         if not group.pieces:
             cost += len(group.heading) + _PER_LINE
             if group.fact in chance and group.fact not in piece.facts:

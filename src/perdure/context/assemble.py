@@ -73,7 +73,7 @@ def compose(
     active_task: str,
     instructions: Sequence[str],
     shares: Shares,
-    shown: str,
+    shown: frozenset[str],
     frame: Handoff,
 ) -> Handoff:
     """The handoff: what was told, shortened to its cap; then the facts it dropped, unless `shown` has them anyway."""
@@ -136,7 +136,9 @@ def _with_instructions(section: str, instructions: Sequence[str]) -> str:
     return "\n".join((INSTRUCTIONS_HEADING, *quoted, *told)) if quoted else section
 
 
-def _facts(sections: Mapping[str, str], ledger: Ledger, shares: Shares, shown: str, frame: Handoff) -> FactLines:
+def _facts(
+    sections: Mapping[str, str], ledger: Ledger, shares: Shares, shown: frozenset[str], frame: Handoff
+) -> FactLines:
     told = "\n".join(sections.values())
     without = render(frame.with_sections(sections), is_short=shares.is_short)
     if shares.whole_chars is not None:

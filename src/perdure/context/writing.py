@@ -155,7 +155,7 @@ class Writer:
                 *gathered(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),
             ],
             shares=shares,
-            shown="\n".join(_readable([*head, *job.after])),
+            shown=_facts_in_sight(head, job),
             frame=self._frame(job, outcome.summary, focus_topic, findings),
         )
         image = job.image if not shares.is_short else None
@@ -295,6 +295,13 @@ def _runs(entries: Sequence[Entry]) -> tuple[Interval, ...]:
 
 def _section(handoff: Handoff | None, name: str) -> str:
     return handoff.section(name) if handoff else ""
+
+
+def _facts_in_sight(head: Sequence[Message], job: _Job) -> frozenset[str]:
+    """The facts of what stays beside the handoff: of the head as far as it is kept, and of all behind."""
+    kept = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
+    read = [e.memo("facts", facts_of) for e in (*kept, *job.behind)]
+    return frozenset().union(*(facts.said for facts in read), *(facts.used for facts in read))
 
 
 def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:

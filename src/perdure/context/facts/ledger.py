@@ -46,21 +46,21 @@ class Ledger:
         budget_chars: int | None = None,
         budget_tokens: int | None = None,
         already: str = "",
-        shown: str = "",
+        shown: frozenset[str] = frozenset(),
     ) -> FactLines:
         """The weightiest facts that do not stand in `already`, quoted from their sources, within the budget.
 
-        What stands in `shown`, the kept messages, is repeated only where there is room to spare: they too will go.
+        Those in `shown`, which kept messages have, are repeated only where there is room to spare: they too will go.
         """
         room = min((b for b in (budget_chars, self._chars(budget_tokens)) if b is not None), default=1 << 16)
         if room <= 0:
             return FactLines()
-        known, seen = scan(already), scan(shown)
+        known = scan(already)
         less = min(1.0, _SHOWN * max(1.0, room / _SPARE_CHARS))
         named = self._named(known)
         more = max(1.0, room / _SPARE_CHARS)
         chances = {
-            f: c * (less if f in seen else 1.0) * (more if f in named else 1.0)
+            f: c * (less if f in shown else 1.0) * (more if f in named else 1.0)
             for f, c in self._weights.chance.items()
             if f not in known
         }

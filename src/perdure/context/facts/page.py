@@ -82,7 +82,9 @@ class _Group:
         names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed and p.fact not in self.heading))
         told = " · ".join(filter(None, (quoted, names)))
         # A heading that ends in a stop of its own needs no other.
-        return f"- {self.heading}{' ' if self.heading.endswith(_STOPS) else ': '}{told}" if told else f"- {self.heading}"
+        return (
+            f"- {self.heading}{' ' if self.heading.endswith(_STOPS) else ': '}{told}" if told else f"- {self.heading}"
+        )
 
 
 class Page:
@@ -317,4 +319,3 @@ def _merged(pieces: Iterable[Piece]) -> Iterator[str]:
         source, (lo, hi) = piece.source, piece.span
     if hi >= 0:
         yield tidy(source[lo:hi])
-

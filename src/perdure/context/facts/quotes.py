@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 # A piece is understood by the plain words in it: three of them tell what a fact is about.
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")

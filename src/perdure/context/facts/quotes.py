@@ -8,9 +8,8 @@ import re
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
-# What parts a viewer's line number from the line; without any of them there is no such number.
-_BEHIND_NUMBERS = ("→", "\t", ":", "|")
-_NUMBERED = re.compile(r"^\s*\d+(?:→|\t|:\s|\|)", re.MULTILINE)
+# A viewer's line number and what parts it from the line; it begins with a plain character, which is found soonest.
+_NUMBERED = re.compile(r"\n\s*\d+(?:→|\t|:(?=\s)|\|)")
 
 _SHORTEST_WORD = 4
 _MOST_PIECES = 1 << 15
@@ -137,8 +136,8 @@ def _found(at: int, otherwise: int) -> int:
 def tidy(piece: str) -> str:
     """A piece on one line: line numbers that a viewer added and runs of blanks are gone."""
     # Where no line begins with a digit there is nothing to look for.
-    if ("\n" in piece or piece.lstrip()[:1].isdecimal()) and any(map(piece.__contains__, _BEHIND_NUMBERS)):
-        piece = _NUMBERED.sub("", piece)
+    if "\n" in piece or piece.lstrip()[:1].isdecimal():
+        piece = _NUMBERED.sub(" ", f"\n{piece}")
     return " ".join(piece.split())
 
 
@@ -160,8 +159,7 @@ def beginning(text: str, most: int) -> str:
 def _within_line(text: str, at: int, end: int, near: int) -> tuple[int, int]:
     """The fact's line, or where that is long, as much around the fact as `near` allows, cut between words."""
     lo = text.rfind("\n", 0, at) + 1
-    hi = text.find("\n", end)
-    hi = len(text) if hi < 0 else hi
+    hi = _found(text.find("\n", end), len(text))
     if hi - lo <= near:
         return lo, hi
     room = max(0, near - (end - at))
@@ -176,16 +174,14 @@ def _widened(text: str, lo: int, hi: int, *, most: int) -> tuple[int, int]:
         before = text.rfind("\n", 0, max(0, lo - 1)) + 1 if lo > 0 else lo
         if lo - before > most - (hi - lo):
             before = _at_word(text, lo - (most - (hi - lo)), before, lo)
-        wider = (before, hi)
-        after = text.find("\n", hi + 1)
-        after = len(text) if after < 0 else after
-        if before == lo or not is_understood(text[before:hi]):
-            if after - before > most:
-                after = _at_word_end(text, before + most, hi, after)
-            wider = (before, after)
-        if wider == (lo, hi):
+        if before < lo and is_understood(text[before:hi]):
+            return before, hi
+        after = _found(text.find("\n", hi + 1), len(text))
+        if after - before > most:
+            after = _at_word_end(text, before + most, hi, after)
+        if (before, after) == (lo, hi):
             break
-        lo, hi = wider
+        lo, hi = before, after
         if is_understood(text[lo:hi]):
             break
     return lo, hi

@@ -114,6 +114,8 @@ def count_text(text: str) -> Counts:
     """The counts of a text of any length, in one pass over pieces of it."""
     if len(text) <= _SHORT_CHARS:
         return _count_short(text) if text else NO_COUNTS
+    if len(text) <= _PIECE_CHARS:
+        return _count_piece(text)
     total = NO_COUNTS
     for start in range(0, len(text), _PIECE_CHARS):
         total = add_counts(total, _count_piece(text[start : start + _PIECE_CHARS]))

@@ -40,7 +40,8 @@ def count_ascii(raw: bytes) -> tuple[int, ...]:
     upper, digit, newline = letter ^ lower, digit ^ space, other ^ lower ^ slash ^ space
     after_letter, after_upper, after_digit = letter >> 4, upper >> 4, digit >> 4
     after_mark, after_space, after_newline = mark >> 4, space >> 4, newline >> 4
-    long_letter, tab_begins = _sixteenths(lower) | _sixteenths(upper), tab ^ (tab & (tab >> 4))
+    same_case = lower & (after_letter ^ after_upper) | upper & after_upper
+    long_letter, tab_begins = _fifteenths(same_case), tab ^ (tab & (tab >> 4))
     if counted is not None:
         letter, lower, upper, digit = letter & counted, lower & counted, upper & counted, digit & counted
         mark, slash, space, newline = mark & counted, slash & counted, space & counted, newline & counted
@@ -76,12 +77,12 @@ def count_ascii(raw: bytes) -> tuple[int, ...]:
     )
 
 
-def _sixteenths(plane: int) -> int:
-    """Where a run has come to its sixteenth or is beyond it."""
+def _fifteenths(plane: int) -> int:
+    """Where a run has come to its fifteenth or is beyond it."""
     run = plane & (plane >> 4)
     run &= run >> 8
     run &= run >> 16
-    return run & (run >> 32)
+    return run & (run >> 28)
 
 
 # What of them is counted, None for all, and the planes of letters, marks, digits and others.

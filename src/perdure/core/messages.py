@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 from perdure.core.errors import InvalidMessage
 
@@ -100,10 +100,10 @@ class ToolCall:
 
     @classmethod
     def from_dict(cls, raw: object) -> ToolCall:
-        if not isinstance(raw, Mapping):
+        if not _is_mapping(raw):
             return cls(id="", name=_text(raw))
         function = raw.get("function")
-        inner = dict(function) if isinstance(function, Mapping) else {}
+        inner = dict(function) if _is_mapping(function) else {}
         name, arguments = inner.pop("name", ""), inner.pop("arguments", "{}")
         outer = {k: v for k, v in raw.items() if k not in ("id", "function")}
         if outer.get("type") == "function":
@@ -178,11 +178,11 @@ class Message:
     @classmethod
     def from_dict(cls, raw: object) -> Message:
         """The message a dict (or a bare string) stands for. Raises InvalidMessage for an unknown role."""
-        if isinstance(raw, Message):
-            return raw
-        if isinstance(raw, str):
-            return user(raw)
-        if not isinstance(raw, Mapping):
+        if not _is_mapping(raw):
+            if isinstance(raw, Message):
+                return raw
+            if isinstance(raw, str):
+                return user(raw)
             raise InvalidMessage(f"a message must be a dict or a string, not {type(raw).__name__}")
         role = raw.get("role")
         if role not in ROLES:
@@ -194,7 +194,7 @@ class Message:
         return cls(
             role=role,
             content=content,
-            tool_calls=tuple(ToolCall.from_dict(c) for c in calls),
+            tool_calls=tuple(map(ToolCall.from_dict, calls)),
             tool_call_id=_optional_text(raw, "tool_call_id", extra),
             name=_optional_text(raw, "name", extra),
             reasoning=_optional_text(raw, "reasoning", extra),
@@ -236,11 +236,11 @@ class Entry:
 
     def memo(self, key: Hashable, compute: Callable[[Message], T]) -> T:
         """What `compute` makes of this message, computed once per key for as long as the entry lives."""
-        try:
-            kept: T = self._memo[key]
-        except KeyError:
+        # Not by a KeyError: raising one takes several times as long as the rest of this.
+        kept: T | None = self._memo.get(key)
+        if kept is None and key not in self._memo:
             kept = self._memo[key] = compute(self.message)
-        return kept
+        return cast("T", kept)
 
     def known(self, key: Hashable) -> Any:
         """What was computed under a key, None where nothing was: over ten thousand entries a call each counts."""
@@ -273,6 +273,8 @@ def canonical_json(value: object) -> str:
 
 def clean(text: str) -> str:
     """The text without lone surrogates, which neither SQLite, HTTP nor a tokenizer accepts."""
+    if text.isascii():  # known of a string without a look at it
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -285,6 +287,8 @@ _FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "r
 
 def kind_of(role: Role, content: Content) -> Kind:
     """What a message is, by its role and words alone; notes merged with words of its own do not make it a note."""
+    if isinstance(content, str) and not content.startswith("["):  # as almost every one
+        return "system" if role == "developer" else role
     texts = [content] if not isinstance(content, tuple) else [p.text if isinstance(p, TextPart) else p for p in content]
     first = next((t for t in texts if t), None)
     if isinstance(first, str) and first.startswith("["):
@@ -300,11 +304,16 @@ def _is_ours(role: str, text: str) -> bool:
     return text.startswith(SYSTEM_NOTE) or text == (TURN_ENDED if role == "assistant" else CONTINUES)
 
 
+def _is_mapping(raw: object) -> TypeGuard[Mapping[str, Any]]:
+    # Asking an abstract class takes several times as long, and this is asked about every message.
+    return type(raw) is dict or isinstance(raw, Mapping)
+
+
 def _content(raw: object) -> Content:
     if raw is None:
         return None
     if isinstance(raw, list | tuple):
-        return tuple(_part(p) for p in raw)
+        return tuple(map(_part, raw))
     return _text(raw)
 
 
@@ -347,10 +356,11 @@ def _optional_text(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> s
 
 def _take(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> list[Any]:
     """A list field; an odd or empty one is kept in `extra` so that it comes back as it was."""
-    value = raw.get(key)
-    is_usable = isinstance(value, list | tuple) and (key == "tool_calls" or all(isinstance(v, Mapping) for v in value))
+    if key not in raw:
+        return []
+    value = raw[key]
+    is_usable = isinstance(value, list | tuple) and (key == "tool_calls" or all(map(_is_mapping, value)))
     if is_usable and value:
         return list(value)
-    if key in raw:
-        extra[key] = value
+    extra[key] = value
     return []

@@ -4,20 +4,17 @@ Tokenizers cut text at changes of character class (letter, digit, mark, space), 
 of what there is to know about its tokens. Figures are plain sums: they add up over messages, and a change of model is
 one multiplication by other weights, never a second look at the text.
 
-How it is fast: every byte becomes one bit of a big integer (eight classes, eight bits a byte), so that "a digit after a
-space" is a shift, an `and` and a population count over the whole text at once.
+How the ASCII ones are fast stands in `planes`; those of other scripts are counts of the bytes their characters begin
+with.
 """
 
 from __future__ import annotations
 
-import string
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import add
 
-# Bit i of a byte's mask is class i. The order matters: a shift by 9 pairs each class with the next higher one, a shift
-# by 7 with the next lower, so that the pairs that say something (mark-space, digit-upper, …) lie side by side.
-_MARK, _SPACE, _DIGIT, _UPPER, _LOWER, _NEWLINE, _TAB, _SLASH = range(8)
+from perdure.models.planes import LONGEST_BYTES, count_ascii
 
 ASCII_COUNTS = (
     "letters",
@@ -67,12 +64,10 @@ Counts = tuple[int, ...]
 NO_COUNTS: Counts = (0,) * len(COUNT_NAMES)
 _NO_SCRIPTS: Counts = (0,) * len(SCRIPT_COUNTS)
 
-# Pieces this long stay in the processor's cache and bound the memory a huge text takes.
-_PIECE_CHARS = 8_192
+# A character is at most four bytes.
+_PIECE_CHARS = LONGEST_BYTES // 4
 # Texts this short are mostly names of tools, the same ones again and again.
 _SHORT_CHARS = 32
-# A character is at most four bytes.
-_MASK_BYTES = 4 * _PIECE_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +114,8 @@ def count_text(text: str) -> Counts:
     """The counts of a text of any length, in one pass over pieces of it."""
     if len(text) <= _SHORT_CHARS:
         return _count_short(text) if text else NO_COUNTS
+    if len(text) <= _PIECE_CHARS:
+        return _count_piece(text)
     total = NO_COUNTS
     for start in range(0, len(text), _PIECE_CHARS):
         total = add_counts(total, _count_piece(text[start : start + _PIECE_CHARS]))
@@ -133,51 +130,7 @@ def _count_short(text: str) -> Counts:
 def _count_piece(text: str) -> Counts:
     # A lone surrogate becomes "?": it has no bytes, and must not stop a request from being measured.
     raw = text.encode("utf-8", "replace")
-    counts = _count_ascii(raw)
-    return counts + (_NO_SCRIPTS if text.isascii() else _count_scripts(raw))
-
-
-def _count_ascii(raw: bytes) -> Counts:
-    tables = _tables()
-    mark, space, digit, upper, lower, newline, tab, slash = tables.masks
-    letter = tables.letter_mask
-    at = int.from_bytes(raw.translate(tables.classes), "little")
-    twice = at & (at << 8)
-    four = twice & (twice << 16)
-    eight = four & (four << 32)
-    sixteen = eight & (eight << 64)
-    begins = at ^ twice
-    # An inverted integer is a negative one, and those are slow.
-    begins_pair = twice ^ (twice & (twice << 8))
-    begins_four = four ^ (four & (four << 8))
-    after_lower_class = at & (at << 9)
-    after_upper_class = at & (at << 7)
-    capitals, numbers = (begins & upper).bit_count(), (begins & digit).bit_count()
-    has_tab = b"\t" in raw
-    tab_indents = (after_lower_class & begins & tab).bit_count() if has_tab else 0
-    return (
-        (at & letter).bit_count(),
-        (begins & lower).bit_count() + capitals - (after_lower_class & lower).bit_count(),
-        (sixteen & letter).bit_count(),
-        capitals,
-        (begins_pair & upper).bit_count(),
-        (after_lower_class & upper).bit_count() + (after_upper_class & digit).bit_count(),
-        numbers,
-        numbers - (begins_pair & digit).bit_count(),
-        (four & digit).bit_count(),
-        (at & mark).bit_count(),
-        (begins & mark).bit_count(),
-        (begins_pair & mark).bit_count(),
-        (begins_four & mark).bit_count(),
-        (at & slash).bit_count(),
-        (after_lower_class & space).bit_count(),
-        (after_upper_class & mark).bit_count(),
-        (begins_pair & space).bit_count(),
-        (after_lower_class & digit).bit_count(),
-        (begins & tab).bit_count() - tab_indents if has_tab else 0,
-        tab_indents,
-        (begins & newline).bit_count(),
-    )
+    return count_ascii(raw) + (_NO_SCRIPTS if text.isascii() else _count_scripts(raw))
 
 
 def _count_scripts(raw: bytes) -> Counts:
@@ -214,39 +167,13 @@ def _count_scripts(raw: bytes) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    classes: bytes
-    masks: tuple[int, ...]
-    letter_mask: int
     leads: bytes
     not_leads: bytes
 
 
 @cache
 def _tables() -> _Tables:
-    masks = tuple(int.from_bytes(bytes([1 << i]) * _MASK_BYTES, "little") for i in range(8))
-    return _Tables(
-        classes=_class_table(),
-        masks=masks,
-        letter_mask=masks[_UPPER] | masks[_LOWER],
-        leads=_lead_table(),
-        not_leads=bytes(b for b in range(0xC0) if b not in b" \n"),
-    )
-
-
-def _class_table() -> bytes:
-    table = bytearray(1 << _MARK if byte < 0x80 else 0 for byte in range(256))
-    for chars, kind in (
-        (string.ascii_lowercase, _LOWER),
-        (string.ascii_uppercase, _UPPER),
-        (string.digits, _DIGIT),
-        (" ", _SPACE),
-        ("\r\n", _NEWLINE),
-        ("\t", _TAB),
-    ):
-        for char in chars.encode():
-            table[char] = 1 << kind
-    table[ord("/")] |= 1 << _SLASH
-    return bytes(table)
+    return _Tables(leads=_lead_table(), not_leads=bytes(b for b in range(0xC0) if b not in b" \n"))
 
 
 def _lead_table() -> bytes:

@@ -80,8 +80,11 @@ def _count_reasoning(message: Message) -> Counts:
         return _sum_counts(_count_strings(detail) for detail in message.reasoning_details)
     if message.reasoning:
         return count_text(message.reasoning)
-    texts = (message.extra.get(key) for key in _REASONING_EXTRAS)
-    return _sum_counts(count_text(text) for text in texts if isinstance(text, str))
+    counts = NO_COUNTS
+    for key in _REASONING_EXTRAS:
+        if isinstance(text := message.extra.get(key), str):
+            counts = add_counts(counts, count_text(text))
+    return counts
 
 
 def _count_strings(raw: Any) -> Counts:

@@ -41,6 +41,15 @@ def _heads() -> re.Pattern[str]:
     return re.compile(_trie(set(_rows())))
 
 
+@cache
+def _telling() -> re.Pattern[str]:
+    """What makes a run worth a look, at its start: a digit somewhere in it, told by an empty match, or a head.
+
+    Most runs are names with neither.
+    """
+    return re.compile(rf"(?=[A-Za-z_-]*+[0-9])|{_heads().pattern}")
+
+
 def _trie(words: set[str]) -> str:
     """An alternation that shares beginnings and prefers the longest word; a flat one is four times slower here."""
     branches: dict[str, set[str]] = {}
@@ -53,22 +62,25 @@ def _trie(words: set[str]) -> str:
 
 def prefixed_keys(page: Page) -> Iterator[Secret]:
     """Every key of the table, wherever it stands except by chance inside encoded data."""
-    begins, digits, raw, done = _heads().match, page.digits(), page.raw, 0
+    telling, text, raw, done = _telling().match, page.text, page.raw, 0
     for start, end in page.runs():
         between = raw[start - 1] if start else 0
         if between == _SLASH and raw[start - 3 : start] == b"1//":
             at = start - 3
-        elif between in _LOOK_BACK or digits.find(b"A", start, end) >= 0:
-            at = max(start - _LOOK_BACK.get(between, 0), done)
-        elif begins(page.text, start) or between == _BACKSLASH:
-            at = start  # a name, most likely; a key of letters alone stands at the start of its run
+        elif between in _LOOK_BACK:
+            at = max(start - _LOOK_BACK[between], done)
+        elif (tells := telling(text, start)) is not None:
+            # A name with a head, most likely; a key of letters alone stands at the start of its run.
+            at = start if tells[0] else max(start, done)
+        elif between == _BACKSLASH:
+            at = start
         else:
             continue
         if page.is_inside_blob(start):
             continue
         if end - start > _ENCODED and page.is_inside_blob(start + 1):
             end = start + _LONG
-        for found in _keys_within(page.text, at, end):
+        for found in _keys_within(text, at, end):
             yield found
             done = found.end
 

@@ -10,7 +10,6 @@ from functools import cached_property
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _TOKEN = bytes(65 if i in _LETTERS + b"_-" else 32 for i in range(256))
-_DIGIT = bytes(65 if 48 <= i < 58 else 32 for i in range(256))
 _BASE64 = bytes(65 if i in _LETTERS + b"+/=" else 32 for i in range(256))
 _SHORTEST = b"A" * 20
 _BLOB = b"A" * 1024
@@ -60,10 +59,6 @@ class Page:
         """Stretches of 20 or more letters, digits, `_` and `-`: every key has one, most text has few."""
         return _stretches(self.raw.translate(_TOKEN), _SHORTEST)
 
-    def digits(self) -> bytes:
-        """`A` where a digit stands: most runs are names without any, and are told apart from keys by that."""
-        return self.raw.translate(_DIGIT)
-
     def is_inside_blob(self, at: int) -> bool:
         """Whether a stretch too long for anything but encoded data goes on here: in an image any short key occurs."""
         index = bisect_left(self._blobs, (at, 0)) - 1
@@ -71,7 +66,12 @@ class Page:
 
     @cached_property
     def _blobs(self) -> list[tuple[int, int]]:
-        return list(_stretches(self.raw.translate(_BASE64), _BLOB))
+        # So long a stretch fills a block of half its length from end to end; hardly a text has one without a space.
+        block, find = len(_BLOB) // 2, self.raw.find
+        for at in range(0, len(self.raw) - block + 1, block):
+            if find(b" ", at, at + block) < 0 and find(b"\n", at, at + block) < 0:
+                return list(_stretches(self.raw.translate(_BASE64), _BLOB))
+        return []
 
 
 def _stretches(classes: bytes, shortest: bytes) -> Iterator[tuple[int, int]]:

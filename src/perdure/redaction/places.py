@@ -86,7 +86,7 @@ def placed_secrets(page: Page) -> Iterator[Secret]:
     yield from _in_headers(page)
     if b"cookie" in lower:
         yield from _in_cookies(page)
-    if b"-----begin" in lower:
+    if b"-----BEGIN " in page.raw:
         yield from _key_blocks(page)
     yield from _in_commands(page)
     if b"~" in lower:
@@ -200,6 +200,7 @@ def _in_commands(page: Page) -> Iterator[Secret]:
 
 
 def _azure_secrets(page: Page) -> Iterator[Secret]:
-    for found in page.matches(b"q~", _AZURE, back=4):
+    # A single character is found in a tenth of the time that two take, `Q~` here.
+    for found in page.matches(b"~", _AZURE, back=5):
         if may_begin(page.text, found.start()):
             yield Secret("azure-client-secret", *found.span())

@@ -96,7 +96,7 @@ class Family:
 
 def family_of(model: str | None) -> Family:
     """The family of a model by its name, whatever a route puts before it (`anthropic/claude-…`)."""
-    return _family_by_name((model or "").lower())
+    return _family_by_name(model.lower()) if model else _FAMILIES[_USUAL]
 
 
 def family_names() -> tuple[str, ...]:
@@ -121,7 +121,9 @@ _FAMILIES = {
     )
 }
 
-# First match wins; a name of none of them is taken for o200k, the most common cut today.
+# A name of none of those below, or no name, is taken for the most common cut today.
+_USUAL = "o200k"
+# First match wins.
 _NAMES: tuple[tuple[str, str], ...] = (
     (r"claude", "claude"),
     (r"deepseek", "deepseek"),
@@ -138,4 +140,4 @@ def _family_by_name(model: str) -> Family:
     for pattern, name in _NAMES:
         if re.search(pattern, model):
             return _FAMILIES[name]
-    return _FAMILIES["o200k"]
+    return _FAMILIES[_USUAL]

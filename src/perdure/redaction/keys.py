@@ -29,11 +29,16 @@ _ESCAPED = re.compile(
 
 
 @cache
-def _rows() -> dict[str, list[tuple[str, Format, re.Pattern[str]]]]:
+def _rows() -> dict[str, list[tuple[str, Format]]]:
     """By head: the heads and rows to try there, the longest first (`sk-or-`, then `sk-`)."""
     heads = sorted(((head, row) for row in FORMATS for head in row.heads.split()), key=lambda pair: -len(pair[0]))
-    body = {row.kind: re.compile(row.body) for row in FORMATS}
-    return {long: [(head, row, body[row.kind]) for head, row in heads if long.startswith(head)] for long, _ in heads}
+    return {long: [(head, row) for head, row in heads if long.startswith(head)] for long, _ in heads}
+
+
+@cache
+def _body(pattern: str) -> re.Pattern[str]:
+    """Compiled when its head is first met: most never are, and all together take longer than most conversations."""
+    return re.compile(pattern)
 
 
 @cache
@@ -105,8 +110,8 @@ def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
 def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
     """How far was read, and the key if it is one."""
     read = head.end()
-    for kept, row, pattern in _rows()[head[0]]:
-        body = pattern.match(text, head.start() + len(kept), head.end() + _LONGEST)
+    for kept, row in _rows()[head[0]]:
+        body = _body(row.body).match(text, head.start() + len(kept), head.end() + _LONGEST)
         if body is None:
             continue
         read = max(read, body.end())

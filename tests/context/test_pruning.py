@@ -122,6 +122,16 @@ def test_arguments_that_are_no_json_become_some(arguments: str) -> None:
     json.loads(shorten_json(arguments))
 
 
+@pytest.mark.spec("D1", "D5")
+@pytest.mark.parametrize("arguments", ['{"a":' * 100_000, "[" * 100_000, '{"a":' + "[" * 900 + "]" * 900 + "}"])
+def test_a_call_nested_too_deep_to_be_read_is_told_all_the_same(arguments: str) -> None:
+    call = ToolCall("c1", "plot", arguments)
+    told = blocks([Entry(0, assistant("Drawing.", (call,))), Entry(1, tool_result("c1", "drawn " * 90))])
+    assert told[0].startswith("ASSISTANT: Drawing.\n→ calls plot ")
+    assert told[1].startswith("[plot] ")
+    assert sum(map(len, told)) < 2_000
+
+
 @pytest.mark.spec("D1", "E9")
 def test_a_key_in_an_output_is_gone_before_the_line_is_cut() -> None:
     key = "sk-ant-api03-" + "Ab3dE5fG7h" * 9

@@ -20,7 +20,6 @@ from perdure.context.pruning import (
     ends,
     outcome,
     result_line,
-    shorten_json,
 )
 from perdure.core.messages import Entry, ImagePart, Message
 
@@ -106,9 +105,9 @@ def _speech(message: Message) -> Speech:
     images = sum(isinstance(p, ImagePart) for p in message.parts)
     if images:
         said += f"\n[{images} image{'s' if images > 1 else ''}]"
-    asked = [f"→ calls {c.name or 'tool'} {shorten_json(c.arguments)}" for c in message.tool_calls]
-    body = "\n".join(line for line in (said, *asked) if line)
-    return Speech(f"{_speaker(message)}: {body}" if body else "", call_notes(message))
+    notes = call_notes(message)
+    body = "\n".join(filter(None, (said, *(f"→ calls {n.name} {n.arguments}" for n in notes))))
+    return Speech(f"{_speaker(message)}: {body}" if body else "", notes)
 
 
 def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> str:

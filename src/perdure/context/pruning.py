@@ -29,8 +29,9 @@ _EXIT = re.compile(
     r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
     re.IGNORECASE,
 )
+# No status is told without one of these; looked for first, because the pattern takes long to say no.
+_MAY_EXIT = ("exit", "returncode", "return code", "status code")
 _SPACE = re.compile(r"\s")
-_MAY_EXIT = ("exit", "return", "status")
 _TROUBLE = (
     "error", "exception", "fail", "fatal", "denied", "not found", "no such", "cannot", "panic",
     "错误", "失败", "エラー", "失敗", "오류", "실패",

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perdure import prompts
-from perdure.context import transcript
 from perdure.context.actions import outcome_in
 from perdure.context.active_task import active_task, requests_of
 from perdure.context.assemble import Shares, carried_instructions, compose, handoff_message, newest_image, share_out
@@ -24,6 +23,7 @@ from perdure.context.roles import ledger_of
 from perdure.context.sections import read_sections
 from perdure.context.summarise import Brief, Failure, Outcome, summarise
 from perdure.context.talk import talk_in
+from perdure.context.transcript import transcribe
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, ImagePart, Message
@@ -172,7 +172,7 @@ class Writer:
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
             return Outcome(None, None, 0)
         brief = Brief(
-            blocks=transcript.blocks(job.fresh, prune_chars=s.settings.prune_chars),
+            transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars),
             target_tokens=shares.told_tokens,
             source_tokens=job.tokens,
             window_tokens=s.summary_window_tokens or self.budgets.window,

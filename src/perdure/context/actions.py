@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from perdure.context.facts.quotes import beginning, ending, is_understood, tidy
 from perdure.context.facts.reading import argument_values, facts_of, target_of
@@ -59,21 +59,28 @@ _WHY_CHARS = 90
 _SAID_CHARS = 600
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One call and how it ended; `result` is None where none came back."""
+class Action(NamedTuple):
+    """One call and how it ended; `said` is what the assistant said with it."""
 
     place: int
     tool: str
     verb: str
     target: str
-    why: str
+    said: str
     outcome: str
     is_error: bool
 
     @property
     def is_change(self) -> bool:
         return self.verb in CHANGES
+
+    @property
+    def why(self) -> str:
+        """What was said last before the call: the last sentence, or where that is long, the last words."""
+        said = self.said
+        last = sentences(said[-_SAID_CHARS:])[-1:] if said else []
+        told = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(said, _WHY_CHARS)
+        return tidy(told).rstrip(":： ")
 
 
 def actions_of(
@@ -89,11 +96,10 @@ def actions_of(
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         if message.tool_calls:
-            why = _why(message.text)
             for call in reversed(message.tool_calls):
                 outcome, is_error = _ended(call, results, outcomes or {})
                 target = beginning((targets or {}).get(call.id) or target_of(argument_values(call.arguments)), 160)
-                found.append(Action(place, call.name, verb_of(call.name), target, why, outcome, is_error))
+                found.append(Action(place, call.name, verb_of(call.name), target, message.text, outcome, is_error))
             if len(found) >= most:
                 break
     return found[::-1]
@@ -111,13 +117,6 @@ def _ended(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Ou
     return outcome, is_error
 
 
-def _why(said: str) -> str:
-    """What the assistant said last before a call: its last sentence, or where that is long, the last words."""
-    last = sentences(said[-_SAID_CHARS:])[-1:] if said else []
-    told = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(said, _WHY_CHARS)
-    return tidy(told).rstrip(":： ")
-
-
 @lru_cache(maxsize=256)
 def verb_of(tool: str) -> str:
     """What a tool of this name does to its target, in one word."""
@@ -127,8 +126,9 @@ def verb_of(tool: str) -> str:
 
 def outcome_in(entry: Entry) -> Outcome:
     """The same of an entry that is a result, read once, from its redacted text: a line cut short may halve a secret."""
-    redacted = entry.memo("facts", facts_of).message
-    return entry.memo("outcome", lambda _: outcome_of(redacted.text))
+    return entry.known("outcome") or entry.memo(
+        "outcome", lambda _: outcome_of(entry.memo("facts", facts_of).message.text)
+    )
 
 
 def outcome_of(text: str) -> Outcome:

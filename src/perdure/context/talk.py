@@ -126,8 +126,7 @@ def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
 
 def talk_in(entry: Entry) -> Talk:
     """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
-    redacted = entry.memo("facts", facts_of).message
-    return entry.memo("talk", lambda _: talk_of(redacted))
+    return entry.known("talk") or entry.memo("talk", lambda _: talk_of(entry.memo("facts", facts_of).message))
 
 
 def decisions(talks: Iterable[Talk]) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from perdure.context.actions import ERROR
 from perdure.context.digest import CHECKED
 from perdure.context.instructions import BINDING, COMMAND
+from perdure.context.pruning import EXIT
 from perdure.context.talk import DECISION, PLAN
 from perdure.context.wording import Wording
 from support.alternatives import alternatives
@@ -20,6 +21,7 @@ WORDINGS = {
     "command": COMMAND,
     "error": ERROR,
     "checked": CHECKED,
+    "exit": EXIT,
 }
 each_wording = pytest.mark.parametrize("wording", WORDINGS.values(), ids=WORDINGS)
 

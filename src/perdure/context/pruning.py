@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perdure.context.wording import Wording
 from perdure.core.messages import ImagePart, Message, TextPart, ToolCall
 from perdure.redaction import redact
 
@@ -24,13 +25,14 @@ CLEARED = "[old tool output cleared]"
 SAME_AGAIN = "the same output as a later call"
 IMAGE_GONE = "[an earlier image was here]"
 
-_EXIT = re.compile(
-    r"(?:\bexit(?:ed)?(?: with)?(?:[ _-]?(?:code|status))?|\breturn ?code|\bstatus code)"
-    r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
-    re.IGNORECASE,
+EXIT = Wording(
+    marks=("exit", "returncode", "return code", "status code"),
+    pattern=re.compile(
+        r"(?:\bexit(?:ed)?(?: with)?(?:[ _-]?(?:code|status))?|\breturn ?code|\bstatus code)"
+        r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
+        re.IGNORECASE,
+    ),
 )
-# No status is told without one of these; looked for first, because the pattern takes long to say no.
-_MAY_EXIT = ("exit", "returncode", "return code", "status code")
 _SPACE = re.compile(r"\s")
 _TROUBLE = (
     "error", "exception", "fail", "fatal", "denied", "not found", "no such", "cannot", "panic",
@@ -79,7 +81,7 @@ def outcome(text: str) -> str:
     said = []
     edge = ends(text, 400, 800)
     low = edge.lower()
-    if any(word in low for word in _MAY_EXIT) and (found := _EXIT.search(edge)):
+    if any(mark in low for mark in EXIT.marks) and (found := EXIT.pattern.search(edge)):
         said.append(f"exit {found[1]}")
     lines = text.count("\n") + (not text.endswith("\n"))
     said.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")

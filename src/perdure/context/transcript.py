@@ -131,8 +131,8 @@ def _speech(message: Message) -> Speech:
     text = said = message.text.strip()
     if len(said) > MESSAGE_CHARS:
         said = ends(said, MESSAGE_CHARS * 2 // 3, MESSAGE_CHARS // 3, f"\n[… of {len(text):,} characters …]\n")
-    images = sum(isinstance(p, ImagePart) for p in message.parts)
-    if images:
+    content = message.content
+    if images := sum(isinstance(p, ImagePart) for p in content) if isinstance(content, tuple) else 0:
         said += f"\n[{images} image{'s' if images > 1 else ''}]"
     notes = call_notes(message)
     body = "\n".join(filter(None, (said, *(f"→ calls {n.name} {n.arguments}" for n in notes))))

@@ -60,7 +60,6 @@ class _Job:
 
     history: History
     found: Boundaries
-    middle: list[Entry]
     # The middle without the handoffs in it.
     fresh: list[Entry]
     previous: Handoff | None
@@ -71,12 +70,11 @@ class _Job:
     @classmethod
     def of(cls, history: History, found: Boundaries) -> _Job:
         at = found.middle
-        middle = list(map(history.entries.__getitem__, at))
-        fresh = [e for e in middle if e.message.kind != "handoff"]
+        fresh = [e for e in map(history.entries.__getitem__, at) if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
         kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start :])
         kept += sum(history.tokens[i] for i in found.kept)
-        return cls(history, found, middle, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
+        return cls(history, found, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
 
     @property
     def before(self) -> Message | None:

@@ -214,7 +214,9 @@ class Writer:
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.
-        checked = check_summary(read_sections(summary.text), _readable(job.history.messages))
+        known = filter(None, (e.known("facts") for e in reversed(job.history.entries)))
+        facts = (found for message in known for found in (message.said, message.used))
+        checked = check_summary(read_sections(summary.text), _readable(job.history.messages), facts)
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 
     def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:

@@ -61,17 +61,16 @@ _SUBJECTS = (
 
 @dataclass(frozen=True, slots=True)
 class CallNote:
-    """What a call was about, in a few words, its arguments cut short, and every id a result may name it by."""
+    """What a call was about, in a few words, and every id a result may name it by."""
 
     ids: frozenset[str]
     name: str
     about: str
-    arguments: str
 
 
-def call_notes(message: Message) -> tuple[CallNote, ...]:
-    """One note for each call of a message. Pure, so that it can be kept beside the message."""
-    return tuple(_note_of(c) for c in message.tool_calls)
+def noted_calls(message: Message) -> list[tuple[CallNote, str]]:
+    """A note for each call of a message, and the call's arguments cut short."""
+    return [_noted(c) for c in message.tool_calls]
 
 
 def outcome(text: str) -> str:
@@ -121,7 +120,7 @@ def prune(messages: Sequence[Message], *, prune_chars: int = PRUNE_CHARS) -> lis
                 came = outcome(redact(m.text)) if last_seen[m.text] == i else SAME_AGAIN
                 m = m.with_content(result_line(answered(notes, m), came))
         else:
-            notes = call_notes(m) if m.tool_calls else ()
+            notes = tuple(note for note, _ in noted_calls(m))
             m = short_arguments(m)
         out.append(m if i == newest_image else without_images(m))
     return out
@@ -166,14 +165,14 @@ def without_images(message: Message) -> Message:
     return message.with_content(parts)
 
 
-def _note_of(call: ToolCall) -> CallNote:
+def _noted(call: ToolCall) -> tuple[CallNote, str]:
     try:
         value = json.loads(call.arguments)
         about = _about(value) if isinstance(value, dict) else _one_line(call.arguments, 80)
         arguments = _short(value, ARGUMENT_CHARS)
     except (ValueError, RecursionError):
         about, arguments = _one_line(call.arguments, 80), _unparsed(call.arguments, ARGUMENT_CHARS)
-    return CallNote(call.ids, call.name or "tool", about, arguments)
+    return CallNote(call.ids, call.name or "tool", about), arguments
 
 
 def _about(arguments: Mapping[str, Any]) -> str:

@@ -16,8 +16,8 @@ from perdure.context.pruning import (
     SAME_AGAIN,
     CallNote,
     answered,
-    call_notes,
     ends,
+    noted_calls,
     outcome,
     result_line,
 )
@@ -48,12 +48,12 @@ class ResultNote:
 
 @dataclass(frozen=True, slots=True)
 class ResultBlock:
-    """A result told with the call it answers; `again` stands for it where the same comes later."""
+    """A result told with the call it answers."""
 
     text: str
     size: int
-    mark: int | None = None
-    again: str = ""
+    mark: int | None
+    call: CallNote | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> T
     if len(last) < len(long):
         for at, told in long.items():
             if last[told.mark] != at:
-                blocks[at], sizes[at] = told.again, size_of(told.again)
+                blocks[at] = result_line(told.call, SAME_AGAIN)
+                sizes[at] = size_of(blocks[at])
     return Transcript(blocks, sizes)
 
 
@@ -134,10 +135,10 @@ def _speech(message: Message) -> Speech:
     content = message.content
     if images := sum(isinstance(p, ImagePart) for p in content) if isinstance(content, tuple) else 0:
         said += f"\n[{images} image{'s' if images > 1 else ''}]"
-    notes = call_notes(message)
-    body = "\n".join(filter(None, (said, *(f"→ calls {n.name} {n.arguments}" for n in notes))))
+    calls = noted_calls(message)
+    body = "\n".join(filter(None, (said, *(f"→ calls {note.name} {arguments}" for note, arguments in calls))))
     told = f"{_speaker(message)}: {body}" if body else ""
-    return Speech(told, size_of(told), notes)
+    return Speech(told, size_of(told), tuple(note for note, _ in calls))
 
 
 def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> ResultBlock:
@@ -145,9 +146,9 @@ def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Messag
     call = answered(notes, message)
     if note.is_whole:
         told = f"[{call.name if call else 'tool'}] result: {note.text or 'no output'}"
-        return ResultBlock(told, size_of(told))
-    told = result_line(call, note.text)
-    return ResultBlock(told, size_of(told), note.mark, result_line(call, SAME_AGAIN))
+    else:
+        told = result_line(call, note.text)
+    return ResultBlock(told, size_of(told), note.mark, call)
 
 
 def _speaker(message: Message) -> str:

@@ -88,3 +88,25 @@ def test_checking_never_fails_and_adds_nothing_but_marks(text: str, sources: lis
 
 def test_text_quoted_from_the_sources_themselves_is_never_marked() -> None:
     assert check_summary({"Blocked": "\n".join(SOURCES)}, SOURCES).findings == ()
+
+
+@pytest.mark.spec("E12")
+def test_facts_read_before_need_no_search() -> None:
+    facts = [frozenset({"src/a/known.py"}), frozenset({"build_4711"})]
+    checked = check_summary({"Goal": "see src/a/known.py, build_4711 and src/a/unknown.py"}, [], facts)
+    assert [f.text for f in checked.findings] == ["src/a/unknown.py"]
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize(
+    ("source", "is_there"),
+    [
+        ("please make\n\t it   work NOW", True),
+        ("please make\u00a0it work now", True),
+        ("please makeit work now", False),
+        ("please make it, work now", False),
+    ],
+)
+def test_a_quote_is_found_whatever_white_space_parts_its_words(source: str, is_there: bool) -> None:
+    line = "the user said “please make it work now”"
+    assert (check_summary({"Goal": line}, [source]).findings == ()) is is_there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.pruning import CLEARED, IMAGE_GONE, prune, shorten_json
-from perdure.context.transcript import blocks
+from perdure.context.transcript import transcribe
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall, assistant, tool_result, user
 from support.histories import JSON
 
@@ -18,6 +19,12 @@ from support.histories import JSON
 def called(name: str, result: str, **arguments: Any) -> list[Message]:
     call = ToolCall("call_1", name, json.dumps(arguments))
     return [assistant(None, (call,)), tool_result("call_1", result)]
+
+
+def blocks(messages: Sequence[Message]) -> list[str]:
+    told = transcribe([Entry(i, m) for i, m in enumerate(messages)])
+    assert told.sizes == [len(block.encode()) for block in told.blocks]
+    return told.blocks
 
 
 def pruned_line(name: str, result: str, **arguments: Any) -> str:
@@ -122,23 +129,47 @@ def test_arguments_that_are_no_json_become_some(arguments: str) -> None:
     json.loads(shorten_json(arguments))
 
 
+@pytest.mark.spec("D1", "D5")
+@pytest.mark.parametrize("arguments", ['{"a":' * 100_000, "[" * 100_000, '{"a":' + "[" * 900 + "]" * 900 + "}"])
+def test_a_call_nested_too_deep_to_be_read_is_told_all_the_same(arguments: str) -> None:
+    call = ToolCall("c1", "plot", arguments)
+    told = blocks([assistant("Drawing.", (call,)), tool_result("c1", "drawn " * 90)])
+    assert told[0].startswith("ASSISTANT: Drawing.\n→ calls plot ")
+    assert told[1].startswith("[plot] ")
+    assert sum(map(len, told)) < 2_000
+
+
 @pytest.mark.spec("D1", "E9")
 def test_a_key_in_an_output_is_gone_before_the_line_is_cut() -> None:
     key = "sk-ant-api03-" + "Ab3dE5fG7h" * 9
     line = pruned_line(
         "terminal", f"{'noise ' * 200}\nerror: key {key} was refused", command=f"curl -H 'x-api-key: {key}'"
     )
-    told = "\n".join(blocks([Entry(i, m) for i, m in enumerate(called("terminal", "x" * 900, command=f"login {key}"))]))
+    told = "\n".join(blocks(called("terminal", "x" * 900, command=f"login {key}")))
     for text in (line.split("→")[1], told):
         assert key[:24] not in text
 
 
 @pytest.mark.spec("D1")
 def test_blocks_tell_who_spoke_and_leave_handoffs_out() -> None:
-    entries = [Entry(i, m) for i, m in enumerate([user("do it"), *called("terminal", "fine", command="ls")])]
-    assert blocks(entries) == [
+    handoff = Message("user", "what was before", kind="handoff")
+    assert blocks([handoff, user("do it"), *called("terminal", "fine", command="ls")]) == [
         "USER: do it",
         'ASSISTANT: → calls terminal {"command": "ls"}',
+        "[terminal] result: fine",
+    ]
+
+
+@pytest.mark.spec("D1")
+def test_of_blocks_alike_the_last_tells_what_came_of_it() -> None:
+    long = "all is well here\n" * 90
+    calls = [m for path in ("a.py", "b.py", "c.py") for m in called("read_file", long, path=path)]
+    told = blocks([*calls, *called("terminal", "fine", command="ls"), *called("terminal", "fine", command="ls")])
+    assert [line for line in told if not line.startswith("ASSISTANT")] == [
+        "[read_file] a.py → the same output as a later call",
+        "[read_file] b.py → the same output as a later call",
+        '[read_file] c.py → 90 lines, last: "all is well here"',
+        "[terminal] result: fine",
         "[terminal] result: fine",
     ]
 
@@ -152,4 +183,4 @@ def test_empty_content_never_crashes(content: Any) -> None:
         Message("tool", content, kind="tool"),
     ]
     assert len(prune(messages)) == 3
-    blocks([Entry(i, m) for i, m in enumerate(messages)])
+    blocks(messages)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.context.handoff import SECTIONS, Handoff
 from perdure.context.summarise import MOST_PARTS, Brief, into_parts, summarise
 from perdure.context.summary_check import problem_with
+from perdure.context.transcript import Transcript, size_of
 from perdure.core.ports import Summary
 from support.summarisers import GOOD, Scripted, overloaded
 
 BLOCKS = [f"USER: please change module_{n} so that it reads settings_{n} from the table" for n in range(400)]
 
 
-def brief(**changes: object) -> Brief:
-    made = {"blocks": BLOCKS, "target_tokens": 1_000, "source_tokens": 50_000, "window_tokens": 100_000, **changes}
-    return Brief(**made)  # type: ignore[arg-type]  # a test's shorthand
+def brief(**changes: Any) -> Brief:
+    made = {"target_tokens": 1_000, "source_tokens": 50_000, "window_tokens": 100_000, **changes}
+    blocks = list(made.pop("blocks", BLOCKS))
+    return Brief(Transcript(blocks, list(map(size_of, blocks))), **made)
 
 
 def asked(ask: Scripted, **changes: object) -> str:

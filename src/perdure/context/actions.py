@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from perdure.context.facts.quotes import beginning, ending, is_understood, tidy
 from perdure.context.facts.reading import argument_values, facts_of, target_of
 from perdure.context.talk import sentences
+from perdure.context.wording import Wording
 from perdure.core.messages import Entry, Message, ToolCall
 
 # The first word found in a tool's name names what it does; an unknown tool is simply called.
@@ -24,18 +25,19 @@ CHANGES = frozenset(("edited", "wrote"))
 _LOOKS = frozenset(("read", "searched"))
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_ERROR = re.compile(
-    r"(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot"
-    r"|unable to|not found|no such|timed out|undefined|invalid|aborted)\b"
-    r"|\bFAIL(?:ED)?\b|exit(?:ed with)?(?: code| status)? [1-9]"
-    r"|错误|失败|エラー|失敗|오류|실패"
-)
-# No error is told without one of these; looked for first, because that runs at memory speed.
-_TROUBLE = (
-    "error", "exception", "fail", "fatal", "panic", "traceback", "denied", "cannot", "unable to", "not found",
-    "no such", "timed out", "undefined", "invalid", "aborted", "exit", "错误", "失败", "エラー", "失敗", "오류", "실패",
+ERROR = Wording(
+    marks=(
+        "error", "exception", "fail", "fatal", "panic", "traceback", "denied", "cannot", "unable to", "not found",
+        "no such", "timed out", "undefined", "invalid", "aborted", "exit",
+    ),
+    pattern=re.compile(
+        r"(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot"
+        r"|unable to|not found|no such|timed out|undefined|invalid|aborted)\b"
+        r"|\bFAIL(?:ED)?\b|exit(?:ed with)?(?: code| status)? [1-9]"
+    ),
+    cjk=re.compile("错误|失败|エラー|失敗|오류|실패"),
 )  # fmt: skip
-# Each begins with a single character for the same reason; the line around a hit is cut out afterwards.
+# Each begins with a single character, which is found at memory speed; the line around a hit is cut out afterwards.
 _COUNTED = re.compile(r" (?:passed|failed|errors?|tests?|failures?|skipped)\b")
 _VERDICT = re.compile(r"\n(?:ok|FAIL|PASS)\b")
 _FAILED_TESTS = re.compile(r"FAIL|[1-9]\d* (?:failed|error|failure)")
@@ -57,21 +59,28 @@ _WHY_CHARS = 90
 _SAID_CHARS = 600
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One call and how it ended; `result` is None where none came back."""
+class Action(NamedTuple):
+    """One call and how it ended; `said` is what the assistant said with it."""
 
     place: int
     tool: str
     verb: str
     target: str
-    why: str
+    said: str
     outcome: str
     is_error: bool
 
     @property
     def is_change(self) -> bool:
         return self.verb in CHANGES
+
+    @property
+    def why(self) -> str:
+        """What was said last before the call: the last sentence, or where that is long, the last words."""
+        said = self.said
+        last = sentences(said[-_SAID_CHARS:])[-1:] if said else []
+        told = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(said, _WHY_CHARS)
+        return tidy(told).rstrip(":： ")
 
 
 def actions_of(
@@ -87,11 +96,10 @@ def actions_of(
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         if message.tool_calls:
-            why = _why(message.text)
             for call in reversed(message.tool_calls):
                 outcome, is_error = _ended(call, results, outcomes or {})
                 target = beginning((targets or {}).get(call.id) or target_of(argument_values(call.arguments)), 160)
-                found.append(Action(place, call.name, verb_of(call.name), target, why, outcome, is_error))
+                found.append(Action(place, call.name, verb_of(call.name), target, message.text, outcome, is_error))
             if len(found) >= most:
                 break
     return found[::-1]
@@ -109,13 +117,6 @@ def _ended(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Ou
     return outcome, is_error
 
 
-def _why(said: str) -> str:
-    """What the assistant said last before a call: its last sentence, or where that is long, the last words."""
-    last = sentences(said[-_SAID_CHARS:])[-1:] if said else []
-    told = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(said, _WHY_CHARS)
-    return tidy(told).rstrip(":： ")
-
-
 @lru_cache(maxsize=256)
 def verb_of(tool: str) -> str:
     """What a tool of this name does to its target, in one word."""
@@ -125,8 +126,9 @@ def verb_of(tool: str) -> str:
 
 def outcome_in(entry: Entry) -> Outcome:
     """The same of an entry that is a result, read once, from its redacted text: a line cut short may halve a secret."""
-    redacted = entry.memo("facts", facts_of).message
-    return entry.memo("outcome", lambda _: outcome_of(redacted.text))
+    return entry.known("outcome") or entry.memo(
+        "outcome", lambda _: outcome_of(entry.memo("facts", facts_of).message.text)
+    )
 
 
 def outcome_of(text: str) -> Outcome:
@@ -140,15 +142,18 @@ def outcome_of(text: str) -> Outcome:
         return tidy(tests)[:_OUTCOME_CHARS] + size, _FAILED_TESTS.search(tests) is not None
     if change := _change_in(edges):
         return change, False
-    status = _EXIT.search(edges) if "exit" in edges.lower() else None
     # A long result that merely contains such a word (a log, a source file) is not itself an error.
-    error = error_line(edges) if not went_well and (lines <= 40 or (status and status[1] != "0")) else ""
-    if error:
+    if not went_well and (lines <= 40 or _has_failed(edges)) and (error := error_line(edges)):
         return error + size, True
-    first = next((line for line in edges.split("\n") if line.strip()), "")
+    first = edges.lstrip().partition("\n")[0]
     # A first line such as `{` or a package's name says too little by itself.
     told = first if is_understood(first) else edges
     return (beginning(told, _OUTCOME_CHARS) or "nothing returned") + size, False
+
+
+def _has_failed(text: str) -> bool:
+    status = _EXIT.search(text) if "exit" in text.lower() else None
+    return status is not None and status[1] != "0"
 
 
 def _change_in(text: str) -> str:
@@ -180,11 +185,7 @@ def _tests_line(text: str) -> str:
 
 def error_line(text: str) -> str:
     """The line that says what went wrong; "" where none does."""
-    low = text.lower()
-    roots = [word for word in _TROUBLE if word in low]
-    if not roots:
-        return ""
-    lines = [x for x in text.split("\n") if any(w in x.lower() for w in roots) and _ERROR.search(x)]
+    lines = ERROR.among(text.split("\n"), text)
     # The last line of a traceback names the error; an opening "Traceback" does not.
     # Nor does a bare exit status.
     lines = [x for x in lines if not x.startswith("Traceback") and not _EXIT.fullmatch(x.strip("[] \t\r"))] or lines

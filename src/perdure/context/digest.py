@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from perdure.context.actions import Action, Outcome, actions_of
 from perdure.context.facts.quotes import beginning, ending
 from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, sentences, spoken, talk_of
+from perdure.context.wording import Wording
 from perdure.core.messages import Message
 from perdure.redaction import redact
 
@@ -38,6 +39,10 @@ _FLOOR_CHARS = 260
 _FLOOR_SHARE = 0.12
 # Less room than this says nothing.
 _LEAST_CHARS = 60
+CHECKED = Wording(
+    marks=("pass", "fail", "ok"),
+    pattern=re.compile(r"\b(?:passed|failed|FAIL|PASS|ok)\b"),
+)
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
 _TODO_DONE = frozenset(("completed", "complete", "done", "cancelled", "canceled"))
 
@@ -144,7 +149,7 @@ def _action_line(group: Sequence[Action]) -> str:
         verbs[action.verb] = verbs.get(action.verb, 0) + 1
     done = ", ".join(v if n == 1 else f"{v} ×{n}" for v, n in verbs.items())
     tools = ", ".join(dict.fromkeys(a.tool for a in group))
-    why = next((a.why for a in reversed(group) if a.why), "")
+    why = next(filter(None, (a.why for a in reversed(group))), "")
     outcome = f"{last.outcome}; “{why}”" if why else last.outcome
     return f"{done.upper()} {last.target} — {outcome} [tool: {tools}]"
 
@@ -152,7 +157,7 @@ def _action_line(group: Sequence[Action]) -> str:
 def _state(m: _Material, room: int) -> str:
     """Changed files, the last test run and the last command, newest first in importance."""
     lines: list[str] = []
-    tests = next((a for a in reversed(m.actions) if re.search(r"\b(?:passed|failed|FAIL|PASS|ok)\b", a.outcome)), None)
+    tests = next((a for a in reversed(m.actions) if CHECKED.is_in(a.outcome)), None)
     if tests:
         lines.append(f"- Last checks: {tests.target} → {tests.outcome}")
     command = next((a for a in reversed(m.actions) if a.verb == "ran"), None)

@@ -55,14 +55,15 @@ class CheckResult:
 
 
 class Sources:
-    """All that a summary may rest on, as one text to look things up in."""
+    """All that a summary may rest on, as one text to look things up in; `known` are facts that stand in it for sure."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str], known: frozenset[str] = frozenset()) -> None:
         self._texts = texts
+        self._known = known
 
     def has_fact(self, fact: str) -> bool:
         """Whether a fact stands in the sources; a path also where one ends like it, with at least two parts."""
-        if fact in self._text or fact.lower() in self.flat:
+        if fact in self._known or fact in self._text or self._has_words(fact.lower()):
             return True
         if kind_of(fact) == "path":
             parts = [p for p in fact.replace("\\", "/").split("/") if p not in ("", ".", "~")]
@@ -71,19 +72,27 @@ class Sources:
 
     def has_quote(self, quote: str) -> bool:
         """Whether the words stand in the sources in this order, spacing and marks aside; dots may stand for more."""
-        pieces = [p for p in re.split(r"…|\.\.\.|\[[^\]]*\]", _flattened(quote)) if p.strip(" .,;:!?。、")]
-        return all(p.strip(" .,;:!?。、") in self.flat for p in pieces)
+        words = " ".join(_plain(quote).split())
+        pieces = (p.strip(" .,;:!?。、") for p in re.split(r"…|\.\.\.|\[[^\]]*\]", words))
+        return all(map(self._has_words, filter(None, pieces)))
 
     def share_of(self, claim: str) -> float:
         """The share of a claim's words that the sources use; 1 where it has too few to tell."""
         words = {w.lower() for w in _WORDS.findall(claim)}
         if len(words) < _FEWEST_WORDS:
             return 1.0
-        return sum(w in self.flat for w in words) / len(words)
+        return sum(map(self._has_words, words)) / len(words)
+
+    def _has_words(self, words: str) -> bool:
+        """Whether plain words stand in the sources, whatever white space parts them there."""
+        if " " not in words:
+            return words in self._low
+        # To take the white space out of ten thousand messages takes ten times as long as to look past it.
+        return re.search(r"\s+".join(map(re.escape, words.split(" "))), self._low) is not None
 
     @cached_property
-    def flat(self) -> str:
-        return _flattened(self._text)
+    def _low(self) -> str:
+        return _plain(self._text)
 
     @cached_property
     def _text(self) -> str:
@@ -91,9 +100,14 @@ class Sources:
         return "\n".join(self._texts)
 
 
-def check_summary(sections: Mapping[str, str], sources: Iterable[str]) -> CheckResult:
-    """The summary's sections with everything unsupported marked or removed."""
-    known = Sources(sources)
+def check_summary(
+    sections: Mapping[str, str], sources: Iterable[str], facts: Iterable[frozenset[str]] = ()
+) -> CheckResult:
+    """The summary's sections with everything unsupported marked or removed.
+
+    `facts` are those read from the sources before: what a summary names is mostly among them and need not be searched.
+    """
+    known = Sources(sources, _found(scan("\n".join(sections.values())), facts))
     findings: list[Finding] = []
     checked = {
         name: "\n".join(
@@ -102,6 +116,17 @@ def check_summary(sections: Mapping[str, str], sources: Iterable[str]) -> CheckR
         for name, text in sections.items()
     }
     return CheckResult({n: t for n, t in checked.items() if t}, tuple(findings))
+
+
+def _found(named: frozenset[str], facts: Iterable[frozenset[str]]) -> frozenset[str]:
+    """Those of the facts a summary names that were read before."""
+    left = set(named)
+    for read in facts if named else ():
+        if not left.isdisjoint(read):
+            left -= read
+            if not left:
+                break
+    return named - left
 
 
 def _checked_line(section: str, line: str, known: Sources, findings: list[Finding]) -> str | None:
@@ -161,8 +186,8 @@ def _marked(line: str, text: str) -> str:
     return f"{line[:end]} {MARK}{line[end:]}"
 
 
-def _flattened(text: str) -> str:
+def _plain(text: str) -> str:
     # Each of these runs at memory speed; a translation table or a regular expression does not.
     for curly, plain in (("“", '"'), ("”", '"'), ("‘", "'"), ("’", "'")):
         text = text.replace(curly, plain)
-    return " ".join(text.split()).lower()
+    return text.lower()

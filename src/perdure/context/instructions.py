@@ -11,38 +11,46 @@ import re
 from collections.abc import Iterable
 
 from perdure.context.talk import sentences, spoken
+from perdure.context.wording import Wording
 from perdure.core.messages import Message
 
 # What binds wherever it stands in a sentence.
-_BINDING = re.compile(
-    r"\b(?:from now on|from here on|going forward|in (?:the )?future,|henceforth|at all times|under no circumstances"
-    r"|every time you|each time you|whenever you|no matter what|by default,? (?:use|do|write|answer|reply)"
-    r"|(?:you|it|they|everything|all|each|every \w+|code|tests?|commits?|answers?|replies)"
-    r" (?:must|should|shall)(?: \w+)? (?:always|never|only|not)|(?:must|should|shall) (?:always|never)"
-    r"|remember (?:to|that you)|I(?:'d| would)? (?:prefer|want you to always|want you to never))\b"
-    r"|不要|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后|往后)|今后|今後"
-    r"|以后(?:都|请|不|每)"
-    r"|每次都|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|别再|只能用"
-    r"|必ず|絶対|常に|今後|これから(?:は|も)|毎回|決して|しないで|しないこと|してはいけ|禁止|覚えておいて|以後"
-    r"|항상|절대|반드시|앞으로(?:는|도)?|매번|하지 ?(?:마|말)|금지|언제나|기억해"
-    r"|\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|ne (?:\w+ )?jamais|désormais|dorénavant"
-    r"|immer|niemals|ab (?:jetzt|sofort)|künftig|sempre|d'ora in poi|daqui em diante|всегда|никогда|отныне|впредь)\b",
-    re.IGNORECASE,
-)
-# What binds only as a command, at the head of a clause.
-_COMMAND = re.compile(
-    r"(?:^|[,;:–—]\s*|\b(?:please|and|but|also|so|then|ok|okay)[, ]+)"
-    r"(?:always|never|do not ever|don't ever|don't|do not|make sure|be sure|avoid"
-    r"|only (?:use|write|run|answer|reply|change|touch)|stop \w+ing|no (?:more )?\w+ing)\b",
-    re.IGNORECASE,
-)
-# No sentence in plain ASCII binds without one of these; looked for first, because a pattern takes longer to say no.
-_BINDS = (
-    "now on", "here on", "forward", "future,", "henceforth", "all times", "circumstances", "time you", "whenever you",
-    "matter what", "default", "must", "should", "shall", "remember", "prefer", "want you to", "siempre", "nunca",
-    "de ahora", "partir de", "toujours", "jamais", "immer", "niemals", "ab jetzt", "ab sofort", "sempre", "d'ora in",
-    "daqui em", "always", "never", "don't", "do not", "make sure", "be sure", "avoid", "only ", "stop ", "no ",
+BINDING = Wording(
+    marks=(
+        "now on", "here on", "forward", "future,", "henceforth", "all times", "circumstances", "time you",
+        "whenever you", "matter what", "default", "must", "should", "shall", "remember", "prefer", "want you to",
+        "siempre", "nunca", "jamás", "de ahora", "toujours", "jamais", "désormais", "dorénavant", "immer", "niemals",
+        "ab jetzt", "ab sofort", "künftig", "sempre", "d'ora in", "daqui em", "всегда", "никогда", "отныне", "впредь",
+    ),
+    pattern=re.compile(
+        r"\b(?:from now on|from here on|going forward|in (?:the )?future,|henceforth|at all times"
+        r"|under no circumstances|every time you|each time you|whenever you|no matter what"
+        r"|by default,? (?:use|do|write|answer|reply)"
+        r"|(?:you|it|they|everything|all|each|every \w+|code|tests?|commits?|answers?|replies)"
+        r" (?:must|should|shall)(?: \w+)? (?:always|never|only|not)|(?:must|should|shall) (?:always|never)"
+        r"|remember (?:to|that you)|I(?:'d| would)? (?:prefer|want you to always|want you to never))\b"
+        r"|\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|ne (?:\w+ )?jamais|désormais"
+        r"|dorénavant|immer|niemals|ab (?:jetzt|sofort)|künftig|sempre|d'ora in poi|daqui em diante"
+        r"|всегда|никогда|отныне|впредь)\b",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile(
+        "不要|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后|往后)|今后|今後"
+        "|以后(?:都|请|不|每)|每次都|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|别再|只能用"
+        "|必ず|絶対|常に|これから(?:は|も)|毎回|決して|しないで|しないこと|してはいけ|覚えておいて|以後"
+        "|항상|절대|반드시|앞으로(?:는|도)?|매번|하지 ?(?:마|말)|금지|언제나|기억해"
+    ),
 )  # fmt: skip
+# What binds only as a command, at the head of a clause.
+COMMAND = Wording(
+    marks=("always", "never", "don't", "do not", "make sure", "be sure", "avoid", "only ", "stop ", "no "),
+    pattern=re.compile(
+        r"(?:^|[,;:–—]\s*|\b(?:please|and|but|also|so|then|ok|okay)[, ]+)"
+        r"(?:always|never|do not ever|don't ever|don't|do not|make sure|be sure|avoid"
+        r"|only (?:use|write|run|answer|reply|change|touch)|stop \w+ing|no (?:more )?\w+ing)\b",
+        re.IGNORECASE,
+    ),
+)
 # A description of how things are, not a wish: "it never works", "I don't know".
 _DESCRIBES = re.compile(
     r"\b(?:I|he|she|it|they|this|that|there|we|which|who)"
@@ -94,11 +102,7 @@ def is_standing(sentence: str) -> bool:
     """Whether a sentence binds what comes after it, rather than tell or ask something."""
     if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
         return False
-    if sentence.isascii() and not any(map(sentence.lower().__contains__, _BINDS)):
-        return False
-    if _BINDING.search(sentence):
-        return True
-    return _COMMAND.search(sentence) is not None and _DESCRIBES.search(sentence) is None
+    return BINDING.is_in(sentence) or (COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None)
 
 
 def _own_voice(text: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perdure.context.wording import Wording
 from perdure.core.messages import ImagePart, Message, TextPart, ToolCall
 from perdure.redaction import redact
 
@@ -24,17 +25,21 @@ CLEARED = "[old tool output cleared]"
 SAME_AGAIN = "the same output as a later call"
 IMAGE_GONE = "[an earlier image was here]"
 
-_EXIT = re.compile(
-    r"(?:\bexit(?:ed)?(?: with)?(?:[ _-]?(?:code|status))?|\breturn ?code|\bstatus code)"
-    r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
-    re.IGNORECASE,
+EXIT = Wording(
+    marks=("exit", "returncode", "return code", "status code"),
+    pattern=re.compile(
+        r"(?:\bexit(?:ed)?(?: with)?(?:[ _-]?(?:code|status))?|\breturn ?code|\bstatus code)"
+        r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
+        re.IGNORECASE,
+    ),
 )
 _SPACE = re.compile(r"\s")
-_MAY_EXIT = ("exit", "return", "status")
 _TROUBLE = (
     "error", "exception", "fail", "fatal", "denied", "not found", "no such", "cannot", "panic",
     "错误", "失败", "エラー", "失敗", "오류", "실패",
 )  # fmt: skip
+# Made once: `json.dumps` makes one for each call that asks for anything but its defaults.
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 # Which argument says what a call was about, and the verb for it.
 _SUBJECTS = (
     ("command", "ran `{}`"),
@@ -63,9 +68,9 @@ class CallNote:
     about: str
 
 
-def call_notes(message: Message) -> tuple[CallNote, ...]:
-    """One note for each call of a message. Pure, so that it can be kept beside the message."""
-    return tuple(CallNote(c.ids, c.name or "tool", _about(c)) for c in message.tool_calls)
+def noted_calls(message: Message) -> list[tuple[CallNote, str]]:
+    """A note for each call of a message, and the call's arguments cut short."""
+    return [_noted(c) for c in message.tool_calls]
 
 
 def outcome(text: str) -> str:
@@ -75,7 +80,7 @@ def outcome(text: str) -> str:
     said = []
     edge = ends(text, 400, 800)
     low = edge.lower()
-    if any(word in low for word in _MAY_EXIT) and (found := _EXIT.search(edge)):
+    if any(mark in low for mark in EXIT.marks) and (found := EXIT.pattern.search(edge)):
         said.append(f"exit {found[1]}")
     lines = text.count("\n") + (not text.endswith("\n"))
     said.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
@@ -115,7 +120,7 @@ def prune(messages: Sequence[Message], *, prune_chars: int = PRUNE_CHARS) -> lis
                 came = outcome(redact(m.text)) if last_seen[m.text] == i else SAME_AGAIN
                 m = m.with_content(result_line(answered(notes, m), came))
         else:
-            notes = call_notes(m) if m.tool_calls else ()
+            notes = tuple(note for note, _ in noted_calls(m))
             m = short_arguments(m)
         out.append(m if i == newest_image else without_images(m))
     return out
@@ -147,15 +152,9 @@ def short_arguments(message: Message, *, most_chars: int = ARGUMENT_CHARS) -> Me
 def shorten_json(arguments: str, *, most_chars: int = ARGUMENT_CHARS) -> str:
     """Arguments with every long string and list shortened; numbers, booleans, keys and nesting stay as they were."""
     try:
-        value = json.loads(arguments)
+        return _short(json.loads(arguments), most_chars)
     except (ValueError, RecursionError):
-        # Not JSON to begin with: kept readable, as one string of a valid object.
-        return json.dumps({"unparsed": _clipped(arguments, most_chars)}, ensure_ascii=False)
-    for most in (most_chars, most_chars // 2, most_chars // 4, 24):
-        text = json.dumps(_shortened(value, most), ensure_ascii=False)
-        if len(text) <= 4 * most_chars:
-            break
-    return text
+        return _unparsed(arguments, most_chars)
 
 
 def without_images(message: Message) -> Message:
@@ -166,10 +165,17 @@ def without_images(message: Message) -> Message:
     return message.with_content(parts)
 
 
-def _about(call: ToolCall) -> str:
-    arguments = call.parsed_arguments()
-    if arguments is None:
-        return _one_line(call.arguments, 80)
+def _noted(call: ToolCall) -> tuple[CallNote, str]:
+    try:
+        value = json.loads(call.arguments)
+        about = _about(value) if isinstance(value, dict) else _one_line(call.arguments, 80)
+        arguments = _short(value, ARGUMENT_CHARS)
+    except (ValueError, RecursionError):
+        about, arguments = _one_line(call.arguments, 80), _unparsed(call.arguments, ARGUMENT_CHARS)
+    return CallNote(call.ids, call.name or "tool", about), arguments
+
+
+def _about(arguments: Mapping[str, Any]) -> str:
     for key, wording in _SUBJECTS:
         if isinstance(value := arguments.get(key), str) and value.strip():
             return wording.format(_one_line(value, 120)) + _span(arguments)
@@ -182,7 +188,7 @@ def _span(arguments: Mapping[str, Any]) -> str:
 
 
 def _leaf(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) else _as_json(value)
 
 
 def _telling_line(text: str, low: str) -> str:
@@ -207,6 +213,20 @@ def _clipped(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most * 2 // 3]}… [{len(text) - most:,} characters left out] …{text[-(most // 3) :]}"
+
+
+def _short(value: Any, most_chars: int) -> str:
+    """Parsed arguments as JSON of bounded length."""
+    for most in (most_chars, most_chars // 2, most_chars // 4, 24):
+        text = _as_json(_shortened(value, most))
+        if len(text) <= 4 * most_chars:
+            break
+    return text
+
+
+def _unparsed(arguments: str, most_chars: int) -> str:
+    """What is no JSON, or nested too deep to be read: kept readable, as one string of a valid object."""
+    return _as_json({"unparsed": _clipped(arguments, most_chars)})
 
 
 def _shortened(value: Any, most: int, depth: int = 0) -> Any:

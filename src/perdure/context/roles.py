@@ -33,7 +33,7 @@ _NONE = Roles()
 def ledger_of(entries: Sequence[Entry]) -> Ledger:
     """The ledger of a history, in which facts weigh by their role, too."""
     start = max(0, len(entries) - FURTHEST_BACK)
-    roles = [(place, roles_in(entries[place])) for place in range(start, len(entries))]
+    roles = [(place, e.known("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
     return Ledger.collect(
         [e.memo("facts", facts_of) for e in entries],
         errors=[(place, r.errors) for place, r in roles if r.errors],

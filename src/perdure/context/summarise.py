@@ -10,12 +10,13 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, repeat
+from itertools import accumulate
 from pathlib import Path
 
 from perdure import prompts
 from perdure.context.handoff import Handoff
 from perdure.context.summary_check import problem_with
+from perdure.context.transcript import Transcript, size_of
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.core.ports import Summarize, Summary
 from perdure.core.usage import CanonicalUsage
@@ -32,7 +33,7 @@ _PROMPT_TOKENS = 900
 class Brief:
     """What is to be summarised, and how long the result may be."""
 
-    blocks: Sequence[str]
+    transcript: Transcript
     target_tokens: int
     # The size of what the summary stands for: one that is longer is no summary.
     source_tokens: int
@@ -84,18 +85,16 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> O
 def into_parts(brief: Brief) -> list[list[str]]:
     """The blocks in as few runs as fit the summary model's window, at most `MOST_PARTS`."""
     reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
-    reserve += len(brief.previous.body.encode()) // _BYTES_PER_TOKEN if brief.previous else 0
+    reserve += size_of(brief.previous.body) // _BYTES_PER_TOKEN if brief.previous else 0
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
-    blocks = _bounded(brief.blocks, room)
-    raw = map(str.encode, blocks, repeat("utf-8"), repeat("replace"))
-    sizes = [length + 2 for length in map(len, raw)]
+    told = _bounded(brief.transcript, room)
     # Sums from the start on: where a part ends is then looked up, not counted to.
-    ends = [0, *accumulate(sizes)]
+    ends = [0, *accumulate(size + 2 for size in told.sizes)]
     parts: list[list[str]] = []
     start = 0
-    while start < len(blocks) or not parts:
+    while start < len(told.blocks) or not parts:
         end = max(start + 1, bisect_right(ends, ends[start] + room) - 1)
-        parts.append(list(blocks[start:end]))
+        parts.append(told.blocks[start:end])
         start = end
     return parts if len(parts) <= MOST_PARTS else _folded(parts)
 
@@ -133,7 +132,7 @@ def _whole_lines(text: str, most_bytes: int) -> str:
     """As many whole lines from the beginning as fit."""
     kept, spent = [], 0
     for line in text.splitlines():
-        spent += len(line.encode("utf-8", "replace")) + 1
+        spent += size_of(line) + 1
         if spent > most_bytes:
             break
         kept.append(line)
@@ -186,15 +185,17 @@ def _as_summary(answer: object) -> Summary:
     return Summary(redact(answer.text), answer.model, usage, answer.cost_usd)
 
 
-def _bounded(blocks: Sequence[str], room: int) -> Sequence[str]:
+def _bounded(told: Transcript, room: int) -> Transcript:
     """Blocks short enough that they can be put into parts at all, and into few enough."""
-    total = sum(map(len, blocks))
     most = room // 2
-    if total > room * MOST_PARTS:
+    # Told by their bytes, which a text has no fewer of than characters: almost always there is nothing to do.
+    if sum(told.sizes) <= room * MOST_PARTS and max(told.sizes, default=0) <= most:
+        return told
+    blocks = told.blocks
+    if sum(map(len, blocks)) > room * MOST_PARTS:
         most = min(most, max(80, room * MOST_PARTS // max(1, len(blocks)) // 2))
-    if max(map(len, blocks), default=0) <= most:
-        return blocks
-    return [b if len(b) <= most else f"{b[: most * 2 // 3]} … {b[-(most // 3) :]}" for b in blocks]
+    shorter = [b if len(b) <= most else f"{b[: most * 2 // 3]} … {b[-(most // 3) :]}" for b in blocks]
+    return Transcript(shorter, list(map(size_of, shorter)))
 
 
 def _folded(parts: list[list[str]]) -> list[list[str]]:

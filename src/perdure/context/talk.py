@@ -8,35 +8,38 @@ from dataclasses import dataclass
 
 from perdure.context.facts import facts_of
 from perdure.context.facts.quotes import beginning, tidy
+from perdure.context.wording import Wording
 from perdure.core.messages import Entry, Message
 
-_STOP = re.compile(r"[.!?。！？]")
-_QUESTION = re.compile(r"[?？]\s*$|[吗呢か]\s*[。.]?\s*$|(?:까요|나요|는지)\s*[.]?\s*$")
-_DECISION = re.compile(
-    r"\b(?:decided?|decision|chose|choosing|instead of|rather than|opted|going with|let's use|(?:we|I)(?:'ll| will) use"
-    r"|because|root cause|the (?:issue|problem|bug|cause|fix) (?:is|was)|trade-?off|should (?:not )?be)\b"
-    r"|决定|改用|选择|因为|原因|決め|ことにし|ではなく|ため、|原因|결정|대신|때문에|원인",
-    re.IGNORECASE,
-)
-_PLAN = re.compile(
-    r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] "
-    r"|.*\b(?:remains to be|still needs? to)\b)"
-    r"|接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은",
-    re.IGNORECASE,
-)
-# No decision and no plan is told without one of these; looked for first, because that runs at memory speed.
-_DECIDES = (
-    "decid", "decision", "chose", "choosing", "instead of", "rather than", "opted", "going with", "let's use",
-    "'ll use", " will use", "because", "root cause", "the issue", "the problem", "the bug", "the cause", "the fix",
-    "trade", "should", "决定", "改用", "选择", "因为", "原因", "決め", "ことにし", "ではなく", "ため、", "결정", "대신",
-    "때문에", "원인",
+_END = re.compile(r"[\n.!?。！？]")
+# Of a sentence without white space around it.
+_QUESTION = re.compile(r"[?？]$|[吗呢か]\s*[。.]?$|(?:까요|나요|는지)\s*[.]?$")
+DECISION = Wording(
+    marks=(
+        "deci", "chose", "choosing", "instead of", "rather than", "opted", "going with", "let's use", "ll use", "cause",
+        "the issue", "the problem", "the bug", "the fix", "trade", "should",
+    ),
+    pattern=re.compile(
+        r"\b(?:decided?|decision|chose|choosing|instead of|rather than|opted|going with|let's use"
+        r"|(?:we|I)(?:'ll| will) use|because|root cause|the (?:issue|problem|bug|cause|fix) (?:is|was)|trade-?off"
+        r"|should (?:not )?be)\b",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("决定|改用|选择|因为|原因|決め|ことにし|ではなく|ため、|결정|대신|때문에|원인"),
 )  # fmt: skip
-_PLANS = (
-    "next", "then", "remain", "still", "to do", "todo", "[ ] ", "接下来", "下一步", "还需要", "次に", "残り", "まだ",
-    "다음", "남은",
-)  # fmt: skip
-# Text that a program put into a user message: nobody said it.
-_MARKUP = re.compile(r"<([a-z][\w-]*)>.*?</\1>|<[/a-z][^>]*>", re.DOTALL)
+PLAN = Wording(
+    marks=("next", "then", "remain", "still", "to do", "todo", "[ ] "),
+    pattern=re.compile(
+        r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] "
+        r"|.*\b(?:remains to be|still needs? to)\b)",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은"),
+)
+# Text that a program put into a user message: nobody said it. An opening tag without anything else in it is the first
+# group, and goes with all that it encloses.
+_TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
+_CLOSING = re.compile(r"</([a-z][\w-]*)>")
 
 _LONGEST_SENTENCE = 400
 
@@ -53,22 +56,36 @@ def sentences(text: str) -> list[str]:
     """The sentences of a text in any script, lines counting as ends; code blocks are left out."""
     prose = "".join(text.split("```")[::2]) if "```" in text else text
     found: list[str] = []
-    for line in prose.split("\n"):
-        start, length = 0, len(line)
-        for stop in _STOP.finditer(line):
-            end = stop.end()
-            # A Latin mark inside a word or number ends nothing.
-            if stop[0] not in ".!?" or (end < length and line[end].isspace()):
-                found.append(line[start:end].strip())
-                start = end
-        found.append(line[start:].strip())
+    start = 0
+    for mark in _END.finditer(prose):
+        end = mark.end()
+        # A Latin mark inside a word or number ends nothing.
+        if mark[0] not in ".!?" or prose[end : end + 1].isspace():
+            found.append(prose[start:end].strip())
+            start = end
+    found.append(prose[start:].strip())
     return [s for s in found if s]
 
 
 def spoken(message: Message) -> str:
     """What a person said in a message, without the markup that programs wrap around it."""
     text = message.text
-    return _MARKUP.sub(" ", text).strip() if "<" in text else text.strip()
+    return _without_markup(text).strip() if "<" in text else text.strip()
+
+
+def _without_markup(text: str) -> str:
+    """A blank in place of every tag and of what it encloses; every place is looked at once, however many tags."""
+    closed_last = {tag[1]: tag.start() for tag in _CLOSING.finditer(text)}
+    last = text.rfind(">") + 1
+    pieces: list[str] = []
+    start = 0
+    while tag := _TAG.search(text, start, last):
+        pieces.append(text[start : tag.start()])
+        start, name = tag.end(), tag[1]
+        if name and closed_last.get(name, -1) >= start:
+            closing = f"</{name}>"
+            start = text.index(closing, start) + len(closing)
+    return " ".join([*pieces, text[start:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +114,19 @@ def talk_of(message: Message) -> Talk:
         return _NOTHING
     said = sentences(message.text)
     decided = _decided(said, message.text) if message.kind == "assistant" else ()
-    plans_in = _with_any(_PLANS, said, message.text)
-    planned = tuple(tidy(s.lstrip("-*#> ")) for s in plans_in if len(s) > 12 and _PLAN.search(s))
+    planned = tuple(tidy(s.lstrip("-*#> ")) for s in PLAN.among(said, message.text) if len(s) > 12)
     answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
     return Talk(decided, planned[:8], answer=answer)
 
 
 def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
-    told = (s for s in _with_any(_DECIDES, said, text) if 25 <= len(s) <= _LONGEST_SENTENCE and _DECISION.search(s))
+    told = DECISION.among((s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE), text)
     return tuple(tidy(s.lstrip("-*#> ")) for s in told)
-
-
-def _with_any(marks: Iterable[str], said: Iterable[str], text: str) -> Iterable[str]:
-    """The sentences of a text that hold one of the marks: a pattern takes longer to say no."""
-    low = text.lower()
-    held = [m for m in marks if m in low]
-    return [s for s in said if any(map(s.lower().__contains__, held))] if held else ()
 
 
 def talk_in(entry: Entry) -> Talk:
     """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
-    redacted = entry.memo("facts", facts_of).message
-    return entry.memo("talk", lambda _: talk_of(redacted))
+    return entry.known("talk") or entry.memo("talk", lambda _: talk_of(entry.memo("facts", facts_of).message))
 
 
 def decisions(talks: Iterable[Talk]) -> list[str]:

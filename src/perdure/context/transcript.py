@@ -16,11 +16,10 @@ from perdure.context.pruning import (
     SAME_AGAIN,
     CallNote,
     answered,
-    call_notes,
     ends,
+    noted_calls,
     outcome,
     result_line,
-    shorten_json,
 )
 from perdure.core.messages import Entry, ImagePart, Message
 
@@ -30,9 +29,10 @@ MESSAGE_CHARS = 6_000
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """What a message says and calls, and what each of its calls is about."""
+    """What a message says and calls, its length in bytes, and what each of its calls is about."""
 
     text: str
+    size: int
     notes: tuple[CallNote, ...] = ()
 
 
@@ -46,6 +46,24 @@ class ResultNote:
     mark: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ResultBlock:
+    """A result told with the call it answers."""
+
+    text: str
+    size: int
+    mark: int | None
+    call: CallNote | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Blocks of text in their order, and the length of each in bytes."""
+
+    blocks: list[str]
+    sizes: list[int]
+
+
 def prepare(entry: Entry) -> None:
     """Does the per-message work of this module now."""
     if entry.message.role == "tool":
@@ -54,28 +72,39 @@ def prepare(entry: Entry) -> None:
         speech_in(entry)
 
 
-def blocks(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> list[str]:
-    """The entries as text blocks, in order, handoffs left out; identical long results are told once, at the last."""
-    note_key, key = ("result_note", prune_chars), ("block", prune_chars)
-    # Where each mark was last met, and the calls that stood before it.
-    last: dict[int, tuple[int, Entry, tuple[CallNote, ...]]] = {}
-    out: list[str] = []
+def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> Transcript:
+    """The entries as text, one block each, handoffs left out; identical long results are told once, at the last."""
+    key = ("block", prune_chars)
+    blocks: list[str] = []
+    sizes: list[int] = []
+    long: dict[int, ResultBlock] = {}
     notes: tuple[CallNote, ...] = ()
     for e in entries:
-        if e.message.role == "tool":
-            note = e.known(note_key) or note_in(e, prune_chars)
-            if (mark := note.mark) is not None:
-                if mark in last:
-                    at, earlier, before = last[mark]
-                    out[at] = result_line(answered(before, earlier.message), SAME_AGAIN)
-                last[mark] = (len(out), e, notes)
-            out.append(e.known(key) or e.memo(key, partial(_result_block, note, notes)))
-        elif e.message.kind != "handoff":
+        message = e.message
+        if message.role == "tool":
+            told = e.known(key) or e.memo(key, partial(_result_block, note_in(e, prune_chars), notes))
+            if told.mark is not None:
+                long[len(blocks)] = told
+            blocks.append(told.text)
+            sizes.append(told.size)
+        elif message.kind != "handoff":
             said = e.known("speech") or speech_in(e)
             notes = said.notes
             if said.text:
-                out.append(said.text)
-    return out
+                blocks.append(said.text)
+                sizes.append(said.size)
+    last = {told.mark: at for at, told in long.items()}
+    if len(last) < len(long):
+        for at, told in long.items():
+            if last[told.mark] != at:
+                blocks[at] = result_line(told.call, SAME_AGAIN)
+                sizes[at] = size_of(blocks[at])
+    return Transcript(blocks, sizes)
+
+
+def size_of(text: str) -> int:
+    """The length of a text in bytes of UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def note_in(entry: Entry, prune_chars: int) -> ResultNote:
@@ -103,20 +132,23 @@ def _speech(message: Message) -> Speech:
     text = said = message.text.strip()
     if len(said) > MESSAGE_CHARS:
         said = ends(said, MESSAGE_CHARS * 2 // 3, MESSAGE_CHARS // 3, f"\n[… of {len(text):,} characters …]\n")
-    images = sum(isinstance(p, ImagePart) for p in message.parts)
-    if images:
+    content = message.content
+    if images := sum(isinstance(p, ImagePart) for p in content) if isinstance(content, tuple) else 0:
         said += f"\n[{images} image{'s' if images > 1 else ''}]"
-    asked = [f"→ calls {c.name or 'tool'} {shorten_json(c.arguments)}" for c in message.tool_calls]
-    body = "\n".join(line for line in (said, *asked) if line)
-    return Speech(f"{_speaker(message)}: {body}" if body else "", call_notes(message))
+    calls = noted_calls(message)
+    body = "\n".join(filter(None, (said, *(f"→ calls {note.name} {arguments}" for note, arguments in calls))))
+    told = f"{_speaker(message)}: {body}" if body else ""
+    return Speech(told, size_of(told), tuple(note for note, _ in calls))
 
 
-def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> str:
-    """A result told with the call it answers, which always stands right before it."""
+def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> ResultBlock:
+    """The call that a result answers always stands right before it."""
     call = answered(notes, message)
     if note.is_whole:
-        return f"[{call.name if call else 'tool'}] result: {note.text or 'no output'}"
-    return result_line(call, note.text)
+        told = f"[{call.name if call else 'tool'}] result: {note.text or 'no output'}"
+    else:
+        told = result_line(call, note.text)
+    return ResultBlock(told, size_of(told), note.mark, call)
 
 
 def _speaker(message: Message) -> str:

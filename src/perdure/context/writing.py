@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perdure import prompts
-from perdure.context import transcript
 from perdure.context.actions import outcome_in
 from perdure.context.active_task import active_task, requests_of
 from perdure.context.assemble import Shares, carried_instructions, compose, handoff_message, newest_image, share_out
@@ -24,6 +23,7 @@ from perdure.context.roles import ledger_of
 from perdure.context.sections import read_sections
 from perdure.context.summarise import Brief, Failure, Outcome, summarise
 from perdure.context.talk import talk_in
+from perdure.context.transcript import transcribe
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, ImagePart, Message
@@ -60,7 +60,6 @@ class _Job:
 
     history: History
     found: Boundaries
-    middle: list[Entry]
     # The middle without the handoffs in it.
     fresh: list[Entry]
     previous: Handoff | None
@@ -71,12 +70,11 @@ class _Job:
     @classmethod
     def of(cls, history: History, found: Boundaries) -> _Job:
         at = found.middle
-        middle = list(map(history.entries.__getitem__, at))
-        fresh = [e for e in middle if e.message.kind != "handoff"]
+        fresh = [e for e in map(history.entries.__getitem__, at) if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
         kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start :])
         kept += sum(history.tokens[i] for i in found.kept)
-        return cls(history, found, middle, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
+        return cls(history, found, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
 
     @property
     def before(self) -> Message | None:
@@ -172,7 +170,7 @@ class Writer:
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
             return Outcome(None, None, 0)
         brief = Brief(
-            blocks=transcript.blocks(job.fresh, prune_chars=s.settings.prune_chars),
+            transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars),
             target_tokens=shares.told_tokens,
             source_tokens=job.tokens,
             window_tokens=s.summary_window_tokens or self.budgets.window,
@@ -216,7 +214,9 @@ class Writer:
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.
-        checked = check_summary(read_sections(summary.text), _readable(job.history.messages))
+        known = filter(None, (e.known("facts") for e in reversed(job.history.entries)))
+        facts = (found for message in known for found in (message.said, message.used))
+        checked = check_summary(read_sections(summary.text), _readable(job.history.messages), facts)
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 
     def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:

@@ -17,10 +17,15 @@ from perdure.models.tokens import estimate_message
 
 TITLE = "compress(), model time excluded"
 WINDOW = 200_000
+# What it names must be looked for in everything it stands for, the last file in vain.
 SUMMARY = """## Goal
 Bring every component up to date.
 ## Completed Actions
-1. BUILT the components — all but two compile [tool: terminal]
+1. SEARCHED src/part_7/module_36.py, src/part_12/module_240.py — 40 lines each [tool: terminal]
+2. BUILT the components — all but two compile [tool: terminal]
+## Relevant Files
+- src/part_3/component_1200.py
+- src/part_3/never_was.py
 """
 
 

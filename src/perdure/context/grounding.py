@@ -55,19 +55,19 @@ class CheckResult:
 
 
 class Sources:
-    """All that a summary may rest on, as one text to look things up in; `known` are facts that stand in it for sure."""
+    """All that a summary may rest on, as texts to look things up in, and the facts in them where they were read."""
 
-    def __init__(self, texts: Iterable[str], known: frozenset[str] = frozenset()) -> None:
+    def __init__(self, texts: Iterable[str], facts: Iterable[frozenset[str]] | None = None) -> None:
         self._texts = texts
-        self._known = known
+        self._facts = facts
 
     def has_fact(self, fact: str) -> bool:
         """Whether a fact stands in the sources; a path also where one ends like it, with at least two parts."""
-        if fact in self._known or fact in self._text or self._has_words(fact.lower()):
+        if fact in self._names or fact.lower() in self._low_names:
             return True
         if kind_of(fact) == "path":
             parts = [p for p in fact.replace("\\", "/").split("/") if p not in ("", ".", "~")]
-            return len(parts) > 2 and "/".join(parts[-2:]) in self._text
+            return len(parts) > 2 and "/".join(parts[-2:]) in self._names
         return False
 
     def has_quote(self, quote: str) -> bool:
@@ -91,6 +91,15 @@ class Sources:
         return re.search(r"\s+".join(map(re.escape, words.split(" "))), self._low) is not None
 
     @cached_property
+    def _names(self) -> str:
+        """Every fact of the sources: what looks like one can stand nowhere else in them."""
+        return self._text if self._facts is None else "\n".join(frozenset().union(*self._facts))
+
+    @cached_property
+    def _low_names(self) -> str:
+        return self._names.lower()
+
+    @cached_property
     def _low(self) -> str:
         return _plain(self._text)
 
@@ -101,13 +110,13 @@ class Sources:
 
 
 def check_summary(
-    sections: Mapping[str, str], sources: Iterable[str], facts: Iterable[frozenset[str]] = ()
+    sections: Mapping[str, str], sources: Iterable[str], facts: Iterable[frozenset[str]] | None = None
 ) -> CheckResult:
     """The summary's sections with everything unsupported marked or removed.
 
-    `facts` are those read from the sources before: what a summary names is mostly among them and need not be searched.
+    `facts` are those of the sources where they were read before: a fiftieth of the text that is to be searched.
     """
-    known = Sources(sources, _found(scan("\n".join(sections.values())), facts))
+    known = Sources(sources, facts)
     findings: list[Finding] = []
     checked = {
         name: "\n".join(
@@ -116,17 +125,6 @@ def check_summary(
         for name, text in sections.items()
     }
     return CheckResult({n: t for n, t in checked.items() if t}, tuple(findings))
-
-
-def _found(named: frozenset[str], facts: Iterable[frozenset[str]]) -> frozenset[str]:
-    """Those of the facts a summary names that were read before."""
-    left = set(named)
-    for read in facts if named else ():
-        if not left.isdisjoint(read):
-            left -= read
-            if not left:
-                break
-    return named - left
 
 
 def _checked_line(section: str, line: str, known: Sources, findings: list[Finding]) -> str | None:

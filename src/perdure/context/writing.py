@@ -13,7 +13,7 @@ from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
-from perdure.context.facts import FURTHEST_BACK, facts_of, read_facts
+from perdure.context.facts import FURTHEST_BACK, MessageFacts, facts_of, read_facts
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
@@ -214,8 +214,8 @@ class Writer:
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.
-        known = filter(None, (e.known("facts") for e in reversed(job.history.entries)))
-        facts = (found for message in known for found in (message.said, message.used))
+        known: list[MessageFacts] = [e.known("facts") for e in job.history.entries]
+        facts = (found for f in known for found in (f.said, f.used)) if all(known) else None
         checked = check_summary(read_sections(summary.text), _readable(job.history.messages), facts)
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 

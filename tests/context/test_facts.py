@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.context.facts import FactLines, Ledger, facts_of
 from perdure.context.facts.kinds import kind_of
+from perdure.context.facts.parts import parts_in
 from perdure.context.facts.scan import scan
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.models.tokens import estimate_text
@@ -258,3 +259,26 @@ def test_overlapping_pieces_of_one_source_are_quoted_once() -> None:
     text = lines([assistant(source)]).text
     assert all(name in text for name in ("retryBudget", "retryDelay", "retryFactor"))
     assert text.count("retryDelay") == 1
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("edit src/store/base.py now", {"src/store", "store/base.py", "base.py", "src/store/base.py"}),
+        ("the ParentTreeHash of it", {"TreeHash", "ParentTree"}),
+        ("在load_config_file里", {"load_config", "config_file"}),
+        ("HTTPServer2_test", {"HTTPServer2", "Server2_test"}),
+    ],
+)
+def test_a_compound_name_shows_its_parts(text: str, shown: set[str]) -> None:
+    assert shown <= parts_in(text)
+
+
+def test_plain_words_and_halves_of_words_are_no_parts() -> None:
+    assert parts_in("plain words only, Nothing else") == set()
+    assert not {"tore/base.py", "ase.py"} & parts_in("src/store/base.py")
+
+
+def test_a_path_without_end_takes_no_more_than_its_last_parts() -> None:
+    assert len(parts_in("a1/" * 5_000)) < 100

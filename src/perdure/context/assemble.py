@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from perdure.context.facts import FactLines, Ledger
 from perdure.context.handoff import SECTIONS, Handoff, render
@@ -111,8 +110,6 @@ def must_be_reply(before: Message | None, after: Message | None) -> bool:
 
 def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
     """The last image of a history and where it stands."""
-    if tuple not in set(map(type, map(attrgetter("content"), messages))):
-        return None
     for i in range(len(messages) - 1, -1, -1):
         content = messages[i].content
         for part in reversed(content) if isinstance(content, tuple) else ():

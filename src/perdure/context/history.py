@@ -26,6 +26,8 @@ class History:
     origins: list[int | None] | None
     # Whether the entries lie in a log, so that their positions can be opened.
     is_logged: bool
+    # Whether any message may be more than one text: only such a one can hold an image.
+    has_parts: bool
 
     @classmethod
     def read(cls, items: Sequence[Item], model: str = "") -> History:
@@ -40,11 +42,13 @@ class History:
             entries, origins = _repaired(entries)
             messages = [e.message for e in entries]
         # Almost no message can be a merged one; which cannot is told without looking into it.
-        if any(is_merged(m) for m in [m for m in messages if m.kind == "handoff" or type(m.content) is tuple]):
+        parted = [m for m in messages if m.kind == "handoff" or type(m.content) is tuple]
+        if any(map(is_merged, parted)):
             entries, origins = _split(entries, origins)
             messages = [e.message for e in entries]
         key = ("tokens", model)
-        return cls(entries, messages, [e.known(key) or tokens_of(e, model) for e in entries], origins, is_logged)
+        tokens = [e.known(key) or tokens_of(e, model) for e in entries]
+        return cls(entries, messages, tokens, origins, is_logged, bool(parted))
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
         """Head, handoff, and what follows it, as steps over the input."""

@@ -101,9 +101,9 @@ def into_parts(brief: Brief) -> list[list[str]]:
 
 def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
     if count > 1:
-        task = _text(brief, "summary_part", number=str(number), count=str(count))
+        task = _text(brief, "summary_part", number=str(number), count=str(count)).strip()
     else:
-        task = _text(brief, "summary_update" if brief.previous else "summary_first")
+        task = _text(brief, "summary_update" if brief.previous else "summary_first").strip()
     previous = brief.previous if count == 1 else None
     return _prompt(brief, task, part, previous)
 
@@ -115,9 +115,9 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s:
         f"PART {i} OF {len(answers)}\n{_whole_lines(a.text.strip(), room // len(answers))}"
         for i, a in enumerate(answers, 1)
     )
-    task = _text(brief, "summary_merge")
+    task = _text(brief, "summary_merge").strip()
     if brief.previous:
-        task += "\n" + _text(brief, "summary_update")
+        task += "\n" + _text(brief, "summary_update").strip()
     answer = _ask(ask, _prompt(brief, task, notes, brief.previous), brief.target_tokens, timeout_s)
     calls = len(answers) + 1
     if isinstance(answer, Failure):
@@ -143,7 +143,7 @@ def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) 
     focus = ""
     if brief.focus_topic:
         topic = redact(" ".join(brief.focus_topic.split())[:300])
-        focus = _text(brief, "summary_focus", topic=topic, share=f"{brief.focus_ratio:.0%}") + "\n"
+        focus = _text(brief, "summary_focus", topic=topic, share=f"{brief.focus_ratio:.0%}").strip() + "\n"
     notes = f"<notes-so-far>\n{redact(previous.body)}\n</notes-so-far>\n\n" if previous else ""
     # A transcript may hold the very tag that ends it.
     transcript = transcript.replace("</transcript>", "<\\/transcript>")
@@ -209,10 +209,10 @@ def _folded(parts: list[list[str]]) -> list[list[str]]:
 def _text(brief: Brief, name: str, **values: str) -> str:
     """A prompt filled in: the user's own version, or the shipped one where theirs cannot be used."""
     try:
-        return prompts.render(name, values, brief.prompts_folder).strip()
+        return prompts.render(name, values, brief.prompts_folder)
     except ConfigError:
         # A slip in an override must not stop a compaction; `perdure doctor` tells of it.
-        return prompts.render(name, values).strip()
+        return prompts.render(name, values)
 
 
 def _sum_cost(answers: Sequence[Summary]) -> float | None:

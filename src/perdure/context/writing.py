@@ -85,7 +85,7 @@ class _Job:
     @property
     def image(self) -> ImagePart | None:
         """The newest image of all, where it would go with the middle and a user's message can carry it on."""
-        newest = newest_image(self.history.messages)
+        newest = newest_image(self.history.messages) if self.history.has_parts else None
         if newest is None or newest[0] not in self.found.middle:
             return None
         # Behind a user's message the two would become one, and the handoff could not be found again.

@@ -4,6 +4,7 @@ A summary drops most of the paths, ids and names that an agent goes on to need. 
 
     scan      a text → the facts in it
     kinds     a fact → what sort of thing it names
+    parts     a path or compound name → what it shows beside itself
     reading   a message → its facts by where they stand, read once and kept beside it
     rank      all messages' facts → how likely each is to be needed again
     quotes    a fact in its source → a piece short enough to quote and long enough to be understood

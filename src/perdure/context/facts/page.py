@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from operator import truediv
 
 from perdure.context.facts.kinds import PLACES, kind_of
+from perdure.context.facts.parts import parts_in
 from perdure.context.facts.quotes import beginning, is_understood, tidy
-from perdure.context.facts.scan import is_one_piece, is_plain, pieces_of, scan
+from perdure.context.facts.scan import scan
 from perdure.context.facts.sources import Piece
 from perdure.redaction import redact
 
 _LABEL_CHARS = 40
-# No fact is shorter than this.
-_CORE = 4
-_LONG, _LONG_CORE = 12, 10
 _PER_LINE = len("- \n")
 _PER_PIECE = len(" … ")
 _PER_NAME = len(", ")
@@ -112,8 +110,7 @@ class Page:
         self._half_shown: set[str] = set()
         self._taken: list[tuple[_Group, str]] = []
         self._groups: dict[str, _Group] = {}
-        self._within = _Within(chance)
-        self._already = self._within.text(already)
+        self._already = chance.keys() & parts_in(already)
 
     def fill(self) -> FactLines:
         """The lines: a piece is made only for a fact that nothing taken before it shows."""
@@ -257,7 +254,7 @@ class Page:
             del self._open[fact]
         if "/" in shown:
             # A path shows its folders and its name as well, but not what they are about.
-            for fact in self._open.keys() & self._within.text(shown) - self._half_shown:
+            for fact in self._open.keys() & parts_in(shown) - self._half_shown:
                 self._half_shown.add(fact)
                 self._open[fact] *= 1 - self._bare
 
@@ -268,43 +265,6 @@ class Page:
         for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: (g.fact is None, g.heading)):
             (files if group.is_place and "://" not in group.heading else critical).append(group.line)
         return FactLines(tuple(critical), tuple(files))
-
-
-class _Within:
-    """Which of some facts stand in a text, as themselves or inside something longer."""
-
-    def __init__(self, facts: Iterable[str]) -> None:
-        # Nearly every fact lies within one piece of a text, and pieces recur: what stands in each is kept.
-        self._in_piece: dict[bytes, tuple[str, ...]] = {}
-        self._in_several: list[str] = []
-        # By a few characters from their middle, so that a piece is not tried for every fact; the long ones, which are
-        # paths and share their folders, by more of them from near their end.
-        self._by_core: dict[bytes, list[tuple[bytes, str]]] = {}
-        for fact in facts:
-            raw = fact.encode("utf-8", "replace")
-            if not is_one_piece(raw):
-                self._in_several.append(fact)
-                continue
-            at, size = (len(raw) - _CORE) // 2, _CORE
-            if len(raw) >= _LONG:
-                at, size = len(raw) - _LONG, _LONG_CORE
-            self._by_core.setdefault(raw[at : at + size], []).append((raw, fact))
-
-    def text(self, text: str) -> set[str]:
-        found = {f for f in self._in_several if f in text}
-        known = self._in_piece
-        for piece in pieces_of(text):
-            if (facts := known.get(piece)) is None:
-                facts = known[piece] = () if is_plain(piece) else self._piece(piece)
-            if facts:
-                found.update(facts)
-        return found
-
-    def _piece(self, piece: bytes) -> tuple[str, ...]:
-        cores = {piece[i : i + _CORE] for i in range(len(piece) - _CORE + 1)}
-        if len(piece) >= _LONG:
-            cores.update([piece[i : i + _LONG_CORE] for i in range(len(piece) - _LONG_CORE + 1)])
-        return tuple(fact for c in cores & self._by_core.keys() for raw, fact in self._by_core[c] if raw in piece)
 
 
 def _merged(pieces: Iterable[Piece]) -> Iterator[str]:

@@ -53,11 +53,6 @@ def pieces_of(text: str) -> set[bytes]:
     return set(text.encode("utf-8", "replace").translate(_TABLE).split())
 
 
-def is_one_piece(fact: bytes) -> bool:
-    """Whether a fact lies within a single piece wherever it stands; URLs and a few paths do not."""
-    return fact.translate(_TABLE).split() == [fact]
-
-
 def is_plain(piece: bytes) -> bool:
     """A word, or too short to hold a fact: told at once."""
     return len(piece) < _SHORTEST or (piece.isalpha() and (piece[1:].islower() or piece.isupper()))

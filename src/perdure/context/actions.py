@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from perdure.context.facts.quotes import beginning, ending, is_understood, tidy
-from perdure.context.facts.reading import argument_values, facts_of, target_of
+from perdure.context.facts.reading import argument_values, facts_in, target_of
 from perdure.context.talk import sentences
 from perdure.context.wording import Wording
 from perdure.core.messages import Entry, Message, ToolCall
@@ -126,9 +126,7 @@ def verb_of(tool: str) -> str:
 
 def outcome_in(entry: Entry) -> Outcome:
     """The same of an entry that is a result, read once, from its redacted text: a line cut short may halve a secret."""
-    return entry.known("outcome") or entry.memo(
-        "outcome", lambda _: outcome_of(entry.memo("facts", facts_of).message.text)
-    )
+    return entry.known("outcome") or entry.memo("outcome", lambda _: outcome_of(facts_in(entry).message.text))
 
 
 def outcome_of(text: str) -> Outcome:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.context.actions import outcome_in
-from perdure.context.facts import FURTHEST_BACK, Ledger, MessageFacts, facts_of
+from perdure.context.facts import FURTHEST_BACK, Ledger, MessageFacts, facts_in
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.scan import scan
 from perdure.context.talk import talk_in
@@ -35,7 +35,7 @@ def ledger_of(entries: Sequence[Entry]) -> Ledger:
     start = max(0, len(entries) - FURTHEST_BACK)
     roles = [(place, e.known("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
     return Ledger.collect(
-        [e.memo("facts", facts_of) for e in entries],
+        list(map(facts_in, entries)),
         errors=[(place, r.errors) for place, r in roles if r.errors],
         decisions=[(place, r.decisions) for place, r in roles if r.decisions],
     )
@@ -47,7 +47,7 @@ def roles_in(entry: Entry) -> Roles:
 
 
 def _roles_of(entry: Entry) -> Roles:
-    facts = entry.memo("facts", facts_of)
+    facts = facts_in(entry)
     if not facts.said:
         return _NONE
     if facts.role == "tool":

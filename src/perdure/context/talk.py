@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from perdure.context.facts import facts_of
+from perdure.context.facts import facts_in
 from perdure.context.facts.quotes import beginning, tidy
 from perdure.context.wording import Wording
 from perdure.core.messages import Entry, Message
@@ -126,7 +126,7 @@ def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
 
 def talk_in(entry: Entry) -> Talk:
     """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
-    return entry.known("talk") or entry.memo("talk", lambda _: talk_of(entry.memo("facts", facts_of).message))
+    return entry.known("talk") or entry.memo("talk", lambda _: talk_of(facts_in(entry).message))
 
 
 def decisions(talks: Iterable[Talk]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from perdure.context.facts import facts_of
+from perdure.context.facts import facts_in
 from perdure.context.pruning import (
     PRUNE_CHARS,
     SAME_AGAIN,
@@ -118,7 +118,7 @@ def speech_in(entry: Entry) -> Speech:
 
 
 def _redacted(entry: Entry) -> Message:
-    return entry.memo("facts", facts_of).message
+    return facts_in(entry).message
 
 
 def _result_note(message: Message, prune_chars: int) -> ResultNote:

@@ -13,7 +13,7 @@ from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
-from perdure.context.facts import FURTHEST_BACK, MessageFacts, facts_of, read_facts
+from perdure.context.facts import FURTHEST_BACK, KEPT, MessageFacts, facts_in, read_facts
 from perdure.context.grounding import check_summary
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
@@ -202,7 +202,7 @@ class Writer:
         if summary is None:
             digested = job.digested
             # Redacted before anything is cut to length: half a secret is not known for what it is.
-            read = [e.memo("facts", facts_of) for e in digested]
+            read = list(map(facts_in, digested))
             sections = build_digest(
                 [facts.message for facts in read],
                 previous=job.previous.sections if job.previous else None,
@@ -214,7 +214,7 @@ class Writer:
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.
-        known: list[MessageFacts] = [e.known("facts") for e in job.history.entries]
+        known: list[MessageFacts] = [e.known(KEPT) for e in job.history.entries]
         facts = (found for f in known for found in (f.said, f.used)) if all(known) else None
         checked = check_summary(read_sections(summary.text), _readable(job.history.messages), facts)
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
@@ -300,7 +300,7 @@ def _section(handoff: Handoff | None, name: str) -> str:
 def _facts_in_sight(head: Sequence[Message], job: _Job) -> frozenset[str]:
     """The facts of what stays beside the handoff: of the head as far as it is kept, and of all behind."""
     kept = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
-    read = [e.memo("facts", facts_of) for e in (*kept, *job.behind)]
+    read = [facts_in(e) for e in (*kept, *job.behind)]
     return frozenset().union(*(facts.said for facts in read), *(facts.used for facts in read))
 
 

@@ -71,6 +71,11 @@ class Sightings:
     places: list[tuple[int, frozenset[str]]] = field(default_factory=list)
     spent: int = 0
 
+    def add(self, place: int, facts: frozenset[str]) -> tuple[int, frozenset[str]]:
+        self.spent += len(facts)
+        self.places.append(at := (place, facts))
+        return at
+
     def settle(self) -> None:
         """Works out the rest, once every message was seen."""
         self.crowd = {place: len(facts) for place, facts in self.places}
@@ -111,19 +116,16 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[place]
-        found: list[tuple[Sightings, frozenset[str]]] = []
         if said := entry.said:
-            # With hundreds of facts in it, most of what the user sent is pasted.
             role = entry.role
-            found = [(results if role == "user" and len(said) >= _PASTED else spoken.get(role, results), said)]
-        if entry.used:
-            found += ((whole, entry.whole), (brief, entry.brief), (calls, entry.used))
-        for seen, facts in found:
-            if facts and seen.spent < most:
-                seen.spent += len(facts)
-                at = (place, facts)
-                seen.places.append(at)
-                everywhere.append(at)
+            # With hundreds of facts in it, most of what the user sent is pasted.
+            seen = results if role == "user" and len(said) >= _PASTED else spoken.get(role, results)
+            if seen.spent < most:
+                everywhere.append(seen.add(place, said))
+        if used := entry.used:
+            for seen, facts in ((whole, entry.whole), (brief, entry.brief), (calls, used)):
+                if facts and seen.spent < most:
+                    everywhere.append(seen.add(place, facts))
     for seen in (*sources, *roles):
         seen.settle()
     first = {fact: place for place, facts in everywhere for fact in facts}

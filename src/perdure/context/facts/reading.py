@@ -50,6 +50,12 @@ def facts_of(message: Message) -> MessageFacts:
     return _facts_of(without_secrets(message))
 
 
+def facts_in(entry: Entry) -> MessageFacts:
+    """The same of an entry, read once."""
+    kept: MessageFacts | None = entry.known(KEPT)
+    return kept or entry.memo(KEPT, facts_of)
+
+
 def read_facts(entries: Iterable[Entry]) -> None:
     """Reads what has not been read yet of many messages, and keeps it beside them."""
     for group in _together([e for e in entries if e.known(KEPT) is None]):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.config.settings import CompressionSettings
+from perdure.context.active_task import AS_ASKED
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices, Insert, Keep
 from perdure.context.handoff import Handoff, handoff_of
@@ -420,6 +421,17 @@ def test_without_a_summariser_the_digest_says_so_and_how_many_messages_it_stands
     text = next(s.message.text for s in done.plan if isinstance(s, Insert))
     assert f"Source: {written(done).message_count} messages" in text
     assert "no summary model" in text
+
+
+@pytest.mark.spec("F1", "E1")
+def test_the_digest_says_that_an_open_request_remains_and_no_longer_once_it_was_answered() -> None:
+    entries = logged(one_request(90))
+    done = engine().compress(entries)
+    assert written(done).section("Remaining Work") == AS_ASKED
+    answered = go_on(done, entries, [{"role": "assistant", "content": "It is done."}, *working_session(40)])
+    later = written(engine().compress(answered))
+    assert later.section("Active Task").startswith("None")
+    assert AS_ASKED not in later.body
 
 
 @pytest.mark.spec("F1", "E5")

@@ -18,6 +18,8 @@ from perdure.core.messages import HANDOFF_FIRST_LINE, Message, assistant, user
         "Please don't touch the generated files.",
         "Make sure every endpoint has a test.",
         "Commits should never mention the ticket.",
+        "Money must stay in whole cents, without floats.",
+        "The public names should remain as they are.",
         "I prefer tabs over spaces.",
         "不要修改生产环境的配置。",
         "所有接口都必须写测试。",

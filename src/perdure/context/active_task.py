@@ -16,6 +16,8 @@ from perdure.redaction import redact
 
 OPEN = "The user's unfinished requests, word for word, newest last:"
 ALL_ANSWERED = "None. Every request so far was answered; the last one was:"
+# What is left to do where nobody said more about it than the requests themselves.
+AS_ASKED = "- What Active Task quotes, as far as it is not told as done above."
 QUOTE_CHARS = 1_600
 MOST_REQUESTS = 6
 

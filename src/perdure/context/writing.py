@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perdure import prompts
 from perdure.context.actions import outcome_in
-from perdure.context.active_task import active_task, requests_of
+from perdure.context.active_task import AS_ASKED, active_task, requests_of
 from perdure.context.assemble import Shares, carried_instructions, compose, handoff_message, newest_image, share_out
 from perdure.context.boundaries import Boundaries
 from perdure.context.cooldown import CoolDown
@@ -142,12 +142,13 @@ class Writer:
         # A handoff marks where the head ends.
         view = [*history.messages[: found.head_end], Message("user", "", kind="handoff")]
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
+        requests = requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
+        if outcome.summary is None and not shares.is_short and told.get("Remaining Work", AS_ASKED) == AS_ASKED:
+            told["Remaining Work"] = AS_ASKED if requests.open else ""
         handoff = compose(
             told,
             ledger_of(reached),
-            active_task=active_task(
-                requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
-            ),
+            active_task=active_task(requests),
             instructions=[
                 *carried_instructions(job.previous),
                 *gathered(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),

@@ -122,7 +122,8 @@ def test_what_kept_messages_show_comes_after_what_nothing_shows() -> None:
     tight = lines(messages, chars=60, shown="visibleQueueName is set").text
     assert "hiddenQueueName" in tight
     assert "visibleQueueName" not in tight
-    assert "visibleQueueName" in lines(messages, chars=2_000, shown="visibleQueueName is set").text
+    assert "visibleQueueName" not in lines(messages, chars=2_000, shown="visibleQueueName is set").text
+    assert "visibleQueueName" in lines(messages, chars=20_000, shown="visibleQueueName is set").text
 
 
 @pytest.mark.spec("C2")

@@ -38,6 +38,11 @@ class Shares:
     is_short: bool = False
 
     @property
+    def is_free(self) -> bool:
+        """Bounded by nothing but its parts: room for a sentence that helps a reader and holds no fact."""
+        return not self.is_short and self.whole_chars is None
+
+    @property
     def digest_chars(self) -> int:
         return int(self.digest_tokens * CHARS_PER_TOKEN)
 

@@ -143,7 +143,7 @@ class Writer:
         view = [*history.messages[: found.head_end], Message("user", "", kind="handoff")]
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
         requests = requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
-        if outcome.summary is None and not shares.is_short and told.get("Remaining Work", AS_ASKED) == AS_ASKED:
+        if outcome.summary is None and shares.is_free and told.get("Remaining Work", AS_ASKED) == AS_ASKED:
             told["Remaining Work"] = AS_ASKED if requests.open else ""
         handoff = compose(
             told,

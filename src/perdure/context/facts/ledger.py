@@ -22,10 +22,9 @@ _MOST_MEASURED = 3
 # A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
 _CHARS_PER_CANDIDATE = 20
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 1800
-# What can still be read beside the handoff is worth so much less in it.
-_SHOWN = 0.12
-# Until there is room to spare.
+# What can still be read beside the handoff has no place in it until there is room to spare, and then so much less.
 _SPARE_CHARS = 12_000
+_SHOWN = 0.12
 
 
 class Ledger:
@@ -56,13 +55,13 @@ class Ledger:
         if room <= 0:
             return FactLines()
         known = scan(already)
-        less = min(1.0, _SHOWN * max(1.0, room / _SPARE_CHARS))
+        less = min(1.0, _SHOWN * room / _SPARE_CHARS) if room > _SPARE_CHARS else 0.0
         named = self._named(known)
         more = max(1.0, room / _SPARE_CHARS)
         chances = {
             f: c * (less if f in shown else 1.0) * (more if f in named else 1.0)
             for f, c in self._weights.chance.items()
-            if f not in known
+            if f not in known and (less or f not in shown)
         }
         wanted = _likeliest(chances, min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE))
         sources = Sources(self._entries, self._weights, wanted)

@@ -79,10 +79,9 @@ class _Group:
         quoted = " … ".join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
         names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed and p.fact not in self.heading))
         told = " · ".join(filter(None, (quoted, names)))
-        # A heading that ends in a stop of its own needs no other.
-        return (
-            f"- {self.heading}{' ' if self.heading.endswith(_STOPS) else ': '}{told}" if told else f"- {self.heading}"
-        )
+        # Behind a stop of its own a heading needs no colon.
+        between = " … " if self.heading.endswith(_STOPS) else ": "
+        return f"- {self.heading}{between}{told}" if told else f"- {self.heading}"
 
 
 class Page:

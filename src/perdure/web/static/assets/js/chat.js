@@ -46,14 +46,15 @@ export class Chat {
   // they are run.
   async takeUp() {
     const found = await unanswered(this.conversationId, this.signal).catch(() => []);
-    if (this.isRunning || this.signal.aborted) return;
+    if (!found.length || this.isRunning || this.signal.aborted) return;
     const wasAtEnd = this.isAtEnd();
     const turns = found.map(({ turn_id: id, state, text }) => {
       const turn = new StreamedTurn(state === "queued" ? text : "", this.conversationId, { tail: true, id });
       this.add(turn);
       return turn;
     });
-    this.follow(wasAtEnd && turns.length > 0);
+    this.follow(wasAtEnd);
+    // Only a turn that is not over has something to ask.
     this.findQuestions(turns.map((turn) => turn.id));
     for (const turn of turns) await this.hearOut(turn, hearOf(turn.id, this.signal));
   }

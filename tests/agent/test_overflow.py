@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Event, Recovered, TurnFinished
 from perdure.lab.simulator import Fail
 from support.agents import Bench, bench
@@ -51,6 +52,19 @@ def test_without_a_stated_limit_the_window_steps_down_until_something_gives_way(
         first, second = bodies(b)
         assert len(second) < len(first)
         assert b.models.learned == [], "a guess is not kept"
+
+
+@pytest.mark.spec("G3")
+def test_with_compaction_off_a_stated_limit_is_learned_all_the_same(tmp_path: Path) -> None:
+    off = Settings.model_validate({"compression": {"enabled": False}})
+    with bench(tmp_path, STATED, settings=off, window=2_000_000) as b:
+        heard = asyncio.run(events_of(b, "Hello?"))
+        (end,) = [e for e in heard if isinstance(e, TurnFinished)]
+        assert end.outcome == "failed"
+        assert len(b.sim.requests) == 1
+        assert not any(isinstance(e, CompactionFinished) for e in heard)
+        (limit,) = b.models.learned
+        assert b.agent.gauge.window == limit < 2_000_000
 
 
 @pytest.mark.spec("G4")

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.store.inbox import InboxFull, Letter, Taken
+from perdure.store.inbox import InboxFull, Letter, Taken, conversation_lane
 from perdure.store.store import SessionStore
 from support.store import Backend, FakeClock, conversation
 
@@ -65,6 +65,32 @@ def test_a_lane_is_run_oldest_first_whoever_took_what(store: SessionStore) -> No
     assert store.inbox.first("chat:a") == two
     assert store.inbox.finish(two, {"kind": "turn"}, conversation_id=None)
     assert store.inbox.first("chat:a") is None
+
+
+def test_what_a_conversation_waits_for_is_known_whichever_chat_it_was_said_in(store: SessionStore) -> None:
+    here, there = conversation(store), conversation(store)
+    begun = take(store, letter(1))
+    assert store.inbox.begin(begun, conversation_id=here, seq=0)
+    take(store, letter(2))  # behind it, in the same chat
+    take(store, letter(3, lane=conversation_lane(here)))
+    take(store, letter(4, lane=conversation_lane(there)))
+    take(store, letter(5, lane="chat:b"))
+    assert [(t.id, t.state) for t in store.inbox.unanswered(here)] == [
+        ("t_1", "running"),
+        ("t_2", "waiting"),
+        ("t_3", "waiting"),
+    ]
+    assert store.inbox.finish(begun, {"kind": "turn"}, conversation_id=here)
+    assert [t.id for t in store.inbox.unanswered(here)] == ["t_3"]
+
+
+def test_one_message_is_asked_to_stop_while_it_is_worked_on(store: SessionStore) -> None:
+    first, second = take(store, letter(1)), take(store, letter(2, lane="chat:b"))
+    assert not store.inbox.stop_message(first.id)
+    for taken in (first, second):
+        assert store.inbox.begin(taken, conversation_id=conversation(store), seq=0)
+    assert store.inbox.stop_message(first.id)
+    assert store.inbox.renew("one", ttl_ms=TTL_MS) == [first.id]
 
 
 def test_it_is_known_whether_anything_waits_before_it(store: SessionStore) -> None:

@@ -10,6 +10,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.messages import user
 from perdure.store import Call, SessionStore, StoredEvent, postgres, schema, sqlite
 from perdure.store.backing import Backing
+from perdure.store.fingerprints import Place
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import TimeIds
 from perdure.store.postgres_index import TsvectorIndex
@@ -41,12 +42,18 @@ def test_what_the_first_release_wrote_is_all_there_after_the_newest_opened_it(na
         child = compacted(old, session)
         old.ledger.record_call(Call(child, cost_usd=0.5))
         old.ledger.record_event(StoredEvent(child, "notice", {"text": "hm"}))
+        # Where fingerprints were kept before they had a table of their own.
+        old.state("gateway:openai threads").set("p", {"conversation": session, "seq": 7})
+        old.state("gateway:openai threads").set("q", {"conversation": None, "seq": 0})
         shown = [m.to_dict() for m in old.history(child).messages]
     store = backend.open()
     assert backend.execute("SELECT MAX(version) FROM migration") == [(schema.released(sqlite.DIALECT)[-1].version,)]
     assert [m.to_dict() for m in store.history(child).messages] == shown
     assert store.search("question 1")
     assert [c.cost_usd for c in store.ledger.calls(session)] == [0.5]
+    assert [store.fingerprints.get(p) for p in "pq"] == [Place(session, 7), Place(None, 0)]
+    assert store.state("gateway:openai threads").items() == {}
+    assert store.fingerprints.forget(before_ms=SystemClock().now_ms() - 60_000, most=100) == 0, "they age from now on"
     cursor = store.changes.now()
     assert store.changes.since(cursor).changed == (), "what was there before is nothing new"
     store.append(session, user("and on it goes"))

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from perdure.gateway.serving import ending_signals
 from perdure.lab.simulator import Simulator
 from perdure.store import open_store
 from support.gateway_process import GatewayProcess, gateway_process, obedient
@@ -65,6 +66,30 @@ def test_on_sigterm_a_turn_under_way_is_finished_and_nothing_more_is_taken(tmp_p
         assert done.result is not None
         assert done.result["outcome"] == "completed"
         assert done.result["text"].strip() == ("word " * 30).strip()
+
+
+def test_a_closed_terminal_ends_it_as_sigterm_does(tmp_path: Path, sim: Simulator) -> None:
+    with gateway_process(tmp_path, sim, users=USERS) as gateway:
+        turn = send(gateway, "slowly " + "word " * 10).json()["turn_id"]
+        wait_until_running(tmp_path, turn)
+        assert gateway.stop(signal.SIGHUP) == 0
+    with open_store(tmp_path / "perdure.db") as store:
+        done = store.inbox.get(turn).result
+        assert done is not None
+        assert done["outcome"] == "completed"
+    assert [line for line in gateway.errors if not line.startswith("{")] == []
+
+
+def test_started_with_nohup_it_goes_on_without_its_terminal() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert signal.SIGHUP in ending_signals()
+        # What a process ignores when it starts another, the other ignores, too: that is all nohup does.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert ending_signals() == [signal.SIGTERM, signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.spec("I1", "I7")

@@ -153,6 +153,29 @@ def test_stop_ends_the_turn_and_the_conversation_goes_on(gateway: Running, ann: 
     assert ann.post("/api/chats/stop/stop").json() == {"was_running": False}
 
 
+def test_what_is_not_answered_yet_is_listed_and_each_can_be_stopped(gateway: Running, ann: httpx.Client) -> None:
+    known = ask(ann, "listed", "quickly")["conversation_id"]
+    first = ann.post("/api/messages", json={"chat": "listed", "content": "slowly " + "word " * 200}).json()
+    second = ann.post("/api/messages", json={"chat": "listed", "content": "quickly, please"}).json()
+    while ann.get(f"/api/messages/{first['turn_id']}").json()["state"] != "running":
+        time.sleep(0.02)
+    listed = ann.get(f"/api/conversations/{known}/messages").json()
+    assert [(t["turn_id"], t["state"], t["chat"]) for t in listed] == [
+        (first["turn_id"], "running", "listed"),
+        (second["turn_id"], "queued", "listed"),
+    ]
+    assert listed[1]["text"] == "quickly, please"
+    with client(gateway, "bob") as bob:
+        assert bob.get(f"/api/conversations/{known}/messages").status_code == 404
+        assert bob.post(f"/api/messages/{first['turn_id']}/stop").status_code == 404
+    assert ann.post(f"/api/messages/{first['turn_id']}/stop").json() == {"was_running": True}
+    while (done := ann.get(f"/api/messages/{second['turn_id']}").json())["state"] != "done":
+        time.sleep(0.02)
+    assert done["text"] == "Right away."
+    assert ann.get(f"/api/messages/{first['turn_id']}").json()["outcome"] == "interrupted"
+    assert ann.get(f"/api/conversations/{known}/messages").json() == []
+
+
 def test_the_stop_command_waits_for_nothing(ann: httpx.Client) -> None:
     ticket = ann.post("/api/messages", json={"chat": "stopword", "content": "slowly " + "word " * 200}).json()
     _wait_for_text(ann, ticket["turn_id"])

@@ -74,6 +74,17 @@ def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> No
     assert texts(read(again)) == ["c", "other"]
 
 
+def test_whoever_comes_back_to_a_turn_hears_no_piece_twice() -> None:
+    stream = ChatStream(FakeClock())
+    first = stream.follow(turn_id="t_1")
+    stream.publish("t_1", TextDelta("heard "))
+    heard = read(first)[-1].number
+    stream.publish("t_1", TextDelta("missed"))
+    stream.publish("t_2", TextDelta("other"))
+    assert texts(read(stream.follow(turn_id="t_1", after=heard))) == ["missed"]
+    assert texts(read(stream.follow(turn_id="t_1"))) == ["heard missed"]
+
+
 def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
     stream = ChatStream(FakeClock())
     stream.publish("t_1", TurnStarted("t_1", "s_1"))

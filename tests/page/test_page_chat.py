@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from perdure.lab.simulator import Asked, Call, Fail, Say, Simulator
@@ -26,6 +27,8 @@ def answer(asked: Asked) -> Say | Fail:
     # An unanswered message is sent again together with the next.
     if "fail" in newest and "leases" not in newest:
         return Fail(status=400, body={"error": {"message": "This model <b>cannot</b> do that."}})
+    if "quickly" in newest:
+        return Say("Right away.")
     if "slowly" in newest:
         return Say(POEM * 20, chunk_delay_s=0.02)
     if "delete" in newest:
@@ -54,6 +57,10 @@ def say(page: Page, text: str) -> None:
     page.click("#say")
     page.type(text)
     page.press("Enter")
+
+
+def said(page: Page, inside: str) -> list[str]:
+    return list(page.run(f"[...document.querySelectorAll('{inside} .user .plain')].map(e => e.innerText)"))
 
 
 def test_a_conversation_begins_streams_and_goes_on(page: Page, server: PageServer) -> None:
@@ -91,7 +98,7 @@ def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: PageSer
     page.wait("document.querySelector('.turn .assistant')")
     say(page, "And another thing.")
     page.wait("document.querySelectorAll('.story .message').length === 4 && !document.querySelector('.turn')")
-    assert page.run("[...document.querySelectorAll('.story .user .plain')].map(e => e.innerText)") == [
+    assert said(page, ".story") == [
         "Tell me something.",
         "And another thing.",
     ]
@@ -135,6 +142,46 @@ def test_an_open_question_is_there_again_after_a_reload(page: Page, server: Page
     page.wait_text("Which colour?")
     page.click("text/green")
     page.wait_text("The tool said: green")
+
+
+def test_a_turn_under_way_goes_on_after_a_reload_and_can_be_stopped(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Say it slowly.")
+    page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
+    say(page, "And then quickly.")
+    page.call("Page.reload")
+    # What had come, and what comes: no word twice, and one's own message once, from the log.
+    page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
+    came = len(page.text(".turn .assistant"))
+    page.wait(f"document.querySelector('.turn .assistant').innerText.length > {came} + 200")
+    streamed = page.text(".turn .assistant .prose")
+    assert (POEM * 20).startswith(streamed.strip())
+    assert said(page, ".story") == ["Say it slowly."]
+    assert said(page, ".turns") == ["And then quickly."]
+    assert page.text("button[type=submit]") == "Queue"
+    page.click(".stop")
+    page.wait("document.querySelectorAll('.story .user').length === 2 && document.querySelector('.stop').hidden")
+    page.wait("!document.querySelector('.turn')")
+    assert page.text(".story .assistant .prose") == "Right away."
+
+
+def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, server: PageServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Hello there.")
+    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    conversation_id = page.run("location.hash").removeprefix("#/c/")
+    sent = httpx.post(
+        f"{server.url}/api/messages",
+        headers={"Authorization": f"Bearer {server.token}"},
+        json={"content": "Say it slowly.", "chat": "elsewhere", "conversation_id": conversation_id},
+        trust_env=False,
+    )
+    assert sent.status_code == 202
+    page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
+    assert said(page, "main") == ["Hello there.", "Say it slowly."]
+    page.click(".stop")
+    page.wait("document.querySelector('.stop').hidden && !document.querySelector('.turn')")
+    page.wait_text("A reply was cut off (interrupted)", inside=".story")
 
 
 def test_slash_commands_complete_and_answer(page: Page, server: PageServer) -> None:
@@ -182,7 +229,7 @@ def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server:
     page.wait("document.querySelector('.turns .problem')?.innerText.includes('cannot')")
     say(page, "Tell me about leases.")
     page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
-    assert page.run("[...document.querySelectorAll('.story .user .plain')].map(e => e.innerText)") == [
+    assert said(page, ".story") == [
         "Please fail.",
         "Tell me about leases.",
     ]

@@ -12,6 +12,7 @@ from perdure.agent import gauge
 from perdure.agent.bridge import LoopThread
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.continuation import Emit, compact, report
+from perdure.agent.elsewhere import gone_on
 from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.events import EventBus
 from perdure.agent.gauge import Gauge
@@ -210,14 +211,14 @@ class Agent:
         talk = self._open(system_message, history)
         talk.live.speak_as(system_message)
         turn = Turn(self._parts, talk, task_id=task_id or self._parts.ids.new("t_"))
-        with self._held(talk.live):
+        with self._held(talk):
             return await turn.run(message)
 
     async def _compress(self, focus_topic: str | None) -> CompactionReport:
         talk = self._open(None, None)
         talk.gate.forget_preparation()
         await talk.caller.fit_window()
-        with self._held(talk.live):
+        with self._held(talk):
             made = await compact(talk.live, self._parts, talk.emit, reason="user", focus_topic=focus_topic)
         return report(made, talk.live.entries)
 
@@ -231,7 +232,7 @@ class Agent:
     async def _undo(self) -> str:
         talk = self._open(None, None)
         talk.gate.forget_preparation()
-        with self._held(talk.live):
+        with self._held(talk):
             session = self._parts.store.undo(talk.live.id, lease=talk.live.lease)
             talk.live.move_to(session, self._parts.store.history(session.id).entries)
         self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(talk.live))
@@ -271,17 +272,31 @@ class Agent:
         return session.id
 
     @contextlib.contextmanager
-    def _held(self, live: LiveSession) -> Iterator[None]:
+    def _held(self, talk: Talk) -> Iterator[None]:
         """The right to write the conversation, for as long as a turn lasts. Raises LeaseLost, naming the holder."""
-        if live.lease is not None:
+        live = talk.live
+        if live.lease is not None:  # whoever lent it saw to it that this is the conversation as it is
             yield
             return
         with self._parts.store.leases.held(live.id, this_process(), is_gone=is_gone) as lease:
             live.lease = lease
             try:
+                self._catch_up(talk)
                 yield
             finally:
                 live.lease = None
+
+    def _catch_up(self, talk: Talk) -> None:
+        """Where another process went on with the conversation, its words are read before any are added to them."""
+        live, store = talk.live, self._parts.store
+        told = gone_on(live, store)
+        if told is None:
+            return
+        talk.gate.forget_preparation()
+        history = store.history(live.conversation_id)
+        live.move_to(history.session, history.entries)
+        self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
+        self._bus.emit(Notice(told))
 
     # -- between threads ---------------------------------------------------------------------------------------------
 

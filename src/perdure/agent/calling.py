@@ -163,6 +163,9 @@ class Caller:
             attempts.is_route_used_up = True
             return await self._mend(failure, attempts, max_tokens)
         if action == "give_up":
+            if verdict.kind == "prompt_too_long" and verdict.context_limit is not None:
+                # Nobody compacts for it, yet gauge and output budgets need not go on by a window that is none.
+                await self._believe(verdict)
             told = advice(verdict, attempts)
             raise ProviderError(ErrorVerdict(verdict.kind, told, verdict.status, verdict.context_limit), failure.where)
         self._tell(verdict, action)

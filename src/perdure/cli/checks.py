@@ -160,6 +160,8 @@ def _answers(endpoint: Endpoint) -> Check:
             timeout=_TIMEOUT_S, trust_env=not is_nearby(endpoint), verify=certificates_for(endpoint.base_url)
         ) as client:
             status = client.get(url_of(endpoint.base_url, path), headers=headers).status_code
+    except ConfigError as error:
+        return Check("endpoint", "broken", str(error))
     except httpx.HTTPError as error:
         why = f"{endpoint.base_url} cannot be reached ({type(error).__name__})"
         return Check("endpoint", "broken", why, "check the address (model.base_url), the server and your network")

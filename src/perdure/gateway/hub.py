@@ -174,6 +174,26 @@ class Hub:
             run.stop()
         return bool(here) or await in_thread(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)
 
+    async def stop_message(self, turn_id: str, person: Person) -> bool:
+        """Interrupts one message of a person's own, wherever it is worked on. Raises NotFound."""
+        taken = await self.taken(turn_id, person)
+        if taken.letter.user_key != person.user_key:
+            raise NotFound(f"no message {turn_id!r} was taken")
+        runs = [lane.running for lane in self._lanes.values() if lane.running is not None]
+        here = [run for run in runs if run.taken.id == turn_id and not run.is_over]
+        for run in here:
+            run.stop()
+        return bool(here) or await in_thread(self.store.inbox.stop_message, turn_id)
+
+    async def unanswered(self, conversation_id: str, person: Person) -> list[Taken]:
+        """What a person said in a conversation that is worked on or waits, oldest first. Raises NotFound."""
+
+        def look() -> list[Taken]:
+            found = self.store.conversations.get(conversation_id, user_key=person.sees)
+            return [t for t in self.store.inbox.unanswered(found.id) if t.letter.user_key == person.user_key]
+
+        return await in_thread(look)
+
     async def answer(self, question_id: str, text: str, person: Person) -> None:
         """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
         await self.questions.answer(question_id, text, person)

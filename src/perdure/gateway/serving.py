@@ -1,6 +1,6 @@
 """One gateway process, from its first request to its last: agents, hub and server in one event loop.
 
-On SIGTERM or Ctrl-C nothing more is taken, turns under way get their time, and what is left over is another's.
+On SIGTERM, SIGHUP or Ctrl-C nothing more is taken, turns under way get their time, and what is left over is another's.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def run(site: Site) -> None:
 
 
 async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
-    """The same within a running loop; ends after SIGTERM, SIGINT, or once `stopped` is set."""
+    """The same within a running loop; ends after SIGTERM, SIGINT, SIGHUP, or once `stopped` is set."""
     # A thread for each job: commands and summaries may take minutes, and none may wait for another.
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
     shared = Shared(site.settings, home=site.home, store=site.store, bridge=RunningLoop(), wire=_wire(), keep=kept)
@@ -150,11 +150,17 @@ async def _either(task: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> 
     waiting.cancel()
 
 
+def ending_signals() -> list[int]:
+    """What ends a gateway. One started to outlive its terminal (nohup) ignores SIGHUP, and goes on doing so."""
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
+    return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]
+
+
 @contextlib.contextmanager
 def _signals(stopped: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and Ctrl-C set the event, where this thread is the one that hears them."""
+    """SIGTERM, Ctrl-C and a closed terminal set the event, where this thread is the one that hears them."""
     loop, kept = asyncio.get_running_loop(), []
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread
             loop.add_signal_handler(number, stopped.set)
             kept.append(number)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from perdure.core.errors import ConfigError
 from perdure.providers.exchange import Endpoint
 from perdure.providers.modes import mode_module
 from perdure.providers.wire import certificates_for, url_of
@@ -78,7 +79,7 @@ class EndpointInfo:
                 ) as client,
             ):
                 answers = await asyncio.gather(*(_try(client, p, endpoint, headers) for p in probes))
-        except TimeoutError:
+        except (TimeoutError, ConfigError):  # the call itself will say what is wrong
             return None
         return next((a for a in answers if a is not None), None)
 

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from perdure.config.certificates import FILE
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.exchange import Endpoint
 from perdure.providers.wire import url_of
@@ -23,6 +24,11 @@ _MODEL_WORDS = re.compile(r"\bmodel\b|deployment", re.IGNORECASE)
 _SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 _SIGN_IN = re.compile(r"^(\w+://)[^/@]*@")
+# OpenSSL's verify codes: a self-signed certificate, one of a chain, no issuer, an issuer that is no authority.
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21, 24, 79)
+_OTHER_NAME = (62, 64)
+# What an answer that is no TLS at all is taken for, in one OpenSSL and another.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
 
@@ -117,7 +123,7 @@ def quote(text: str) -> str:
 def is_worth_retrying(error: BaseException) -> bool:
     """Whether the same call may fare better in a moment: a name nobody knows or a bad certificate will not."""
     causes = _causes(error)
-    if any(isinstance(c, ssl.SSLError) for c in causes):
+    if any(_is_tls_failure(c) for c in causes):
         return False
     resolving = next((c for c in causes if isinstance(c, socket.gaierror)), None)
     return resolving is None or resolving.errno == socket.EAI_AGAIN
@@ -172,14 +178,31 @@ def _causes(error: BaseException) -> list[BaseException]:
     return found
 
 
+def _is_tls_failure(error: BaseException) -> bool:
+    """Not a handshake that merely waits for the other side: what ended that says why."""
+    return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError)
+
+
+def _tls_advice(error: ssl.SSLError, check: str) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _OTHER_NAME:
+            return f"the certificate is for another name; {check}."
+        if error.verify_code in _UNKNOWN_AUTHORITY:
+            return f"if you trust who signed it, name their certificate's file in {FILE}; else {check}."
+        return f"{check} and the server's certificate."
+    if error.reason in _NO_TLS:
+        return f"the server there may speak plain http://; {check}."
+    return f"{check} and the server's certificate."
+
+
 def _network_line(place: Place, error: BaseException, *, has_started: bool) -> str:
     causes = _causes(error)
     check = f"check `model.base_url` ({place.base_url})"
     for cause in causes:
         if isinstance(cause, socket.gaierror):
             return f"no such host, or no network: {check} and your connection."
-        if isinstance(cause, ssl.SSLError):
-            return f"the secure connection failed ({place.quote(str(cause))}): {check} and the server's certificate."
+        if isinstance(cause, ssl.SSLError) and _is_tls_failure(cause):
+            return f"the secure connection failed ({place.quote(str(cause))}): {_tls_advice(cause, check)}"
         if isinstance(cause, ConnectionRefusedError) or getattr(cause, "errno", None) == errno.ECONNREFUSED:
             return f"nothing is listening there: start the server, or {check}."
         if getattr(cause, "errno", None) in (errno.ENETUNREACH, errno.EHOSTUNREACH):

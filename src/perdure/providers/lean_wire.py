@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from perdure.providers.exchange import Endpoint
-from perdure.providers.wire import Take, url_of
+from perdure.providers.wire import Take, trusted_authorities, url_of
 
 _KEPT_S = 60.0
 # So much may wait for whoever reads it; then the other side has to.
@@ -99,7 +99,9 @@ class LeanWire:
 
     async def _connect(self, place: _Place, connect_s: float) -> _Connection:
         loop = asyncio.get_running_loop()
-        tls = self._certificates() if place.is_tls else None
+        if place.is_tls and self._tls is None:
+            self._tls = trusted_authorities()
+        tls = self._tls if place.is_tls else None
         try:
             async with asyncio.timeout(connect_s):
                 _, connection = await loop.create_connection(
@@ -112,13 +114,6 @@ class LeanWire:
         except TimeoutError as error:
             raise ConnectTimeout(f"no connection within {connect_s:g} s") from error
         return connection
-
-    def _certificates(self) -> ssl.SSLContext:
-        if self._tls is None:
-            import certifi
-
-            self._tls = ssl.create_default_context(cafile=certifi.where())
-        return self._tls
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
+from perdure.config.certificates import FILE, own_authorities
 from perdure.core.errors import ConfigError
 from perdure.providers.exchange import Endpoint
 
@@ -78,9 +79,26 @@ def url_of(base_url: str, path: str) -> str:
     return f"{base}/{path.lstrip('/')}"
 
 
-def certificates_for(url: str) -> ssl.SSLContext | bool:
-    """What httpx is to trust. A plain server here needs nobody trusted, and loading every authority costs 50 ms."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") and is_loopback(url) else True
+def certificates_for(url: str) -> ssl.SSLContext:
+    """Who is to be trusted there. A plain server here needs nobody trusted, and loading every authority costs 50 ms.
+
+    Raises ConfigError.
+    """
+    is_plain_and_here = url.startswith("http://") and is_loopback(url)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain_and_here else trusted_authorities()
+
+
+def trusted_authorities() -> ssl.SSLContext:
+    """The authorities the environment names, else those certifi knows. Raises ConfigError."""
+    import certifi
+
+    file, folder = own_authorities()
+    usual = certifi.where() if file is None and folder is None else None
+    try:
+        return ssl.create_default_context(cafile=file or usual, capath=folder)
+    except OSError as error:
+        advice = "name a file of certificates in PEM form, or unset it"
+        raise ConfigError(f"{FILE} names {file}, which cannot be read as such: {error}: {advice}") from error
 
 
 class HttpxWire:

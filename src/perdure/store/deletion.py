@@ -88,7 +88,7 @@ class Deletions:
         tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'delete')", (owner,))
         tx.run("DELETE FROM span WHERE session IN (SELECT id FROM session WHERE conversation = ?)", (owner,))
         gone = tx.run("DELETE FROM message WHERE conversation = ?", (owner,))
-        for table in ("handoff", "call", "event", "output", "lease", "inbox", "session"):
+        for table in ("handoff", "call", "event", "output", "lease", "inbox", "fingerprint", "session"):
             tx.run(f"DELETE FROM {table} WHERE conversation = ?", (owner,))
         tx.run("DELETE FROM state WHERE scope LIKE ?", (f"%:{owner}",))
         tx.run("DELETE FROM permit WHERE conversation = ?", (owner,))

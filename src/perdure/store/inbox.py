@@ -116,6 +116,16 @@ class Inbox:
         row = self._backing.database.row(sql, (text(lane),))
         return _taken(row) if row is not None else None
 
+    def unanswered(self, conversation_id: str) -> list[Taken]:
+        """What of a conversation is worked on or waits, oldest first; also what waits in a chat that talks in it."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (conversation = ? OR lane = ? OR lane IN"
+            " (SELECT lane FROM inbox WHERE state <> 'done' AND conversation = ?)) ORDER BY number"
+        )
+        ident = text(conversation_id)
+        values = (ident, conversation_lane(ident), ident)
+        return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, values))]
+
     def claim(self, taken: Taken, *, owner: str, ttl_ms: int) -> Taken | None:
         """Takes over a message whose owner fell silent; None where somebody else, or its owner, was quicker."""
 
@@ -199,6 +209,10 @@ class Inbox:
         """The same for a chat, whichever conversation it is that is talked in."""
         return self._ask_stop("platform = ? AND user_key = ? AND chat = ?", (platform, user_key, chat))
 
+    def stop_message(self, message_id: str) -> bool:
+        """The same for one message."""
+        return self._ask_stop("id = ?", (message_id,))
+
     def answered_elsewhere(self, owner: str, *, since_ms: int) -> list[Taken]:
         """What other processes have answered since a moment, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE done_at >= ? AND owner <> ? ORDER BY done_at, number"
@@ -235,6 +249,11 @@ class Inbox:
             (text(letter.platform), text(letter.user_key), text(letter.key)),
         )
         return _taken(row) if row is not None else None
+
+
+def conversation_lane(conversation_id: str) -> str:
+    """The lane of messages that name their conversation."""
+    return f"conversation:{conversation_id}"
 
 
 def _values(letter: Letter, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:

@@ -18,6 +18,7 @@ from perdure.store.compaction import Compactions
 from perdure.store.conversations import Conversations
 from perdure.store.deletion import Deletions
 from perdure.store.drafts import AnyMessage
+from perdure.store.fingerprints import Fingerprints
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds
 from perdure.store.inbox import Inbox
@@ -49,6 +50,7 @@ class SessionStore:
     .transfer        export and import                                .timeline pages of the whole story
     .changes         what is new since a cursor, for live pages       .browsing lists for people who look
     .moments         where in the story events and calls belong       .savings  what caches and compactions spared
+    .inbox           messages a gateway owes an answer for            .fingerprints  where unnamed clients are
     """
 
     def __init__(self, backing: Backing, shelf: Shelf) -> None:
@@ -64,6 +66,7 @@ class SessionStore:
         self.ledger = Ledger(backing)
         self.leases = Leases(backing)
         self.inbox = Inbox(backing)
+        self.fingerprints = Fingerprints(backing)
         self.outputs = Outputs(backing, shelf)
         self.addresses = Addresses(backing, self.outputs)
         self.finder = Search(backing, self.outputs, self.addresses)

@@ -11,7 +11,7 @@ from perdure.config.gateway import GatewaySettings
 from perdure.gateway.guards.guarding import protect
 from perdure.gateway.guards.people import People
 from perdure.gateway.http.health import health_router
-from perdure.gateway.http.messages import message_router
+from perdure.gateway.http.messages import chat_router, message_router
 from perdure.gateway.http.outputs import output_router
 from perdure.gateway.http.questions import question_router
 from perdure.gateway.http.socket import socket_router
@@ -31,7 +31,8 @@ def create_app(
 ) -> FastAPI:
     """The gateway's own routes and whatever else is handed in, with every check in front of them."""
     app = FastAPI(title="Perdure gateway", version=perdure.__version__, docs_url=None, redoc_url=None)
-    own = (health_router(hub), message_router(hub), question_router(hub), output_router(store), socket_router(hub))
+    talking = (message_router(hub), chat_router(hub), question_router(hub), socket_router(hub))
+    own = (health_router(hub), *talking, output_router(store))
     for router in (*own, *routers):
         app.include_router(router)
     protect(app, people, settings=settings, watchers=watchers)

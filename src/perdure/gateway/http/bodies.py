@@ -43,6 +43,14 @@ class AnswerBody(TicketBody):
     usage: dict[str, Any] | None = None
 
 
+class UnansweredBody(TicketBody):
+    """A message that is worked on or waits, and where it was said."""
+
+    platform: str
+    chat: str
+    text: str
+
+
 class StoppedBody(BaseModel):
     was_running: bool
 

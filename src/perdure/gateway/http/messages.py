@@ -8,9 +8,10 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from perdure.core.errors import InvalidMessage
+from perdure.core.messages import Message
 from perdure.gateway.guards.entrance import needs
 from perdure.gateway.guards.people import Person
-from perdure.gateway.http.bodies import AnswerBody, MessageBody, Platform, StoppedBody, TicketBody
+from perdure.gateway.http.bodies import AnswerBody, MessageBody, Platform, StoppedBody, TicketBody, UnansweredBody
 from perdure.gateway.http.streaming import IDLE_S, sse
 from perdure.gateway.hub import Hub
 from perdure.gateway.telling.chats import ChatKey, Incoming, Ticket
@@ -19,10 +20,12 @@ from perdure.store.inbox import Taken
 
 Talker = Annotated[Person, Depends(needs("chat"))]
 Name = Annotated[str, Path(min_length=1, max_length=200)]
+LastEventId = Annotated[str, Header(max_length=40)]
+_STATES = {"waiting": "queued", "running": "running", "done": "done"}
 
 
 def message_router(hub: Hub) -> APIRouter:
-    """Sending, following and stopping."""
+    """Sending a message, and whatever becomes of it."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
     @router.post("/messages", status_code=202, response_model=TicketBody, responses={200: {"model": AnswerBody}})
@@ -51,21 +54,35 @@ def message_router(hub: Hub) -> APIRouter:
         return answer_dict(await hub.taken(turn_id, person))
 
     @router.get("/messages/{turn_id}/events")
-    async def follow_message(turn_id: Name, person: Talker) -> Response:
-        """The events of one message, up to its last."""
-        taken = await hub.taken(turn_id, person)
+    async def follow_message(turn_id: Name, person: Talker, last_event_id: LastEventId = "") -> Response:
+        """The events of one message, up to its last; with `Last-Event-ID`, those since then."""
+        taken, after = await hub.taken(turn_id, person), _number(last_event_id)
         ticket = Ticket(taken.id, taken.conversation_id, "queued")
-        return sse(lambda sink: hub.following.turn(ticket, idle_s=IDLE_S, sink=sink))
+        return sse(lambda sink: hub.following.turn(ticket, after=after, idle_s=IDLE_S, sink=sink))
+
+    @router.post("/messages/{turn_id}/stop", response_model=StoppedBody)
+    async def stop_message(turn_id: Name, person: Talker) -> Any:
+        """Interrupts one message of one's own, in whichever chat and process it is worked on."""
+        return {"was_running": await hub.stop_message(turn_id, person)}
+
+    return router
+
+
+def chat_router(hub: Hub) -> APIRouter:
+    """Where messages are said: what waits there, following it, and stopping it."""
+    router = APIRouter(prefix="/api", tags=["messages"])
+
+    @router.get("/conversations/{conversation_id}/messages", response_model=list[UnansweredBody])
+    async def unanswered(conversation_id: Name, person: Talker) -> Any:
+        """What one said in a conversation that is worked on or waits, oldest first."""
+        return [unanswered_dict(taken) for taken in await hub.unanswered(conversation_id, person)]
 
     @router.get("/chats/{chat}/events")
     async def follow(
-        chat: Name,
-        person: Talker,
-        platform: Platform = "http",
-        last_event_id: Annotated[str, Header(max_length=40)] = "",
+        chat: Name, person: Talker, platform: Platform = "http", last_event_id: LastEventId = ""
     ) -> Response:
         """What happens in a chat, live; with `Last-Event-ID`, first what was missed since then."""
-        after = int(last_event_id) if last_event_id.isascii() and last_event_id.isdecimal() else None
+        after = _number(last_event_id)
         followed = ChatKey(platform, person.user_key, chat)
         return sse(lambda sink: hub.following.chat(followed, after=after, idle_s=IDLE_S, sink=sink))
 
@@ -90,7 +107,17 @@ def incoming_of(body: MessageBody, person: Person, *, key: str) -> Incoming:
 
 def answer_dict(taken: Taken) -> dict[str, Any]:
     """A message with what came of it."""
-    states = {"waiting": "queued", "running": "running", "done": "done"}
-    known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": states[taken.state]}
+    known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": _STATES[taken.state]}
     told = dict.fromkeys(("kind", "outcome", "text", "error", "level", "usage"))
     return {**known, **told, **(taken.result or {})}
+
+
+def unanswered_dict(taken: Taken) -> dict[str, Any]:
+    """A message that is not answered yet, with its words: those that wait stand nowhere else."""
+    said = Message.from_dict(taken.letter.content).text
+    known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": _STATES[taken.state]}
+    return {**known, "platform": taken.letter.platform, "chat": taken.letter.chat, "text": said}
+
+
+def _number(last_event_id: str) -> int | None:
+    return int(last_event_id) if last_event_id.isascii() and last_event_id.isdecimal() else None

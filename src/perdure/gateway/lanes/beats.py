@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 ALIVE_S, ORPHANS_S, TIDY_S, FORGET_S = 1.0, 2.0, 30.0, 600.0
 # What came of a message is told again for a week to a sender who repeats its key.
 KEPT_MS = 7 * 86_400_000
+# Where clients of OpenAI's API are that name no conversation; one that comes back later still begins a new one.
+PLACES_KEPT_MS, MOST_PLACES = 90 * 86_400_000, 200_000
 # Clocks of several machines differ a little.
 _OVERLAP_MS = 3_000
 
@@ -74,7 +76,7 @@ class Beats:
             (ORPHANS_S, self._orphans),
             (LEASE_BEAT_S, self._hub.leases.beat),
             (TIDY_S, self._tidy),
-            (FORGET_S, self._forget),
+            (FORGET_S, self.forget),
         )
         self._tasks = [asyncio.create_task(_every(every_s, work)) for every_s, work in rounds]
 
@@ -122,8 +124,11 @@ class Beats:
         self._hub.streams.drop_idle(idle_s=self._idle_s, busy=self._hub.busy_chats)
         await self._hub.questions.forget_expired()
 
-    async def _forget(self) -> None:
-        await in_thread(self._hub.store.inbox.forget, before_ms=self._hub.clock.now_ms() - KEPT_MS)
+    async def forget(self) -> None:
+        """Drops what nobody will ask for again: answers, and places of clients."""
+        store, now_ms = self._hub.store, self._hub.clock.now_ms()
+        await in_thread(store.inbox.forget, before_ms=now_ms - KEPT_MS)
+        await in_thread(store.fingerprints.forget, before_ms=now_ms - PLACES_KEPT_MS, most=MOST_PLACES)
 
 
 async def _every(every_s: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from perdure.gateway.telling.chats import ChatKey
+from perdure.store.inbox import conversation_lane
 from perdure.store.store import SessionStore
 
 SCOPE = "chats"
@@ -32,4 +33,4 @@ def key_of(chat: ChatKey) -> str:
 
 def lane_of(chat: ChatKey, conversation_id: str | None) -> str:
     """Messages of one lane are run one after the other: those to a conversation named, else those of a chat."""
-    return f"conversation:{conversation_id}" if conversation_id else f"chat:{key_of(chat)}"
+    return conversation_lane(conversation_id) if conversation_id else f"chat:{key_of(chat)}"

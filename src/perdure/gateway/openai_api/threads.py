@@ -23,12 +23,12 @@ from perdure.gateway.lanes.pointers import Pointers
 from perdure.gateway.lanes.pool import Pool, Wanted
 from perdure.gateway.openai_api.reading import Asked, Said
 from perdure.gateway.telling.chats import ChatKey
+from perdure.store.fingerprints import Place
 from perdure.store.ids import IdSource
 from perdure.store.records import Route
 from perdure.store.store import SessionStore
 
 PLATFORM = "openai"
-_SCOPE = "gateway:openai threads"
 # Between the agent's own instructions and the client's.
 _CLIENT_PROMPT = "\n\n# What the client says about this conversation\n\n"
 
@@ -41,12 +41,6 @@ class Thread:
     conversation_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    conversation_id: str | None
-    seq: int
-
-
 class Threads:
     """Finds and remembers. Synchronous, as the store is."""
 
@@ -54,7 +48,6 @@ class Threads:
         self._store = store
         self._pool = pool
         self._ids = ids
-        self._places = store.state(_SCOPE)
         self._pointers = Pointers(store)
 
     def find(self, asked: Asked, person: Person, name: str | None) -> Thread:
@@ -93,20 +86,20 @@ class Threads:
         history = (*asked.history, asked.new, {"role": "assistant", "content": answer})
         seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
         *_, (_, print_) = _prints(person.user_key, history)
-        self._places.set(print_, {"conversation": conversation_id, "seq": seq})
+        self._store.fingerprints.keep(print_, Place(conversation_id, seq))
 
-    def _known(self, history: Sequence[Said], person: Person, *, within: str | None) -> tuple[_Place, int] | None:
+    def _known(self, history: Sequence[Said], person: Person, *, within: str | None) -> tuple[Place, int] | None:
         """The longest part of the history that is known, and its length; a named chat knows only its own."""
         prints = [(n, p) for n, p in _prints(person.user_key, history) if history[n - 1]["role"] == "assistant"]
         for count, print_ in reversed(prints):
-            kept = self._places.get(print_)
-            if kept is None or (within is not None and kept["conversation"] != within):
+            place = self._store.fingerprints.get(print_)
+            if place is None or (within is not None and place.conversation_id != within):
                 continue
-            if kept["conversation"] is None or self._exists(kept["conversation"], person):
-                return _Place(kept["conversation"], kept["seq"]), count
+            if place.conversation_id is None or self._exists(place.conversation_id, person):
+                return place, count
         return None
 
-    def _at(self, chat: ChatKey, place: _Place, count: int, asked: Asked, person: Person, *, is_named: bool) -> Thread:
+    def _at(self, chat: ChatKey, place: Place, count: int, asked: Asked, person: Person, *, is_named: bool) -> Thread:
         """Goes on at a known place: in its conversation, or in a branch where either side has gone another way."""
         rest = asked.history[count:]
         if place.conversation_id is None:

@@ -51,14 +51,16 @@ class Following:
 
         return batches()
 
-    async def turn(self, ticket: Ticket, *, idle_s: float | None = None, sink: Sink | None = None) -> Batches:
-        """The events of one message, up to its last; of one that ran elsewhere, its end."""
+    async def turn(
+        self, ticket: Ticket, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
+    ) -> Batches:
+        """The events of one message, up to its last; of one that ran elsewhere, its end. With `after`, those since."""
         turn_id, chat, taken = ticket.turn_id, ticket.chat, None
         if chat is None:
             taken = await in_thread(self._store.inbox.get, turn_id)
             chat = ChatKey(taken.letter.platform, taken.letter.user_key, taken.letter.chat)
         stream = self._streams.of(chat)
-        reader = stream.follow(turn_id=turn_id, sink=sink)
+        reader = stream.follow(after=after, turn_id=turn_id, sink=sink)
         looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))
         try:
             async for batch in reader.batches(idle_s):

@@ -132,10 +132,12 @@ class ChatStream:
             self.used_at_s = self._clock.monotonic_s()
 
     def follow(self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None) -> Reader:
-        """Everything from now on, or from after a number, or one turn alone as far as it is kept."""
+        """Everything from now on, or from after a number; or one turn alone, as far as it is kept or after a number."""
         reader = Reader(turn_id, sink=sink)
+        if after is None:
+            after = self._last if turn_id is None else 0
         for numbered in self._kept:
-            if turn_id is not None or (after is not None and numbered.number > after):
+            if numbered.number > after:
                 reader.put(numbered)
         self._readers.add(reader)
         return reader

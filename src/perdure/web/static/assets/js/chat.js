@@ -4,7 +4,7 @@ import { announce } from "./announce.js";
 import { Composer } from "./composer.js";
 import { h } from "./dom.js";
 import { Gauge } from "./gauge.js";
-import { chatOf, newChat, openQuestions, say, stop } from "./gateway.js";
+import { chatOf, hearOf, newChat, openQuestions, say, stop, stopTurn, unanswered } from "./gateway.js";
 import { Question } from "./question.js";
 import { linkTo } from "./route.js";
 import { StreamedTurn } from "./turn.js";
@@ -12,47 +12,73 @@ import { StreamedTurn } from "./turn.js";
 const SPOKEN_CHARS = 400;
 
 export class Chat {
-  constructor({ conversationId, signal, onBegun = () => {}, onDone = () => {} }) {
-    Object.assign(this, { conversationId, signal, onBegun, onDone });
+  constructor({ conversationId, signal, onBegun = () => {}, onKept = async () => {}, onDone = () => {} }) {
+    Object.assign(this, { conversationId, signal, onBegun, onKept, onDone });
     this.chat = conversationId ? chatOf(conversationId) : newChat();
-    this.running = 0;
+    this.running = new Set();
     this.questions = new Map();
     this.turns = h("div", { class: "turns", role: "log", "aria-live": "off", "aria-label": "Turn under way" });
     this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.stop(), signal });
     this.gauge = new Gauge(conversationId ? linkTo(conversationId, "/context") : null);
     this.element = h("div", { class: "desk" }, this.gauge.element, this.composer.element);
-    if (conversationId) this.findQuestions();
   }
 
   get isRunning() {
-    return this.running > 0;
+    return this.running.size > 0;
+  }
+
+  // Whether a stream tells the story itself, so that the log need not be read meanwhile.
+  get isTelling() {
+    return [...this.running].some((turn) => !turn.isTail);
   }
 
   async send(text) {
     const elsewhere = { "/new": "#/new", "/quit": "#/" }[text];
     if (elsewhere) return void (location.hash = elsewhere);
-    const turn = new StreamedTurn(text, this.conversationId);
-    this.turns.append(turn.element);
+    const turn = new StreamedTurn(text, this.conversationId, { tail: this.isRunning && !this.isTelling });
+    this.add(turn);
     this.follow(true);
-    this.running += 1;
+    const { chat, conversationId, signal } = this;
+    await this.hearOut(turn, say({ chat, conversationId, content: text, signal }));
+  }
+
+  // Turns that were begun before this page was, in another tab or elsewhere, are gone on with: one after the other, as
+  // they are run.
+  async takeUp() {
+    const found = await unanswered(this.conversationId, this.signal).catch(() => []);
+    if (!found.length || this.isRunning || this.signal.aborted) return;
+    const wasAtEnd = this.isAtEnd();
+    const turns = found.map(({ turn_id: id, state, text }) => {
+      const turn = new StreamedTurn(state === "queued" ? text : "", this.conversationId, { tail: true, id });
+      this.add(turn);
+      return turn;
+    });
+    this.follow(wasAtEnd);
+    // Only a turn that is not over has something to ask.
+    this.findQuestions(turns.map((turn) => turn.id));
+    for (const turn of turns) await this.hearOut(turn, hearOf(turn.id, this.signal));
+  }
+
+  add(turn) {
+    if (turn.isTail) turn.onKept = () => this.onKept();
+    this.turns.append(turn.element);
+    this.running.add(turn);
     this.composer.setRunning(true);
+  }
+
+  async hearOut(turn, events) {
     try {
-      for await (const event of say({
-        chat: this.chat,
-        conversationId: this.conversationId,
-        content: text,
-        signal: this.signal,
-      }))
-        this.hear(event, turn);
+      for await (const event of events) this.hear(event, turn);
       turn.end();
     } catch (error) {
       if (this.signal.aborted) return;
       turn.fail(error.message);
     }
-    this.running -= 1;
+    this.running.delete(turn);
     this.composer.setRunning(this.isRunning);
     const place = turn.movedTo ?? this.conversationId;
-    if (place && !this.isRunning) await this.onDone(place, turn);
+    if (this.isRunning) turn.setAside();
+    else if (place) await this.onDone(place, turn);
   }
 
   hear(event, turn) {
@@ -88,13 +114,16 @@ export class Chat {
   }
 
   // A question may have been open before this page was: asked by a turn that another tab or a restart began.
-  async findQuestions() {
+  async findQuestions(turnIds) {
     const all = await openQuestions(this.signal).catch(() => []);
-    for (const question of all) if (question.chat === this.chat) this.ask(question, this.turns);
+    for (const question of all)
+      if (question.chat === this.chat || turnIds.includes(question.turn_id)) this.ask(question, this.turns);
   }
 
+  // What was begun elsewhere has a chat of its own, and is named by itself.
   async stop() {
-    await stop(this.chat).catch((error) => announce(error.message));
+    const [first] = this.running;
+    await (first?.id ? stopTurn(first.id) : stop(this.chat)).catch((error) => announce(error.message));
   }
 
   // What streamed is in the log now and stands in the story. What is not in the log stays, until the next turn is over:

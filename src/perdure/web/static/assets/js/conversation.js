@@ -49,7 +49,7 @@ async function openKept(place, route, signal) {
   nameProperly(route, known.id);
   const head = new Head(known, "story");
   const story = new Story(known.id, known.last_seq, signal);
-  const chat = new Chat({ conversationId: known.id, signal, onDone: (id) => settle(id) });
+  const chat = new Chat({ conversationId: known.id, signal, onKept: () => refresh(), onDone: (id) => settle(id) });
   clear(place, head.element, story.element, chat.turns, chat.element);
   chat.gauge.show(known.gauge);
   const refresh = oneAtATime(async () => {
@@ -65,9 +65,12 @@ async function openKept(place, route, signal) {
   };
   // While this page's own turn streams, the stream itself tells the story.
   onChange((change) => {
-    if (concerns(change, known.id) && !chat.isRunning) refresh().catch(() => {});
+    if (!concerns(change, known.id) || chat.isTelling) return;
+    refresh().catch(() => {});
+    if (!chat.isRunning) chat.takeUp();
   }, signal);
   await story.begin(route.seq);
+  chat.takeUp();
   return { follow: (next) => followWithin(next, known.id, story) };
 }
 

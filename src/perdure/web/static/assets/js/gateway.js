@@ -17,8 +17,7 @@ export function newChat() {
 
 // Sends one message (a slash command is one too) and yields what comes of it. If the connection is lost on the way, the
 // turn goes on without us: it is followed again from where we were.
-export async function* say({ chat, conversationId, content, signal }) {
-  const seen = { turn: null, number: -1, isOver: false };
+export function say({ chat, conversationId, content, signal }) {
   const body = {
     platform: PLATFORM,
     chat,
@@ -26,10 +25,20 @@ export async function* say({ chat, conversationId, content, signal }) {
     content,
     key: crypto.randomUUID(),
   };
+  const seen = { turn: null, number: 0, isOver: false };
+  return untilOver(seen, () => (seen.turn ? follow(seen, signal) : send(body, signal)), signal);
+}
+
+// What comes of a message that was sent before this page was there: what is still known of it, and on to its end.
+export function hearOf(turnId, signal) {
+  const seen = { turn: turnId, number: 0, isOver: false };
+  return untilOver(seen, () => follow(seen, signal), signal);
+}
+
+async function* untilOver(seen, connect, signal) {
   for (let tries = 0; !seen.isOver; tries += 1) {
     try {
-      const answer = await (seen.turn ? follow(seen.turn, signal) : send(body, signal));
-      for await (const event of events(answer)) {
+      for await (const event of events(await connect())) {
         if (event.number <= seen.number) continue;
         Object.assign(seen, { turn: event.turn_id, number: event.number, isOver: isLast(event) });
         tries = 0;
@@ -50,9 +59,9 @@ function send(body, signal) {
   return ask("/api/messages", { method: "POST", headers: { Accept: "text/event-stream" }, body, signal });
 }
 
-function follow(turnId, signal) {
-  return ask(`/api/messages/${encodeURIComponent(turnId)}/events`, {
-    headers: { Accept: "text/event-stream" },
+function follow({ turn, number }, signal) {
+  return ask(`/api/messages/${encodeURIComponent(turn)}/events`, {
+    headers: { Accept: "text/event-stream", "Last-Event-ID": String(number) },
     signal,
   });
 }
@@ -75,6 +84,15 @@ export async function command(conversationId, content, signal) {
 
 export async function stop(chat) {
   await ask(`/api/chats/${encodeURIComponent(chat)}/stop?platform=${PLATFORM}`, { method: "POST" });
+}
+
+export async function stopTurn(turnId) {
+  await ask(`/api/messages/${encodeURIComponent(turnId)}/stop`, { method: "POST" });
+}
+
+// What was said in a conversation and is worked on, or waits, oldest first.
+export async function unanswered(conversationId, signal) {
+  return (await ask(`/api/conversations/${encodeURIComponent(conversationId)}/messages`, { signal })).json();
 }
 
 export async function answerQuestion(id, answer) {

@@ -1,4 +1,5 @@
 // A turn as it streams in: text as it comes, thinking, tools as they run, compactions, and how it ended.
+// The tail of one that was begun before the page was there: only what the log does not have yet, below what it has.
 
 import { clear, h } from "./dom.js";
 import { Fold } from "./fold.js";
@@ -15,21 +16,17 @@ const STATUSES = {
 };
 
 export class StreamedTurn {
-  constructor(text, conversationId) {
-    this.conversationId = conversationId;
+  constructor(text, conversationId, { tail: isTail = false, id = null } = {}) {
+    Object.assign(this, { conversationId, isTail, id });
+    this.onKept = async () => {};
     this.folds = new Map();
     this.movedTo = null;
     this.hasFailed = false;
     this.isOnlyAnswer = text.startsWith("/");
-    this.status = h("p", { class: "status muted" }, "Sent.");
+    this.status = h("p", { class: "status muted" }, text ? "Sent." : "Under way…");
     this.parts = h("div", { class: "parts" });
-    const said = h(
-      "article",
-      { class: "message user" },
-      h("header", {}, h("strong", {}, "You")),
-      h("div", { class: "plain" }, text),
-    );
-    this.element = h("section", { class: "turn", "aria-label": "Turn under way" }, said, this.parts, this.status);
+    this.said = text ? said(text) : null;
+    this.element = h("section", { class: "turn", "aria-label": "Turn under way" }, this.said, this.parts, this.status);
   }
 
   hear(event) {
@@ -53,7 +50,18 @@ export class StreamedTurn {
     this.isOnlyAnswer = false;
   }
 
+  // All that was shown of a tail so far is in the log by now: the story takes it over.
+  async setAside() {
+    if (!this.isTail || this.element.matches(".stays")) return;
+    const shown = [this.said, ...this.parts.children].filter(Boolean);
+    this.text = this.thought = null;
+    await this.onKept().catch(() => {});
+    for (const one of shown) one.remove();
+  }
+
   on_status_changed({ status }) {
+    // Said before each call and before tools run, once what came before is kept.
+    this.setAside();
     this.status.textContent = STATUSES[status] ?? status;
   }
 
@@ -79,6 +87,7 @@ export class StreamedTurn {
 
   on_tool_started({ call }) {
     this.text = null;
+    if (this.isTail) return;
     const fold = new Fold(
       { id: call.id, name: call.name, target: target(call), arguments: pretty(call.arguments) },
       this.conversationId,
@@ -97,6 +106,7 @@ export class StreamedTurn {
   }
 
   on_compaction_started({ reason, before_tokens: before }) {
+    this.setAside();
     this.status.textContent = "Compacting…";
     this.happen("compaction", `Making room: ${count(before)} tokens, because ${REASONS[reason] ?? reason}.`);
   }
@@ -133,7 +143,7 @@ export class StreamedTurn {
   }
 
   on_turn_finished({ outcome, error, final_response: final }) {
-    if (!this.parts.querySelector(".assistant") && final) this.on_text_delta({ text: final });
+    if (!this.isTail && !this.parts.querySelector(".assistant") && final) this.on_text_delta({ text: final });
     this.text = null;
     if (outcome === "failed") this.tellFailure(error ?? "The turn failed.");
     if (outcome === "interrupted") this.happen("notice", "Stopped. What had come is kept.");
@@ -158,6 +168,15 @@ export class StreamedTurn {
       ),
     );
   }
+}
+
+function said(text) {
+  return h(
+    "article",
+    { class: "message user" },
+    h("header", {}, h("strong", {}, "You")),
+    h("div", { class: "plain" }, text),
+  );
 }
 
 function target(call) {

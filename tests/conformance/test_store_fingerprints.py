@@ -1,0 +1,47 @@
+"""Fingerprints, on every database: found again, kept for a while and up to a number, gone with their conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from perdure.gateway.lanes.beats import PLACES_KEPT_MS, Beats
+from perdure.store.fingerprints import Place
+from perdure.store.store import SessionStore
+from support.store import FakeClock, conversation
+
+
+def test_the_newest_place_of_a_fingerprint_is_its_place(store: SessionStore) -> None:
+    store.fingerprints.keep("p", Place("c_1", 4))
+    store.fingerprints.keep("p", Place(None, 0))
+    assert store.fingerprints.get("p") == Place(None, 0)
+    assert store.fingerprints.get("q") is None
+
+
+def test_the_old_and_the_oldest_of_too_many_are_forgotten(store: SessionStore, clock: FakeClock) -> None:
+    for number in range(6):
+        store.fingerprints.keep(f"p{number}", Place("c_1", number))
+        clock.pass_ms(10)
+    assert store.fingerprints.forget(before_ms=clock.ms - 50, most=100) == 1
+    assert store.fingerprints.forget(before_ms=0, most=5) == 0
+    assert store.fingerprints.forget(before_ms=0, most=3) == 2
+    assert [n for n in range(6) if store.fingerprints.get(f"p{n}")] == [3, 4, 5]
+
+
+def test_a_gateway_forgets_by_itself(store: SessionStore, clock: FakeClock) -> None:
+    store.fingerprints.keep("old", Place("c_1", 1))
+    clock.pass_ms(PLACES_KEPT_MS + 1)
+    store.fingerprints.keep("new", Place("c_1", 2))
+    hub: Any = SimpleNamespace(store=store, clock=clock)
+    asyncio.run(Beats(hub, idle_s=60).forget())
+    assert (store.fingerprints.get("old"), store.fingerprints.get("new")) == (None, Place("c_1", 2))
+
+
+def test_they_go_with_their_conversation(store: SessionStore) -> None:
+    doomed, kept = conversation(store), conversation(store)
+    for name, any_id in (("doomed", doomed), ("kept", kept)):
+        store.fingerprints.keep(name, Place(store.conversations.get(any_id).id, 1))
+    store.delete(doomed)
+    assert store.fingerprints.get("doomed") is None
+    assert store.fingerprints.get("kept") is not None

@@ -101,9 +101,8 @@ _LED = frozenset(("Active Task",))
 # A longer line is a paragraph.
 _LONGEST_LINE = 600
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=\S)|(?<=[。！？；])")
+_LONGEST_GREETING = 200
 _NOTE = re.compile(r"\[(\d+) more lines? left out\]")
-# A greeting is shorter; a longer text before the first heading belongs to the notes.
-_LONGEST_PREAMBLE = 300
 
 
 def read_sections(text: str) -> dict[str, str]:
@@ -116,7 +115,8 @@ def read_sections(text: str) -> dict[str, str]:
         heads = [(m, n) for m, n in heads if m["hash"] is not None and _clean(m["hash"]) in _EXACT]
     preface = text[: heads[0][0].start()] if heads else text
     found: dict[str, list[str]] = {}
-    if len(preface.strip()) > (_LONGEST_PREAMBLE if heads else 0):
+    # Before the first heading stand greetings and thinking aloud; where most of the text stands there, it is the notes.
+    if len(preface.strip()) > (max(_LONGEST_GREETING, len(text) // 2) if heads else 0):
         found["Critical Context"] = [preface.strip()]
     for (head, name), following in zip_longest(heads, heads[1:]):
         body = text[head.end() : following[0].start() if following else len(text)].strip("\n")

@@ -48,6 +48,7 @@ class Held:
 def test_preparation_is_due_near_the_threshold_and_only_once() -> None:
     held = Held()
     background = Background(engine(), spawn=held)
+    assert NEAR == 0.85
     assert not background.is_due(int(NEAR * 10_000) - 1, 10_000)
     assert background.is_due(int(NEAR * 10_000), 10_000)
     assert background.start(logged(working_session(20)))

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import perdure
 from perdure.context.grounding import MARK, check_summary
+from perdure.context.handoff import Handoff, render
+from support.long_histories import working_session
+from support.summarisers import GOOD
 
 SOURCES = [
     "Please move the retry logic out of src/net/client.py and keep the timeout at 30000 ms.",
@@ -88,3 +92,14 @@ def test_checking_never_fails_and_adds_nothing_but_marks(text: str, sources: lis
 
 def test_text_quoted_from_the_sources_themselves_is_never_marked() -> None:
     assert check_summary({"Blocked": "\n".join(SOURCES)}, SOURCES).findings == ()
+
+
+@pytest.mark.spec("E12", "E5")
+def test_what_the_notes_so_far_and_the_kept_messages_say_is_no_invention() -> None:
+    told = GOOD + "\n- built from src/zz_kept/tail_only.py and src/zz_old/handed_over.py, not src/zz_new/made_up.py"
+    before = render(Handoff({"Critical Context": "It was built from src/zz_old/handed_over.py."}))
+    raw = [{"role": "user", "content": before}, *working_session(30)]
+    raw.append({"role": "user", "content": "And src/zz_kept/tail_only.py?"})
+    text = perdure.compress(raw, context_length=32_000, summarize=lambda _: told).handoff
+    assert text.count(MARK) == 1
+    assert f"src/zz_new/made_up.py {MARK}" in text

@@ -215,3 +215,9 @@ def test_a_request_that_fills_the_room_still_leaves_a_quarter_of_the_tail_for_wh
     found = parted(messages, [50_000, *[50] * 40], replace(LIMITS, protect_last_n=1))
     assert found.kept == (0,)
     assert found.size - found.tail_start == 5
+
+
+@pytest.mark.spec("D2")
+def test_what_a_head_gives_up_because_it_is_too_large_the_tail_may_have() -> None:
+    found = parted([*turns(40), user("the newest")], limits=replace(LIMITS, protect_first_n=1_000, protect_last_n=1))
+    assert (found.head_end, found.size - found.tail_start) == (5, 10)

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perdure
 from perdure.context.active_task import Requests, active_task, parse_active_task
 from perdure.context.handoff import SECTIONS
 from perdure.context.sections import read_sections, shorten
+from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_text
+from support.long_histories import working_session
 
 
 @pytest.mark.spec("E1")
@@ -93,6 +96,26 @@ def test_a_section_that_had_to_go_says_so_where_there_is_room() -> None:
         "Resolved Questions": "[1 more line left out]",
         "Constraints & Preferences": "never push to main",
     }
+
+
+@pytest.mark.spec("E12", "F4", "C2")
+@pytest.mark.parametrize("window", [32_000, 64_000])
+def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None:
+    told = {
+        "Goal": "ship it",
+        "Completed Actions": "\n".join(f"{n}. moved module {n} to its place" for n in range(900)),
+    }
+    text = "\n".join(f"## {name}\n{section}" for name, section in told.items())
+    report = perdure.compress(
+        working_session(60), context_length=window, summarize=lambda _: text, settings={"facts_ratio": 0}
+    )
+    assert report.outcome == "compacted"
+    assert report.record is not None
+    cap = window_budgets(window).summary_cap_tokens
+    sections = [t for name, t in report.record.sections.items() if name != "Active Task"]
+    assert 0.8 * cap < sum(map(estimate_text, sections)) <= cap
+    assert report.record.section("Goal") == "ship it"
+    assert report.record.section("Completed Actions").endswith("899. moved module 899 to its place")
 
 
 @pytest.mark.spec("E2", "C9")

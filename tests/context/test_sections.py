@@ -58,6 +58,12 @@ def test_a_solved_problem_is_not_told_as_one_that_blocks(title: str, section: st
     assert read_sections(f"## {title}\n- the port was taken") == {section: "- the port was taken"}
 
 
+@pytest.mark.spec("F4")
+def test_what_a_model_thinks_aloud_is_no_part_of_its_notes() -> None:
+    thought = "<think>\n## Goal\nperhaps the printer\n## Blocked\nby nothing\n</think>"
+    assert read_sections(f"{thought}\n## Goal\nship") == {"Goal": "ship"}
+
+
 def test_prose_without_headings_is_not_lost() -> None:
     assert read_sections("The parser was fixed.") == {"Critical Context": "The parser was fixed."}
     assert read_sections("") == {}

@@ -104,7 +104,6 @@ METHODS = (
     "update_from_response",
     "should_compress",
     "has_content_to_compress",
-    "compress",
     "take_notices",
     "get_tool_schemas",
     "on_session_end",
@@ -142,9 +141,11 @@ def test_one_that_breaks_at_work_hands_over_to_the_built_in_and_says_so_once(met
 
 
 @pytest.mark.spec("M2")
-def test_one_that_works_is_left_alone_and_its_tools_may_fail() -> None:
-    engine = GuardedEngine(Mine(), ContextCompressor)
+def test_one_that_works_is_left_alone_and_its_tools_and_compactions_may_fail() -> None:
+    engine = GuardedEngine(failing("compress"), ContextCompressor)
     engine.update_model(context_length=1_000)
+    with pytest.raises(RuntimeError, match="no disk"):
+        engine.compress(long_history(2))
     with pytest.raises(ToolError):
         engine.handle_tool_call("no_such_tool", {})
     assert (engine.name, list(engine.take_notices())) == ("mine", [])

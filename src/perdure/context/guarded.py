@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class GuardedEngine(ContextEngine):
-    """Passes everything on to `engine`, and from its first exception on to what `make_spare` makes."""
+    """Passes everything on to `engine`, and once it raised where a turn would end of it, to what `make_spare` makes."""
 
     def __init__(self, engine: ContextEngine, make_spare: Callable[[], ContextEngine]) -> None:
         self.name = engine.name
@@ -39,7 +39,8 @@ class GuardedEngine(ContextEngine):
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction | Sequence[Message]:
-        return self._ask("compress", lambda e: e.compress(messages, focus_topic=focus_topic, reason=reason))
+        # Whoever asks tells of a compaction that failed and has its own way on: no reason to replace the engine.
+        return self._engine.compress(messages, focus_topic=focus_topic, reason=reason)
 
     def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
         return self._ask("has_content_to_compress", lambda e: e.has_content_to_compress(messages))

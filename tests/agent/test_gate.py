@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.agent.agent import Agent
+from perdure.agent.bridge import LoopThread
 from perdure.agent.turn import ConversationResult
 from perdure.config.settings import CompressionSettings, Settings
 from perdure.context.background import NEAR
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import EngineServices
 from perdure.core.ports import Summary
 from support.agents import Bench, bench
 from support.long_histories import working_session
@@ -95,3 +100,24 @@ def test_with_no_room_to_spare_it_waits_for_the_one_under_way_and_starts_no_seco
         assert handoffs(result) == 1
         assert writer.calls == 1
         assert compactions(b) == ["background"]
+
+
+class Eager(ContextCompressor):
+    """Somebody else's engine, which has never heard of the setting."""
+
+    name = "eager"
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return True
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_compression_switched_off_is_off_for_every_engine(tmp_path: Path, enabled: bool) -> None:
+    settings = Settings(compression=CompressionSettings(enabled=enabled))
+    with bench(tmp_path, *["Yes."] * 3, window=WINDOW, settings=settings) as b:
+        parts = replace(b.parts, engine=Eager(context_length=WINDOW))
+        agent = Agent(parts, LoopThread(), services=lambda live: EngineServices(settings=settings.compression))
+        result = agent.run_conversation("Go on?", conversation_history=near_the_threshold())
+        assert result.outcome == "completed"
+        assert (handoffs(result) > 0) is enabled

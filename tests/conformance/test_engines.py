@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from perdure.context import conformance
 from perdure.context.compressor import ContextCompressor
-from perdure.context.engine import ContextEngine, Reason
+from perdure.context.engine import ContextEngine, EngineServices, Reason
 from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message
 from perdure.core.usage import CanonicalUsage
 
@@ -65,6 +66,27 @@ class Eager(KeepsTheLast):
         return True
 
 
+class Hasty(KeepsTheLast):
+    """Has the summary written before anybody asked for it."""
+
+    def on_session_start(self, session_id: str, **told: Any) -> None:
+        self.services: EngineServices = told["services"]
+
+    def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
+        if self.services.summarize is not None:
+            self.services.summarize("sum it up", max_tokens=10)
+        return True
+
+
+class Roomy(KeepsTheLast):
+    """Needs more room than a small window has."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return super().compress(messages) if self.window > 10_000 else [e.message for e in messages]
+
+
 @pytest.mark.spec("M1", "M5")
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=conformance.name_of)
 @pytest.mark.parametrize("make", [ContextCompressor, KeepsTheLast])
@@ -75,7 +97,13 @@ def test_engine_conforms(make: type[ContextEngine], check: conformance.Check) ->
 @pytest.mark.spec("M5")
 @pytest.mark.parametrize(
     ("make", "fails"),
-    [(Forgetful, "compacts"), (Fragile, "survives_odd_histories"), (Eager, "says_when")],
+    [
+        (Forgetful, "compacts"),
+        (Fragile, "survives_odd_histories"),
+        (Eager, "says_when"),
+        (Hasty, "looks_before_it_asks"),
+        (Roomy, "fits_small_windows"),
+    ],
 )
 def test_the_suite_finds_what_is_wrong(make: type[ContextEngine], fails: str) -> None:
     assert fails in {name for name, wrong in conformance.run(make) if wrong}
@@ -90,6 +118,9 @@ def test_only_three_methods_must_be_written() -> None:
 def test_the_suite_runs_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert conformance.main(["perdure.context.compressor:ContextCompressor"]) == 0
     assert conformance.main(["nonsense"]) == 2
+    assert conformance.main(["no_such_package:Engine"]) == 2
+    assert conformance.main(["perdure.context.engine:NoSuchEngine"]) == 2
     out = capsys.readouterr()
     assert "ok     compacts" in out.out
     assert "usage" in out.err
+    assert "no_such_package:Engine cannot be found" in out.err

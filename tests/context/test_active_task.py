@@ -118,3 +118,12 @@ def test_a_very_long_request_is_quoted_by_its_ends() -> None:
     assert "Begin here." in text
     assert "End there." in text
     assert len(text) < 2_000
+
+
+@pytest.mark.spec("E2")
+def test_a_long_request_is_quoted_once_and_the_same_however_often_it_is_handed_over() -> None:
+    request = " ".join(f"Part {n} of the plan matters." for n in range(300))
+    first = active_task(requests_of([user(request), *STEP]))
+    # The request stands behind the handoff that quotes it: it is still one.
+    again = active_task(requests_of([user(request), *STEP], first))
+    assert again == first == active_task(parse_active_task(again))

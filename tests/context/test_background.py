@@ -48,6 +48,7 @@ class Held:
 def test_preparation_is_due_near_the_threshold_and_only_once() -> None:
     held = Held()
     background = Background(engine(), spawn=held)
+    assert NEAR == 0.85
     assert not background.is_due(int(NEAR * 10_000) - 1, 10_000)
     assert background.is_due(int(NEAR * 10_000), 10_000)
     assert background.start(logged(working_session(20)))
@@ -177,3 +178,15 @@ def test_nothing_to_compact_starts_nothing_and_a_raising_engine_prepares_nothing
     entries: list[Entry] = logged(working_session(20))
     assert background.start(entries)
     assert background.take(entries) is None
+
+
+@pytest.mark.spec("C10", "C5")
+def test_a_preparation_that_finds_little_to_gain_is_no_strike() -> None:
+    made = engine()
+    short = logged(working_session(1))
+    for _ in range(3):
+        assert made.compress(short, reason="background").is_noop
+    assert not made.is_paused
+    for _ in range(2):
+        made.compress(short, reason="threshold")
+    assert made.is_paused

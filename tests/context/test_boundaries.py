@@ -197,3 +197,27 @@ def test_the_newest_step_stays_though_it_alone_exceeds_the_tail_budget() -> None
     assert parted(messages, sizes).tail_start == 41
     sizes[-1] = 50_000  # but not when nothing else would fit
     assert parted(messages, sizes).tail_start == 43
+
+
+@pytest.mark.spec("D2")
+def test_a_system_prompt_takes_nothing_from_the_tail_until_the_threshold_leaves_less() -> None:
+    messages, limits = [system("s"), *turns(40)], replace(LIMITS, protect_last_n=1)
+    small = parted(messages, [100, *[100] * 80], limits)
+    large = parted(messages, [5_000, *[100] * 80], limits)
+    assert small.tail_start == large.tail_start == 71
+    # It is sent all the same: what it leaves below the threshold is all that the tail can have.
+    assert parted(messages, [9_400, *[100] * 80], limits).tail_start == 76
+
+
+@pytest.mark.spec("D2", "D4")
+def test_a_request_that_fills_the_room_still_leaves_a_quarter_of_the_tail_for_what_was_done() -> None:
+    messages = [user("the whole book"), *(assistant(f"step {n}") for n in range(40))]
+    found = parted(messages, [50_000, *[50] * 40], replace(LIMITS, protect_last_n=1))
+    assert found.kept == (0,)
+    assert found.size - found.tail_start == 5
+
+
+@pytest.mark.spec("D2")
+def test_what_a_head_gives_up_because_it_is_too_large_the_tail_may_have() -> None:
+    found = parted([*turns(40), user("the newest")], limits=replace(LIMITS, protect_first_n=1_000, protect_last_n=1))
+    assert (found.head_end, found.size - found.tail_start) == (5, 10)

@@ -229,3 +229,18 @@ def test_a_goal_is_told_in_whole_sentences_where_they_fit() -> None:
     goal = build_digest([user(request)], budget_chars=2_000)["Goal"]
     assert goal.startswith("The conversation began with: “The tests fail since this morning. Find out why and fix it.")
     assert goal.endswith(".”")
+
+
+@pytest.mark.spec("F1", "E5")
+def test_nothing_a_previous_handoff_still_waits_for_or_settled_is_discarded() -> None:
+    before = {
+        "Completed Actions": "41. EDITED src/old.py — done [tool: edit]",
+        "Blocked": "- the staging key has expired",
+        "Key Decisions": "- SQLite, because it needs no server",
+        "Resolved Questions": "- “Which port?” — 8443",
+        "Pending User Asks": "- “Can we drop Python 3.9?”",
+    }
+    call = ToolCall("c", "write_file", '{"path": "src/new.py"}')
+    sections = build_digest([user("Write it."), assistant(None, (call,)), tool_result("c", "ok")], previous=before)
+    assert {name: text in sections.get(name, "") for name, text in before.items()} == dict.fromkeys(before, True)
+    assert "\n42. " in sections["Completed Actions"], "the numbers go on"

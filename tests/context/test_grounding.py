@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import perdure
 from perdure.context.grounding import MARK, check_summary
+from perdure.context.handoff import Handoff, render
+from support.long_histories import working_session
+from support.summarisers import GOOD
 
 SOURCES = [
     "Please move the retry logic out of src/net/client.py and keep the timeout at 30000 ms.",
@@ -110,3 +114,14 @@ def test_facts_read_before_need_no_search() -> None:
 def test_a_quote_is_found_whatever_white_space_parts_its_words(source: str, is_there: bool) -> None:
     line = "the user said “please make it work now”"
     assert (check_summary({"Goal": line}, [source]).findings == ()) is is_there
+
+
+@pytest.mark.spec("E12", "E5")
+def test_what_the_notes_so_far_and_the_kept_messages_say_is_no_invention() -> None:
+    told = GOOD + "\n- built from src/zz_kept/tail_only.py and src/zz_old/handed_over.py, not src/zz_new/made_up.py"
+    before = render(Handoff({"Critical Context": "It was built from src/zz_old/handed_over.py."}))
+    raw = [{"role": "user", "content": before}, *working_session(30)]
+    raw.append({"role": "user", "content": "And src/zz_kept/tail_only.py?"})
+    text = perdure.compress(raw, context_length=32_000, summarize=lambda _: told).handoff
+    assert text.count(MARK) == 1
+    assert f"src/zz_new/made_up.py {MARK}" in text

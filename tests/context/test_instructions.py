@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import perdure
 from perdure.context.instructions import is_standing, standing_instructions
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message, assistant, user
+from support.long_histories import working_session
 
 
 @pytest.mark.spec("E1", "E12")
@@ -76,3 +78,12 @@ def test_a_repeated_rule_is_kept_once_and_the_first_rules_survive_the_limit() ->
     assert len(found) == len(set(found)) == 10
     assert found[0] == "Never call service number 1."
     assert found[-1] == "Never call service number 0."
+
+
+@pytest.mark.spec("E9")
+def test_a_secret_in_a_standing_instruction_does_not_get_into_the_handoff() -> None:
+    key = "sk-proj-" + "Ab3" * 14
+    said = {"role": "user", "content": f"Always sign in with {key} before you deploy."}
+    handoff = perdure.compress([said, *working_session(30)], context_length=32_000).handoff
+    assert "- “Always sign in with" in handoff
+    assert key not in handoff

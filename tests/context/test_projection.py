@@ -75,3 +75,12 @@ def test_the_role_avoids_two_equal_ones_or_the_two_are_merged(before: list[Messa
         if holder.text.startswith(TEXT) and first:
             assert holder.parts == (TextPart(TEXT), TextPart(first)), "its own text must stand intact after the handoff"
             assert holder.text.index(END_MARKER) < holder.text.index(first)
+
+
+@pytest.mark.spec("D2")
+def test_several_long_messages_of_a_head_share_what_it_may_take_and_a_short_one_stays_whole() -> None:
+    head = [user("Begin. " + "detail " * 9_000), assistant("reply " * 9_000), user("short"), assistant("more " * 9_000)]
+    out = shorten_head([*head, Message("user", TEXT, kind="handoff")], head_tokens=900)
+    assert 600 < sum(map(estimate_message, out[:4])) <= 900
+    assert out[2] is head[2]
+    assert all("characters left out" in out[i].text for i in (0, 1, 3))

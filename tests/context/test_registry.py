@@ -8,8 +8,13 @@ import pytest
 
 import perdure
 from perdure.context.compressor import ContextCompressor
+from perdure.context.conformance import long_history
+from perdure.context.engine import Compaction, ContextEngine, EngineServices
+from perdure.context.guarded import GuardedEngine
 from perdure.context.registry import engines, register_context_engine, start_engine
-from perdure.core.errors import ConfigError, EngineNotFound
+from perdure.core.errors import ConfigError, EngineNotFound, ToolError
+from perdure.core.usage import CanonicalUsage
+from support.compaction import Shelf
 
 
 class Mine(ContextCompressor):
@@ -90,3 +95,57 @@ def test_a_missing_or_broken_one_falls_back_loudly(tmp_path: Path, code: str | N
 def test_choosing_an_unknown_name_is_refused_with_what_exists(tmp_path: Path) -> None:
     with pytest.raises(EngineNotFound, match="installed: compressor"):
         engines(tmp_path).load("compresor")
+
+
+METHODS = (
+    "on_session_start",
+    "update_model",
+    "observe",
+    "update_from_response",
+    "should_compress",
+    "has_content_to_compress",
+    "take_notices",
+    "get_tool_schemas",
+    "on_session_end",
+)
+
+
+def failing(method: str) -> ContextEngine:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no disk")
+
+    made = Mine()
+    setattr(made, method, fail)
+    return made
+
+
+@pytest.mark.spec("M2", "M1")
+@pytest.mark.parametrize("method", METHODS)
+def test_one_that_breaks_at_work_hands_over_to_the_built_in_and_says_so_once(method: str) -> None:
+    made = failing(method)
+    engine, entries = GuardedEngine(made, ContextCompressor), long_history()
+    engine.on_session_start("s_1", services=EngineServices(state=Shelf()))
+    engine.update_model(context_length=32_000)
+    engine.observe(entries)
+    engine.update_from_response(CanonicalUsage(input_tokens=20_000))
+    assert engine.should_compress(20_000) is True, "the window it was told of holds for whoever stands in"
+    assert engine.has_content_to_compress(entries)
+    done = engine.compress(entries)
+    assert isinstance(done, Compaction)
+    assert not done.is_noop
+    assert list(engine.get_tool_schemas()) == []
+    engine.on_session_end("s_1")
+    told = [*engine.take_notices(), *engine.take_notices()]
+    assert [t for t in told if f"'mine' failed in {method}: RuntimeError: no disk" in t] == told
+    assert (len(told), engine.name) == (1, "compressor")
+
+
+@pytest.mark.spec("M2")
+def test_one_that_works_is_left_alone_and_its_tools_and_compactions_may_fail() -> None:
+    engine = GuardedEngine(failing("compress"), ContextCompressor)
+    engine.update_model(context_length=1_000)
+    with pytest.raises(RuntimeError, match="no disk"):
+        engine.compress(long_history(2))
+    with pytest.raises(ToolError):
+        engine.handle_tool_call("no_such_tool", {})
+    assert (engine.name, list(engine.take_notices())) == ("mine", [])

@@ -58,6 +58,14 @@ def test_an_update_is_given_the_notes_so_far_and_told_to_build_on_them() -> None
     assert "notes-so-far" not in asked(Scripted())
 
 
+@pytest.mark.spec("E9", "E5")
+def test_a_secret_that_somebody_wrote_into_the_notes_so_far_is_not_sent_on() -> None:
+    key = "sk-proj-" + "Ab3" * 14
+    prompt = asked(Scripted(), previous=Handoff({"Critical Context": f"the key is {key}"}))
+    assert "the key is" in prompt
+    assert key not in prompt
+
+
 @pytest.mark.spec("E6")
 def test_a_focus_topic_takes_its_share() -> None:
     prompt = asked(Scripted(), focus_topic="database schema")

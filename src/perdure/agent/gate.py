@@ -57,7 +57,9 @@ class Gate:
         if self._background.is_preparing and self.budgets is not None and tokens < _midway(self.budgets):
             return False
         engine = self._parts.engine
-        return engine.should_compress(tokens) and engine.has_content_to_compress(self._live.entries)
+        # Asked here too: an engine of somebody else's need not know the setting.
+        is_wanted = self._parts.settings.compression.enabled and engine.should_compress(tokens)
+        return is_wanted and engine.has_content_to_compress(self._live.entries)
 
     async def _compact(self, reason: Reason) -> Compaction:
         if self._background.is_preparing:

@@ -21,6 +21,8 @@ AS_ASKED = "- What Active Task quotes, as far as it is not told as done above."
 QUOTE_CHARS = 1_600
 MOST_REQUESTS = 6
 
+_LEFT_OUT = "[… {:,} characters left out …]"
+_SHORTENED = re.compile(r"^\[… [\d,]+ characters left out …\]$", re.MULTILINE)
 _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 
@@ -86,10 +88,15 @@ def parse_active_task(section: str) -> Requests:
 
 
 def quote(text: str) -> str:
-    """A request as a block quote; a very long one by its two ends."""
+    """A request as a block quote; a very long one by its two ends. Quoting what was quoted changes nothing."""
     text = redact(text.strip())
-    if len(text) > QUOTE_CHARS:
+    if len(text) > QUOTE_CHARS and not _is_shortened(text):
         head, tail = QUOTE_CHARS * 2 // 3, QUOTE_CHARS // 3
-        left_out = f"[… {len(text) - head - tail:,} characters left out …]"
+        left_out = _LEFT_OUT.format(len(text) - head - tail)
         text = f"{text[:head].rstrip()}\n{left_out}\n{text[-tail:].lstrip()}"
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _is_shortened(text: str) -> bool:
+    """Cut by an earlier handoff already: cut again, it would tell of its own marker and no longer be known again."""
+    return len(text) <= QUOTE_CHARS + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None

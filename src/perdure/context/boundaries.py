@@ -65,14 +65,21 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
     size, lead = len(messages), leading_system(messages)
     previous = next((i for i in range(size - 1, lead - 1, -1) if messages[i].kind == "handoff"), None)
     newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_request), None)
-    head_end = _head_end(messages, lead, newest, previous, limits=limits)
-    floor = head_end if previous is None else max(head_end, previous + 1)
     room = limits.room_tokens - sum(tokens[:lead]) - (tokens[newest] if newest is not None else 0)
-    tail_start = _tail_start(messages, tokens, floor, room=room, limits=limits)
-    found = _with_kept(messages, tokens, Boundaries(size, lead, head_end, (), tail_start, previous), newest, limits)
+
+    def behind(head_end: int) -> Boundaries:
+        floor = head_end if previous is None else max(head_end, previous + 1)
+        tail_start = _tail_start(messages, tokens, floor, room=room, limits=limits)
+        return _with_kept(messages, tokens, Boundaries(size, lead, head_end, (), tail_start, previous), newest, limits)
+
+    head_end = _head_end(messages, lead, newest, previous, limits=limits)
+    found = behind(head_end)
     if not found.has_content and sum(tokens[lead:head_end]) > limits.head_tokens:
-        # Few but huge: the only thing that can give way is a head larger than its share.
-        found = replace(found, head_end=_fitting_head(messages, tokens, lead, head_end, limits))
+        # Few but huge: the only thing that can give way is a head larger than its share. What it gives up the tail may
+        # have, unless nothing would be left between the two.
+        fitting = _fitting_head(messages, tokens, lead, head_end, limits)
+        again = behind(fitting)
+        found = again if again.has_content else replace(found, head_end=fitting)
     if not found.kept and found.tail_start == size:
         # Nothing would follow the handoff: it ends the history, and must not become one with a head before it.
         found = replace(found, head_end=lead)

@@ -32,6 +32,7 @@ Make = Callable[[], ContextEngine]
 Check = Callable[[Make], None]
 
 WINDOW = 32_000
+SMALL_WINDOW = 1_000
 REASONS: tuple[Reason, ...] = ("threshold", "preflight", "overflow", "hygiene", "background", "user")
 
 
@@ -113,6 +114,31 @@ def check_compacts(make: Make) -> None:
     after = [_message(item) for item in done.apply(entries)]
     _must(_tokens(after) < _tokens([e.message for e in entries]), "the new history is not smaller")
     _must(not rules.Pairs().violations(after), "a tool call was parted from its result")
+    _must(any(m is entries[-1].message for m in after), "the newest user message is gone or was changed")
+
+
+def check_looks_before_it_asks(make: Make) -> None:
+    """Whether there is anything to do is found out without a model: the gate asks before every call."""
+    calls: list[str] = []
+
+    def ask(prompt: str, *, max_tokens: int) -> Summary:
+        calls.append(prompt)
+        return Summary("")
+
+    engine, entries = _started(make, EngineServices(summarize=ask, state=MemoryState())), long_history()
+    engine.observe(entries)
+    engine.should_compress(WINDOW)
+    engine.has_content_to_compress(entries)
+    _must(not calls, "asked the summary model before `compress` was called")
+
+
+def check_fits_small_windows(make: Make) -> None:
+    """In a window of 1,000 tokens the history still comes out smaller, with the newest request, and nothing raises."""
+    engine, entries = _started(make), long_history()
+    engine.update_model(context_length=SMALL_WINDOW, model="model", provider="provider")
+    done = _compressed(engine, entries)
+    after = [_message(item) for item in done.apply(entries)]
+    _must(_tokens(after) < _tokens([e.message for e in entries]), "the new history is not smaller")
     _must(any(m is entries[-1].message for m in after), "the newest user message is gone or was changed")
 
 
@@ -205,7 +231,9 @@ CHECKS: tuple[Check, ...] = (
     check_life_cycle,
     check_says_when,
     check_follows_the_window,
+    check_looks_before_it_asks,
     check_compacts,
+    check_fits_small_windows,
     check_is_idempotent,
     check_mutates_nothing,
     check_survives_odd_histories,
@@ -238,7 +266,12 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: python -m perdure.context.conformance package.module:EngineClass", file=sys.stderr)
         return 2
     module, _, attribute = arguments[0].partition(":")
-    results = run(getattr(import_module(module), attribute))
+    try:
+        make = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        print(f"{arguments[0]} cannot be found: {error}", file=sys.stderr)
+        return 2
+    results = run(make)
     for name, wrong in results:
         print(f"{'FAILED' if wrong else 'ok':<7}{name.replace('_', ' ')}{f': {wrong}' if wrong else ''}")
     return 1 if any(wrong for _, wrong in results) else 0

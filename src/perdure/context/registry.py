@@ -7,9 +7,11 @@ installed package (entry points `perdure.context_engines`), then the built-in. `
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from perdure.context.engine import ContextEngine
+from perdure.context.guarded import GuardedEngine
 from perdure.core.errors import EngineNotFound, PluginBroken
 from perdure.plugins import Factory, Registry, Started
 
@@ -38,8 +40,15 @@ def engines(home: Path | None = None) -> Registry:
 
 
 def start_engine(name: str, *, home: Path | None = None) -> Started[ContextEngine]:
-    """The engine of that name, made; one that is gone or broken becomes the built-in, with a warning to show."""
-    return engines(home).start(name, default=BUILT_IN, build=_make)
+    """The engine of that name, made; one that is gone or broken becomes the built-in, with a warning to show.
+
+    A plug-in's that breaks later, at work, hands over to the built-in as well.
+    """
+    registry = engines(home)
+    started = registry.start(name, default=BUILT_IN, build=_make)
+    if started.name == BUILT_IN:
+        return started
+    return replace(started, value=GuardedEngine(started.value, lambda: _make(registry.load(BUILT_IN))))
 
 
 def _make(factory: Factory) -> ContextEngine:

@@ -3,27 +3,66 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from perdure.context.handoff import NOTHING, SECTIONS
 
-# Models that do not keep to the headings still use telling ones; the first word found decides.
+# Models that do not keep to the headings still use telling ones, often in the user's language; the first word found
+# decides, so what would be mistaken for something else ("resolved issues") stands before it.
 _LIKELY = (
-    ("Active Task", ("active task",)),
-    ("Pending User Asks", ("pending user", "user ask", "user message", "open question")),
-    ("Constraints & Preferences", ("constraint", "preference", "rule", "instruction", "约束", "偏好", "制約", "제약")),
-    ("Relevant Files", ("file", "code section", "文件", "ファイル", "파일")),
-    ("Blocked", ("block", "error", "problem", "issue", "错误", "问题", "エラー", "오류")),
-    ("In Progress", ("in progress", "current work", "under way", "进行中", "進行中", "진행")),
-    ("Remaining Work", ("remaining", "next step", "pending", "todo", "to do", "剩余", "下一步", "残り", "남은")),
-    ("Completed Actions", ("complet", "done", "action", "progress", "accomplish", "已完成", "完了", "완료")),
-    ("Active State", ("state", "status", "environment", "状态", "状態", "상태")),
-    ("Key Decisions", ("decision", "concept", "approach", "design", "决策", "決定", "결정")),
-    ("Resolved Questions", ("resolved", "answer", "question", "q&a")),
-    ("Goal", ("goal", "request", "intent", "objective", "aim", "overview", "summary", "目标", "目的", "목표")),
-    ("Critical Context", ("critical", "context", "detail", "fact", "note", "背景")),
+    ("Active Task", ("active task", "aktive aufgabe", "tâche active", "tarea activa", "активная задача")),
+    ("Pending User Asks", (
+        "pending user", "user ask", "user message", "open question", "offene frage", "questions en suspens",
+        "preguntas pendientes", "perguntas pendentes", "открытые вопросы", "待回答", "未回答",
+    )),
+    ("Blocked", ("unresolved", "unsolved", "ungelöst", "нерешённ", "нерешенн", "未解决", "未解決", "미해결")),
+    ("Resolved Questions", (
+        "resolved", "solved", "gelöst", "résolu", "resuelt", "resolvid", "решённ", "решенн", "已解决", "解決済",
+        "해결된",
+    )),
+    ("Constraints & Preferences", (
+        "constraint", "preference", "rule", "instruction", "einschränkung", "vorgabe", "vorlieb", "contrainte",
+        "préférence", "restriccion", "preferenc", "restriç", "preferên", "vincol", "preferenz", "ограничен",
+        "предпочтен", "约束", "偏好", "制約", "제약",
+    )),
+    ("Relevant Files", (
+        "file", "code section", "datei", "fichier", "archivo", "arquivo", "файл", "文件", "ファイル", "파일",
+    )),
+    ("Blocked", (
+        "block", "error", "problem", "issue", "fehler", "bloqu", "problème", "erreur", "blocc", "ошибк", "проблем",
+        "错误", "问题", "阻塞", "エラー", "問題", "오류", "문제",
+    )),
+    ("In Progress", (
+        "in progress", "current work", "under way", "in arbeit", "en cours", "en curso", "em andamento", "in corso",
+        "в работе", "в процессе", "进行中", "進行中", "진행",
+    )),
+    ("Remaining Work", (
+        "remaining", "next step", "pending", "todo", "to do", "nächste schritte", "verbleibend", "prochaines étapes",
+        "restant", "próximos pas", "siguientes pasos", "pendient", "prossimi passi", "следующие шаги", "оставш",
+        "осталось", "剩余", "下一步", "待办", "残り", "次のステップ", "남은", "다음 단계",
+    )),
+    ("Completed Actions", (
+        "complet", "done", "action", "progress", "accomplish", "erledigt", "abgeschlossen", "terminé", "accompli",
+        "realizad", "concluíd", "выполнен", "сделано", "завершён", "завершен", "已完成", "完了", "완료",
+    )),
+    ("Active State", (
+        "state", "status", "environment", "zustand", "état", "estado", "stato", "состояние", "状态", "状態", "상태",
+    )),
+    ("Key Decisions", (
+        "decision", "concept", "approach", "design", "entscheidung", "décision", "decisão", "decisõe", "решени", "决策",
+        "决定", "決定", "결정",
+    )),
+    ("Resolved Questions", ("answer", "question", "q&a", "beantwort", "已回答", "回答済")),
+    ("Goal", (
+        "goal", "request", "intent", "objective", "aim", "overview", "summary", "ziel", "objectif", "objetivo",
+        "obiettivo", "цель", "目标", "目的", "목표",
+    )),
+    ("Critical Context", (
+        "critical", "context", "detail", "fact", "note", "kontext", "contesto", "контекст", "背景", "上下文",
+        "文脈", "맥락",
+    )),
 )  # fmt: skip
 _HEADING = re.compile(
     r"^[ \t]*(?:#{1,6}[ \t]+(?:\d{1,2}[.)][ \t]*)?\**(?P<hash>[^\n]{2,60}?)\**:?\**"
@@ -57,6 +96,13 @@ _LEAST_FIRST = (
 _PASSES = ((_LEAST_FIRST[:5], 0.4), (_LEAST_FIRST[:5], 0.3), (_LEAST_FIRST[:10], 0.4), (_LEAST_FIRST, 0.0))
 # In these the newest lines stand last, so the oldest go first.
 _NEWEST_LAST = frozenset(("Completed Actions", "Resolved Questions", "Key Decisions", "Active Task"))
+# In these the first line says what the others are.
+_LED = frozenset(("Active Task",))
+# A longer line is a paragraph.
+_LONGEST_LINE = 600
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=\S)|(?<=[。！？；])")
+_LONGEST_GREETING = 200
+_NOTE = re.compile(r"\[(\d+) more lines? left out\]")
 
 
 def read_sections(text: str) -> dict[str, str]:
@@ -69,7 +115,8 @@ def read_sections(text: str) -> dict[str, str]:
         heads = [(m, n) for m, n in heads if m["hash"] is not None and _clean(m["hash"]) in _EXACT]
     preface = text[: heads[0][0].start()] if heads else text
     found: dict[str, list[str]] = {}
-    if not heads and preface.strip():
+    # Before the first heading stand greetings and thinking aloud; where most of the text stands there, it is the notes.
+    if len(preface.strip()) > (max(_LONGEST_GREETING, len(text) // 2) if heads else 0):
         found["Critical Context"] = [preface.strip()]
     for (head, name), following in zip_longest(heads, heads[1:]):
         body = text[head.end() : following[0].start() if following else len(text)].strip("\n")
@@ -79,56 +126,93 @@ def read_sections(text: str) -> dict[str, str]:
 
 
 def shorten(sections: Mapping[str, str], most: int, *, size: Callable[[str], int]) -> dict[str, str]:
-    """The sections within `most`, whole lines taken from the least valuable ones first, each cut told in place."""
+    """The sections within `most`, whole lines taken from the least valuable ones first, each cut told in place.
+
+    A line as long as a page gives way by sentences, or all that a model wrote in one paragraph would go at once.
+    """
     trimmed = {name: _Lines.of(name, text, size) for name, text in sections.items() if text}
     over = sum(lines.total for lines in trimmed.values()) - most
     for names, share in _PASSES:
         for name in names:
             if over > 0 and name in trimmed:
                 over -= trimmed[name].drop(over, least=int(trimmed[name].total * share))
+    for name in _LEAST_FIRST:
+        # Empty, a section would read as if there had been nothing to say; that it was cut goes only where it must.
+        if over > 0 and name in trimmed and not trimmed[name].pieces:
+            over -= trimmed.pop(name).total
     return {name: text for name in sections if name in trimmed and (text := trimmed[name].text)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A line, or a sentence of one too long to stay or go as a whole; `gap` is what stands before it."""
+
+    text: str
+    gap: str
+    size: int
+
+    @property
+    def stands_for(self) -> int:
+        """How many pieces go with it: one that tells of an earlier cut stands for those."""
+        return int(found[1]) if (found := _NOTE.fullmatch(self.text)) else 1
 
 
 @dataclass(slots=True)
 class _Lines:
     """The lines of one section with their sizes, given up one by one from the less valuable end."""
 
-    lines: list[str]
-    sizes: list[int]
+    pieces: list[_Piece]
     newest_last: bool
+    # The line that says what the others are goes last: without it an answered request would read as an open one.
+    is_led: bool
     # What the line that tells of a cut comes to.
     note_size: int
     dropped: int = 0
 
     @classmethod
     def of(cls, name: str, text: str, size: Callable[[str], int]) -> _Lines:
-        lines = text.splitlines()
-        return cls(lines, [size(line) + 1 for line in lines], name in _NEWEST_LAST, size(_left_out(1_000)) + 1)
+        pieces = [_Piece(piece, gap, size(piece) + 1) for piece, gap in _pieces(text)]
+        return cls(pieces, name in _NEWEST_LAST, name in _LED, size(_left_out(1_000)) + 1)
 
     @property
     def total(self) -> int:
         """With its heading, and with the note once something is gone."""
-        if not self.lines:
-            return 0
-        return _HEADING_SIZE + sum(self.sizes) + (self.note_size if self.dropped else 0)
+        return _HEADING_SIZE + sum(p.size for p in self.pieces) + (self.note_size if self.dropped else 0)
 
     def drop(self, wanted: int, *, least: int) -> int:
-        """Gives up lines until `wanted` is gained or only `least` is left; what was gained."""
+        """Gives up lines until `wanted` is gained or the next would leave less than `least`; what was gained."""
         at_first = left = self.total
-        while self.lines and at_first - left < wanted and left > least:
-            at = 0 if self.newest_last else -1
-            self.lines.pop(at)
-            freed = self.sizes.pop(at) - (0 if self.dropped else self.note_size)
-            self.dropped += 1
-            left = left - freed if self.lines else 0
+        while len(self.pieces) > (1 if least else 0) and at_first - left < wanted:
+            at = int(self.is_led and len(self.pieces) > 1) if self.newest_last else -1
+            if left - self.pieces[at].size < least:
+                break
+            piece = self.pieces.pop(at)
+            left -= piece.size - (0 if self.dropped else self.note_size)
+            self.dropped += piece.stands_for
         return at_first - left
 
     @property
     def text(self) -> str:
-        if not self.dropped or not self.lines:
-            return "\n".join(self.lines)
-        told = _left_out(self.dropped)
-        return "\n".join((told, *self.lines) if self.newest_last else (*self.lines, told))
+        if not self.dropped:
+            return _joined(self.pieces)
+        cut = int(self.is_led) if self.newest_last else len(self.pieces)
+        before, after = _joined(self.pieces[:cut]), _joined(self.pieces[cut:])
+        return "\n".join(filter(None, (before, _left_out(self.dropped), after)))
+
+
+def _joined(pieces: Sequence[_Piece]) -> str:
+    return "".join((p.gap if n else "") + p.text for n, p in enumerate(pieces))
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """What a text may be shortened by, each with what stands before it."""
+    for line in text.splitlines():
+        gap, start = "\n", 0
+        is_paragraph = len(line) > _LONGEST_LINE and not line.startswith(">")  # a quote is word for word
+        for end in _SENTENCE_END.finditer(line) if is_paragraph else ():
+            yield line[start : end.start()], gap
+            gap, start = end[0], end.end()
+        yield line[start:], gap
 
 
 def _left_out(lines: int) -> str:

@@ -169,3 +169,19 @@ def test_merged_intervals_cover_the_same_positions(intervals: list[tuple[int, in
 def test_every_prompt_of_compaction_is_a_file_of_its_own() -> None:
     wanted = {"handoff_banner", "handoff_banner_short", "summary", "summary_first", "summary_focus"}
     assert wanted | {"summary_merge", "summary_part", "summary_update"} <= set(prompts.names())
+
+
+@pytest.mark.spec("D4", "D6", "E5")
+def test_what_was_joined_to_a_handoff_as_one_string_is_taken_apart_again() -> None:
+    text = render(Handoff({"Goal": "ship it"}))
+    handoff, said = split_merged(Message("user", f"{text}\n\nNow paint the shed.", kind="handoff"))
+    assert (handoff.kind, handoff.content) == ("handoff", text)
+    assert (said.kind, said.content) == ("user", "Now paint the shed.")
+    alone = Message("user", f"{text}\n", kind="handoff")
+    assert split_merged(alone) == (alone,)
+
+
+@pytest.mark.spec("E5")
+def test_a_handoff_whose_line_ends_were_changed_is_read_all_the_same() -> None:
+    made = Handoff({"Goal": "ship it", "Blocked": "- port 80"}, covers=((3, 9),), message_count=7, model="m-1")
+    assert parse_handoff(render(made).replace("\n", "\r\n")) == made

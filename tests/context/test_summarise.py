@@ -13,6 +13,7 @@ from perdure.context.summarise import MOST_PARTS, Brief, into_parts, summarise
 from perdure.context.summary_check import problem_with
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.ports import Summary
+from perdure.models.tokens import estimate_text
 from support.summarisers import GOOD, Scripted, overloaded
 
 BLOCKS = [f"USER: please change module_{n} so that it reads settings_{n} from the table" for n in range(400)]
@@ -99,6 +100,29 @@ def test_input_is_bounded_to_the_summary_models_window(window: int) -> None:
     for prompt in ask.prompts:
         transcript = prompt.split("<transcript>")[1]
         assert len(transcript.encode()) / 3 <= window
+
+
+@pytest.mark.spec("D5")
+@pytest.mark.parametrize("window", [4_000, 8_000, 16_000, 32_000])
+def test_prompt_and_answer_fit_the_summary_models_window_and_every_part_is_heard(window: int) -> None:
+    told = "## Goal\nship it\n## Completed Actions\n" + "\n".join(f"{n}. EDIT src/p_{n}.py — done" for n in range(60))
+    calls: list[tuple[str, int]] = []
+
+    def ask(prompt: str, *, max_tokens: int) -> Summary:
+        calls.append((prompt, max_tokens))
+        return Summary(told)
+
+    long_ago = Handoff({"Completed Actions": "\n".join(f"{n}. EDIT src/old_{n}.py — done" for n in range(2_000))})
+    outcome = summarise(
+        brief(window_tokens=window, target_tokens=10_000, previous=long_ago, blocks=BLOCKS * 9), ask, left_s=lambda: 60
+    )
+    assert outcome.summary is not None
+    assert len(calls) > 2
+    for prompt, max_tokens in calls:
+        assert estimate_text(prompt) + max_tokens <= window
+    notes = calls[-1][0].split("PART ")[1:]
+    assert len(notes) == len(calls) - 1
+    assert all(note.count("EDIT src/p_") >= 5 for note in notes), "a share of each part's notes, not their first words"
 
 
 @pytest.mark.spec("D5", "E5")

@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure.context.pruning import CLEARED
-from perdure.context.transcript import MESSAGE_CHARS, blocks
+from perdure.context.transcript import MESSAGE_CHARS, transcribe
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall, assistant, tool_result
 from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_text
@@ -17,7 +17,7 @@ from support.summarisers import GOOD, Scripted
 
 
 def told(*messages: Message) -> list[str]:
-    return blocks([Entry(i, m) for i, m in enumerate(messages)])
+    return transcribe([Entry(i, m) for i, m in enumerate(messages)]).blocks
 
 
 def ran(n: int, command: str, result: str) -> list[Message]:

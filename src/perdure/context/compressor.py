@@ -28,14 +28,16 @@ from perdure.context.facts import read_facts
 from perdure.context.history import History, Item, tokens_of
 from perdure.context.instructions import rules_in
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
+from perdure.context.projection import shorten_head
 from perdure.context.roles import roles_in
 from perdure.context.talk import talk_in
 from perdure.context.writing import Writer, Written
 from perdure.core.clock import SystemClock
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
+from perdure.models.tokens import estimate_message
 
 DEFAULT_WINDOW = 128_000
 # A history is not rewritten, and its cached prefix not thrown away, for less than this or a twentieth of it.
@@ -192,7 +194,7 @@ class ContextCompressor(ContextEngine):
         kept = (*found.kept, *range(found.tail_start, found.size))
         plan = history.plan(range(found.head_end), written.message, kept)
         after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
-        after += min(sum(history.tokens[found.lead : found.head_end]), self.budgets.head_tokens)
+        after += self._shown_head_tokens(history, found, written.message)
         if after > before - max(_LEAST_GAIN_TOKENS, before // 20):
             why = "Nothing was compacted: the handoff would hardly be shorter than the messages it stands for."
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
@@ -208,13 +210,14 @@ class ContextCompressor(ContextEngine):
             source=messages,
             head_tokens=self.budgets.head_tokens,
         )
-        return self._scored(done, reason)
+        return self._scored(done, reason, had_handoff=found.previous is not None)
 
-    def _scored(self, done: Compaction, reason: Reason) -> Compaction:
+    def _scored(self, done: Compaction, reason: Reason, *, had_handoff: bool = False) -> Compaction:
         """Takes note of how the pass went, and tells the person what it means."""
         notices = []
         if not done.is_noop:
-            if told := compacted_often(self._chain.count + 1):
+            # A handoff in the history counts where nobody kept count: `perdure.compress` makes an engine each time.
+            if told := compacted_often(max(self._chain.count + 1, 2 if had_handoff else 1)):
                 notices.append(told)
             if self._session_id is None:  # nobody will announce a rotation: this is it
                 self._chain.compacted()
@@ -251,6 +254,15 @@ class ContextCompressor(ContextEngine):
             head_decays=s.head_decay,
         )
         return find_boundaries(history.messages, history.tokens, limits)
+
+    def _shown_head_tokens(self, history: History, found: Boundaries, handoff: Message) -> int:
+        """What the head comes to as it will be shown."""
+        whole = sum(history.tokens[found.lead : found.head_end])
+        if whole <= self.budgets.head_tokens:
+            return whole
+        view = [*history.messages[: found.head_end], handoff]
+        shown = shorten_head(view, head_tokens=self.budgets.head_tokens)[found.lead : -1]
+        return sum(estimate_message(m, self._route[0] or None) for m in shown)
 
     def _writer(self, reason: Reason) -> Writer:
         return Writer(

@@ -130,7 +130,8 @@ def parse_handoff(text: str) -> Handoff | None:
     """The handoff a text begins with, whatever banner it carries; None where it is none."""
     if not text.startswith(HANDOFF_FIRST_LINE):
         return None
-    text = text.split(f"\n{END_MARKER}", 1)[0]
+    # A form or a mail may have changed the ends of its lines.
+    text = text.replace("\r\n", "\n").split(f"\n{END_MARKER}", 1)[0]
     preface = text[: m.start()] if (m := _HEADING.search(text)) else text
     source = _SOURCE.search(preface)
     if source is None:
@@ -168,7 +169,7 @@ def split_merged(message: Message) -> tuple[Message, ...]:
     """A handoff that was merged into the message behind it, as those it was; any other message alone."""
     if not is_merged(message):
         return (message,)
-    parts = message.parts
+    parts = _parted_at_end(message.parts)
     own = _own_parts(parts)
     first = parts[0]
     mine = first.text if own == 1 and isinstance(first, TextPart) else parts[:own]
@@ -185,7 +186,7 @@ def is_merged(message: Message) -> bool:
     first = parts[0] if parts else None
     if not isinstance(first, TextPart) or not first.text.startswith(HANDOFF_FIRST_LINE):
         return False
-    return len(parts) > _own_parts(parts) or bool(message.tool_calls)
+    return len(_parted_at_end(parts)) > _own_parts(parts) or bool(message.tool_calls)
 
 
 def _own_parts(parts: Sequence[Part]) -> int:
@@ -194,6 +195,21 @@ def _own_parts(parts: Sequence[Part]) -> int:
     if not isinstance(first, TextPart) or len(parts) < 2 or not isinstance(parts[1], ImagePart):
         return 1
     return 2 if f"\n{ATTACHED}\n" in first.text.split("\n## ", 1)[0] else 1
+
+
+def _parted_at_end(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts with what stands behind the end marker in the handoff's own text as one more.
+
+    Whoever sends plain strings joins the two parts into one, and what was said behind the handoff must not go with it.
+    """
+    first = parts[0]
+    if not isinstance(first, TextPart) or first.text.endswith(END_MARKER):
+        return parts
+    text, marker, behind = first.text.partition(f"\n{END_MARKER}")
+    if not behind.strip():
+        return parts
+    own = _own_parts(parts)
+    return (TextPart(text + marker, first.extra), *parts[1:own], TextPart(behind.strip("\n")), *parts[own:])
 
 
 def merged_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:

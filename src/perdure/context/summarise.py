@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
 from perdure import prompts
 from perdure.context.handoff import Handoff
+from perdure.context.sections import shorten
 from perdure.context.summary_check import problem_with
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
@@ -65,12 +66,19 @@ class Outcome:
 
 def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> Outcome:
     """The summary of a middle, in the time that is left. Never raises; every answer is redacted and checked."""
+    brief = _within_window(brief)
     parts = into_parts(brief)
+    if len(parts) > 1:
+        # What a part says beyond its share of the merging call would not be heard.
+        share = max(_LEAST_PART_TOKENS // 2, _notes_tokens(brief) // len(parts))
+        part_tokens = min(brief.target_tokens, share)
+    else:
+        part_tokens = brief.target_tokens
     answers: list[Summary] = []
     for number, part in enumerate(parts, 1):
         text = "\n\n".join(part)
-        prompt = _part_prompt(brief, text, number, len(parts))
-        answer = _ask(ask, prompt, brief.target_tokens, left_s())
+        prompt = _part_prompt(replace(brief, target_tokens=part_tokens), text, number, len(parts))
+        answer = _ask(ask, prompt, part_tokens, left_s())
         if isinstance(answer, Summary):
             why = problem_with(answer.text, text, source_tokens=brief.source_tokens)
             answer = Failure(why) if why else answer
@@ -85,7 +93,7 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> O
 def into_parts(brief: Brief) -> list[list[str]]:
     """The blocks in as few runs as fit the summary model's window, at most `MOST_PARTS`."""
     reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
-    reserve += size_of(brief.previous.body) // _BYTES_PER_TOKEN if brief.previous else 0
+    reserve += _previous_tokens(brief)
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
     told = _bounded(brief.transcript, room)
     # Sums from the start on: where a part ends is then looked up, not counted to.
@@ -99,6 +107,25 @@ def into_parts(brief: Brief) -> list[list[str]]:
     return parts if len(parts) <= MOST_PARTS else _folded(parts)
 
 
+def _within_window(brief: Brief) -> Brief:
+    """The brief as the summary model's own window allows: an answer of a quarter of it, notes so far of another."""
+    previous, most = brief.previous, brief.window_tokens // 4
+    if previous is not None and _previous_tokens(brief) > most:
+        sections = shorten(previous.sections, most, size=lambda text: size_of(text) // _BYTES_PER_TOKEN)
+        previous = previous.with_sections(sections)
+    return replace(brief, previous=previous, target_tokens=min(brief.target_tokens, max(1, brief.window_tokens // 4)))
+
+
+def _previous_tokens(brief: Brief) -> int:
+    return size_of(brief.previous.body) // _BYTES_PER_TOKEN if brief.previous else 0
+
+
+def _notes_tokens(brief: Brief) -> int:
+    """What the merging call leaves for the notes on the parts."""
+    left = brief.window_tokens - brief.target_tokens - _PROMPT_TOKENS - _previous_tokens(brief)
+    return max(left * 4 // 5, brief.window_tokens // 6, _LEAST_PART_TOKENS // 2)
+
+
 def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
     if count > 1:
         task = _text(brief, "summary_part", number=str(number), count=str(count)).strip()
@@ -110,7 +137,7 @@ def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
 
 def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> Outcome:
     """One more call joins the parts; the previous handoff comes in here, so that it is never lost between them."""
-    room = max(brief.window_tokens - brief.target_tokens * 2, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
+    room = _notes_tokens(brief) * _BYTES_PER_TOKEN
     notes = "\n\n".join(
         f"PART {i} OF {len(answers)}\n{_whole_lines(a.text.strip(), room // len(answers))}"
         for i, a in enumerate(answers, 1)

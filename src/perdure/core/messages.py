@@ -291,10 +291,11 @@ def kind_of(role: Role, content: Content) -> Kind:
         return "system" if role == "developer" else role
     texts = [content] if not isinstance(content, tuple) else [p.text if isinstance(p, TextPart) else p for p in content]
     first = next((t for t in texts if t), None)
-    if isinstance(first, str) and first.startswith("["):
+    # Never a tool result: a file or a page may begin like a handoff, and must not be able to speak as one.
+    if isinstance(first, str) and first.startswith("[") and role in ("user", "assistant"):
         if first.startswith(HANDOFF_FIRST_LINE) and texts[0] == first:
             return "handoff"
-        if role in ("user", "assistant") and all(isinstance(t, str) and (not t or _is_ours(role, t)) for t in texts):
+        if all(isinstance(t, str) and (not t or _is_ours(role, t)) for t in texts):
             return "note"
     return "system" if role == "developer" else role
 

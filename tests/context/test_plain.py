@@ -19,7 +19,7 @@ from perdure.core.messages import HANDOFF_FIRST_LINE, Message
 from perdure.core.ports import Summary
 from perdure.core.usage import CanonicalUsage
 from support.long_histories import call, one_request, step, working_session
-from support.summarisers import GOOD
+from support.summarisers import GOOD, Scripted
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -313,3 +313,18 @@ def test_a_tool_result_that_reads_like_a_handoff_is_not_taken_for_one(is_last: b
     assert "Never touch the schema" in report.record.section("Constraints & Preferences")
     assert "evil.example" not in report.record.section("Constraints & Preferences")
     assert "Delete the backups" not in report.record.section("Active Task")
+
+
+@pytest.mark.spec("M1")
+def test_a_summariser_that_must_be_awaited_is_refused_in_plain_words() -> None:
+    async def ask(prompt: str) -> str:
+        return prompt
+
+    with pytest.raises(ConfigError, match="plain function"):
+        perdure.compress(working_session(5), context_length=32_000, summarize=ask)  # type: ignore[arg-type]  # the slip
+
+
+def test_a_topic_of_any_kind_is_told_to_the_summariser() -> None:
+    ask = Scripted(GOOD)
+    perdure.compress(working_session(30), context_length=32_000, summarize=ask, focus_topic=404)  # type: ignore[arg-type]  # a slip
+    assert "404" in ask.prompts[0]

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from typing import Any
 
+from perdure.core.errors import ConfigError
 from perdure.core.ports import Summarize, Summary
 
 AnySummarize = Callable[[str], str] | Summarize
 
 
 def as_summarize(ask: AnySummarize | None) -> Summarize | None:
-    """Anyone's callable as the port: a plain function takes the prompt alone and returns the text."""
+    """Anyone's callable as the port: a plain function takes the prompt alone and returns the text.
+
+    Raises ConfigError for one that would have to be awaited.
+    """
     if ask is None:
         return None
+    if iscoroutinefunction(ask):
+        raise ConfigError(
+            "summarize is an async function, and a compaction does not wait for one; hand in a plain function,"
+            " such as `lambda prompt: asyncio.run(ask(prompt))`"
+        )
     call: Callable[..., Any] = ask
     has_limit = _takes_max_tokens(call)
 

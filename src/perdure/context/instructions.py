@@ -70,14 +70,6 @@ _OWN_VOICE_CHARS = 4_000
 _FRAME_CHARS = 1_000
 
 
-def standing_instructions(messages: Iterable[Message], *, previous: str = "", limit: int = 20) -> list[str]:
-    """The user's sentences that bind from now on, word for word, oldest first, none twice.
-
-    `previous` is the section of an earlier handoff that quotes them. Over the limit, the first and the newest are kept.
-    """
-    return gathered(map(rules_in, messages), previous=previous, limit=limit)
-
-
 def rules_in(message: Message) -> tuple[str, ...]:
     """The standing instructions of one message. Pure, so that it can be kept beside the message."""
     if not message.is_real_user:
@@ -86,7 +78,10 @@ def rules_in(message: Message) -> tuple[str, ...]:
 
 
 def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
-    """The rules of many messages, in their order, none twice."""
+    """The rules of many messages, oldest first, none twice; over the limit, the first and the newest are kept.
+
+    `previous` is the section of an earlier handoff that quotes them.
+    """
     found = dict.fromkeys(_LISTED.findall(previous))
     for rules in rules_by_message:
         for rule in rules:

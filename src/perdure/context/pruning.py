@@ -17,7 +17,6 @@ from typing import Any
 
 from perdure.context.wording import Wording
 from perdure.core.messages import ImagePart, Message, TextPart, ToolCall
-from perdure.redaction import redact
 
 PRUNE_CHARS = 200
 ARGUMENT_CHARS = 300
@@ -106,24 +105,6 @@ def result_line(note: CallNote | None, came_of_it: str) -> str:
     if note is None:
         return CLEARED
     return f"[{note.name}] {note.about} → {came_of_it}" if note.about else f"[{note.name}] → {came_of_it}"
-
-
-def prune(messages: Sequence[Message], *, prune_chars: int = PRUNE_CHARS) -> list[Message]:
-    """The messages with long results as one line, identical ones once, long arguments short, old images gone."""
-    newest_image = max((i for i, m in enumerate(messages) if _has_image(m)), default=-1)
-    last_seen = {m.text: i for i, m in enumerate(messages) if m.role == "tool" and len(m.text) > prune_chars}
-    out = []
-    notes: tuple[CallNote, ...] = ()
-    for i, m in enumerate(messages):
-        if m.role == "tool":
-            if len(m.text) > prune_chars:
-                came = outcome(redact(m.text)) if last_seen[m.text] == i else SAME_AGAIN
-                m = m.with_content(result_line(answered(notes, m), came))
-        else:
-            notes = tuple(note for note, _ in noted_calls(m))
-            m = short_arguments(m)
-        out.append(m if i == newest_image else without_images(m))
-    return out
 
 
 def answered(notes: Sequence[CallNote], result: Message) -> CallNote | None:

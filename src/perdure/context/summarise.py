@@ -169,7 +169,7 @@ def _whole_lines(text: str, most_bytes: int) -> str:
 def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) -> str:
     focus = ""
     if brief.focus_topic:
-        topic = redact(" ".join(brief.focus_topic.split())[:300])
+        topic = redact(" ".join(str(brief.focus_topic).split())[:300])
         focus = _text(brief, "summary_focus", topic=topic, share=f"{brief.focus_ratio:.0%}").strip() + "\n"
     notes = f"<notes-so-far>\n{redact(previous.body)}\n</notes-so-far>\n\n" if previous else ""
     # A transcript may hold the very tag that ends it.

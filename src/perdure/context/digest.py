@@ -41,7 +41,7 @@ _FLOOR_SHARE = 0.12
 _LEAST_CHARS = 60
 CHECKED = Wording(
     marks=("pass", "fail", "ok"),
-    pattern=re.compile(r"\b\d+ (?:passed|failed)\b|\b(?:FAIL|PASS)(?:ED)?\b|^ok\s+\S+\s+[\d.]+s"),
+    pattern=re.compile(r"\b\d+ (?:passed|failed)\b|\b(?:FAIL|PASS)(?:ED)?\b|^ok\s+\S+\s+(?:[\d.]+s|\(cached\))"),
 )
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
 _TODO_DONE = frozenset(("completed", "complete", "done", "cancelled", "canceled"))

@@ -45,6 +45,33 @@ def session() -> list[Message]:
     ]
 
 
+@pytest.mark.spec("E1")
+@pytest.mark.parametrize(
+    ("command", "result", "wanted"),
+    [
+        ("cd /srv/shop && make", "done", "Folder: /srv/shop"),
+        ("git switch -c fix/cents", "", "Branch: fix/cents"),
+        ("git checkout -b fix/cents", "Switched to a new branch 'fix/cents'", "Branch: fix/cents"),
+        ("git status", "On branch release-2\nnothing to commit", "Branch: release-2"),
+        ("cd app; git switch main", "Switched to branch 'main'", "Folder: app; Branch: main"),
+    ],
+)
+def test_the_state_says_where_commands_last_went(command: str, result: str, wanted: str) -> None:
+    digest = build_digest([user("go"), *step(1, "", "terminal", result, command=command)], budget_chars=8_000)
+    assert f"- {wanted}" in digest["Active State"].split("\n")
+
+
+@pytest.mark.spec("E1")
+def test_a_file_put_back_and_a_folder_that_was_not_there_say_nothing_of_where() -> None:
+    messages = [
+        *step(1, "", "terminal", "", command="git checkout -- src/app.py"),
+        *step(2, "", "terminal", "bash: cd: /nowhere: No such file or directory", command="cd /nowhere"),
+    ]
+    state = build_digest([user("go"), *messages], budget_chars=8_000)["Active State"]
+    assert "Branch:" not in state
+    assert "Folder:" not in state
+
+
 @pytest.mark.spec("F1", "E1")
 def test_every_section_is_one_of_the_thirteen_and_says_what_happened() -> None:
     digest = build_digest(session(), budget_chars=8_000)

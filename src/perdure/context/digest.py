@@ -43,6 +43,9 @@ CHECKED = Wording(
     marks=("pass", "fail", "ok"),
     pattern=re.compile(r"\b\d+ (?:passed|failed)\b|\b(?:FAIL|PASS)(?:ED)?\b|^ok\s+\S+\s+(?:[\d.]+s|\(cached\))"),
 )
+_FOLDER = re.compile(r"(?:^|[;&|]\s*)cd ([^\s;&|]+)")
+_BRANCH = re.compile(r"\bgit (?:checkout -[bB]|switch(?: -[cC])?) ([\w./-]+)")
+_ON_BRANCH = re.compile(r"\b(?:On branch |Switched to (?:a new )?branch ')([\w./-]+)")
 _NUMBER = re.compile(r"^(\d+)\. ", re.MULTILINE)
 _TODO_DONE = frozenset(("completed", "complete", "done", "cancelled", "canceled"))
 
@@ -155,7 +158,7 @@ def _action_line(group: Sequence[Action]) -> str:
 
 
 def _state(m: _Material, room: int) -> str:
-    """Changed files, the last test run and the last command, newest first in importance."""
+    """The last test run, the last command, where they ran, and the changed files, newest first."""
     lines: list[str] = []
     tests = next((a for a in reversed(m.actions) if CHECKED.is_in(a.outcome)), None)
     if tests:
@@ -163,12 +166,23 @@ def _state(m: _Material, room: int) -> str:
     command = next((a for a in reversed(m.actions) if a.verb == "ran"), None)
     if command and command is not tests:
         lines.append(f"- Last command: {command.target} → {command.outcome}")
+    if where := _where(m.actions):
+        lines.append(f"- {where}")
     changed: dict[str, int] = {}
     for action in m.actions:
         if action.is_change and not action.is_error and action.target:
             changed[action.target] = changed.pop(action.target, 0) + 1
     lines += [f"- Changed: {t}" + (f" (×{n})" if n > 1 else "") for t, n in reversed(changed.items())]
     return _fitting(lines, room) or m.previous.get("Active State", "")
+
+
+def _where(actions: Sequence[Action]) -> str:
+    """The folder and the branch that commands last went to."""
+    ran = [a for a in reversed(actions) if a.verb == "ran" and not a.is_error]
+    folder = next((found[1] for a in ran if (found := _FOLDER.search(a.target))), "")
+    told = (_BRANCH.search(a.target) or _ON_BRANCH.search(a.outcome) for a in ran)
+    branch = next((found[1] for found in told if found), "")
+    return "; ".join(f"{what}: {name}" for what, name in (("Folder", folder), ("Branch", branch)) if name)
 
 
 def _in_progress(m: _Material, room: int) -> str:

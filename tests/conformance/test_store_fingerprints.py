@@ -6,12 +6,15 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from perdure.gateway.lanes.beats import PLACES_KEPT_MS, Beats
 from perdure.store.fingerprints import Place
 from perdure.store.store import SessionStore
 from support.store import FakeClock, conversation
 
 
+@pytest.mark.spec("I8")
 def test_the_newest_place_of_a_fingerprint_is_its_place(store: SessionStore) -> None:
     store.fingerprints.keep("p", Place("c_1", 4))
     store.fingerprints.keep("p", Place(None, 0))
@@ -19,6 +22,7 @@ def test_the_newest_place_of_a_fingerprint_is_its_place(store: SessionStore) -> 
     assert store.fingerprints.get("q") is None
 
 
+@pytest.mark.spec("I8")
 def test_the_old_and_the_oldest_of_too_many_are_forgotten(store: SessionStore, clock: FakeClock) -> None:
     for number in range(6):
         store.fingerprints.keep(f"p{number}", Place("c_1", number))
@@ -29,6 +33,7 @@ def test_the_old_and_the_oldest_of_too_many_are_forgotten(store: SessionStore, c
     assert [n for n in range(6) if store.fingerprints.get(f"p{n}")] == [3, 4, 5]
 
 
+@pytest.mark.spec("I8")
 def test_a_gateway_forgets_by_itself(store: SessionStore, clock: FakeClock) -> None:
     store.fingerprints.keep("old", Place("c_1", 1))
     clock.pass_ms(PLACES_KEPT_MS + 1)
@@ -38,6 +43,7 @@ def test_a_gateway_forgets_by_itself(store: SessionStore, clock: FakeClock) -> N
     assert (store.fingerprints.get("old"), store.fingerprints.get("new")) == (None, Place("c_1", 2))
 
 
+@pytest.mark.spec("I8")
 def test_they_go_with_their_conversation(store: SessionStore) -> None:
     doomed, kept = conversation(store), conversation(store)
     for name, any_id in (("doomed", doomed), ("kept", kept)):

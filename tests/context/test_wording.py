@@ -31,6 +31,7 @@ def test_alternatives_are_all_the_ways_through_a_pattern() -> None:
     assert {"ab, wing", "ab; wing", "ac, wing", "acd; wwing", "xx7", "xx 7"} <= set(found)
 
 
+@pytest.mark.spec("E12")
 @each_wording
 def test_every_way_through_a_pattern_has_a_mark(wording: Wording) -> None:
     for text in alternatives(wording.pattern):

@@ -68,6 +68,15 @@ def test_on_sigterm_a_turn_under_way_is_finished_and_nothing_more_is_taken(tmp_p
         assert done.result["text"].strip() == ("word " * 30).strip()
 
 
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """SIGHUP as a terminal leaves it, whatever the tests themselves were started with: a child ignores what they do."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
 def test_a_closed_terminal_ends_it_as_sigterm_does(tmp_path: Path, sim: Simulator) -> None:
     with gateway_process(tmp_path, sim, users=USERS) as gateway:
         turn = send(gateway, "slowly " + "word " * 10).json()["turn_id"]
@@ -80,16 +89,12 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(tmp_path: Path, sim: Simulato
     assert [line for line in gateway.errors if not line.startswith("{")] == []
 
 
+@pytest.mark.usefixtures("hangup")
 def test_started_with_nohup_it_goes_on_without_its_terminal() -> None:
-    before = signal.getsignal(signal.SIGHUP)
-    try:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        assert signal.SIGHUP in ending_signals()
-        # What a process ignores when it starts another, the other ignores, too: that is all nohup does.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        assert ending_signals() == [signal.SIGTERM, signal.SIGINT]
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    assert signal.SIGHUP in ending_signals()
+    # What a process ignores when it starts another, the other ignores, too: that is all nohup does.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert ending_signals() == [signal.SIGTERM, signal.SIGINT]
 
 
 @pytest.mark.spec("I1", "I7")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.context.actions import outcome_in
-from perdure.context.facts import FURTHEST_BACK, Ledger, MessageFacts, facts_in
+from perdure.context.facts import Ledger, MessageFacts, facts_in
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.scan import scan
 from perdure.context.talk import talk_in
@@ -28,11 +28,13 @@ class Roles:
 
 
 _NONE = Roles()
+# So many messages back: what went wrong or was decided before that is dealt with, or told elsewhere.
+_LATELY = 100
 
 
 def ledger_of(entries: Sequence[Entry]) -> Ledger:
-    """The ledger of a history, in which facts weigh by their role, too."""
-    start = max(0, len(entries) - FURTHEST_BACK)
+    """The ledger of a history, in which facts weigh by the role they lately played, too."""
+    start = max(0, len(entries) - _LATELY)
     roles = [(place, e.known("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
     return Ledger.collect(
         list(map(facts_in, entries)),

@@ -12,8 +12,7 @@ from perdure.redaction.page import Page, Secret
 from perdure.redaction.shapes import is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
 
 _ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"auth")
-# Looked for only where their common end is.
-_ID_ANCHORS = (b"sid=", b"sessionid=")
+_ID_ANCHORS, _ID_END = (b"sid=", b"sessionid="), b"id="
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _JUDGED, _LONG = 400, 64
 _LINE_STARTS = ("", "\n", "\\", '"', "'")
@@ -74,8 +73,7 @@ class _Reading(NamedTuple):
 def named_values(page: Page) -> Iterator[Secret]:
     """Values of telling names that are neither stand-ins, nor code, nor plain words."""
     done = 0
-    anchors = (*_ANCHORS, *_ID_ANCHORS) if b"id=" in page.lower else _ANCHORS
-    for at in sorted({at for anchor in anchors for at in page.places(anchor)}):
+    for at in sorted({at for anchor in _ANCHORS for at in page.places(anchor)}.union(_ids(page))):
         if at < done or (read := _read(page, at)) is None:
             continue
         end = read.start + len(read.value)
@@ -86,6 +84,15 @@ def named_values(page: Page) -> Iterator[Secret]:
             done = end  # refused as a whole: the names inside it are not names of anything
     if not page.text.isascii() and any(sign in page.text for sign in _LOCAL_SIGNS):
         yield from _locally_named(page.text)
+
+
+def _ids(page: Page) -> Iterator[int]:
+    """Where the ids of sessions are named: by their common end, which is looked for once."""
+    for end in page.places(_ID_END):
+        for name in _ID_ANCHORS:
+            at = end + len(_ID_END) - len(name)
+            if at >= 0 and page.lower.startswith(name, at):
+                yield at
 
 
 def _locally_named(text: str) -> Iterator[Secret]:

@@ -38,12 +38,11 @@ class Page:
         """Where a lower-case word stands, in any case; looked for once however many ask."""
         if (places := self._places.get(word)) is None:
             places = self._places[word] = []
-            if word in self.lower:
-                find = self.lower.find
-                at = find(word)
-                while at >= 0:
-                    places.append(at)
-                    at = find(word, at + len(word))
+            find = self.lower.find
+            at = find(word)
+            while at >= 0:
+                places.append(at)
+                at = find(word, at + len(word))
         return places
 
     def matches(self, word: bytes, pattern: re.Pattern[str], back: int = 0) -> Iterator[re.Match[str]]:

@@ -78,18 +78,14 @@ _AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_
 def placed_secrets(page: Page) -> Iterator[Secret]:
     """Secrets known by where they stand."""
     # Most texts have none of these places, so each search begins with a look for its mark.
-    lower = page.lower
-    if b"://" in lower:
-        yield from _in_urls(page)
-    if b"sig" in lower:
-        yield from _signatures(page)
+    yield from _in_urls(page)
+    yield from _signatures(page)
     yield from _in_headers(page)
-    if b"cookie" in lower:
-        yield from _in_cookies(page)
+    yield from _in_cookies(page)
     if b"-----BEGIN " in page.raw:
         yield from _key_blocks(page)
     yield from _in_commands(page)
-    if b"~" in lower:
+    if b"~" in page.raw:
         yield from _azure_secrets(page)
 
 

@@ -164,7 +164,8 @@ def _state(m: _Material, room: int) -> str:
     if tests:
         lines.append(f"- Last checks: {tests.target} → {tests.outcome}")
     command = next((a for a in reversed(m.actions) if a.verb == "ran"), None)
-    if command and command is not tests:
+    # The very last call is told under In Progress.
+    if command and command is not tests and command is not m.actions[-1]:
         lines.append(f"- Last command: {command.target} → {command.outcome}")
     if where := _where(m.actions):
         lines.append(f"- {where}")

@@ -29,7 +29,7 @@ class Roles:
 
 _NONE = Roles()
 # So many messages back: what went wrong or was decided before that is dealt with, or told elsewhere.
-_LATELY = 100
+_LATELY = 150
 
 
 def ledger_of(entries: Sequence[Entry]) -> Ledger:

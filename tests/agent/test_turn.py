@@ -170,6 +170,19 @@ def test_an_interrupt_before_the_turn_has_begun_is_not_lost_and_what_was_said_is
 
 
 @pytest.mark.spec("J4")
+def test_an_interrupt_says_whether_it_met_a_turn_and_one_it_met_ends(tmp_path: Path) -> None:
+    with bench(tmp_path, *[Say("never read", delay_s=30)] * 20) as b, ThreadPoolExecutor() as threads:
+        assert not b.agent.interrupt()
+        for n in range(20):
+            turn = threads.submit(b.agent.run_conversation, f"go {n}")
+            # From the first moment on, and once: no second one may have to make up for the first.
+            while not b.agent.interrupt():
+                pass
+            assert turn.result(10).outcome == "interrupted"
+        assert not b.agent.interrupt()
+
+
+@pytest.mark.spec("J4")
 def test_a_tool_cut_off_by_an_interrupt_says_that_its_outcome_is_unknown(tmp_path: Path) -> None:
     begun = threading.Event()
 

@@ -60,7 +60,8 @@ class Agent:
         self._talk: Talk | None = None
         self._running: concurrent.futures.Future[Any] | asyncio.Task[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
-        # Interrupted between being started and having begun.
+        # Being started, and interrupted before it has begun.
+        self._is_starting = False
         self._is_interrupted = False
         self._first_reading: Gauge | None = None
 
@@ -112,13 +113,21 @@ class Agent:
             if not future.done():
                 self.interrupt()
 
-    def interrupt(self) -> None:
-        """Stops the turn under way, from any thread: the call is closed, tools are cancelled, the history is valid."""
+    def interrupt(self) -> bool:
+        """Stops the turn under way, from any thread: the call is closed, tools are cancelled, the history is valid.
+
+        Whether there was one.
+        """
+        if not self._is_starting and (self._running is None or self._running.done()):
+            return False
+        # Either this or the task's own first look sees the other, and only one of them cancels: a second cancel would
+        # hit it while it keeps what was said.
+        self._is_interrupted = True
         task = self._task
-        if task is not None:
+        if task is not None and self._is_interrupted:
+            self._is_interrupted = False
             task.get_loop().call_soon_threadsafe(task.cancel)
-        elif self._running is not None and not self._running.done():
-            self._is_interrupted = True
+        return True
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
         """Compacts now, at any fill level; says what came of it."""
@@ -323,12 +332,14 @@ class Agent:
 
     def _start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         self._refuse_if_busy(work)
-        finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
-        self._is_interrupted = False
-        future = self._bridge.submit(self._tracked(work))
+        self._is_interrupted, self._is_starting = False, True
+        try:
+            finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
+            self._running = future = self._bridge.submit(self._tracked(work))
+        finally:
+            self._is_starting = False
         if finish is not None:
             future.add_done_callback(lambda _: finish())
-        self._running = future
         return future
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
@@ -336,6 +347,7 @@ class Agent:
         try:
             if self._is_interrupted and task is not None:
                 # It begins all the same, and ends at its first wait: what was said is kept.
+                self._is_interrupted = False
                 task.cancel()
             return await work
         finally:

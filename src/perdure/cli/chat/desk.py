@@ -91,8 +91,8 @@ class Desk:
         if self._asked and not conversations.get(session_id).title and (title := title_of(self._asked)):
             conversations.set_title(session_id, title)
 
-    def interrupt(self) -> None:
-        self.surface.interrupt()
+    def interrupt(self) -> bool:
+        return self.surface.interrupt()
 
     def close(self) -> None:
         self.surface.close()

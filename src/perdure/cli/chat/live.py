@@ -89,6 +89,8 @@ class LiveChat:
         self._inbox = Inbox(self._show, self._box.call, self._box.later)
         self._question: Question | None = None
         self._is_working = False
+        # An interrupt that came before there was anything to stop: it is tried again until there is.
+        self._is_stopping = False
         self._began_s = time.monotonic()
         self._status = ""
         self._hint = ""
@@ -158,9 +160,11 @@ class LiveChat:
             self._box.write(text)
 
     async def _tick(self) -> None:
-        """Keeps the clocks of what is going on moving."""
+        """Keeps the clocks of what is going on moving, and stops it where that could not be done at once."""
         while True:
             await asyncio.sleep(_TICK_S)
+            if self._is_stopping and self._is_working and self._desk is not None:
+                self._is_stopping = not self._desk.interrupt()
             if self._is_working or self._desk is None:
                 self._box.redraw()
 
@@ -217,7 +221,7 @@ class LiveChat:
             self._lines.get_nowait()
         self._waiting.clear()
         if self._desk is not None:
-            self._desk.interrupt()
+            self._is_stopping = not self._desk.interrupt()
 
     def _leave(self) -> None:
         self._box.leave()
@@ -348,6 +352,8 @@ class LiveChat:
             told = f"internal error: {type(error).__name__}: {safe(str(error))}"
             self.write(self.ink.bad(f"{told}\nThe details are in {self._log_file}") + "\n\n")
             return
+        finally:
+            self._is_stopping = False
         if answer.text:
             text = self._page(answer.text.split("\n"))
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")

@@ -68,9 +68,9 @@ class ChatSurface:
         """The present session, without making an agent for it."""
         return self._agent.session_id if self._agent is not None else self._next_id
 
-    def interrupt(self) -> None:
-        if self._agent is not None:
-            self._agent.interrupt()
+    def interrupt(self) -> bool:
+        """Stops what the agent is doing; whether it was doing anything yet."""
+        return self._agent is not None and self._agent.interrupt()
 
     def open(self, session_id: str | None) -> None:
         self.close()

@@ -16,8 +16,7 @@ _SHOWN, _SHOWN_CHARS = 2, 160
 def gone_on(live: LiveSession, store: SessionStore) -> str | None:
     """What the session at hand does not know of: one line, and the last words of it; None where it knows all."""
     conversation = store.conversations.get(live.id)
-    # The newest it holds, which need not be the last: a handoff stands before messages older than itself.
-    known = max((entry.seq for entry in live.entries), default=0)
+    known = live.newest_seq
     since = store.log.read(live.id, Span(known + 1, conversation.last_seq)) if conversation.last_seq > known else []
     said = [entry.message for entry in since if entry.message.kind in _SAID]
     if not said and conversation.tip_session_id == live.id:

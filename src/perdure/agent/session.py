@@ -29,6 +29,8 @@ class LiveSession:
         self._system_message: str | None = None
         # What stands before a handoff may come to this; None until the window is known.
         self._head_tokens: int | None = None
+        # Not always the last entry's: a handoff stands before messages older than itself.
+        self.newest_seq = 0
         self._enter(history.session, history.entries)
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -61,6 +63,7 @@ class LiveSession:
         if recalled:
             self._attach(added[-1].seq, recalled)
         self.entries.extend(added)
+        self.newest_seq = max(self.newest_seq, added[-1].seq) if added else self.newest_seq
         self.projection.extend(added)
         self.counter.extend(added)
         self._parts.engine.observe(added)
@@ -117,6 +120,7 @@ class LiveSession:
     def _enter(self, session: Session, entries: Sequence[Entry]) -> None:
         self.session = session
         self.entries = list(entries)
+        self.newest_seq = max((e.seq for e in self.entries), default=0)
         self._sidecars = Sidecars(self._parts.store.conversation_state(session.id), session.id)
         has_handoff = any(e.message.kind == "handoff" for e in self.entries)
         folder = self._parts.prompts_folder

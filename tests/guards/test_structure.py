@@ -16,7 +16,7 @@ import perdure
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 FILES = sorted(SRC.rglob("*.py"))
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
 

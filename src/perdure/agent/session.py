@@ -13,6 +13,7 @@ from perdure.context.projection import shorten_head
 from perdure.core.messages import Entry, Message
 from perdure.models.counter import TokenCounter
 from perdure.models.sizes import text_figures
+from perdure.providers.routes import RouteCursor
 from perdure.store.records import History, Lease, Session, StoredEvent
 from perdure.tools.runtime import INTERRUPTED
 
@@ -42,6 +43,11 @@ class LiveSession:
     @property
     def conversation_id(self) -> str:
         return self.session.conversation_id
+
+    @property
+    def routes(self) -> RouteCursor:
+        """Where this conversation's calls go."""
+        return self._parts.routes
 
     @property
     def system_blocks(self) -> tuple[str, ...]:

@@ -11,15 +11,12 @@ from perdure.agent.embedded import UNSTARTED, EmbeddedSend
 from perdure.agent.knowledge import Knowledge
 from perdure.agent.parts import Keep, at_once
 from perdure.app.routing import route_of, route_of_client, store_of
-from perdure.config.credentials import api_key_for
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
-from perdure.core.errors import ConfigError
 from perdure.core.usage import CanonicalUsage
 from perdure.models.calibrations import Calibrations
 from perdure.models.catalog import Catalog
 from perdure.models.limits import LearnedLimits
-from perdure.providers.auxiliary import auxiliary_chain
 from perdure.providers.client_adapter import ClientWire
 from perdure.providers.credentials import Credentials
 from perdure.providers.endpoint_info import EndpointInfo
@@ -78,20 +75,6 @@ class Shared:
     def is_embedded(self) -> bool:
         """Nothing but the model that comes with Perdure answers."""
         return self.route.main.base_url == UNSTARTED
-
-    @property
-    def summary_window(self) -> int | None:
-        """The window a summary's input must fit (D5, J10); None where it is the main model's own, or unknown."""
-        given = self.settings.auxiliary.compression.context_length
-        if given is not None or self.is_embedded:
-            return given
-        try:
-            first = auxiliary_chain("compression", self.settings, self.route.main, lookup=api_key_for)[0]
-        except ConfigError:  # told where a summary is wanted; a conversation can begin without one
-            return None
-        main = self.route.main
-        is_main = (first.model, first.base_url) == (main.model, main.base_url)
-        return None if is_main else self.knowledge.side_window(first)
 
     def price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
         return self.knowledge.cost_usd(endpoint, usage)

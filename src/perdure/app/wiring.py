@@ -15,18 +15,15 @@ from perdure.agent.plans import StoredPlans
 from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
 from perdure.agent.session import LiveSession
 from perdure.app.shared import Shared
-from perdure.config.credentials import api_key_for
+from perdure.app.summaries import SummaryRoute
 from perdure.config.home import shell_environment
 from perdure.config.settings import Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
 from perdure.core.errors import ConfigError
-from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot, Summarize
-from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
+from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
 from perdure.providers.routes import RouteCursor
 from perdure.providers.services import SERVICES
-from perdure.store.records import Call
-from perdure.store.records import Route as StoredRoute
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.budgets import Budgets
 from perdure.tools.registry import Registry
@@ -105,14 +102,15 @@ class Wiring:
 
     def engine_services(self, live: LiveSession) -> EngineServices:
         """What the engine of one conversation is handed."""
-        shared = self.shared
+        shared, route = self.shared, SummaryRoute(self.shared, self.settings, live)
         return EngineServices(
-            summarize=self._summarizer(live),
+            summarize=route.side,
+            summarize_main=route.main,
             state=shared.store.state(f"engine:{live.conversation_id}"),
             log=shared.store.log.reader(live.conversation_id),
             settings=self.settings.compression,
             clock=shared.clock,
-            summary_window_tokens=shared.summary_window,
+            summary_window_tokens=route.window_tokens,
             prompts_folder=shared.home / "prompts",
         )
 
@@ -177,31 +175,6 @@ class Wiring:
             platform_notes=platform_notes(here, speaker.source)
             if speaker.has_shell
             else f"The user talks to you through: {speaker.source}.",
-        )
-
-    def _summarizer(self, live: LiveSession) -> Summarize | None:
-        """Side calls of the compression task; the embedded model is too small to summarise, so code does it there."""
-        shared = self.shared
-        if shared.is_embedded:
-            return None
-        caller = AuxiliaryCaller(
-            shared.send,
-            lambda task: auxiliary_chain(task, self.settings, shared.route.main, lookup=api_key_for),
-            record=lambda used: self._record_side_call(live.id, used),
-            credentials=shared.credentials,
-        )
-        return Summarizer(caller, run=shared.bridge.run, price=shared.price)
-
-    def _record_side_call(self, session_id: str, used: TaskUsage) -> None:
-        where = used.endpoint
-        self.shared.store.ledger.record_call(
-            Call(
-                session_id=session_id,
-                task=used.task,
-                route=StoredRoute(where.provider, where.model, where.api_mode),
-                usage=used.usage,
-                cost_usd=self.shared.knowledge.cost_usd(where, used.usage),
-            )
         )
 
 

@@ -108,8 +108,11 @@ class ContextCompressor(ContextEngine):
     def update_model(
         self, *, context_length: int, model: str = "", provider: str = "", max_tokens: int | None = None
     ) -> None:
-        if (model, provider) != getattr(self, "_route", (model, provider)):
+        before: tuple[str, str] | None = getattr(self, "_route", None)
+        if before is not None and before != (model, provider):
             self._last_prompt_tokens = None  # another model counts differently
+            if before[0]:  # a switch: whoever failed before is not the one to be asked now
+                self._cooldown.reset()
         self._route = (model, provider)
         self._window = context_length
         self._max_tokens = max_tokens
@@ -291,6 +294,6 @@ class ContextCompressor(ContextEngine):
         threshold = threshold_for(s, provider=provider, model=model)
         if threshold > s.threshold and self._chain.tell_once("codex_gpt55"):
             self._notices.append(codex_raised(threshold, self._budgets.threshold_tokens))
-        window = self._services.summary_window_tokens
+        window = self._services.summary_window
         if window is not None and window < self._window and self._chain.tell_once("small_summary_window"):
             self._notices.append(small_summary_window(window, self._window))

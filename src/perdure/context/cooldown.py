@@ -66,6 +66,11 @@ class CoolDown:
         self._state.set(_COOLDOWN, {"failures": failures, "until_ms": until, "length_s": length_s})
 
     def succeeded(self) -> None:
+        """A summary was written."""
+        self.reset()
+
+    def reset(self) -> None:
+        """A summary may be asked for at once: the failures were those of another model."""
         if self._state.get(_COOLDOWN) is not None:
             self._state.set(_COOLDOWN, None)
 

@@ -12,7 +12,7 @@ previous=old)` when the plan was carried out · `on_session_end` only when the c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -109,16 +109,22 @@ class EngineServices:
 
     # One call of the auxiliary route, its own chain included; None: no provider at all.
     summarize: Summarize | None = None
-    # The main model, tried once where the auxiliary route cannot do it.
+    # The main model that answers now, asked once where the auxiliary route fails or its answer is no summary.
     summarize_main: Summarize | None = None
-    # Window of the model behind `summarize`, where it is known and differs.
-    summary_window_tokens: int | None = None
+    # Window of the model behind `summarize`, where it is known and differs; a function where it may change.
+    summary_window_tokens: int | Callable[[], int | None] | None = None
     state: KeyValue | None = None
     log: LogReader | None = None
     settings: CompressionSettings = field(default_factory=CompressionSettings)
     clock: Clock | None = None
     # The user's own versions of the prompts.
     prompts_folder: Path | None = None
+
+    @property
+    def summary_window(self) -> int | None:
+        """`summary_window_tokens` as it is now."""
+        given = self.summary_window_tokens
+        return given() if callable(given) else given
 
 
 class ContextEngine(ABC):

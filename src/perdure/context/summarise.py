@@ -18,7 +18,7 @@ from perdure.context.handoff import Handoff
 from perdure.context.sections import shorten
 from perdure.context.summary_check import problem_with
 from perdure.context.transcript import Transcript, size_of
-from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
+from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
 from perdure.core.ports import Summarize, Summary
 from perdure.core.usage import CanonicalUsage
 from perdure.redaction import redact
@@ -53,6 +53,10 @@ class Failure:
     verdict: ErrorVerdict | None = None
     # No provider is there at all: asking again soon cannot help.
     is_lasting: bool = False
+    # There is nobody to ask, which is no error; no call was made.
+    is_absent: bool = False
+    # Another model answers the conversation by now: nobody is to be asked for this summary any more.
+    is_superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> O
             why = problem_with(answer.text, text, source_tokens=brief.source_tokens)
             answer = Failure(why) if why else answer
         if isinstance(answer, Failure):
-            return Outcome(None, answer, number)
+            return Outcome(None, answer, number - 1 if answer.is_absent else number)
         answers.append(answer)
     if len(answers) == 1:
         return Outcome(answers[0], None, 1)
@@ -194,6 +198,10 @@ def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summ
             answers.append(_as_summary(ask(prompt, max_tokens=max_tokens)))
         except ProviderError as error:
             answers.append(Failure(str(error) or type(error).__name__, error.verdict))
+        except NoSummaryModel as error:
+            answers.append(Failure(str(error), is_absent=True))
+        except SummarySuperseded as error:
+            answers.append(Failure(str(error), is_superseded=True))
         except ConfigError as error:
             answers.append(Failure(str(error), is_lasting=True))
         except Exception as error:  # the edge to somebody else's code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perdure import prompts
@@ -27,7 +27,7 @@ from perdure.context.transcript import transcribe
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, ImagePart, Message
-from perdure.core.ports import Summary
+from perdure.core.ports import Summarize, Summary
 from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
 
@@ -167,14 +167,14 @@ class Writer:
     def _summary(self, job: _Job, shares: Shares, focus_topic: str | None) -> Outcome:
         """What a model wrote: the auxiliary route's, else once the main one's; none while cooling down."""
         s = self.services
-        asks = [a for a in (s.summarize, s.summarize_main) if a is not None]
+        asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if a is not None]
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
             return Outcome(None, None, 0)
         brief = Brief(
             transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars),
             target_tokens=shares.told_tokens,
             source_tokens=job.tokens,
-            window_tokens=s.summary_window_tokens or self.budgets.window,
+            window_tokens=self.budgets.window,
             previous=job.previous,
             focus_topic=focus_topic,
             focus_ratio=s.settings.focus_ratio,
@@ -182,21 +182,21 @@ class Writer:
         )
         clock = s.clock or SystemClock()
         give_up_at = clock.monotonic_s() + TIMEOUT_S
-        outcome, calls = Outcome(None, None, 0), 0
-        for ask in asks:
-            outcome = summarise(brief, ask, left_s=lambda: give_up_at - clock.monotonic_s())
+        failure, calls = None, 0
+        for ask, window in asks:
+            here = replace(brief, window_tokens=window or brief.window_tokens)
+            outcome = _asked(here, ask, lambda: give_up_at - clock.monotonic_s())
             calls += outcome.calls
-            if (smaller := _window_it_stated(outcome.failure, brief)) is not None:
-                # Its window was smaller than anyone knew: the same again, in parts that fit.
-                brief = replace(brief, window_tokens=smaller)
-                outcome = summarise(brief, ask, left_s=lambda: give_up_at - clock.monotonic_s())
-                calls += outcome.calls
             if outcome.summary is not None:
                 self.cooldown.succeeded()
                 return Outcome(outcome.summary, None, calls)
-        if outcome.failure is not None:
-            self.cooldown.failed(outcome.failure.verdict, is_lasting=outcome.failure.is_lasting)
-        return Outcome(None, outcome.failure, calls)
+            if outcome.failure is not None and not outcome.failure.is_absent:
+                failure = outcome.failure
+            if (failure is not None and failure.is_superseded) or clock.monotonic_s() >= give_up_at:
+                break
+        if failure is not None and not failure.is_superseded:
+            self.cooldown.failed(failure.verdict, is_lasting=failure.is_lasting)
+        return Outcome(None, failure, calls)
 
     def _told(self, job: _Job, summary: Summary | None, shares: Shares) -> tuple[dict[str, str], tuple[str, ...]]:
         """The sections, and what the check against the sources found; without a summary, those of the digest."""
@@ -265,6 +265,16 @@ class Writer:
             return prompts.render(name, {}, self.services.prompts_folder)
         except ConfigError:
             return None  # a slip in an override must not stop a compaction
+
+
+def _asked(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> Outcome:
+    """The summary of one model, asked again in smaller parts where its window was smaller than anyone knew."""
+    outcome = summarise(brief, ask, left_s=left_s)
+    smaller = _window_it_stated(outcome.failure, brief)
+    if smaller is None:
+        return outcome
+    again = summarise(replace(brief, window_tokens=smaller), ask, left_s=left_s)
+    return replace(again, calls=outcome.calls + again.calls)
 
 
 def _window_it_stated(failure: Failure | None, brief: Brief) -> int | None:

@@ -2,6 +2,7 @@
 
 PerdureError
 ├── ConfigError          fix the setting it names
+│   └── NoSummaryModel     nobody to ask for a summary: write the handoff without one
 ├── InvalidMessage       fix the message you handed in
 ├── PluginError          choose another plug-in, or mend this one
 │   ├── PluginNotFound     nothing installed bears that name; the text lists what does
@@ -14,6 +15,7 @@ PerdureError
 │   ├── CorruptStore       restore the backup it names
 │   ├── NotFound           no such conversation, session, message or output
 │   └── LeaseLost          another process writes this session now
+├── SummarySuperseded    another model answers by now: drop what was being summarised
 └── ToolError            becomes a tool result the model can read
 """
 
@@ -55,6 +57,14 @@ class PerdureError(Exception):
 
 class ConfigError(PerdureError):
     """A setting is wrong; the text names the key, what was given and what is allowed."""
+
+
+class NoSummaryModel(ConfigError):
+    """No model is there to be asked for a summary. Nothing has failed, so nothing has to cool down."""
+
+
+class SummarySuperseded(PerdureError):
+    """The conversation moved on to another model while a summary was being written; no cool-down follows."""
 
 
 class InvalidMessage(PerdureError):

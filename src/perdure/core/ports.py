@@ -35,7 +35,7 @@ class Summary:
 
 
 class Summarize(Protocol):
-    """One auxiliary call. Raises ProviderError when it cannot be made."""
+    """One auxiliary call. Raises ProviderError when it cannot be made, NoSummaryModel where there is nobody to ask."""
 
     def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
 

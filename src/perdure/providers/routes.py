@@ -40,11 +40,29 @@ class RouteCursor:
 
     def __init__(self, route: Route, credentials: Credentials | None = None) -> None:
         self.route = route
-        self.endpoint = route.main
+        self._endpoint = route.main
+        self._listeners: list[Callable[[], None]] = []
         self._index = 0
         self._credentials = credentials
         # Whose keys were refused and refreshed once already: a second refusal is final.
         self._refreshed: set[tuple[str, str | None]] = set()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the next call goes."""
+        return self._endpoint
+
+    @endpoint.setter
+    def endpoint(self, new: Endpoint) -> None:
+        old, self._endpoint = self._endpoint, new
+        if (old.provider, old.model, old.base_url) != (new.provider, new.model, new.base_url):
+            for listener in tuple(self._listeners):
+                listener()
+
+    def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener`, in any thread, when another model or service answers; returns how to unsubscribe."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def advance(self, verdict: ErrorVerdict) -> Endpoint | None:
         """Where to try after this failure: the same place with a fresh key, the next place, or None: give up."""

@@ -1,0 +1,143 @@
+"""Which model is sent the history to be summarised: the one that answers now, never one the person has left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.lab.simulator import Asked, Fail, Say, Simulator
+from perdure.providers.routes import Route
+from support.summarisers import GOOD
+
+WINDOW = 20_000
+HISTORY = [
+    {"role": role, "content": f"{role} {n}: " + "words about the parser " * 60}
+    for n in range(20)
+    for role in ("user", "assistant")
+]
+WRONG_KEY = Fail(status=401, body={"error": {"message": "invalid api key"}})
+
+
+def is_summary(asked: Asked) -> bool:
+    return "hand-over notes" in str(asked.body["messages"][-1])
+
+
+def good(asked: Asked) -> str:
+    return GOOD if is_summary(asked) else "Noted."
+
+
+def summaries_of(sim: Simulator, model: str | None = None) -> list[Asked]:
+    return [r for r in sim.requests if is_summary(r) and model in (None, r.body["model"])]
+
+
+@contextmanager
+def agent_at(sim: Simulator, folder: Path, **settings: Any) -> Iterator[Agent]:
+    agent = Agent(
+        model="m-1",
+        provider="custom",
+        base_url=sim.base_url,
+        api_key="k",
+        store=folder / "perdure.db",
+        home=folder,
+        tools=(),
+        system_prompt="Be brief.",
+        settings={"model": {"context_length": WINDOW, "max_tokens": 500}, **settings},
+    )
+    try:
+        yield agent
+    finally:
+        agent.close()
+
+
+@pytest.mark.spec("F2", "J10")
+def test_after_a_fallback_the_model_that_answers_is_asked_for_summaries(tmp_path: Path) -> None:
+    with Simulator(script=lambda a: WRONG_KEY) as broken, Simulator(script=good) as spare:
+        fallback = {"provider": "custom", "model": "m-2", "base_url": spare.base_url}
+        with agent_at(broken, tmp_path, fallback_providers=[fallback]) as agent:
+            agent.run_conversation("And now?", conversation_history=HISTORY[:8])
+            refused = len(broken.requests)
+            for n in range(12):
+                agent.run_conversation(f"round {n}: " + "words about the parser " * 60)
+            report = agent.compress()
+        assert report.outcome == "compacted"
+        assert summaries_of(spare)
+        assert len(broken.requests) == refused
+        assert not summaries_of(broken)
+
+
+@pytest.mark.spec("F2")
+def test_after_a_switch_no_history_goes_to_the_model_before(tmp_path: Path) -> None:
+    with Simulator(script=good) as old, Simulator(script=good) as new, agent_at(old, tmp_path) as agent:
+        agent.run_conversation("And now?", conversation_history=HISTORY[:24])
+        asked_before = len(old.requests)
+        agent.switch_model(Route((replace(agent.endpoint, model="local-1", base_url=new.base_url),)))
+        agent.run_conversation("Go on: " + "words about the parser " * 60)
+        assert agent.compress().outcome == "compacted"
+        assert len(old.requests) == asked_before
+        assert summaries_of(new, "local-1")
+
+
+@pytest.mark.spec("F2", "C10")
+def test_a_summary_being_written_is_cancelled_by_a_switch_and_not_retried_there(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def busy(request: Asked) -> Any:
+        if not is_summary(request):
+            return "Noted."
+        asked.set()
+        # The transport would wait and try again at the same place.
+        return Fail(status=503, headers={"retry-after": "0.3"})
+
+    with Simulator(script=busy) as old, Simulator(script=good) as new, agent_at(old, tmp_path) as agent:
+        agent.run_conversation("And now?", conversation_history=HISTORY[:24])
+        run = threading.Thread(target=agent.compress)
+        run.start()
+        assert asked.wait(10)
+        agent.switch_model(Route((replace(agent.endpoint, model="local-1", base_url=new.base_url),)))
+        count = len(old.requests)
+        run.join(10)
+        assert not run.is_alive()
+        assert len(old.requests) == count
+        assert agent.compress().outcome in ("compacted", "nothing_to_do"), "nothing has to cool down"
+
+
+@pytest.mark.spec("F2", "F4")
+@pytest.mark.parametrize(
+    "answer",
+    ["", "I'm sorry, but I can't help with summarising that."],
+)
+def test_an_answer_that_is_no_summary_goes_once_to_the_main_model(tmp_path: Path, answer: str) -> None:
+    def script(request: Asked) -> Any:
+        return Say(answer) if request.body["model"] == "small-1" else good(request)
+
+    with (
+        Simulator(script=script) as sim,
+        agent_at(sim, tmp_path, auxiliary={"compression": {"model": "small-1"}}) as agent,
+    ):
+        agent.run_conversation("And now?", conversation_history=HISTORY[:24])
+        report = agent.compress()
+        assert report.outcome == "compacted"
+        assert report.record is not None
+        assert report.record.model.startswith("m-1")
+        assert len(summaries_of(sim, "small-1")) == 1
+        assert len(summaries_of(sim, "m-1")) == 1
+
+
+@pytest.mark.spec("F2")
+def test_a_main_model_whose_own_summary_was_refused_is_not_asked_twice(tmp_path: Path) -> None:
+    def script(request: Asked) -> Any:
+        return Say("I am sorry, but I cannot help with summarising this.") if is_summary(request) else "Noted."
+
+    with Simulator(script=script) as sim, agent_at(sim, tmp_path) as agent:
+        agent.run_conversation("And now?", conversation_history=HISTORY[:24])
+        report = agent.compress()
+        assert report.outcome == "digest"
+        assert "refused" in report.message
+        assert len(summaries_of(sim)) == 1

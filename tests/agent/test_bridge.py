@@ -62,3 +62,28 @@ def test_the_loop_cannot_wait_for_itself_and_says_so() -> None:
 
     with pytest.raises(RuntimeError, match="use the async form"):
         bridge.run(nested())
+
+
+@pytest.mark.parametrize("stray", [SystemExit(3), KeyboardInterrupt()])
+def test_a_stray_exit_in_any_task_or_callback_does_not_stop_the_loop(stray: BaseException) -> None:
+    bridge = LoopThread()
+    loop = bridge.loop
+
+    async def exits() -> None:
+        raise stray
+
+    def exits_too() -> None:
+        raise stray
+
+    async def bystander() -> str:
+        tasks = [asyncio.create_task(exits()) for _ in range(3)]
+        asyncio.get_running_loop().call_soon(exits_too)
+        await asyncio.sleep(0.05)
+        assert all(task.done() for task in tasks)
+        return "still here"
+
+    assert bridge.submit(bystander()).result(5) == "still here"
+    with pytest.raises(type(stray)):
+        bridge.submit(exits()).result(5)
+    assert bridge.submit(_where()).result(5) == "perdure-loop"
+    assert bridge.loop is loop

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from perdure.core.errors import ToolError
+from perdure.core.foreign import await_foreign
 from perdure.core.ports import ApprovalAnswer
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class CallbackAsker:
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """The answer. Raises ToolError, which the model reads, where the callback fails."""
         try:
-            return str(await _called(self._callback, question, tuple(choices)))
+            return str(await await_foreign(_called(self._callback, question, tuple(choices))))
         except Exception as error:  # anybody's code: a turn goes on without it
             _LOG.exception("clarify_callback failed")
             raise ToolError(f"the question could not be put: {type(error).__name__}") from error
@@ -42,7 +43,7 @@ class CallbackApprover:
     async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
         """What the callback says; whatever is no answer is a no."""
         try:
-            answer = await _called(self._callback, action, reason)
+            answer = await await_foreign(_called(self._callback, action, reason))
         except Exception:  # anybody's code: what nobody allowed does not run
             _LOG.exception("approval_callback failed")
             return "no"

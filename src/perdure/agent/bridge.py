@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
+from perdure.core.loops import run_loop
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ class LoopThread:
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
                 self._loop.set_default_executor(DaemonThreads())
-                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=run_loop, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
             return self._loop
 

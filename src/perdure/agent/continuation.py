@@ -11,6 +11,7 @@ from perdure.agent.session import LiveSession
 from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, unchanged
 from perdure.context.plain import CompactionReport
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
+from perdure.core.foreign import await_foreign, describe_error
 from perdure.core.messages import Entry
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
 
@@ -24,10 +25,11 @@ async def compact(
     emit(CompactionStarted(reason, live.counter.estimate))
     entries = list(live.entries)
     try:
-        answer = await asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
+        work = asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
+        answer = await await_foreign(work)
         made = as_compaction(answer, entries)
     except Exception as error:  # an engine may be anybody's plug-in: the conversation goes on without it
-        made = unchanged(entries, f"The context engine failed: {type(error).__name__}: {error}", outcome="failed")
+        made = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
     return carry_out(made, live, parts, emit, reason=reason)
 
 

@@ -101,7 +101,7 @@ class Subscription:
                 event = self._waiting.popleft()
             try:
                 listener(event)
-            except Exception:  # a listener is anybody's code: the turn must survive it
+            except BaseException:  # a listener is anybody's code: the turn must survive it, and so must this thread
                 _log.exception("an event listener failed on %s", type(event).__name__)
 
     async def __aiter__(self) -> AsyncIterator[Event]:

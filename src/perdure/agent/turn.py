@@ -22,6 +22,7 @@ from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError
 from perdure.core.events import Notice, Outcome, StatusChanged, TurnFinished, TurnStarted
+from perdure.core.foreign import await_foreign, describe_error
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.exchange import Reply
@@ -107,9 +108,9 @@ class Turn:
         if self._parts.recall is None:
             return ""
         try:
-            return await asyncio.to_thread(self._parts.recall, message.text)
+            return await await_foreign(asyncio.to_thread(self._parts.recall, message.text))
         except Exception as error:  # anybody's index: the turn goes on without it
-            self._emit(Notice(f"Nothing was recalled: {type(error).__name__}: {error}", "warning"))
+            self._emit(Notice(f"Nothing was recalled: {describe_error(error)}", "warning"))
             return ""
 
     async def _work(self) -> tuple[Outcome, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, StartReason
+from perdure.core.foreign import call_foreign, describe_error
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
 
@@ -89,7 +90,7 @@ class GuardedEngine(ContextEngine):
 
     def _ask(self, method: str, call: Callable[[ContextEngine], T]) -> T:
         try:
-            return call(self._engine)
+            return call_foreign(call, self._engine)
         except Exception as error:  # a stranger's code may raise anything
             if self._is_spare:
                 raise
@@ -99,7 +100,7 @@ class GuardedEngine(ContextEngine):
     def _hand_over(self, method: str, error: Exception) -> None:
         spare = self._make_spare()
         self._notices.append(
-            f"Context engine {self.name!r} failed in {method}: {type(error).__name__}: {error}."
+            f"Context engine {self.name!r} failed in {method}: {describe_error(error)}."
             f" Using {spare.name!r} instead until the next start."
         )
         if self._session_id is not None:

@@ -22,6 +22,7 @@ from perdure.agent.bridge import DaemonThreads, RunningLoop
 from perdure.app import Shared
 from perdure.config.proxies import has_proxy
 from perdure.config.settings import Settings
+from perdure.core.loops import run_main
 from perdure.gateway.adapters.contract import Adapter
 from perdure.gateway.guards.people import People
 from perdure.gateway.http.app import create_app
@@ -70,7 +71,7 @@ def run(site: Site) -> None:
     sys.setswitchinterval(_SWITCH_S)
     _collect_seldom()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve(site))
+        run_main(runner.get_loop(), serve(site))
 
 
 async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:

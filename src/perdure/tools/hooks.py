@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.core.foreign import call_foreign
 from perdure.core.messages import ToolCall
 from perdure.tools.tool import ToolReply
 
@@ -29,7 +30,7 @@ class Hooks:
         """Why the call must not run, or None."""
         for hook in self.pre_tool_call:
             try:
-                reason = hook(call, arguments)
+                reason = call_foreign(hook, call, arguments)
             except Exception:  # somebody else's code: the turn must survive it
                 _log.exception("pre_tool_call hook %r failed on %s", hook, call.name)
                 continue
@@ -41,7 +42,12 @@ class Hooks:
         """The reply after every hook has seen it."""
         for hook in self.post_tool_call:
             try:
-                reply = hook(call, reply) or reply
+                changed = call_foreign(hook, call, reply)
             except Exception:  # somebody else's code: the turn must survive it
                 _log.exception("post_tool_call hook %r failed on %s", hook, call.name)
+                continue
+            if isinstance(changed, ToolReply):
+                reply = changed
+            elif changed is not None:
+                _log.error("post_tool_call hook %r returned %s, not a ToolReply", hook, type(changed).__name__)
         return reply

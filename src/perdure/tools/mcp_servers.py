@@ -19,6 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from perdure.config.settings import McpServerSettings
 from perdure.core.errors import ToolError
+from perdure.core.foreign import await_foreign
+from perdure.core.loops import run_loop
 from perdure.tools.mcp_reply import as_reply, input_schema, offered_name, safe_description
 from perdure.tools.tool import Tool, ToolReply
 
@@ -61,7 +63,7 @@ class McpServers:
             )
             return []
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="perdure-mcp", daemon=True).start()
+        threading.Thread(target=run_loop, args=(self._loop,), name="perdure-mcp", daemon=True).start()
         starts = [self._submit(s.connected(self._start_timeout_s)) for s in self._servers]
         tools: list[Tool] = []
         for server, started in zip(self._servers, starts, strict=True):
@@ -190,7 +192,7 @@ class _Server:
             raise ToolError(f"the MCP server {self.name} cannot be reached: {error}") from None
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                return as_reply(await client.call_tool(tool, arguments))
+                return as_reply(await await_foreign(client.call_tool(tool, arguments)))
         except TimeoutError:
             raise ToolError(f"the MCP server {self.name} did not answer within {self.settings.timeout_s:g} s") from None
         except Exception as error:  # a transport or protocol failure of any kind: the turn reads it and goes on

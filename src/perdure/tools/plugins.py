@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perdure import plugins
 from perdure.core.errors import PluginError
+from perdure.core.foreign import call_foreign, describe_error
 from perdure.tools.hooks import Hooks
 from perdure.tools.registry import Registry
 
@@ -40,9 +41,9 @@ def load_plugins(names: Sequence[str], registry: Registry, hooks: Hooks, *, foun
     warnings = []
     for name in names:
         try:
-            found.load(name)(registry, hooks)
+            call_foreign(found.load(name), registry, hooks)
         except PluginError as error:
             warnings.append(str(error))
         except Exception as error:  # a plug-in's own code may raise anything
-            warnings.append(f"tool plug-in {name!r} failed to start: {type(error).__name__}: {error}")
+            warnings.append(f"tool plug-in {name!r} failed to start: {describe_error(error)}")
     return warnings

@@ -11,12 +11,13 @@ import asyncio
 import inspect
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
+from perdure.core.foreign import await_foreign, call_foreign, describe_error
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.arguments import check_by_schema
@@ -106,7 +107,8 @@ class Batch:
         finished = [o for o in self._outcomes if o is not None]
         fitted = await asyncio.to_thread(self._runtime.budgets.fit_turn, finished, self._scope.conversation_id)
         self._announce_spills(finished, fitted)
-        self._outcomes = list(fitted)
+        in_order = iter(fitted)
+        self._outcomes = [next(in_order) if o is not None else None for o in self._outcomes]
         return self.results()
 
     def results(self) -> list[Message]:
@@ -141,11 +143,11 @@ class Batch:
         tool: Tool | None = None
         try:
             tool = self._runtime.registry.find(call.name)
-            reply = await self._reply(tool, call, token)
+            reply = await await_foreign(self._reply(tool, call, token))
         except ToolError as error:
             reply = ToolReply(f"Error: {error}", is_error=True)
         except Exception as error:  # a handler is anybody's code: its failure is for the model to read
-            reply = ToolReply(f"Error: {call.name} failed: {type(error).__name__}: {error}", is_error=True)
+            reply = ToolReply(clean(f"Error: {call.name} failed: {describe_error(error)}"), is_error=True)
         return Outcome(tool, call.id, self._runtime.hooks.reviewed(call, reply))
 
     async def _reply(self, tool: Tool, call: ToolCall, token: CancelToken) -> ToolReply:
@@ -159,11 +161,14 @@ class Batch:
         if tool.context_parameter:
             values[tool.context_parameter] = self._context(call, token)
         timeout_s = tool.timeout_s or self._runtime.timeout_s
+        deadline = asyncio.timeout(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
+            async with deadline:
                 return as_reply(await _called(tool, values))
-        except TimeoutError:
-            raise ToolError(f"{call.name} was stopped: it took longer than {timeout_s:g} s") from None
+        except Exception:
+            if deadline.expired():
+                raise ToolError(f"{call.name} was stopped: it took longer than {timeout_s:g} s") from None
+            raise
         finally:
             # Whether done, timed out or cancelled: nothing of this call may go on running.
             token.cancel()
@@ -223,9 +228,26 @@ def as_reply(value: Any) -> ToolReply:
 
 async def _called(tool: Tool, values: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(tool.handler):
-        return await tool.handler(**values)
+        return await _in_task(tool.handler(**values))
     result = await _in_thread(lambda: tool.handler(**values))
-    return await result if inspect.isawaitable(result) else result
+    return await _in_task(result) if inspect.isawaitable(result) else result
+
+
+async def _in_task(work: Awaitable[Any]) -> Any:
+    """Await an async handler in a task of its own, so that cancelling "the current task" there cancels the call alone.
+
+    A handler that suppresses its cancellation does not suppress the interrupt of the turn.
+    """
+    turn = asyncio.current_task()
+    try:
+        return await asyncio.create_task(_awaited(work))
+    finally:
+        if turn is not None and turn.cancelling():
+            raise asyncio.CancelledError
+
+
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await await_foreign(work)
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
@@ -245,10 +267,10 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         value: Any = None
         error: BaseException | None = None
         try:
-            value = work()
+            value = call_foreign(work)
         except StopIteration:  # a future refuses to carry this one
             error = RuntimeError("the handler raised StopIteration")
-        except BaseException as raised:
+        except Exception as raised:
             error = raised
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)

@@ -1,0 +1,312 @@
+"""Whatever a tool, hook or callback raises becomes a result or a log line; only an interrupt of ours interrupts."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.agent.answers import CallbackApprover, CallbackAsker
+from perdure.agent.events import EventBus
+from perdure.agent.turn import ConversationResult
+from perdure.core.clock import SystemClock
+from perdure.core.errors import ToolError
+from perdure.core.events import Event, Notice
+from perdure.core.messages import ToolCall, canonical_json
+from perdure.lab.simulator import Call, Say
+from perdure.tools.hooks import Hooks
+from perdure.tools.plugins import load_plugins, tool_plugins
+from perdure.tools.registry import Registry
+from perdure.tools.runtime import INTERRUPTED, Batch, ToolRuntime, ToolScope
+from perdure.tools.tool import Tool, ToolReply, tool_from_function
+from support.agents import bench
+
+
+class Panic(BaseException):
+    """What an extension module raises when its native code panics."""
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise Panic("no text")
+
+
+class UnprintablePanic(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+def _parse() -> None:
+    argparse.ArgumentParser().parse_args(["--nope"])
+
+
+def _raise(error: BaseException) -> Callable[[], None]:
+    def run() -> None:
+        raise error
+
+    return run
+
+
+FAILURES = {
+    "exit": (lambda: sys.exit(3), "SystemExit: 3"),
+    "argparse": (_parse, "SystemExit: 2"),
+    "ctrl-c": (_raise(KeyboardInterrupt()), "KeyboardInterrupt"),
+    "cancelled": (_raise(asyncio.CancelledError()), "CancelledError"),
+    "generator": (_raise(GeneratorExit()), "GeneratorExit"),
+    "stop": (_raise(StopIteration()), "StopIteration"),
+    "panic": (_raise(Panic("at the disco")), "Panic: at the disco"),
+    "unprintable": (_raise(Unprintable()), "Unprintable: (its text cannot be read)"),
+    "unprintable panic": (_raise(UnprintablePanic()), "UnprintablePanic: (its text cannot be read)"),
+    "group": (_raise(BaseExceptionGroup("two", [SystemExit(1), KeyboardInterrupt()])), "BaseExceptionGroup: two"),
+    "timeout": (_raise(TimeoutError("of its own")), "TimeoutError: of its own"),
+}
+
+
+def _tools(fail: Callable[[], None]) -> dict[str, Tool]:
+    def in_thread() -> str:
+        """Fails in its thread."""
+        fail()
+        return "never"
+
+    async def in_loop() -> str:
+        """Fails on the loop."""
+        await asyncio.sleep(0)
+        fail()
+        return "never"
+
+    def later() -> Any:
+        """Hands back something to await."""
+        return in_loop()
+
+    async def in_child() -> str:
+        """Fails in a task of its own."""
+
+        async def child() -> None:
+            fail()
+
+        await asyncio.create_task(child())
+        return "never"
+
+    return {f.__name__: tool_from_function(f) for f in (in_thread, in_loop, later, in_child)}
+
+
+def _in_thread(work: Callable[[], ConversationResult]) -> Future[ConversationResult]:
+    """Run work beside the test: a turn that never ends fails the test, and does not hang it."""
+    future: Future[ConversationResult] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def echo(text: str) -> str:
+    """Says it again."""
+    return text
+
+
+def _call(name: str, call_id: str = "a", **arguments: Any) -> ToolCall:
+    return ToolCall(call_id, name, canonical_json(arguments))
+
+
+def _batch(tools: Any, calls: list[ToolCall], **options: Any) -> Batch:
+    return ToolRuntime(Registry([*tools, echo]), clock=SystemClock(), **options).batch(calls, ToolScope("t", "c", "u"))
+
+
+def _run(tools: Any, *calls: ToolCall, **options: Any) -> list[str]:
+    return [m.text for m in asyncio.run(_batch(tools, list(calls), **options).run())]
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("how", ["in_thread", "in_loop", "later"])
+@pytest.mark.parametrize("what", FAILURES)
+def test_whatever_a_tool_raises_is_its_result_alone_and_beside_others(how: str, what: str) -> None:
+    fail, text = FAILURES[what]
+    tool = _tools(fail)[how]
+    (alone,) = _run([tool], _call(how))
+    assert alone.startswith(f"Error: {how} failed: ")
+    assert text in alone
+    assert _run([tool], _call("echo", "e", text="x"), _call(how), _call("echo", "f", text="y")) == ["x", alone, "y"]
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
+def test_a_tool_whose_own_task_exits_disturbs_no_other_turn(tmp_path: Path, what: str) -> None:
+    fail, text = FAILURES[what]
+    script = [Say(calls=(Call("in_child", {}), Call("echo", {"text": "x"}))), "Done."]
+    with bench(tmp_path, *script, tools=[_tools(fail)["in_child"], echo]) as b:
+        other = b.bridge.submit(asyncio.sleep(0.3, "undisturbed"))
+        result = _in_thread(lambda: b.agent.run_conversation("go")).result(10)
+        assert result.outcome == "completed"
+        first, second = (m["content"] for m in result.messages if m["role"] == "tool")
+        assert text in first
+        assert second == "x"
+        assert other.result(5) == "undisturbed"
+
+
+def test_a_result_that_cannot_be_written_out_is_an_error() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise SystemExit(1)
+
+    made = Tool("odd", "", {"type": "object"}, handler=lambda: {"a": Odd()})
+    assert _run([made], _call("odd")) == ["Error: odd failed: SystemExit: 1"]
+
+
+def test_a_tool_that_cancels_the_current_task_cancels_only_itself() -> None:
+    async def cancels() -> str:
+        """Cancels whatever it runs in."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(5)
+        return "never"
+
+    said = "Error: cancels failed: CancelledError"
+    assert _run([cancels], _call("cancels")) == [said]
+    assert _run([cancels], _call("cancels"), _call("echo", "e", text="x")) == [said, "x"]
+
+
+@pytest.mark.spec("J4")
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("answer", ["returns", "raises", "exits"])
+def test_a_tool_that_suppresses_its_cancellation_does_not_suppress_the_interrupt(answer: str, count: int) -> None:
+    async def stubborn() -> str:
+        """Does not want to be stopped."""
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            if answer == "raises":
+                raise ValueError("not now") from None
+            if answer == "exits":
+                raise SystemExit(1) from None
+        return "late"
+
+    async def story() -> list[str]:
+        batch = _batch([stubborn], [_call("stubborn", f"c{n}") for n in range(count)])
+        task = asyncio.create_task(batch.run())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return [m.text for m in batch.results()]
+
+    assert asyncio.run(story()) == [INTERRUPTED] * count
+
+
+def test_an_interrupt_still_interrupts_a_tool_in_its_thread(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait() -> str:
+        """Waits for a long time."""
+        begun.set()
+        go_on.wait(10)
+        return "late"
+
+    with bench(tmp_path, Say(calls=(Call("wait", {}),)), tools=[wait]) as b:
+        turn = _in_thread(lambda: b.agent.run_conversation("go"))
+        assert begun.wait(5)
+        assert b.agent.interrupt()
+        assert turn.result(5).outcome == "interrupted"
+        go_on.set()
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
+def test_hooks_that_raise_anything_are_passed_over(what: str) -> None:
+    fail, _ = FAILURES[what]
+
+    def before(call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
+        fail()
+        return None
+
+    def after(call: ToolCall, reply: ToolReply) -> ToolReply | None:
+        fail()
+        return None
+
+    def wrong(call: ToolCall, reply: ToolReply) -> Any:
+        return "not a reply"
+
+    hooks = Hooks([before], [after, wrong])
+    assert _run([], _call("echo", text="x"), hooks=hooks) == ["x"]
+    assert _run([], _call("echo", text="x"), _call("echo", "b", text="y"), hooks=hooks) == ["x", "y"]
+
+
+@pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic", "unprintable"])
+def test_callbacks_that_raise_anything_count_as_nobody_being_there(what: str) -> None:
+    fail, _ = FAILURES[what]
+
+    def callback(*_: Any) -> Any:
+        fail()
+
+    assert asyncio.run(CallbackApprover(callback).approve(action="rm", reason="it deletes")) == "no"
+    with pytest.raises(ToolError, match="could not be put"):
+        asyncio.run(CallbackAsker(callback).ask("which?"))
+
+
+@pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
+def test_a_listener_that_exits_hears_the_next_event_all_the_same(what: str) -> None:
+    fail, _ = FAILURES[what]
+    heard: list[Event] = []
+
+    def listen(event: Event) -> None:
+        heard.append(event)
+        fail()
+
+    bus = EventBus()
+    finish = bus.listen(listen)
+    bus.emit(Notice("one"))
+    bus.emit(Notice("two"))
+    finish()
+    assert heard == [Notice("one"), Notice("two")]
+
+
+@pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
+def test_a_recall_that_exits_does_not_end_the_turn(tmp_path: Path, what: str) -> None:
+    fail, text = FAILURES[what]
+
+    def recall(_: str) -> str:
+        fail()
+        return ""
+
+    with bench(tmp_path, "Hello.", recall=recall) as b:
+        heard: list[Event] = []
+        stop = b.agent.events.listen(heard.append)
+        assert _in_thread(lambda: b.agent.run_conversation("hi")).result(10).outcome == "completed"
+        stop()
+        assert [e.text for e in heard if isinstance(e, Notice)] == [f"Nothing was recalled: {text}"]
+
+
+def test_a_plugin_that_exits_when_it_is_started_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins" / "tools" / "quits"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("import sys\ndef plugin(registry, hooks):\n    sys.exit(4)\n")
+    (warning,) = load_plugins(["quits"], Registry(), Hooks(), found=tool_plugins(tmp_path))
+    assert warning == "tool plug-in 'quits' failed to start: SystemExit: 4"
+
+
+def test_a_slow_call_is_reported_as_too_slow_and_a_timeout_of_its_own_is_not() -> None:
+    async def slow() -> str:
+        """Takes its time and answers all the same."""
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            return "late"
+        return "in time"
+
+    started = time.monotonic()
+    made = tool_from_function(slow, timeout_s=0.05)
+    assert _run([made], _call("slow")) == ["Error: slow was stopped: it took longer than 0.05 s"]
+    assert time.monotonic() - started < 2

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import Agent, open_store
 from perdure.core.errors import ConfigError
-from perdure.core.ports import ApprovalAnswer
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 from perdure.lab.simulator import Call, Say, Simulator
 from perdure.models.calibrations import Calibrations
 from perdure.tools.tool import Tool
@@ -33,8 +33,8 @@ class Person:
         self.answer: ApprovalAnswer = answer
         self.asked: list[str] = []
 
-    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
-        self.asked.append(action)
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        self.asked.append(request.action)
         return self.answer
 
 

@@ -32,7 +32,7 @@ from perdure.core.events import (
     TurnFinished,
 )
 from perdure.core.messages import Message, ToolCall
-from perdure.core.ports import StoredOutput
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal, StoredOutput
 from perdure.lab.simulator import Call, Say, Simulator
 from perdure.tools.budgets import persisted_block
 from support.typed import chatting
@@ -146,11 +146,19 @@ def test_a_huge_block_stays_cheap_to_draw() -> None:
 
 @pytest.mark.parametrize(
     ("said", "answer"),
-    [("y", "once"), ("Session", "session"), ("a", "always"), ("n", "no"), ("", "no"), ("what?", "no")],
+    [
+        ("y", "once"),
+        ("Session", "session"),
+        ("a", "always"),
+        ("n", "no"),
+        ("", "no"),
+        ("what?", Refusal("what?")),
+        ("no, because it is mine", Refusal("because it is mine")),
+    ],
 )
-def test_only_a_clear_yes_approves(said: str, answer: str) -> None:
+def test_only_a_clear_yes_approves(said: str, answer: ApprovalAnswer | Refusal) -> None:
     questions = Questions(lambda q: q.reply(said), lambda q: None)
-    assert asyncio.run(questions.approve(action="rm -rf /tmp/x", reason="deletes files")) == answer
+    assert asyncio.run(questions.approve(ApprovalRequest("rm -rf /tmp/x", "deletes files"))) == answer
 
 
 def test_a_choice_is_answered_by_its_number_or_in_words() -> None:
@@ -164,7 +172,7 @@ def test_a_stopped_turn_takes_its_question_down() -> None:
     questions = Questions(up.append, up.remove)
 
     async def stopped() -> None:
-        asking = asyncio.create_task(questions.approve(action="rm", reason=""))
+        asking = asyncio.create_task(questions.approve(ApprovalRequest("rm", "")))
         await asyncio.sleep(0.01)
         assert len(up) == 1
         asking.cancel()
@@ -181,11 +189,12 @@ def test_an_approval_is_asked_inline_and_what_was_being_typed_comes_back(tmp_pat
         chat.see("/help lists")
         chat.type("half a mess")
         chat.see("half a mess")
-        answers: list[str] = []
+        answers: list[ApprovalAnswer | Refusal] = []
         bridge = LoopThread()
 
         def ask() -> None:
-            answers.append(bridge.run(chat.chat.questions.approve(action="rm -rf build", reason="deletes a folder")))
+            request = ApprovalRequest("rm -rf build", "deletes a folder")
+            answers.append(bridge.run(chat.chat.questions.approve(request)))
 
         asking = threading.Thread(target=ask)
         asking.start()

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.core.clock import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
-from perdure.core.ports import ApprovalAnswer, KeyValue
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest, KeyValue, Refusal
 from perdure.store import open_store
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.editing import FileEditor
@@ -24,12 +24,14 @@ from perdure.tools.workspace import Workspace
 class Person:
     """Answers from a list, and notes what was asked."""
 
-    def __init__(self, *answers: ApprovalAnswer) -> None:
+    def __init__(self, *answers: ApprovalAnswer | Refusal) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, str]] = []
+        self.requests: list[ApprovalRequest] = []
 
-    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
-        self.asked.append((action, reason))
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
+        self.asked.append((request.action, request.reason))
+        self.requests.append(request)
         await asyncio.sleep(0)
         return self.answers.pop(0)
 
@@ -170,3 +172,45 @@ def test_the_guard_knows_where_the_last_command_left_the_shell(tmp_path: Path) -
     assert desk.run("terminal", command="cd / && export X=rm").startswith("[exit 0]")
     assert "was not run" in desk.run("terminal", command="rm -rf build")
     assert "was not run" in desk.run("terminal", command="$X -rf *")
+
+
+@pytest.mark.spec("J6")
+def test_a_request_spells_out_what_cannot_be_seen(tmp_path: Path) -> None:
+    person = Person("no")
+    Desk(tmp_path, person).run("terminal", command="rm -rf src/\u202etxt.elif\u202c && echo \u200bzero \x1b[8m")
+    (request,) = person.requests
+    assert request.action == "rm -rf src/<U+202E>txt.elif<U+202C> && echo <U+200B>zero <U+001B>[8m"
+    assert "\u202e" not in request.reason
+    assert "<U+202E>" in request.reason
+
+
+@pytest.mark.spec("J6")
+def test_a_long_command_is_asked_about_whole(tmp_path: Path) -> None:
+    person = Person("no", "no")
+    desk = Desk(tmp_path, person)
+    command = "\n".join([*(f"echo step {n}" for n in range(200)), "rm -rf data_of_mine"])
+    desk.run("terminal", command=command)
+    assert person.requests[0].action == command
+    desk.run("terminal", command=f"echo {'x' * 60_000}; rm -rf data_of_mine")
+    assert len(person.requests[1].action) < 25_000
+    assert "characters are not shown here" in person.requests[1].action
+    assert person.requests[1].action.endswith("rm -rf data_of_mine")
+
+
+@pytest.mark.spec("J6")
+def test_a_request_says_what_always_would_allow(tmp_path: Path) -> None:
+    person = Person("no", "no")
+    desk = Desk(tmp_path, person)
+    desk.run("terminal", command="rm -rf src")
+    assert "every call of this kind" in person.requests[0].covers
+    assert "delete-tree (it deletes files that cannot be brought back)" in person.requests[0].covers
+    desk.run("terminal", command="cat ~/.ssh/id_rsa")
+    assert "asked every time" in person.requests[1].covers
+
+
+@pytest.mark.spec("J6")
+def test_words_given_with_a_refusal_reach_the_model(tmp_path: Path) -> None:
+    person = Person(Refusal("move it to old/ instead"))
+    text = Desk(tmp_path, person).run("terminal", command="rm -rf src")
+    assert "was not run, the person said no" in text
+    assert "move it to old/ instead" in text

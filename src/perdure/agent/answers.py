@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from perdure.core.errors import ToolError
 from perdure.core.foreign import await_foreign
-from perdure.core.ports import ApprovalAnswer
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ class CallbackApprover:
     def __init__(self, callback: Callable[[str, str], Any]) -> None:
         self._callback = callback
 
-    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """What the callback says; whatever is no answer is a no."""
         try:
-            answer = await await_foreign(_called(self._callback, action, reason))
+            answer = await await_foreign(_called(self._callback, request.action, request.reason))
         except Exception:  # anybody's code: what nobody allowed does not run
             _LOG.exception("approval_callback failed")
             return "no"

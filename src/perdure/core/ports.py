@@ -12,6 +12,26 @@ from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 ApprovalAnswer = Literal["once", "session", "always", "no"]
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """What a person is asked before something dangerous runs; every text is safe to show (`core.display`)."""
+
+    # The whole command, or the tool with its arguments.
+    action: str
+    reason: str
+    # Which later calls the answers "session" and "always" would allow as well.
+    covers: str = ""
+    # The pieces that made it dangerous, as far as they stand in the action word for word.
+    dangerous: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A no with the person's own words, which the model reads."""
+
+    words: str
+
+
 class Clock(Protocol):
     """Time, so that tests can hold it."""
 
@@ -171,7 +191,7 @@ class Memory(Protocol):
 class Approver(Protocol):
     """Asks the person whether something dangerous may run."""
 
-    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
         """Waits for the answer; "no" where nobody is there."""
         ...
 

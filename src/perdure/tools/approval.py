@@ -1,10 +1,10 @@
 """Asks the person before something dangerous runs, and remembers what they answered.
 
-What is asked about: shell commands that `danger` finds something in, files written outside the workspace, and tools
-that claim to be dangerous. An answer holds for a *kind* of danger ("git-push", "database", "tool:deploy"), not for one
-command: "once" for this call, "session" for as long as this guard lives, "always" for the user, kept in state. A few
-kinds are so far-reaching that they are asked every time (`Kind.is_lasting`). Where nobody can answer, the call is
-denied, and the model reads why and what to do instead.
+What is asked about: shell commands that `danger` finds something in, files written outside the workspace, credentials
+that are read, and tools that claim to be dangerous. An answer holds for a *kind* of danger ("git-push", "database",
+"tool:deploy"), not for one command: "once" for this call, "session" for as long as this guard lives, "always" for the
+user, kept in state. A few kinds are so far-reaching that they are asked every time (`Kind.is_lasting`). Where nobody
+can answer, the call is denied, and the model reads why and what to do instead.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.core.display import escape_invisible
 from perdure.core.errors import ToolError
-from perdure.core.ports import ApprovalAnswer, Approver, KeyValue
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
 from perdure.tools.builtin.shell import ShellState
 from perdure.tools.danger.detect import Surroundings, find_dangers
 from perdure.tools.danger.kinds import KINDS, Danger
@@ -25,7 +26,9 @@ from perdure.tools.runtime import ToolScope
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
 
-_SHOWN_CHARS = 600
+# A longer action is shown without its middle: nobody reads a megabyte before answering.
+_SHOWN_CHARS = 20_000
+_SHOWN_END_CHARS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ class ApprovalGuard:
         self._asking = asyncio.Lock()
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
-        questions = list(self._questions(tool, arguments, scope))
+        # In a thread: a command is foreign text, and paths are looked up on the disk.
+        questions = await asyncio.to_thread(lambda: list(self._questions(tool, arguments, scope)))
         if not questions:
             return
         async with self._asking:
@@ -73,9 +77,10 @@ class ApprovalGuard:
             open_questions = [q for q in questions if not (KINDS[q.kind].is_lasting and q.key in allowed)]
             if not open_questions:
                 return
-            answer = await self._asked(tool, arguments, open_questions)
-            if answer not in ("once", "session", "always"):
-                raise ToolError(_denial(tool, open_questions, is_person=self._approver is not None))
+            answer = await self._ask(tool, arguments, open_questions)
+            if isinstance(answer, Refusal) or answer not in ("once", "session", "always"):
+                words = answer.words if isinstance(answer, Refusal) else ""
+                raise ToolError(_denial(tool, open_questions, is_person=self._approver is not None, words=words))
             await self._remember(answer, open_questions, scope.user_key)
 
     def _questions(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> Iterator[Question]:
@@ -109,12 +114,18 @@ class ApprovalGuard:
         if kind is not None:
             yield Question(kind, kind, str(target))
 
-    async def _asked(self, tool: Tool, arguments: Mapping[str, Any], questions: list[Question]) -> ApprovalAnswer:
+    async def _ask(
+        self, tool: Tool, arguments: Mapping[str, Any], questions: list[Question]
+    ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
-        return await self._approver.approve(
-            action=_action(tool, arguments), reason="; ".join(f"{q.why}: {q.what}" for q in questions)
+        request = ApprovalRequest(
+            action=_action(tool, arguments),
+            reason=escape_invisible("; ".join(f"{q.why}: {q.what}" for q in questions)),
+            covers=_covers(questions),
+            dangerous=tuple(escape_invisible(q.what) for q in questions),
         )
+        return await self._approver.approve(request)
 
     async def _remember(self, answer: ApprovalAnswer, questions: list[Question], user_key: str) -> None:
         keys = {q.key for q in questions if KINDS[q.kind].is_lasting}
@@ -139,11 +150,30 @@ def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
         text = str(arguments.get(tool.command_parameter, ""))
     else:
         text = f"{tool.name}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    if len(text) > _SHOWN_CHARS:
+        left_out = len(text) - _SHOWN_CHARS
+        start = text[: _SHOWN_CHARS - _SHOWN_END_CHARS]
+        text = f"{start}\n[… {left_out:,} characters are not shown here …]\n{text[-_SHOWN_END_CHARS:]}"
+    return escape_invisible(text)
 
 
-def _denial(tool: Tool, questions: list[Question], *, is_person: bool) -> str:
+def _covers(questions: list[Question]) -> str:
+    """What "session" and "always" would allow from now on, in a sentence."""
+    lasting = [q for q in questions if KINDS[q.kind].is_lasting]
+    if not lasting:
+        return "This is asked every time: “session” and “always” count for this once only."
+    kinds = list(dict.fromkeys(q.key if q.kind == "tool" else f"{q.key} ({q.why})" for q in lasting))
+    once = "" if len(lasting) == len(questions) else " The rest is asked every time."
+    return (
+        f"“always” allows every call of this kind, whatever it names, in every folder and conversation, until revoked: "
+        f"{'; '.join(kinds)}. “session” does so until the program ends.{once}"
+    )
+
+
+def _denial(tool: Tool, questions: list[Question], *, is_person: bool, words: str = "") -> str:
     who = "the person said no" if is_person else "nobody is here to allow it"
-    said = "; ".join(f"{q.why} ({q.what})" for q in questions)
+    what = "; ".join(f"{q.why} ({q.what})" for q in questions)
+    if words:
+        return f"{tool.name} was not run, the person said no: “{words}”. It was asked about because: {what}"
     instead = " ".join(dict.fromkeys(KINDS[q.kind].instead for q in questions))
-    return f"{tool.name} was not run, {who}: {said}. Do not try it in another form. {instead}"
+    return f"{tool.name} was not run, {who}: {what}. Do not try it in another form. {instead}"

@@ -241,6 +241,7 @@ class LiveChat:
         lines = [self.ink.dim(f"  then: {_short(line.shown, width)}") for line in self._waiting]
         if self._question is not None:
             lines += [self.ink.warn(line) for line in safe(self._question.text).split("\n")]
+            lines += [self.ink.dim(note) for note in self._question.notes]
             lines += [self.ink.dim(self._question.hint)] if self._question.hint else []
         live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
         return "\n".join([live, *lines] if live else lines)
@@ -267,7 +268,9 @@ class LiveChat:
 
     def _take_down(self, question: Question) -> None:
         if self._question is question:
-            said = "\n".join(self.ink.warn(line) for line in safe(question.text).split("\n"))
+            said = "\n".join(
+                self.ink.warn(line) for line in safe("\n".join((question.text, *question.notes[:1]))).split("\n")
+            )
             self._box.write(f"{said}\n")
             self._question = None
             self._box.release()

@@ -98,7 +98,7 @@ class PlainQuestions:
     def show(self, question: Question) -> None:
         def ask() -> None:
             try:
-                question.reply(self._read(f"\n{safe(question.text)}\n{question.hint} ? "))
+                question.reply(self._read("\n".join(("", safe(question.text), *question.notes, f"{question.hint} ? "))))
             except (EOFError, KeyboardInterrupt):
                 question.reply("")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from perdure.core.ports import ApprovalAnswer
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal
 
 _ANSWERS: dict[str, ApprovalAnswer] = {
     "y": "once",
@@ -19,7 +20,9 @@ _ANSWERS: dict[str, ApprovalAnswer] = {
     "a": "always",
     "always": "always",
 }
-APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o"
+_NO = frozenset({"", "n", "no"})
+_NO_BEFORE = re.compile(r"no?\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
+APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, or say what to do instead"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +31,10 @@ class Question:
 
     text: str
     hint: str = ""
+    # What must stay in view however long the text is: why it is asked, and what an answer covers.
+    notes: tuple[str, ...] = ()
+    # Pieces of the text to point out.
+    marked: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     answer: concurrent.futures.Future[str] = field(default_factory=concurrent.futures.Future)
 
@@ -43,16 +50,22 @@ class Questions:
         self._show = show
         self._withdraw = withdraw
 
-    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
-        """Anything but a clear yes is a no."""
-        said = await self._put(Question(f"May this run?  {action}\n{reason}".rstrip(), APPROVAL_HINT))
-        return _ANSWERS.get(said.strip().lower(), "no")
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
+        """Anything but a clear yes is a no; other words go to the model with it."""
+        notes = tuple(note for note in (request.reason, request.covers) if note)
+        text = f"May this run?  {request.action}"
+        answer = (await self._put(Question(text, APPROVAL_HINT, notes=notes, marked=request.dangerous))).strip()
+        if answer.lower() in _NO:
+            return "no"
+        return _ANSWERS.get(answer.lower()) or Refusal(
+            _NO_BEFORE.sub("", answer, count=1) if _NO_BEFORE.match(answer) else answer
+        )
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """The person's answer; the number of a choice stands for it."""
         listed = "".join(f"\n  {n}. {choice}" for n, choice in enumerate(choices, 1))
         hint = "a number, or your own words" if choices else ""
-        said = (await self._put(Question(question + listed, hint, tuple(choices)))).strip()
+        said = (await self._put(Question(question + listed, hint, choices=tuple(choices)))).strip()
         number = int(said) if said.isdecimal() else 0
         return choices[number - 1] if 0 < number <= len(choices) else said
 

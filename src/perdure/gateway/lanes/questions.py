@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidMessage, NotFound, ToolError
-from perdure.core.ports import ApprovalAnswer, Clock
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock
 from perdure.gateway.guards.people import Person
 from perdure.gateway.telling.chats import ChatKey, QuestionAsked, QuestionClosed
 from perdure.gateway.telling.streams import Streams
@@ -151,9 +151,10 @@ class TurnVoice:
         self._questions = questions
         self.place: Place | None = None
 
-    async def approve(self, *, action: str, reason: str) -> ApprovalAnswer:
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Whatever is no answer is a no."""
-        answer = await self._ask("approval", action, choices=_APPROVALS, reason=reason)
+        reason = "\n".join(part for part in (request.reason, request.covers) if part)
+        answer = await self._ask("approval", request.action, choices=_APPROVALS, reason=reason)
         return next((known for known in get_args(ApprovalAnswer) if known == answer), "no")
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:

@@ -17,6 +17,7 @@ from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.errors import ConfigError
 from perdure.core.ports import Summarize
+from perdure.core.visibility import EVERYONE, Visibility
 from support.agents import Bench, bench
 from support.summarisers import Scripted
 
@@ -31,7 +32,7 @@ class Desk:
         self.bench = b
         self._agent = agent or b.agent
         self.store = b.store
-        self.user_key = ""
+        self.visibility: Visibility = EVERYONE
 
     @property
     def agent(self) -> Agent:

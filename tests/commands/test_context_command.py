@@ -11,6 +11,7 @@ from perdure.agent.prompt import ContextFile, PromptSources, Skill, assemble, me
 from perdure.commands.context import CONTEXT
 from perdure.core.messages import assistant, user
 from perdure.core.ports import MemorySnapshot
+from perdure.core.visibility import EVERYONE, Visibility
 from support.agents import Bench, bench
 
 ROW = re.compile(r"^(\S.*?) +[█░▏▎▍▌▋▊▉ ]* +([\d,]+) +\d+%$", re.MULTILINE)
@@ -20,7 +21,7 @@ PARTS = ["system", "tools", "memory", "head", "handoff", "tail", "tool outputs",
 class Desk:
     """The least of a surface."""
 
-    user_key = ""
+    visibility: Visibility = EVERYONE
 
     def __init__(self, b: Bench, session_id: str | None = None) -> None:
         self.store = b.store

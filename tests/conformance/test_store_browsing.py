@@ -7,6 +7,7 @@ import pytest
 from perdure.core.errors import StoreError
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import User
 from perdure.store import Call, Route, SessionStore, Span, StoredEvent
 from perdure.store.browsing import Wanted
 from perdure.store.savings import CachedOn, Spared
@@ -33,9 +34,9 @@ def test_pages_are_in_order_and_filters_narrow_them_together(store: SessionStore
         clock.pass_ms(n % 2)  # some were last used in the same millisecond
     last_first = [s.conversation_id for s in reversed(made)]
     assert ids(store, Wanted(), limit) == last_first
-    assert ids(store, Wanted(user_key="ann"), limit) == last_first[1:]
+    assert ids(store, Wanted(visibility=User("ann")), limit) == last_first[1:]
     both = [made[2].conversation_id, made[0].conversation_id]
-    assert ids(store, Wanted(user_key="ann", model="m-0", source="page"), limit) == both
+    assert ids(store, Wanted(visibility=User("ann"), model="m-0", source="page"), limit) == both
     assert ids(store, Wanted(title="100% TALK_3"), limit) == [made[3].conversation_id]
     assert ids(store, Wanted(title="100%_talk"), limit) == []
     store.conversations.set_title(made[1].id, "ÉTÉ à Zürich")
@@ -43,8 +44,8 @@ def test_pages_are_in_order_and_filters_narrow_them_together(store: SessionStore
     assert ids(store, Wanted(title="ÉtÉ à zürich"), limit) == [made[1].conversation_id]
     assert ids(store, Wanted(ids=()), limit) == []
     assert ids(store, Wanted(ids=(made[2].conversation_id, "c_none")), limit) == [made[2].conversation_id]
-    assert store.browsing.sources("bob") == ["page"]
-    assert store.browsing.models("ann") == ["m-0", "m-1"]
+    assert store.browsing.sources(User("bob")) == ["page"]
+    assert store.browsing.models(User("ann")) == ["m-0", "m-1"]
     for cursor in ("", "x", "-1:c", "²:c", "9" * 40 + ":c"):
         with pytest.raises(StoreError):
             store.browsing.page(Wanted(), cursor=cursor)
@@ -143,6 +144,6 @@ def test_savings_count_what_was_cached_and_what_was_not_carried(store: SessionSt
                                        cache_write_1h_tokens=8))
     ]  # fmt: skip
     assert store.savings.compactions() == [Spared(500, 0.1, ((route, 2),))]
-    assert store.savings.compactions(user_key="somebody") == []
+    assert store.savings.compactions(visibility=User("somebody")) == []
     assert store.savings.compactions(since_ms=clock.now_ms() + 1) == []
-    assert store.savings.cached(user_key="somebody") == []
+    assert store.savings.cached(visibility=User("somebody")) == []

@@ -7,6 +7,7 @@ import pytest
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import user
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import User
 from perdure.store import NewHandoff, Route, SessionStore, Span
 from perdure.store.conversations import CONTINUED
 from support.store import FakeClock, compacted, conversation, exchange, handoff
@@ -261,7 +262,8 @@ def test_lists_are_paged_newest_first_and_narrowed(store: SessionStore, clock: F
         if cursor is None:
             break
     assert seen == [made[0], *reversed(made[1:])]
-    assert [c.title for c in store.conversations.list(user_key="ann").conversations] == ["talk 5", "talk 3", "talk 1"]
+    of_ann = store.conversations.list(visibility=User("ann")).conversations
+    assert [c.title for c in of_ann] == ["talk 5", "talk 3", "talk 1"]
     with pytest.raises(StoreError, match="cursor"):
         store.conversations.list(cursor="nonsense")
 

@@ -8,6 +8,7 @@ import pytest
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import user
+from perdure.core.visibility import User
 from perdure.store import Call, SessionStore, StoredEvent
 from perdure.store.records import ChangesSince
 from support.store import Backend, compacted, conversation
@@ -55,8 +56,8 @@ def test_a_user_is_told_of_their_own_alone(store: SessionStore) -> None:
     sessions = {name: store.create(user_key=name).id for name in ("anna", "boris")}
     for session in sessions.values():
         store.append(session, user("hello"))
-    assert set(what(store.changes.since(cursor, user_key="anna"))) == {sessions["anna"]}
-    assert what(store.changes.since(cursor, user_key="nobody")) == {}
+    assert set(what(store.changes.since(cursor, visibility=User("anna")))) == {sessions["anna"]}
+    assert what(store.changes.since(cursor, visibility=User("nobody"))) == {}
     assert set(what(store.changes.since(cursor))) == set(sessions.values())
 
 

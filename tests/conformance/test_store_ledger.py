@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.errors import NotFound
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.core.visibility import User
 from perdure.store import Call, Route, SessionStore, StoredEvent
 from support.store import Backend, FakeClock, compacted, conversation
 
@@ -82,8 +83,8 @@ def test_usage_by_day_model_source_and_task(store: SessionStore) -> None:
     assert groups("task") == {"compression": 1, "main": 2}
     assert groups("day", since_ms=day) == {"2024-10-04": 2}
     assert groups("model", until_ms=day) == {"big": 1}
-    assert groups("source", user_key="bob") == {"gateway": 1}
-    (row,) = store.ledger.usage("source", user_key="bob")
+    assert groups("source", visibility=User("bob")) == {"gateway": 1}
+    (row,) = store.ledger.usage("source", visibility=User("bob"))
     assert row.totals.usage == A
 
 

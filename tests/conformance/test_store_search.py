@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import ToolCall, assistant, tool_result, user
+from perdure.core.visibility import EVERYONE, User, Visibility
 from perdure.store import SessionStore
 from support.store import FakeClock, compacted, conversation, exchange
 
@@ -182,8 +183,9 @@ def test_scopes_narrow_by_conversation_session_role_user_and_time(store: Session
     store.append(ann.id, user("apple three"))
     store.append(bob.id, user("apple four"))
 
-    def places(**scope: object) -> set[tuple[str, str]]:
-        return {(h.conversation_id, h.address) for h in store.search("apple", scope=scope)}
+    def places(visibility: Visibility = EVERYONE, **scope: object) -> set[tuple[str, str]]:
+        found = store.search("apple", visibility=visibility, scope=scope)
+        return {(h.conversation_id, h.address) for h in found}
 
     a, b = ann.conversation_id, bob.conversation_id
     assert places() == {(a, "m:1"), (a, "m:2"), (a, "m:3"), (b, "m:1")}
@@ -191,8 +193,8 @@ def test_scopes_narrow_by_conversation_session_role_user_and_time(store: Session
     assert places(conversation=child) == {(a, "m:1"), (a, "m:2"), (a, "m:3")}
     assert places(session=child) == {(a, "m:3")}
     assert places(role="assistant") == {(a, "m:2")}
-    assert places(user="ann", role="user") == {(a, "m:1"), (a, "m:3")}
-    assert places(user="bob'); --") == {(b, "m:1")}
+    assert places(User("ann"), role="user") == {(a, "m:1"), (a, "m:3")}
+    assert places(User("bob'); --")) == {(b, "m:1")}
     assert places(since_ms=start + 1) == {(a, "m:3"), (b, "m:1")}
     assert places(until_ms=start + 1) == {(a, "m:1"), (a, "m:2")}
     with pytest.raises(StoreError, match="narrowed by colour"):

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.errors import NotFound
 from perdure.core.messages import user
+from perdure.core.visibility import User
 from perdure.store import Call, SessionStore
 
 ANNA, BORIS = "telegram:anna", "telegram:boris' OR 1=1 --"
@@ -33,16 +34,16 @@ def test_any_id_of_another_users_conversation_is_not_found_in_the_words_for_one_
     store: SessionStore,
 ) -> None:
     hers, his = talk(store, ANNA, "my plan"), talk(store, BORIS, "his plan")
-    mine = store.conversations.get(hers, user_key=ANNA)
+    mine = store.conversations.get(hers, visibility=User(ANNA))
     assert mine.user_key == ANNA
-    assert store.conversations.get(mine.id[:24], user_key=ANNA) == mine
+    assert store.conversations.get(mine.id[:24], visibility=User(ANNA)) == mine
     his_conversation = store.conversations.get(his).id
     unknown = his_conversation[:-3] + "zzz"
     with pytest.raises(NotFound) as never:
-        store.conversations.get(unknown, user_key=ANNA)
+        store.conversations.get(unknown, visibility=User(ANNA))
     for ident, asking in ((his, ANNA), (his_conversation, ANNA), (his_conversation[:-1], "carol"), ("c_", "carol")):
         with pytest.raises(NotFound) as refused:
-            store.conversations.get(ident, user_key=asking)
+            store.conversations.get(ident, visibility=User(asking))
         assert str(refused.value).replace(ident, "X") == str(never.value).replace(unknown, "X")
 
 
@@ -50,8 +51,8 @@ def test_any_id_of_another_users_conversation_is_not_found_in_the_words_for_one_
 def test_a_beginning_that_fits_two_users_is_unique_for_each_and_names_no_others(store: SessionStore) -> None:
     hers, his = talk(store, ANNA, "a"), talk(store, BORIS, "b")
     both = shared(*(store.conversations.get(i).id for i in (hers, his)))
-    assert store.conversations.get(both, user_key=ANNA).tip_session_id == hers
-    assert store.conversations.get(shared(hers, his), user_key=BORIS).tip_session_id == his
+    assert store.conversations.get(both, visibility=User(ANNA)).tip_session_id == hers
+    assert store.conversations.get(shared(hers, his), visibility=User(BORIS)).tip_session_id == his
     with pytest.raises(NotFound, match="fits several"):
         store.conversations.get(both)
 
@@ -83,11 +84,11 @@ def test_lists_searches_and_sums_of_one_user_hold_nothing_of_another(store: Sess
         store.ledger.record_call(Call(session, cost_usd=cost))
     for user_key, session, cost in ((ANNA, hers, 1.0), (BORIS, his, 2.0)):
         owned = store.conversations.get(session).id
-        assert [c.id for c in store.conversations.list(user_key=user_key).conversations] == [owned]
-        hits = store.search("quarterly", scope={"user": user_key})
+        assert [c.id for c in store.conversations.list(visibility=User(user_key)).conversations] == [owned]
+        hits = store.search("quarterly", visibility=User(user_key))
         assert len(hits) == 2
         assert {h.conversation_id for h in hits} == {owned}
-        assert [r.totals.cost_usd for r in store.ledger.usage("source", user_key=user_key)] == [cost]
+        assert [r.totals.cost_usd for r in store.ledger.usage("source", visibility=User(user_key))] == [cost]
         # Another's conversation, named outright, gives nothing either.
         other = his if session == hers else hers
-        assert store.search("quarterly", scope={"user": user_key, "conversation": other}) == []
+        assert store.search("quarterly", visibility=User(user_key), scope={"conversation": other}) == []

@@ -13,6 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from perdure.core.visibility import User
 from perdure.gateway.guards.guarding import is_public
 from perdure.lab.simulator import Say, Simulator
 from perdure.lab.simulator.script import Asked, Call, Step
@@ -251,7 +252,7 @@ def test_a_question_is_answered_only_by_whom_it_was_asked(house: House) -> None:
 def test_usage_counts_ones_own(house: House) -> None:
     for user in ("alice", "bob"):
         told = house.ask("GET", "/api/page/usage?days=7", house.gateway.headers(user)).json()
-        mine = house.gateway.store.conversations.list(user_key=user).conversations
+        mine = house.gateway.store.conversations.list(visibility=User(user)).conversations
         assert told["totals"]["calls"] == sum(house.gateway.store.ledger.totals(c.id).calls for c in mine)
         assert told["totals"]["calls"] > 0 or user == "bob"
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from perdure.core.errors import LeaseLost
+from perdure.core.visibility import User
 from perdure.lab.simulator import Call, Say, Simulator
 from perdure.lab.simulator.script import Asked, Step
 from perdure.store.records import Lease
@@ -123,7 +124,7 @@ def test_every_call_is_on_the_bill_of_its_user(tmp_path: Path, sim: Simulator) -
         for chat in ("one", "two"):
             ask(gateway, "ann", chat, "say hi")
         ask(gateway, "bob", "one", "say hi")
-        by_user = {u: gateway.store.ledger.usage("source", since_ms=0, user_key=u) for u in USERS}
+        by_user = {u: gateway.store.ledger.usage("source", since_ms=0, visibility=User(u)) for u in USERS}
         assert {u: [(r.group, r.totals.calls) for r in rows] for u, rows in by_user.items()} == {
             "ann": [("http", 2)],
             "bob": [("http", 1)],

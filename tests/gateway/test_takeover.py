@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from perdure.core.visibility import User
 from perdure.lab.simulator import Say, Simulator
 from perdure.lab.simulator.script import Asked, Step
 from perdure.store import open_store
@@ -152,5 +153,5 @@ def _check(database: str, senders: list[Sender]) -> None:
             assert answered == [f"heard {text}" for text in sender.said] == sender.heard
             assert [e.message.role for e in log] == ["user", "assistant"] * len(sender.said)
         assert store.inbox.waiting() == 0
-        listed = store.conversations.list(user_key="ann", limit=50).conversations
+        listed = store.conversations.list(visibility=User("ann"), limit=50).conversations
         assert {c.id for c in listed if c.last_seq} == {s.conversation_id for s in senders}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.clock import SystemClock
 from perdure.core.messages import user
+from perdure.core.visibility import User
 from perdure.store import SessionStore
 from perdure.store.database import Transaction
 from perdure.store.postgres import PostgresDatabase
@@ -95,7 +96,7 @@ def test_a_text_with_more_words_than_a_tsvector_holds_is_found_by_scanning(serve
         ("green", ["m:2", "m:1"]),
     ):
         assert [h.address for h in store.search(query)] == found, query
-    assert [h.address for h in store.search("w0000001q", scope={"user": "ann", "role": "user"})] == ["m:1"]
+    assert [h.address for h in store.search("w0000001q", visibility=User("ann"), scope={"role": "user"})] == ["m:1"]
     assert store.search("w0000001q", scope={"role": "assistant"}) == []
 
 

@@ -53,8 +53,10 @@ def running_gateway(
     database: str | Path | None = None,
     model: Mapping[str, Any] | None = None,
     others: Mapping[str, Any] | None = None,
+    tokens: Mapping[str, tuple[str, Sequence[Scope]]] | None = None,
 ) -> Iterator[Running]:
-    """Serves until the block ends; each user has a token with these scopes."""
+    """Serves until the block ends; each user has a token with these scopes. `tokens` are more of them, by a label:
+    whose each one is, and its scopes."""
     settings = checked(
         {
             "model": {"name": "gpt-5-mini", "base_url": sim.base_url, "provider": "custom", **(model or {})},
@@ -69,9 +71,10 @@ def running_gateway(
     addresses: list[str] = []
     is_up, stopped = threading.Event(), asyncio.Event()
     with open_store(database or home / "perdure.db") as store:
-        tokens = Tokens(store, clock)
-        known = {user: tokens.add(user, scopes).text for user, scopes in users.items()}
-        people = StoredPeople(tokens, clock, is_open=True)
+        issued = Tokens(store, clock)
+        wanted = {user: (user, scopes) for user, scopes in users.items()} | dict(tokens or {})
+        known = {label: issued.add(user, scopes).text for label, (user, scopes) in wanted.items()}
+        people = StoredPeople(issued, clock, is_open=True)
         whole = whole_site(settings, home, store, people, journal=Journal("json", clock, log))
 
         def finish(app: FastAPI, hub: Hub) -> None:
@@ -91,7 +94,7 @@ def running_gateway(
         if not is_up.wait(START_S):
             raise RuntimeError("the gateway did not start")
         try:
-            yield Running(addresses[0], *made[0], store, tokens, known, log)
+            yield Running(addresses[0], *made[0], store, issued, known, log)
         finally:
             loops[0].call_soon_threadsafe(stopped.set)
             thread.join(20)

@@ -12,20 +12,22 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from perdure.core.ports import Clock
+from perdure.core.visibility import Everyone, Visibility, only
 from perdure.models.catalog import Catalog
 from perdure.store.store import SessionStore, open_store
 from perdure.web import page_router
 from support.page_story import Story, tell
 
 
-def person_of(request: Request) -> str | None:
-    """Whose request it is; nobody's sees everything."""
-    return request.headers.get("x-user")
+def visibility_of(request: Request) -> Visibility:
+    """By the header `x-user`; a request without it sees everything."""
+    user = request.headers.get("x-user")
+    return Everyone() if user is None else only(user)
 
 
 def app_over(store: SessionStore, **options: Any) -> FastAPI:
     app = FastAPI()
-    app.include_router(page_router(store, user_of=person_of, **options))
+    app.include_router(page_router(store, visibility_of=visibility_of, **options))
     return app
 
 

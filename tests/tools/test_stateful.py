@@ -12,6 +12,7 @@ import pytest
 
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.ports import Page, SearchHit
+from perdure.core.visibility import User, Visibility
 from perdure.tools.builtin.clarify import ClarifyTool
 from perdure.tools.stateful.delegate import DelegateTool
 from perdure.tools.stateful.memory import FileMemory, MemoryTool, SharedMemory, safe_name
@@ -107,10 +108,12 @@ def test_the_plan_is_kept_beside_the_conversation() -> None:
 
 class _Search:
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Mapping[str, Any] | None]] = []
+        self.asked: list[tuple[str, Visibility, Mapping[str, Any] | None]] = []
 
-    def search(self, query: str, *, scope: Mapping[str, Any] | None = None, limit: int = 20) -> Sequence[SearchHit]:
-        self.asked.append((query, scope))
+    def search(
+        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
+    ) -> Sequence[SearchHit]:
+        self.asked.append((query, visibility, scope))
         hit = SearchHit("c_1", "s_1", "s_2", "m:7", "user", 1_700_000_000_000, "the «port» is 8080", "ports")
         return [hit] if "port" in query else []
 
@@ -126,7 +129,7 @@ def test_search_finds_words_and_opens_addresses_page_by_page() -> None:
     search = _Search()
     tool = SessionSearch(search, page_chars=4)
     assert "m:7 · user · 2023-11-14" in tool.session_search(ME, "port", here=True).text
-    assert search.asked == [("port", {"user": "ada", "conversation": "c_1"})]
+    assert search.asked == [("port", User("ada"), {"conversation": "c_1"})]
     assert "Nothing found" in tool.session_search(ME, "absent").text
     assert tool.session_search(ME, "m:1-3").text.startswith(
         "0123\n[m:1-3: characters from 0 of 10; read on with offset=4"

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
+from perdure.core.visibility import User, Visibility
 from perdure.store.store import SessionStore
 from perdure.web import page_router
-from support.page_api import Told, person_of
+from support.page_api import Told, visibility_of
 
 # What each parameter of a path is filled with; a route with another one fails here until it is thought of.
 FILLED = {"seq": "1"}
@@ -18,7 +19,7 @@ NEEDED = {"/api/page/conversations/{any_id}/open": {"address": "m:1"}}
 
 
 def _routes(store: SessionStore) -> list[APIRoute]:
-    routes = [r for r in page_router(store, user_of=person_of).routes if isinstance(r, APIRoute)]
+    routes = [r for r in page_router(store, visibility_of=visibility_of).routes if isinstance(r, APIRoute)]
     assert len(routes) == 10
     return routes
 
@@ -50,7 +51,7 @@ def test_the_owner_and_whoever_sees_everything_are_answered(told: Told) -> None:
 
 
 def test_lists_searches_filters_and_sums_hold_one_s_own_alone(told: Told) -> None:
-    mine = {c.id for c in told.store.conversations.list(user_key="bob", limit=1_000).conversations}
+    mine = {c.id for c in told.store.conversations.list(visibility=User("bob"), limit=1_000).conversations}
     assert mine == {told.story.others}
     assert {r["id"] for r in told.api.get("/conversations", "bob", limit=200)["conversations"]} == mine
     assert {r["id"] for r in told.api.get("/conversations", "bob", q="a")["conversations"]} <= mine
@@ -81,15 +82,15 @@ def test_nothing_an_answer_says_names_a_place_on_the_machine(told: Told) -> None
     assert not any(place in json.dumps(answers) for place in places)
 
 
-def test_a_user_of_raises_what_it_will(told: Told) -> None:
+def test_a_visibility_of_raises_what_it_will(told: Told) -> None:
     from fastapi import FastAPI, HTTPException, Request
     from fastapi.testclient import TestClient
 
-    def refuse(request: Request) -> str | None:
+    def refuse(request: Request) -> Visibility:
         raise HTTPException(401, "say who you are")
 
     app = FastAPI()
-    app.include_router(page_router(told.store, user_of=refuse))
+    app.include_router(page_router(told.store, visibility_of=refuse))
     client = TestClient(app)
     for route in _routes(told.store):
         path = route.path.format(any_id=told.story.long, **FILLED)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.messages import assistant, user
+from perdure.core.visibility import User
 from perdure.store.records import Route
 from perdure.store.store import open_store
 from support.page_api import Asking, Told
@@ -23,7 +24,7 @@ def test_pages_hold_every_conversation_once_last_used_first(told: Told) -> None:
         if cursor is None:
             break
         assert len(page["conversations"]) == 4
-    stored = told.store.conversations.list(user_key="ann", limit=1_000).conversations
+    stored = told.store.conversations.list(visibility=User("ann"), limit=1_000).conversations
     assert [row["id"] for row in seen] == [c.id for c in stored]
     assert [row["updated_at"] for row in seen] == sorted((c.updated_at_ms for c in stored), reverse=True)
     assert told.story.delegate not in {row["id"] for row in seen}

@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 
 from perdure.core.messages import user
+from perdure.core.visibility import Everyone, User, Visibility
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore, open_store
 from perdure.web.live import LiveFeed
@@ -201,13 +202,13 @@ class Counting:
         time.sleep(0.05 * self.placed)
         return self._changes.now()
 
-    def since(self, cursor: str, *, user_key: str | None = None) -> Any:
+    def since(self, cursor: str, *, visibility: Visibility) -> Any:
         self.asked += 1
-        return self._changes.since(cursor, user_key=user_key)
+        return self._changes.since(cursor, visibility=visibility)
 
 
 async def _first(feed: LiveFeed, who: str | None) -> Any:
-    stream = feed.stream(who, None)
+    stream = feed.stream(Everyone() if who is None else User(who), None)
     await anext(stream)
     return stream
 
@@ -274,11 +275,11 @@ def test_a_listener_that_hangs_up_is_forgotten(tmp_path: Path) -> None:
 
 def test_a_stream_whose_poller_broke_ends_and_a_new_one_works(tmp_path: Path) -> None:
     class Breaking(Counting):
-        def since(self, cursor: str, *, user_key: str | None = None) -> Any:
+        def since(self, cursor: str, *, visibility: Visibility) -> Any:
             if self.asked == 3:
                 self.asked += 1
                 raise RuntimeError("nobody thought of this")
-            return super().since(cursor, user_key=user_key)
+            return super().since(cursor, visibility=visibility)
 
     async def scene(store: SessionStore) -> None:
         feed = LiveFeed(Breaking(store), poll_s=0.02, heartbeat_s=60)

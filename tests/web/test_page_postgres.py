@@ -11,6 +11,7 @@ import pytest
 
 from perdure.core.messages import user
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import User
 from perdure.store import Call, Route, SessionStore, StoredEvent, open_store
 from perdure.web.live import LiveFeed
 from support.page_api import Asking
@@ -79,7 +80,7 @@ def test_both_databases_answer_every_route_alike(backend: PostgresBackend, tmp_p
 def test_what_another_connection_writes_is_told(backend: PostgresBackend) -> None:
     async def scene(here: SessionStore, elsewhere: SessionStore) -> str:
         feed = LiveFeed(here.changes, poll_s=0.05)
-        stream = feed.stream("ann", None)
+        stream = feed.stream(User("ann"), None)
         await anext(stream)
         session = await asyncio.to_thread(elsewhere.create, user_key="ann")
         await asyncio.to_thread(elsewhere.append, session.id, user("hello"))

@@ -8,6 +8,7 @@ import pytest
 
 from perdure.config.settings import ModelOverride
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import User
 from perdure.models.catalog import Catalog, Prices
 from perdure.store.records import Call, Route, StoredEvent
 from perdure.store.savings import CachedOn, Spared
@@ -39,7 +40,7 @@ def test_every_grouping_sums_to_the_same_totals(told: Told, by: str) -> None:
 
 
 def _ids(store: SessionStore) -> list[str]:
-    return [c.id for c in store.conversations.list(user_key="ann", limit=1_000).conversations]
+    return [c.id for c in store.conversations.list(visibility=User("ann"), limit=1_000).conversations]
 
 
 @pytest.mark.spec("A7")

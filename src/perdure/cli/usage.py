@@ -47,6 +47,7 @@ def insights(flags: dict[str, str], days: int) -> None:
     """
     from perdure.cli.opened import opened
     from perdure.commands.usage import insights_text
+    from perdure.core.visibility import Everyone
 
     with opened(flags) as store:
-        click.echo(insights_text(store, days))
+        click.echo(insights_text(store, days, visibility=Everyone()))

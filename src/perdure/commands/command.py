@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from perdure.agent.agent import Agent
 from perdure.core.errors import PerdureError
+from perdure.core.visibility import Visibility
 from perdure.store.store import SessionStore
 
 
@@ -16,7 +17,8 @@ class Surface(Protocol):
     """What a surface lends a command: the conversation at hand, and how to open another."""
 
     store: SessionStore
-    user_key: str
+    # Whose conversations commands may list, search and open here.
+    visibility: Visibility
 
     @property
     def agent(self) -> Agent:

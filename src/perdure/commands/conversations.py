@@ -25,14 +25,14 @@ def new(surface: Surface, argument: str) -> Said:
 def resume(surface: Surface, argument: str) -> Said:
     if not argument:
         return sessions(surface, "")
-    conversation = surface.store.conversations.get(argument, user_key=surface.user_key or None)
+    conversation = surface.store.conversations.get(argument, visibility=surface.visibility)
     surface.open(conversation.tip_session_id)
     count = len(surface.store.history(conversation.tip_session_id).entries)
     return Said(f"Resumed {conversation.id} {_titled(conversation.title)}({count} messages in view).")
 
 
 def sessions(surface: Surface, argument: str) -> Said:
-    page = surface.store.conversations.list(user_key=surface.user_key or None, limit=_LISTED).conversations
+    page = surface.store.conversations.list(visibility=surface.visibility, limit=_LISTED).conversations
     if not page:
         return Said("There are no conversations yet.")
     here = surface.agent.session_id

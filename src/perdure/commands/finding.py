@@ -15,8 +15,7 @@ _HITS = 15
 def search(surface: Surface, argument: str) -> Said:
     if not argument:
         return Said('/search takes words, a "phrase", or a prefix*', "error")
-    scope = {"user": surface.user_key} if surface.user_key else None
-    lines = hit_lines(surface.store.search(argument, scope=scope, limit=_HITS))
+    lines = hit_lines(surface.store.search(argument, visibility=surface.visibility, limit=_HITS))
     if not lines:
         return Said(f"Nothing found for {argument!r}.")
     return Said("\n".join([*lines, "", "Open one with /expand ID ADDRESS, its conversation with /resume ID."]))
@@ -38,7 +37,7 @@ def expand(surface: Surface, argument: str) -> Said:
     if session_id is None:
         return Said("Nothing has been said yet.", "error")
     if is_named:  # whose it is decides whether there is such a one
-        surface.store.conversations.get(session_id, user_key=surface.user_key or None)
+        surface.store.conversations.get(session_id, visibility=surface.visibility)
     if not words or words[0].isdecimal():
         handoffs = surface.store.log.handoffs(session_id)
         if not handoffs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.commands.command import Command, Said, Surface
 from perdure.commands.figures import bar, gauge_line, money, share, tokens, usage_lines
 from perdure.core.clock import SystemClock
+from perdure.core.visibility import Visibility
 from perdure.store.records import Grouping, Totals, UsageRow
 from perdure.store.store import SessionStore
 
@@ -42,15 +43,15 @@ def insights(surface: Surface, argument: str) -> Said:
     """All conversations of the last days, by day, model, surface and task."""
     if argument and not (argument.isdecimal() and 0 < int(argument) <= MOST_DAYS):
         return Said("/insights takes a number of days, e.g. /insights 7", "error")
-    return Said(insights_text(surface.store, int(argument or 30), user_key=surface.user_key or None))
+    return Said(insights_text(surface.store, int(argument or 30), visibility=surface.visibility))
 
 
-def insights_text(store: SessionStore, days: int, *, user_key: str | None = None) -> str:
+def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> str:
     """Totals of the last days; fresh, cached and output apart."""
     since_ms = SystemClock().now_ms() - days * _DAY_MS
     parts = []
     for group in _GROUPS:
-        rows = store.ledger.usage(group, since_ms=since_ms, user_key=user_key)
+        rows = store.ledger.usage(group, since_ms=since_ms, visibility=visibility)
         if rows:
             parts.append(f"by {group}\n{_table(rows)}")
     return "\n\n".join([f"The last {days} days", *parts]) if parts else f"Nothing in the last {days} days."

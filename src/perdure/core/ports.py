@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from perdure.core.messages import Entry
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.core.visibility import Visibility
 
 ApprovalAnswer = Literal["once", "session", "always", "no"]
 
@@ -111,7 +112,9 @@ class Page:
 class Search(Protocol):
     """Finds words in everything ever said, and opens addresses."""
 
-    def search(self, query: str, *, scope: Mapping[str, Any] | None = None, limit: int = 20) -> Sequence[SearchHit]:
+    def search(
+        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
+    ) -> Sequence[SearchHit]:
         """Newest first, ranked among the newest. Never raises for any query text."""
         ...
 

@@ -189,7 +189,7 @@ class Hub:
         """What a person said in a conversation that is worked on or waits, oldest first. Raises NotFound."""
 
         def look() -> list[Taken]:
-            found = self.store.conversations.get(conversation_id, user_key=person.sees)
+            found = self.store.conversations.get(conversation_id, visibility=person.visibility)
             return [t for t in self.store.inbox.unanswered(found.id) if t.letter.user_key == person.user_key]
 
         return await in_thread(look)
@@ -204,7 +204,7 @@ class Hub:
     async def taken(self, turn_id: str, person: Person) -> Taken:
         """A message by its id. Raises NotFound, also for somebody else's."""
         taken = await in_thread(self.store.inbox.get, turn_id)
-        if person.sees not in (None, taken.letter.user_key):
+        if not person.visibility.includes(taken.letter.user_key):
             raise NotFound(f"no message {turn_id!r} was taken")
         return taken
 
@@ -282,7 +282,7 @@ class Hub:
             raise InvalidMessage("the message is empty; say something")
         conversation_id = None
         if incoming.conversation_id is not None:
-            conversation_id = self.store.conversations.get(incoming.conversation_id, user_key=person.sees).id
+            conversation_id = self.store.conversations.get(incoming.conversation_id, visibility=person.visibility).id
         return Letter(
             self._ids.new("t_"),
             lane_of(chat, conversation_id),

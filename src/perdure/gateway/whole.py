@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.core.events import CompactionOutcome
+from perdure.core.visibility import Visibility
 from perdure.gateway.adapters.contract import Adapter
 from perdure.gateway.guards.entrance import needs, person_with
 from perdure.gateway.guards.guarding import is_public
@@ -60,7 +61,13 @@ def whole_site(
         page = APIRouter(dependencies=[Depends(needs("read"))])
         prices = Catalog(settings.model_overrides)
         page.include_router(
-            page_router(store, user_of=_sees, clock=clock, catalog=prices, is_closing=lambda: hub.is_draining)
+            page_router(
+                store,
+                visibility_of=_visibility_of,
+                clock=clock,
+                catalog=prices,
+                is_closing=lambda: hub.is_draining,
+            )
         )
         return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), page)
 
@@ -94,8 +101,8 @@ class PageFiles:
             await NO_SUCH_PATH.send_to(scope, receive, send)
 
 
-def _sees(request: Request) -> str | None:
-    return person_with("read", request).sees
+def _visibility_of(request: Request) -> Visibility:
+    return person_with("read", request).visibility
 
 
 def _fired(counts: HygieneCounts, outcome: CompactionOutcome) -> float:

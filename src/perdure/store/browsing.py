@@ -8,6 +8,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
 from perdure.store.codec import decode
 from perdure.store.database import Row, Transaction, Value, text
@@ -35,7 +36,7 @@ class Browsed:
 class Wanted:
     """What a list is narrowed to; nothing said, nothing left out but delegated runs."""
 
-    user_key: str | None = None
+    visibility: Visibility = EVERYONE
     source: str | None = None
     model: str | None = None
     since_ms: int | None = None
@@ -49,7 +50,7 @@ class Wanted:
         values: list[Value] = []
         for condition, value in (
             # Where ids are given they are what to begin with, not everything of the user's.
-            ("c.user_key = ?" if self.ids is None else "c.user_key || '' = ?", self.user_key),
+            ("c.user_key = ?" if self.ids is None else "c.user_key || '' = ?", self.visibility.stored_key),
             ("c.source = ?", self.source),
             ("s.model = ?", self.model),
             ("c.updated_at >= ?", self.since_ms),
@@ -95,15 +96,16 @@ class Browsing:
 
         return self._backing.database.read(load)
 
-    def sources(self, user_key: str | None = None) -> list[str]:
+    def sources(self, visibility: Visibility) -> list[str]:
         """Every surface conversations were held on."""
-        return self._distinct("SELECT DISTINCT c.source FROM conversation c", user_key)
+        return self._distinct("SELECT DISTINCT c.source FROM conversation c", visibility)
 
-    def models(self, user_key: str | None = None) -> list[str]:
+    def models(self, visibility: Visibility) -> list[str]:
         """Every model that a conversation's newest session speaks to."""
-        return self._distinct(f"SELECT DISTINCT s.model {_FROM}", user_key)
+        return self._distinct(f"SELECT DISTINCT s.model {_FROM}", visibility)
 
-    def _distinct(self, sql: str, user_key: str | None) -> list[str]:
+    def _distinct(self, sql: str, visibility: Visibility) -> list[str]:
+        user_key = visibility.stored_key
         narrowed = "" if user_key is None else " WHERE c.user_key = ?"
         values = [] if user_key is None else [text(user_key)]
         found = self._backing.database.read(lambda tx: tx.rows(sql + narrowed, values))

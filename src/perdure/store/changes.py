@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from perdure.core.errors import StoreError
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
 from perdure.store.database import Dialect, Transaction, Value, text
 from perdure.store.records import Changed, ChangesSince
@@ -33,7 +34,7 @@ class Changes:
         """A cursor from which to look on."""
         return self._backing.database.read(self._cursor)
 
-    def since(self, cursor: str, *, user_key: str | None = None) -> ChangesSince:
+    def since(self, cursor: str, *, visibility: Visibility = EVERYONE) -> ChangesSince:
         """Conversations, of one user or of all, with messages, calls or events that the cursor did not know.
 
         Raises StoreError for a cursor that was never handed out.
@@ -48,7 +49,7 @@ class Changes:
             # Numbers of deleted rows may be given out again, and a restored database counts from elsewhere.
             if self._positions.is_ahead(position, position_now) or deletions != deletions_now:
                 return ChangesSince(current, is_reload_needed=True)
-            return ChangesSince(current, tuple(self._changed(tx, position, user_key)))
+            return ChangesSince(current, tuple(self._changed(tx, position, visibility)))
 
         return self._backing.database.read(load)
 
@@ -58,7 +59,7 @@ class Changes:
             raise StoreError("the database told no position")
         return f"{row[0] or 0}~{'.'.join(str(v) for v in row[1:])}"
 
-    def _changed(self, tx: Transaction, position: str, user_key: str | None) -> list[Changed]:
+    def _changed(self, tx: Transaction, position: str, visibility: Visibility) -> list[Changed]:
         news, values = [], list[Value]()
         for at, table in enumerate(_TABLES):
             condition, given = self._positions.since(position, at)
@@ -66,7 +67,7 @@ class Changes:
             news.append(f"SELECT conversation AS owner, {marks} FROM {table} WHERE {condition}")
             values += given
         owned = ""
-        if user_key is not None:
+        if (user_key := visibility.stored_key) is not None:
             owned = " WHERE user_key = ?"
             values.append(text(user_key))
         kinds = ", ".join(f"MAX(has_{name})" for name in _TABLES)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
 from perdure.store.codec import FIRST_KEY, PLAIN, pack
 from perdure.store.database import Row, Transaction, Value, insert, text
@@ -89,11 +90,12 @@ class Conversations:
 
         return self._backing.database.write(work)
 
-    def get(self, any_id: str, *, user_key: str | None = None) -> Conversation:
+    def get(self, any_id: str, *, visibility: Visibility = EVERYONE) -> Conversation:
         """The conversation of any session id, conversation id or unique beginning. Raises NotFound.
 
-        With `user_key`, of this user's alone: somebody else's is not found, whatever the id.
+        What `visibility` does not include is not found, whatever the id.
         """
+        user_key = visibility.stored_key
 
         def load(tx: Transaction) -> Conversation:
             if user_key is None:
@@ -128,7 +130,7 @@ class Conversations:
     def list(
         self,
         *,
-        user_key: str | None = None,
+        visibility: Visibility = EVERYONE,
         source: str | None = None,
         chat_key: str | None = None,
         parent_id: str | None = None,
@@ -138,7 +140,7 @@ class Conversations:
     ) -> Listed:
         """A page of conversations, last used first. Delegated runs are listed only when asked for."""
         where, values = _filters(
-            user_key=user_key, source=source, chat_key=chat_key, parent=parent_id, kind=kind, cursor=cursor
+            user_key=visibility.stored_key, source=source, chat_key=chat_key, parent=parent_id, kind=kind, cursor=cursor
         )
         if kind is None and parent_id is None:
             where.append("kind <> 'delegate'")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
 from perdure.store.database import Row, Transaction, Value, insert, text
 from perdure.store.records import Call, Grouping, Route, StoredEvent, Totals, UsageRow
@@ -116,7 +117,7 @@ class Ledger:
         return _totals(sums[0])
 
     def usage(
-        self, by: Grouping, *, since_ms: int = 0, until_ms: int | None = None, user_key: str | None = None
+        self, by: Grouping, *, since_ms: int = 0, until_ms: int | None = None, visibility: Visibility = EVERYONE
     ) -> list[UsageRow]:
         """Totals over all conversations, one row a group: days in order, everything else by name."""
         where, values = ["k.started_at >= ?"], [since_ms]
@@ -124,9 +125,9 @@ class Ledger:
         if until_ms is not None:
             where.append("k.started_at < ?")
             values.append(until_ms)
-        if user_key is not None:
+        if (user_key := visibility.stored_key) is not None:
             where.append("c.user_key = ?")
-            more = (user_key,)
+            more = (text(user_key),)
         sql = (
             f"SELECT {_GROUPS[by]}, {_SUMS} FROM call k JOIN conversation c ON c.id = k.conversation"
             f" WHERE {' AND '.join(where)} GROUP BY 1 ORDER BY 1"

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
 from perdure.store.database import Row, Transaction, Value, text
 from perdure.store.records import Route
@@ -44,10 +45,10 @@ class Savings:
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
-    def cached(self, *, since_ms: int = 0, user_key: str | None = None) -> list[CachedOn]:
+    def cached(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[CachedOn]:
         """Prompt tokens by class, for each provider and model."""
         sums = ", ".join(f"SUM(k.{c})" for c in _CLASSES)
-        joined, narrowed, values = _narrowed(user_key)
+        joined, narrowed, values = _narrowed(visibility)
         sql = (
             f"SELECT k.provider, k.model, {sums} FROM call k{joined} WHERE k.started_at >= ?{narrowed}"
             " GROUP BY k.provider, k.model"
@@ -66,11 +67,11 @@ class Savings:
             for provider, model, fresh, read, write, hour in rows
         ]
 
-    def compactions(self, *, since_ms: int = 0, user_key: str | None = None) -> list[Spared]:
+    def compactions(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[Spared]:
         """Every compaction since a moment, with the main calls made between it and the next one."""
 
         def load(tx: Transaction) -> list[Spared]:
-            joined, narrowed, values = _narrowed(user_key)
+            joined, narrowed, values = _narrowed(visibility)
             compacted = tx.rows(
                 f"SELECT DISTINCT k.conversation FROM handoff k{joined} WHERE k.created_at >= ?{narrowed}",
                 [since_ms, *values],
@@ -91,7 +92,8 @@ def prompt_sizes(compaction: Mapping[str, Any]) -> tuple[int | None, int | None]
     return None, None
 
 
-def _narrowed(user_key: str | None) -> tuple[str, str, list[Value]]:
+def _narrowed(visibility: Visibility) -> tuple[str, str, list[Value]]:
+    user_key = visibility.stored_key
     if user_key is None:
         return "", "", []
     return " JOIN conversation c ON c.id = k.conversation", " AND c.user_key = ?", [text(user_key)]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import StoreError
+from perdure.core.visibility import Visibility
 from perdure.store.database import Transaction, Value, text
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import Lineage, get_conversation, get_session, lineage_of
 from perdure.store.text_index import conversation_scope, role_scope, user_scope
 
-KEYS = ("conversation", "session", "role", "user", "since_ms", "until_ms")
+KEYS = ("conversation", "session", "role", "since_ms", "until_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Scope:
         return "".join(f" AND {p}" for p in parts), values
 
 
-def scope_of(tx: Transaction, given: Mapping[str, Any]) -> Scope:
+def scope_of(tx: Transaction, given: Mapping[str, Any], visibility: Visibility) -> Scope:
     """The scope a mapping describes. Raises StoreError for a key nobody knows, NotFound for an id."""
     if unknown := sorted(set(given) - set(KEYS)):
         raise StoreError(f"a search cannot be narrowed by {', '.join(unknown)}; there are: {', '.join(KEYS)}")
@@ -69,11 +70,11 @@ def scope_of(tx: Transaction, given: Mapping[str, Any]) -> Scope:
         words.append([conversation_scope(owner) for owner, _, _ in lineage])
     if "role" in wanted:
         words.append([role_scope(str(wanted["role"]))])
-    user = text(str(wanted["user"])) if "user" in wanted else None
-    if user:
-        words.append([user_scope(user)])
+    user_key = None if visibility.stored_key is None else text(visibility.stored_key)
+    if user_key:  # the owner's rows carry no word for the index; their condition is checked on the rows
+        words.append([user_scope(user_key)])
     return Scope(
-        tuple(tuple(w) for w in words), wanted.get("role"), lineage, session_id, user,
+        tuple(tuple(w) for w in words), wanted.get("role"), lineage, session_id, user_key,
         wanted.get("since_ms"), wanted.get("until_ms"),
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Page, SearchHit
+from perdure.core.visibility import Visibility
 from perdure.store.addresses import Addresses
 from perdure.store.backing import Backing
 from perdure.store.codec import decode
@@ -55,10 +56,12 @@ class Search:
         self._outputs = outputs
         self._addresses = addresses
 
-    def search(self, query: str, *, scope: Mapping[str, Any] | None = None, limit: int = 20) -> Sequence[SearchHit]:
+    def search(
+        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
+    ) -> Sequence[SearchHit]:
         """Newest first, ranked among the newest. Never raises for any query text.
 
-        `scope` narrows by `conversation`, `session`, `role`, `user`, `since_ms` and `until_ms`.
+        `scope` narrows by `conversation`, `session`, `role`, `since_ms` and `until_ms`.
         """
         clauses = parse(query)
         if not clauses:
@@ -66,7 +69,7 @@ class Search:
         limit = max(1, min(limit, _MOST_RESULTS))
 
         def work(tx: Transaction) -> list[_Found]:
-            where = scope_of(tx, scope or {})
+            where = scope_of(tx, scope or {}, visibility)
             return self._messages(tx, clauses, where, limit) + self._kept_outputs(tx, clauses, where, limit)
 
         found = self._backing.database.read(work)

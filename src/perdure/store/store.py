@@ -10,6 +10,7 @@ from typing import Any
 from perdure.core.clock import SystemClock
 from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.addresses import Addresses
 from perdure.store.backing import Backing
 from perdure.store.browsing import Browsing
@@ -128,9 +129,16 @@ class SessionStore:
         """The newest continuation of any id of a conversation: where a resume lands."""
         return self.conversations.get_compression_tip(any_id)
 
-    def search(self, query: str, *, scope: Mapping[str, Any] | None = None, limit: int = 20) -> Sequence[SearchHit]:
+    def search(
+        self,
+        query: str,
+        *,
+        visibility: Visibility = EVERYONE,
+        scope: Mapping[str, Any] | None = None,
+        limit: int = 20,
+    ) -> Sequence[SearchHit]:
         """Newest first, ranked among the newest; any text is a query."""
-        return self.finder.search(query, scope=scope, limit=limit)
+        return self.finder.search(query, visibility=visibility, scope=scope, limit=limit)
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """What `m:57`, `m:120-180`, `h:501` or `output:o_…` stands for, a page at a time."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from perdure.core.clock import SystemClock
 from perdure.core.ports import Clock
+from perdure.core.visibility import Visibility
 from perdure.models.catalog import Catalog
 from perdure.store.browsing import Wanted
 from perdure.store.store import SessionStore
@@ -30,7 +31,7 @@ from perdure.web.sight import Sight
 from perdure.web.timeline_view import Place, timeline_page
 from perdure.web.usage_view import usage_view
 
-UserOf = Callable[[Request], str | None]
+VisibilityOf = Callable[[Request], Visibility]
 
 
 async def _sight_of(request: Request) -> Sight:
@@ -50,17 +51,17 @@ AnyId = Annotated[str, Path(max_length=100)]
 def page_router(
     store: SessionStore,
     *,
-    user_of: UserOf,
+    visibility_of: VisibilityOf,
     clock: Clock | None = None,
     catalog: Catalog | None = None,
     is_closing: Callable[[], bool] = lambda: False,
 ) -> APIRouter:
-    """Every route of `shapes.py`. `user_of` says whose conversations a request may see: a user_key, or None for all;
-    it may raise HTTPException. `catalog` has the prices that savings are reckoned by. `is_closing` ends live streams,
+    """Every route of `shapes.py`. `visibility_of` says whose conversations a request may see; it
+    may raise HTTPException. `catalog` has the prices that savings are reckoned by. `is_closing` ends live streams,
     which would otherwise hold up a server's shutdown."""
 
     def look(request: Request) -> None:
-        request.state.page_sight = Sight(store, user_of(request), time, prices)
+        request.state.page_sight = Sight(store, visibility_of(request), time, prices)
         request.state.page_feed = feed
 
     time, prices = clock or SystemClock(), catalog or Catalog()
@@ -97,7 +98,7 @@ def conversations(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Conversations, last used first; with `q` those it is found in, the best first."""
-    wanted = Wanted(sight.user_key, source or None, model or None, since, until)
+    wanted = Wanted(sight.visibility, source or None, model or None, since, until)
     return _json(conversation_page(sight, wanted, query=q, cursor=cursor or None, limit=limit))
 
 
@@ -110,7 +111,7 @@ def search(
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
 ) -> Response:
     """Every place where something is said, the best first."""
-    return _json(search_page(sight, q, Wanted(sight.user_key, source or None, None, since, until), limit=limit))
+    return _json(search_page(sight, q, Wanted(sight.visibility, source or None, None, since, until), limit=limit))
 
 
 def what_to_filter_by(sight: Seen) -> Response:
@@ -167,7 +168,7 @@ async def live(
     """Server-sent events: what changes anywhere, within a second."""
     feed = cast(LiveFeed, request.state.page_feed)
     # A browser that lost the connection says by itself where it was.
-    stream = feed.stream(sight.user_key, request.headers.get("last-event-id") or cursor or None)
+    stream = feed.stream(sight.visibility, request.headers.get("last-event-id") or cursor or None)
     # What is refused must be refused before the stream begins.
     first = await anext(stream)
 

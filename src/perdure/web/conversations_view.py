@@ -28,7 +28,8 @@ def conversation_page(
 
 def search_page(sight: Sight, query: str, wanted: Wanted, *, limit: int = 20) -> SearchPage:
     """Every place a query is found, the best first."""
-    hits = sight.store.search(query, scope=_scope(wanted), limit=_MOST_HITS if wanted.source else limit)
+    most = _MOST_HITS if wanted.source else limit
+    hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=most)
     known = _rows_of(sight, wanted, hits)
     shown = [h for h in hits if h.conversation_id in known][:limit]
     return SearchPage(hits=[hit_row(h, title=known[h.conversation_id].title) for h in shown])
@@ -36,7 +37,7 @@ def search_page(sight: Sight, query: str, wanted: Wanted, *, limit: int = 20) ->
 
 def filters(sight: Sight) -> Filters:
     browsing = sight.store.browsing
-    return Filters(sources=browsing.sources(sight.user_key), models=browsing.models(sight.user_key))
+    return Filters(sources=browsing.sources(sight.visibility), models=browsing.models(sight.visibility))
 
 
 def row_of(browsed: Browsed) -> ConversationRow:
@@ -73,7 +74,7 @@ def _found(sight: Sight, wanted: Wanted, query: str, limit: int) -> list[Convers
     """Conversations titled so, then those in which it was said."""
     titled, _ = sight.store.browsing.page(replace(wanted, title=query.strip()), limit=limit)
     rows = {b.conversation.id: row_of(b) for b in titled}
-    hits = sight.store.search(query, scope=_scope(wanted), limit=_MOST_HITS)
+    hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=_MOST_HITS)
     known = _rows_of(sight, wanted, hits)
     for hit in hits:
         row = rows.get(hit.conversation_id) or known.get(hit.conversation_id)
@@ -93,4 +94,4 @@ def _rows_of(sight: Sight, wanted: Wanted, hits: Sequence[SearchHit]) -> dict[st
 
 
 def _scope(wanted: Wanted) -> dict[str, Any]:
-    return {"user": wanted.user_key, "since_ms": wanted.since_ms, "until_ms": wanted.until_ms}
+    return {"since_ms": wanted.since_ms, "until_ms": wanted.until_ms}

@@ -20,7 +20,8 @@ def conversation_head(sight: Sight, conversation: Conversation) -> ConversationH
     found, _ = store.browsing.page(Wanted(ids=(conversation.id,)))
     if not found:
         raise NotFound(f"{conversation.id} was deleted just now")
-    children, _ = store.browsing.page(Wanted(parent_id=conversation.id, user_key=sight.user_key), limit=_MOST_CHILDREN)
+    children_of = Wanted(parent_id=conversation.id, visibility=sight.visibility)
+    children, _ = store.browsing.page(children_of, limit=_MOST_CHILDREN)
     return ConversationHead(
         id=conversation.id,
         title=row_of(found[0]).title,

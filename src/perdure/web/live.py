@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from perdure.core.errors import StoreError
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.records import ChangesSince
 from perdure.web.shapes import Changed
 
@@ -29,7 +30,7 @@ class Changes(Protocol):
         """A cursor from which to look on."""
         ...
 
-    def since(self, cursor: str, *, user_key: str | None = None) -> ChangesSince:
+    def since(self, cursor: str, *, visibility: Visibility) -> ChangesSince:
         """What the cursor did not know. Raises StoreError for one that was never handed out."""
         ...
 
@@ -38,7 +39,7 @@ class Changes(Protocol):
 class _Listener:
     """One open stream: what it has not been told yet, newest word of each conversation only."""
 
-    user_key: str | None
+    visibility: Visibility
     waiting: dict[str, Changed] = field(default_factory=dict)
     # The cursor to go on from once everything must be read anew.
     reload_from: str | None = None
@@ -51,7 +52,7 @@ class _Listener:
             self.arrived.set()
         for changed in news.changed:
             conversation = changed.conversation
-            if self.user_key is None or conversation.user_key == self.user_key:
+            if self.visibility.includes(conversation.user_key):
                 self.waiting[conversation.id] = Changed(
                     conversation_id=conversation.id,
                     last_seq=conversation.last_seq,
@@ -94,18 +95,18 @@ class LiveFeed:
     def is_polling(self) -> bool:
         return self._poller is not None and not self._poller.done()
 
-    async def stream(self, user_key: str | None, cursor: str | None) -> AsyncGenerator[str, None]:
+    async def stream(self, visibility: Visibility, cursor: str | None) -> AsyncGenerator[str, None]:
         """Server-sent events, from `cursor` on or from now. Ends when the server closes; may be cancelled at any time.
 
         Raises StoreError, before anything is sent, for a cursor that was never handed out.
         """
-        listener = _Listener(user_key)
+        listener = _Listener(visibility)
         self._join(listener)
         try:
             # First the poller's place, then what lies before it: nothing falls in between.
             start = await self._place()
             if cursor is not None:
-                listener.hear(await asyncio.to_thread(self._changes.since, cursor, user_key=user_key))
+                listener.hear(await asyncio.to_thread(self._changes.since, cursor, visibility=visibility))
                 start = cursor
             yield _event("ready", start, f'{{"cursor": "{start}"}}')
             async for lines in self._lines(listener):
@@ -151,7 +152,7 @@ class LiveFeed:
         while True:
             # A database that is away for a moment is asked again: listeners wait, nothing is missed.
             with contextlib.suppress(StoreError):
-                news = await asyncio.to_thread(self._changes.since, await self._place())
+                news = await asyncio.to_thread(self._changes.since, await self._place(), visibility=EVERYONE)
                 self._cursor = news.cursor
                 for listener in tuple(self._listeners):
                     listener.hear(news)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from perdure.core.clock import SystemClock
 from perdure.core.errors import NotFound
 from perdure.core.ports import Clock
+from perdure.core.visibility import Visibility
 from perdure.models.catalog import Catalog
 from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
@@ -14,10 +15,10 @@ from perdure.store.store import SessionStore
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A store narrowed to one user's conversations; `user_key` None sees all of them."""
+    """A store narrowed to what one person may see."""
 
     store: SessionStore
-    user_key: str | None = None
+    visibility: Visibility
     clock: Clock = field(default_factory=SystemClock)
     # What models cost, the person's own prices included.
     catalog: Catalog = field(default_factory=Catalog)
@@ -30,7 +31,7 @@ class Sight:
         if not any_id.startswith(("c_", "s_")):
             raise _nowhere(any_id)
         try:
-            found = self.store.conversations.get(any_id, user_key=self.user_key)
+            found = self.store.conversations.get(any_id, visibility=self.visibility)
         except NotFound as error:
             raise _nowhere(any_id) from error
         if any_id not in (found.id, found.tip_session_id) and not self._is_session_of(any_id, found):

@@ -33,9 +33,9 @@ def usage_view(sight: Sight, *, days: int) -> UsageView:
     ledger, savings, prices = sight.store.ledger, sight.store.savings, prices_by(sight.catalog)
 
     def grouped(by: Grouping) -> list[UsageRow]:
-        return ledger.usage(by, since_ms=since, user_key=sight.user_key)
+        return ledger.usage(by, since_ms=since, visibility=sight.visibility)
 
-    by_day, spared = grouped("day"), savings.compactions(since_ms=since, user_key=sight.user_key)
+    by_day, spared = grouped("day"), savings.compactions(since_ms=since, visibility=sight.visibility)
     return UsageView(
         days=days,
         by_day=_groups(by_day),
@@ -43,7 +43,7 @@ def usage_view(sight: Sight, *, days: int) -> UsageView:
         by_source=_groups(grouped("source")),
         by_task=_groups(grouped("task")),
         totals=totals_row(_sum([r.totals for r in by_day], compactions=len(spared))),
-        saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, user_key=sight.user_key), prices),
+        saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, visibility=sight.visibility), prices),
         saved_by_compaction_tokens=sum(s.removed_tokens * calls for s in spared for _, calls in s.calls),
         saved_by_compaction_usd=saved_by_compaction(spared, prices),
     )

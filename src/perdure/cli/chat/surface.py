@@ -12,6 +12,7 @@ from perdure.app import open_user_store, route_to
 from perdure.config.load import load
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
+from perdure.core.visibility import Everyone, Visibility
 
 Progress = Callable[[str, float], None]
 
@@ -29,7 +30,8 @@ class Person:
 class ChatSurface:
     """One person at one terminal. The agent is made when it is first needed."""
 
-    user_key = ""
+    # Whoever sits here opens the database file itself, so commands show all of it.
+    visibility: Visibility = Everyone()
 
     def __init__(
         self, flags: Mapping[str, Any], *, session_id: str | None = None, person: Person | None = None

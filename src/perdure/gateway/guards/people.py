@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+from perdure.core.visibility import Everyone, Visibility, only
+
 # chat: talk and use commands · read: look at one's own conversations · shell: terminal and file tools ·
 # admin: everybody's conversations, metrics and tokens.
 Scope = Literal["chat", "read", "shell", "admin"]
@@ -22,9 +24,9 @@ class Person:
         return scope in self.scopes
 
     @property
-    def sees(self) -> str | None:
-        """The user_key to narrow every listing and search to; None where everything may be seen."""
-        return None if self.may("admin") else self.user_key
+    def visibility(self) -> Visibility:
+        """Whose conversations every route, command and listing may show this person."""
+        return Everyone() if self.may("admin") else only(self.user_key)
 
 
 class People(Protocol):

@@ -84,13 +84,13 @@ class _Answer:
 
 def _output(store: SessionStore, output_id: str, person: Person) -> _Output:
     owner = store.outputs.get(output_id).conversation_id
-    if person.sees not in (None, store.conversations.get(owner).user_key):
+    if not person.visibility.includes(store.conversations.get(owner).user_key):
         raise NotFound(f"no output {output_id!r}")
     return _Output(store, output_id, owner)
 
 
 def _answer(store: SessionStore, turn_id: str, person: Person) -> _Answer:
     taken = store.inbox.get(turn_id)
-    if person.sees not in (None, taken.letter.user_key) or taken.result is None:
+    if not person.visibility.includes(taken.letter.user_key) or taken.result is None:
         raise NotFound(f"no output {turn_id!r}")
     return _Answer(str(taken.result.get("text", "")))

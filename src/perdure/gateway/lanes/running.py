@@ -167,8 +167,10 @@ class Run:
             return named
         current = self._desk.pointers.get(self.chat)
         try:
-            return self._desk.store.conversations.get(current).id if current else None
-        except NotFound:  # deleted meanwhile: the chat begins anew
+            # A token with `admin` may have moved this chat into somebody else's conversation; others may not follow.
+            found = self._desk.store.conversations.get(current, visibility=self.person.visibility) if current else None
+            return found.id if found is not None else None
+        except NotFound:  # deleted meanwhile, or not this person's: the chat begins anew
             return None
 
     def _begin(self, content: str | Mapping[str, Any], held: Held) -> None:

@@ -18,9 +18,7 @@ class GatewaySurface:
     def __init__(self, store: SessionStore, agent: Agent, person: Person, *, route_to: Callable[[str], Route]) -> None:
         self.store = store
         self.agent = agent
-        # What listings and searches are narrowed to; "" is everything, for whoever may see that.
-        self.user_key = person.sees or ""
-        self._person = person
+        self.visibility = person.visibility
         self._route_to = route_to
         # Where the chat goes on: as it was, unless a command says otherwise.
         self.has_moved = False
@@ -29,10 +27,7 @@ class GatewaySurface:
     def open(self, session_id: str | None) -> None:
         """The chat goes on there. Raises NotFound for a conversation that is somebody else's."""
         if session_id is not None:
-            conversation = self.store.conversations.get(session_id)
-            if self._person.sees is not None and conversation.user_key != self._person.sees:
-                raise NotFound(f"no conversation or session {session_id!r}")
-            session_id = conversation.id
+            session_id = self.store.conversations.get(session_id, visibility=self.visibility).id
         self.has_moved, self.target = True, session_id
 
     def choose_model(self, name: str) -> str:

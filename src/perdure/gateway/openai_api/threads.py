@@ -18,6 +18,7 @@ from typing import Any
 from perdure.agent.prompt import assemble
 from perdure.core.errors import NotFound
 from perdure.core.messages import Message
+from perdure.core.visibility import only
 from perdure.gateway.guards.people import Person
 from perdure.gateway.lanes.pointers import Pointers
 from perdure.gateway.lanes.pool import Pool, Wanted
@@ -56,7 +57,7 @@ class Threads:
         Raises NotFound for a conversation id that is none of this person's.
         """
         if name is not None and name.startswith("c_"):
-            conversation = self._store.conversations.get(name, user_key=person.user_key)
+            conversation = self._store.conversations.get(name, visibility=only(person.user_key))
             return Thread(self._chat(person, conversation.id), conversation.id)
         if name is None and asked.user is not None:
             return self._of_user(self._chat(person, f"user:{asked.user}"), asked, person)
@@ -138,13 +139,14 @@ class Threads:
     def _held(self, chat: ChatKey) -> str | None:
         current = self._pointers.get(chat)
         try:
-            return self._store.conversations.get(current).id if current else None
-        except NotFound:  # deleted meanwhile
+            found = self._store.conversations.get(current, visibility=only(chat.user_key)) if current else None
+            return found.id if found is not None else None
+        except NotFound:  # deleted meanwhile, or not this person's
             return None
 
     def _exists(self, conversation_id: str, person: Person) -> bool:
         try:
-            self._store.conversations.get(conversation_id, user_key=person.user_key)
+            self._store.conversations.get(conversation_id, visibility=only(person.user_key))
         except NotFound:
             return False
         return True

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.ports import Page, Search, SearchHit
+from perdure.core.visibility import only
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
 # m:120, m:120-180, m:3-154,170-181, h:57, output:<id>
@@ -38,10 +39,9 @@ class SessionSearch:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
         if ADDRESS.fullmatch(query.strip()):
             return self._open(query.strip(), context, max(0, offset))
-        scope: dict[str, object] = {"user": context.user_key}
-        if here:
-            scope["conversation"] = context.conversation_id
-        hits = self._search.search(query, scope=scope, limit=min(max(1, limit), 50))
+        scope = {"conversation": context.conversation_id} if here else None
+        visibility = only(context.user_key)
+        hits = self._search.search(query, visibility=visibility, scope=scope, limit=min(max(1, limit), 50))
         if not hits:
             return ToolReply(f"Nothing found for {query!r}. Try fewer or other words, or a prefix such as deplo*.")
         return ToolReply("\n\n".join(_shown(h) for h in hits))

@@ -1,0 +1,64 @@
+"""Whose conversations a caller may see, as a type: no string, empty or not, ever stands for "everybody".
+
+Owner       the person whose machine this is; what is theirs is stored under an empty user key
+User(key)   one user with a key of their own
+Everyone    no restriction: an administrator, or whoever opens the database file themselves
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner's conversations alone."""
+
+    @property
+    def stored_key(self) -> str:
+        """The value of `user_key` that rows must have."""
+        return ""
+
+    def includes(self, user_key: str) -> bool:
+        return user_key == ""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user's conversations alone."""
+
+    key: str
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise ValueError("a user has a key; the owner of the machine is Owner()")
+
+    @property
+    def stored_key(self) -> str:
+        """The value of `user_key` that rows must have."""
+        return self.key
+
+    def includes(self, user_key: str) -> bool:
+        return user_key == self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Everyone:
+    """All conversations, whoever they belong to."""
+
+    @property
+    def stored_key(self) -> None:
+        """Rows may have any `user_key`."""
+        return None
+
+    def includes(self, user_key: str) -> bool:
+        return True
+
+
+Visibility = Owner | User | Everyone
+EVERYONE = Everyone()
+
+
+def only(user_key: str) -> Owner | User:
+    """The visibility of one person, by the key their conversations are stored under."""
+    return User(user_key) if user_key else Owner()

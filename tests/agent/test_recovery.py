@@ -53,6 +53,24 @@ def test_a_malformed_request_is_never_repeated() -> None:
     assert _all_actions("bad_request") == ["give_up"]
 
 
+@pytest.mark.spec("G2")
+def test_too_many_images_are_dropped_once_and_then_explained() -> None:
+    verdict, attempts = ErrorVerdict("bad_request", "too many images", image_limit=20), Attempts()
+    assert [attempts.next_action(verdict, may_compact=True) for _ in range(2)] == ["drop_images", "give_up"]
+    assert "Send fewer images" in advice(verdict, attempts)
+
+
+@pytest.mark.spec("G2")
+def test_only_an_allowance_that_no_prompt_explains_is_a_cap_worth_remembering() -> None:
+    attempts = Attempts()
+    attempts.lower_output(ErrorVerdict("output_cap", output_limit=977, context_limit=4_097), 4_096)
+    assert (attempts.output_tokens, attempts.has_found_cap) == (977, False)
+    attempts.lower_output(ErrorVerdict("output_cap", output_limit=800, request_limit=6_000), 4_096)
+    assert not attempts.has_found_cap
+    attempts.lower_output(ErrorVerdict("output_cap", output_limit=512), 4_096)
+    assert (attempts.output_tokens, attempts.has_found_cap) == (512, True)
+
+
 @pytest.mark.spec("G4")
 def test_the_last_word_says_what_happened_what_was_tried_and_what_to_do() -> None:
     said = advice(ErrorVerdict("prompt_too_long", "prompt is too long: 9 > 8"), Attempts(compactions=3))

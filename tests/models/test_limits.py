@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from perdure.config.settings import ModelOverride
 from perdure.models.catalog import Catalog
-from perdure.models.limits import DEFAULT_WINDOW, LADDER, LearnedLimits, Route, Window, Windows, step_down
+from perdure.models.limits import (
+    DEFAULT_WINDOW,
+    LADDER,
+    LearnedLimits,
+    Route,
+    Window,
+    Windows,
+    plausible_window,
+    step_down,
+)
 
 CODEX = Route("openai-codex", "gpt-5.5")
 HOUSE = Route("custom", "house-model", "http://127.0.0.1:9000/v1")
@@ -108,3 +117,25 @@ def test_two_routes_share_a_key_only_if_they_are_the_same(a: str, b: str, c: str
     one, other = Route(a, b, c), Route(d, e, c)
     same = (a.lower(), b.lower()) == (d.lower(), e.lower())
     assert (one.key == other.key) is same
+
+
+@pytest.mark.spec("B4", "G3")
+@pytest.mark.parametrize("tokens", [100, 600, 999])
+def test_a_figure_too_small_for_any_window_is_ignored_also_where_it_was_learned_earlier(tokens: int) -> None:
+    state = State({HOUSE.key: tokens})
+    assert LearnedLimits(state).get(HOUSE) is None
+    assert asyncio.run(windows(state).resolve(HOUSE)) == Window(DEFAULT_WINDOW, "default")
+    assert plausible_window(tokens) is None
+
+
+@pytest.mark.spec("G2")
+def test_an_output_cap_is_kept_by_model_and_endpoint_and_outlives_the_process() -> None:
+    state = State()
+    assert LearnedLimits(state).learn_output_cap(HOUSE, 8_192)
+    reopened = LearnedLimits(state)
+    assert reopened.output_cap(HOUSE) == 8_192
+    assert reopened.output_cap(CODEX) is None
+    assert reopened.get(HOUSE) is None
+    assert not reopened.learn_output_cap(HOUSE, 0)
+    reopened.forget(HOUSE)
+    assert reopened.output_cap(HOUSE) is None

@@ -12,6 +12,7 @@ from perdure.providers.exchange import Reply
 from perdure.providers.fault_table import FAULT_ROWS
 from perdure.providers.overflow_table import CAP_ROWS, SUM_ROWS
 from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
+from perdure.providers.request_table import IMAGE_ROWS, TIER_ROWS
 from support.error_samples import REFERENCE, Sample, anthropic, openai
 from support.error_variants import VARIANTS
 
@@ -190,3 +191,23 @@ def test_a_full_window_as_a_stop_reason_is_an_overflow() -> None:
 )
 def test_a_status_that_came_as_text_is_read_and_one_that_is_none_says_nothing(status: object, kind: str) -> None:
     assert classify_error(status, "").kind == kind  # type: ignore[arg-type]  # what callers hand in by mistake
+
+
+@pytest.mark.spec("G1", "G3")
+@pytest.mark.parametrize("row", IMAGE_ROWS, ids=lambda r: r.service)
+def test_a_number_of_images_is_never_a_window(row: object) -> None:
+    for body in (anthropic(row.sample), openai(row.sample)):
+        verdict = classify_error(row.status, body)
+        stated = row.pattern.search(row.sample).groupdict().get("most")
+        assert (verdict.kind, verdict.context_limit) == ("bad_request", None)
+        assert verdict.image_limit == (int(stated) if stated else None)
+
+
+@pytest.mark.spec("G1")
+@pytest.mark.parametrize("row", TIER_ROWS, ids=lambda r: r.service)
+def test_a_request_larger_than_its_rate_tier_is_too_long_and_states_no_window(row: object) -> None:
+    verdict = classify_error(row.status, openai(row.sample, code="rate_limit_exceeded"))
+    most = int(row.pattern.search(row.sample)["most"])
+    assert (verdict.kind, verdict.context_limit, verdict.request_limit) == ("prompt_too_long", None, most)
+    fits = row.sample.replace("Requested 14810", "Requested 5810").replace("Requested 45000", "Requested 29000")
+    assert classify_error(row.status, openai(fits, code="rate_limit_exceeded")).kind == "rate_limit"

@@ -42,16 +42,20 @@ class KnownModels:
     # Other windows, by model.
     windows: dict[str, int] = field(default_factory=dict)
     learned: list[int] = field(default_factory=list)
+    output_caps: dict[str, int] = field(default_factory=dict)
 
     async def window_of(self, endpoint: Endpoint) -> int:
         return self.windows.get(endpoint.model, self.window)
 
-    def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
-        self.learned.append(tokens)
-        self.windows[endpoint.model] = tokens
+    def output_cap_of(self, endpoint: Endpoint) -> int | None:
+        return self.output_caps.get(endpoint.model)
 
-    def step_down(self, window_tokens: int) -> int:
-        return window_tokens // 2
+    def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None:
+        if window is not None:
+            self.learned.append(window)
+            self.windows[endpoint.model] = window
+        if output is not None:
+            self.output_caps[endpoint.model] = output
 
     def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
         return usage.total_tokens / 1e6

@@ -31,12 +31,36 @@ VARIANTS: tuple[Sample, ...] = (
     Sample("OpenAI TPM", 429, openai(
         "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 342389. The "
         "input or output tokens must be reduced in order to run successfully.", type="tokens",
-        code="rate_limit_exceeded"), "rate_limit"),
+        code="rate_limit_exceeded"), TOO_LONG),
+    Sample("OpenAI TPM, the minute is used up", 429, openai(
+        "Rate limit reached for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Used 28911, Requested "
+        "4093. Please try again in 6.008s.", type="tokens", code="rate_limit_exceeded"), "rate_limit"),
+    Sample("OpenAI TPM, the output asked for is too large", 429, openai(
+        "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 33000. The "
+        "input or output tokens must be reduced in order to run successfully.", type="tokens",
+        code="rate_limit_exceeded"), "output_cap", None, 29000, 1000),
+    Sample("Anthropic images", 400, anthropic("messages.22.content: too many images and documents: 104 + 1 > 100"),
+           "bad_request"),
+    Sample("Anthropic images, larger limit", 400, anthropic("too many images and documents: 601 + 0 > 600"), "bad_request"),
+    Sample("Anthropic media", 400, anthropic("Too much media: 0 document pages + 107 images > 100"), "bad_request"),
+    Sample("Anthropic image dimensions", 400, anthropic(
+        "messages.19.content.27.image.source.base64.data: At least one of the image dimensions exceed max allowed size for "
+        "many-image requests: 2000 pixels"), "bad_request"),
+    Sample("Bedrock images", 400, {"__type": "ValidationException", "message":
+           "The model returned the following errors: too many images and documents: 19 + 5 > 20"}, "bad_request"),
+    Sample("Copilot images", 400, openai(
+        "Too many images in request: 11 images provided, but the model supports a maximum of 10 images."), "bad_request"),
+    Sample("arithmetic about something else", 400, "files: 4000 + 1000 > 4096", "bad_request"),
+    Sample("llama.cpp shift", 500, {"error": {"code": 500, "message": "context shift is disabled", "type": "server_error"}},
+           TOO_LONG),
+    Sample("GitHub Models", 413, {"error": {"code": "tokens_limit_reached", "message":
+           "Request body too large for gpt-4o model. Max size: 8000 tokens.",
+           "details": "Request body too large for gpt-4o model. Max size: 8000 tokens."}}, TOO_LONG, 8000),
     Sample("Groq TPM", 413, openai(
         "Request too large for model `llama-3.1-8b-instant` in organization `org_x` service tier `on_demand` on tokens per "
         "minute (TPM): Limit 6000, Requested 12328, please reduce your message size and try again. Need more tokens? "
         "Upgrade to Dev Tier today at https://console.groq.com/settings/billing", type="tokens",
-        code="rate_limit_exceeded"), "rate_limit"),
+        code="rate_limit_exceeded"), TOO_LONG),
     Sample("Anthropic token rate", 429, anthropic(
         "This request would exceed your organization's rate limit of 40,000 input tokens per minute. For details, refer to "
         "the documentation. Please reduce the prompt length or the maximum tokens requested, or try again later.",
@@ -217,7 +241,7 @@ VARIANTS: tuple[Sample, ...] = (
     Sample("OpenRouter with tools", 400, {"error": {"code": 400, "message":
         "This endpoint's maximum context length is 131072 tokens. However, you requested about 140500 tokens (106000 of text "
         "input, 2500 of tool input, 32000 in the output)."}}, "output_cap", 131072, 22572),
-    Sample("arithmetic", 400, openai("7000 + 2000 > 8192"), "output_cap", 8192, 1192),
+    Sample("arithmetic", 400, openai("tokens: 7000 + 2000 > 8192"), "output_cap", 8192, 1192),
     Sample("validator's cap", 422, {"detail": [{"type": "less_than_equal", "loc": ["body", "max_tokens"], "msg":
         "Input should be less than or equal to 4096", "input": 100000}]}, "output_cap", None, 4096),
     Sample("Gemini payload", 400, [{"error": {"code": 400, "status": "INVALID_ARGUMENT", "message":

@@ -10,14 +10,16 @@ from functools import partial
 from perdure.agent.continuation import Emit, compact
 from perdure.agent.gate import Gate
 from perdure.agent.gauge import budgets_for
+from perdure.agent.images import limit_images
 from perdure.agent.parts import Delta, Parts
-from perdure.agent.recovery import Action, Attempts, advice, lowered_output
+from perdure.agent.recovery import Action, Attempts, advice
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import Message
-from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
+from perdure.models.limits import plausible_window, step_down
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
 from perdure.store.records import Call, Route, StoredEvent
@@ -43,6 +45,8 @@ class Caller:
         self._gate = gate
         self._emit = emit
         self._window: int | None = None
+        # How many images the present endpoint said it takes in one request.
+        self._image_limit: int | None = None
         self._asked: list[Asked] = []
 
     @property
@@ -56,18 +60,29 @@ class Caller:
     async def ask(self, task_id: str, *, extra_system: str = "", with_tools: bool = True) -> Reply:
         """The model's reply to the history as it is. Raises ProviderError with advice once nothing more can be done."""
         attempts = Attempts()
-        max_tokens = self._parts.settings.model.max_tokens
         while True:
             await self.fit_window()
+            endpoint = self._parts.routes.endpoint
+            max_tokens = self._allowance(attempts)
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             try:
                 reply = await self._send(request, task_id)
                 if not _had_no_room(reply):
+                    if attempts.has_found_cap and max_tokens is not None:
+                        self._parts.models.learn_limits(endpoint, output=max_tokens)
                     return reply
                 failure = ProviderError(OVERFLOW_STOP)
             except ProviderError as error:
                 failure = error
-            max_tokens = await self._mend(failure, attempts, max_tokens)
+            await self._mend(failure, attempts, max_tokens)
+
+    def _allowance(self, attempts: Attempts) -> int | None:
+        """The output tokens to ask for: what this call was lowered to, else the setting, within the endpoint's cap."""
+        if attempts.output_tokens is not None:
+            return attempts.output_tokens
+        chosen = self._parts.settings.model.max_tokens
+        cap = self._parts.models.output_cap_of(self._parts.routes.endpoint)
+        return min(chosen, cap) if chosen is not None and cap is not None else chosen or cap
 
     async def fit_window(self) -> int:
         """Asks for the window of the present endpoint once, and tells everyone who computes with it."""
@@ -79,6 +94,7 @@ class Caller:
     def model_changed(self) -> None:
         """Another endpoint answers from now on: another window, another way to count."""
         self._window = None
+        self._image_limit = None
         self._live.counter.switch_model(self._parts.routes.endpoint.model, calibration=self._parts.calibration)
         self._live.offer_tools()
         self._gate.forget_preparation()
@@ -91,7 +107,7 @@ class Caller:
         blocks = (*live.system_blocks, extra_system) if extra_system else live.system_blocks
         request = ModelRequest(
             model=endpoint.model,
-            entries=live.projection.entries(),
+            entries=limit_images(live.projection.entries(), self._image_limit),
             system=blocks,
             tools=live.tools if with_tools else (),
             max_tokens=max_tokens,
@@ -116,7 +132,8 @@ class Caller:
         try:
             reply = await self._parts.send(endpoint, request, on_event=heard)
         except ProviderError as error:
-            self._cut_off(record, heard, error.verdict.kind)
+            usage = NOT_REPORTED if error.may_be_billed else NOT_BILLED
+            self._cut_off(record, heard, error.verdict.kind, usage=usage)
             raise
         except asyncio.CancelledError:
             self._cut_off(record, heard, "interrupted")
@@ -133,9 +150,10 @@ class Caller:
         self._parts.keep_calibration(endpoint, self._live.counter.calibration)
         self._parts.engine.update_from_response(call.usage)
 
-    def _cut_off(self, record: _Record, heard: _Heard, why: str) -> None:
-        """The call is recorded as unreported; what was said by then is kept as an event, never in the history."""
-        call = self._asked_for(record, NOT_REPORTED, why)
+    def _cut_off(self, record: _Record, heard: _Heard, why: str, *, usage: CanonicalUsage = NOT_REPORTED) -> None:
+        """The call is recorded as unreported, or as free where it was refused; what was said by then is kept as an
+        event, never in the history."""
+        call = self._asked_for(record, usage, why)
         # Here and now: a turn that is being cut off waits for nobody.
         self._parts.store.ledger.record_call(call)
         self._tell_finished(record, call)
@@ -155,15 +173,17 @@ class Caller:
 
     # -- what is done about a failure --------------------------------------------------------------------------------
 
-    async def _mend(self, failure: ProviderError, attempts: Attempts, max_tokens: int | None) -> int | None:
-        """Does the next thing that may help; returns the output allowance to go on with. Raises when nothing may."""
+    async def _mend(self, failure: ProviderError, attempts: Attempts, max_tokens: int | None) -> None:
+        """Does the next thing that may help; raises when nothing may."""
         verdict = failure.verdict
         action = attempts.next_action(verdict, may_compact=self._parts.settings.compression.enabled)
-        if action == "reroute" and not await self._reroute(verdict):
-            attempts.is_route_used_up = True
-            return await self._mend(failure, attempts, max_tokens)
+        if action == "reroute":
+            if not await self._reroute(verdict):
+                attempts.is_route_used_up = True
+                return await self._mend(failure, attempts, max_tokens)
+            attempts.forget_output()
         if action == "give_up":
-            if verdict.kind == "prompt_too_long" and verdict.context_limit is not None:
+            if verdict.kind == "prompt_too_long" and _stated_limit(verdict) is not None:
                 # Nobody compacts for it, yet gauge and output budgets need not go on by a window that is none.
                 await self._believe(verdict)
             told = advice(verdict, attempts)
@@ -172,7 +192,10 @@ class Caller:
         if action == "compact" and not await self._make_room(verdict, attempts):
             attempts.is_nothing_left = True
             return await self._mend(failure, attempts, max_tokens)
-        return lowered_output(verdict, max_tokens) if action == "lower_output" else max_tokens
+        if action == "drop_images":
+            self._image_limit = verdict.image_limit
+        if action == "lower_output":
+            attempts.lower_output(verdict, max_tokens)
 
     async def _reroute(self, verdict: ErrorVerdict) -> bool:
         """A fresh key, else the next provider; False when the route is used up."""
@@ -189,6 +212,7 @@ class Caller:
         words = {
             "compact": "compacting and trying again",
             "lower_output": "asking for a shorter reply",
+            "drop_images": "trying again without the oldest images",
             "reroute": "trying again with a fresh key or the next provider",
         }
         said = words.get(action, action)
@@ -215,14 +239,16 @@ class Caller:
     async def _believe(self, verdict: ErrorVerdict) -> bool:
         """Takes over the limit the service stated, else steps one rung down; whether it may be smaller still."""
         known = await self.fit_window()
-        models, endpoint = self._parts.models, self._parts.routes.endpoint
-        if verdict.context_limit is None:
-            lower = models.step_down(known)
+        stated = _stated_limit(verdict)
+        if stated is None:
+            lower = step_down(known)
             await self._set_window(lower)
             return lower < known
-        if verdict.context_limit < known:
-            models.learn_limit(endpoint, verdict.context_limit)
-            await self._set_window(verdict.context_limit)
+        if stated < known:
+            if verdict.request_limit is None:
+                self._parts.models.learn_limits(self._parts.routes.endpoint, window=stated)
+            # A rate tier's limit belongs to the account, not to the model: it holds for this conversation only.
+            await self._set_window(stated)
         return False
 
     def _shown(self) -> list[Message]:
@@ -292,6 +318,11 @@ class _Record:
             started_at_ms=self.started_ms,
             ended_at_ms=ended_ms,
         )
+
+
+def _stated_limit(verdict: ErrorVerdict) -> int | None:
+    """The tokens a request may have by the service's own words; None where no plausible figure is stated."""
+    return plausible_window(verdict.request_limit if verdict.request_limit is not None else verdict.context_limit)
 
 
 def _had_no_room(reply: Reply) -> bool:

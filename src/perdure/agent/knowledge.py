@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
-from perdure.models.limits import LearnedLimits, Route, Window, Windows, step_down
+from perdure.models.limits import LearnedLimits, Route, Window, Windows
 from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
 
@@ -38,11 +38,14 @@ class Knowledge:
         found = self._side_windows.known(_route(endpoint))
         return found.tokens if found is not None else None
 
-    def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
-        self._learned.learn(_route(endpoint), tokens)
+    def output_cap_of(self, endpoint: Endpoint) -> int | None:
+        return self._learned.output_cap(_route(endpoint))
 
-    def step_down(self, window_tokens: int) -> int:
-        return step_down(window_tokens)
+    def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None:
+        if window is not None:
+            self._learned.learn(_route(endpoint), window)
+        if output is not None:
+            self._learned.learn_output_cap(_route(endpoint), output)
 
     def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
         return self._catalog.cost_usd(endpoint.provider, endpoint.model, usage, base_url=endpoint.base_url)

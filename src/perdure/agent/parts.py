@@ -55,12 +55,12 @@ class Models(Protocol):
         """The context window in tokens; may ask the endpoint, briefly, once."""
         ...
 
-    def learn_limit(self, endpoint: Endpoint, tokens: int) -> None:
-        """Keeps a limit the provider stated, for this model and endpoint."""
+    def output_cap_of(self, endpoint: Endpoint) -> int | None:
+        """The most output tokens the endpoint accepted after refusing more; None where it never did."""
         ...
 
-    def step_down(self, window_tokens: int) -> int:
-        """The next lower rung of the ladder, for an overflow that stated no limit."""
+    def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None:
+        """Keeps what the provider stated or accepted, for this model and endpoint."""
         ...
 
     def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from perdure.core.errors import ErrorKind, ErrorVerdict
 
-Action = Literal["compact", "lower_output", "reroute", "give_up"]
+Action = Literal["compact", "lower_output", "drop_images", "reroute", "give_up"]
 
 # Fixed: three passes that did not help will not help a fourth time.
 MAX_COMPACTIONS = 3
@@ -29,7 +29,8 @@ TABLE: dict[ErrorKind, tuple[Action, ...]] = {
     "quota": ("reroute",),
     "transport": ("reroute",),
     "unknown": ("reroute",),
-    "bad_request": (),
+    # Only where it states how many images it takes: any other malformed request stays malformed.
+    "bad_request": ("drop_images",),
 }
 
 # What is said behind the service's own words, which name the key, the address or the model to check.
@@ -46,6 +47,10 @@ ADVICE: dict[ErrorKind, str] = {
     "bad_request": "It would be refused again as it is: change what it names, or choose another model with /model.",
 }
 
+TOO_MANY_IMAGES = (
+    "Send fewer images with one message, compact the conversation with /compress, or choose another model with /model."
+)
+
 
 @dataclass(slots=True)
 class Attempts:
@@ -53,6 +58,11 @@ class Attempts:
 
     compactions: int = 0
     lowered: int = 0
+    has_dropped_images: bool = False
+    # The output allowance this call was lowered to; None: it goes out as configured.
+    output_tokens: int | None = None
+    # It was lowered because the endpoint takes no more, whatever the prompt: worth remembering once it is accepted.
+    has_found_cap: bool = False
     is_route_used_up: bool = False
     # The last compaction left the request as it was: sent again it would be refused again.
     is_nothing_left: bool = False
@@ -65,6 +75,9 @@ class Attempts:
             if action == "lower_output" and self.lowered < MAX_LOWERED:
                 self.lowered += 1
                 return action
+            if action == "drop_images" and verdict.image_limit and not self.has_dropped_images:
+                self.has_dropped_images = True
+                return action
             if action == "reroute" and not self.is_route_used_up:
                 return action
         return "give_up"
@@ -75,6 +88,16 @@ class Attempts:
             return False
         self.compactions += 1
         return True
+
+    def lower_output(self, verdict: ErrorVerdict, asked_tokens: int | None) -> None:
+        """Sets the allowance to try next."""
+        self.output_tokens = lowered_output(verdict, asked_tokens)
+        # With a window or a rate limit stated, the allowance follows from this prompt and holds for no other.
+        self.has_found_cap = verdict.context_limit is None and verdict.request_limit is None
+
+    def forget_output(self) -> None:
+        """Another endpoint has another cap."""
+        self.output_tokens, self.has_found_cap = None, False
 
 
 def lowered_output(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
@@ -92,4 +115,5 @@ def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
     elif count:
         tried = f" Compacted {count} time{'s' if count > 1 else ''} without success."
     said = verdict.message.strip().rstrip(".")
-    return f"{said or 'The call failed'}.{tried} {ADVICE[verdict.kind]} Nothing of the conversation is lost."
+    what_next = TOO_MANY_IMAGES if verdict.image_limit is not None else ADVICE[verdict.kind]
+    return f"{said or 'The call failed'}.{tried} {what_next} Nothing of the conversation is lost."

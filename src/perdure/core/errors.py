@@ -48,6 +48,10 @@ class ErrorVerdict:
     context_limit: int | None = None
     # The most output tokens it would have accepted, where it can be told.
     output_limit: int | None = None
+    # The most tokens one request may have under the account's rate limit: no property of the model.
+    request_limit: int | None = None
+    # The most images one request may hold; None where the error is not about their number, or states none.
+    image_limit: int | None = None
     retry_after_s: float | None = None
 
 
@@ -88,12 +92,18 @@ class PluginBroken(PluginError):
 
 
 class ProviderError(PerdureError):
-    """A model call failed; `verdict` says how, `partial_text` what had been said by then."""
+    """A model call failed; `verdict` says how, `partial_text` what had been said by then.
 
-    def __init__(self, verdict: ErrorVerdict, where: str = "", *, partial_text: str = "") -> None:
+    `may_be_billed` is False only where the service refused the request or never got it.
+    """
+
+    def __init__(
+        self, verdict: ErrorVerdict, where: str = "", *, partial_text: str = "", may_be_billed: bool = True
+    ) -> None:
         self.verdict = verdict
         self.where = where
         self.partial_text = partial_text
+        self.may_be_billed = may_be_billed
         super().__init__(f"{where}: {verdict.message}" if where else verdict.message)
 
 

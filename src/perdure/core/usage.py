@@ -48,6 +48,8 @@ class CanonicalUsage:
 
 
 NOT_REPORTED = CanonicalUsage(reported=False)
+# A request that was refused, or never sent, is known to have used nothing.
+NOT_BILLED = CanonicalUsage()
 
 
 def as_usage(given: CanonicalUsage | Mapping[str, Any] | None) -> CanonicalUsage:

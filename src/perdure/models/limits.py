@@ -1,7 +1,8 @@
 """How large a model's window is, and who said so (B4): config, a learned limit, the catalogue, its endpoint, a default.
 
-A limit that a provider stated in an error is kept for that provider, model and endpoint, and outlives the process.
-Without a stated one, the window steps down one rung of a ladder, in memory only (G3).
+A limit that a provider stated in an error is kept for that provider, model and endpoint, and outlives the process; so
+is the most output it accepted after refusing more. Without a stated window, the window steps down one rung of a
+ladder, in memory only (G3).
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ DEFAULT_WINDOW = 128_000
 LADDER = (2_000_000, 1_000_000, 512_000, 256_000, 200_000, 128_000, 64_000, 32_000, 16_000, 8_000)
 # Nothing outside is a window: a 0 means "unknown", a huge figure a mistake.
 _SANE = range(256, 100_000_001)
+# A figure read from an error's wording must be larger: below this it counts images, messages or seconds.
+_STATED = range(1_000, 100_000_001)
+_OUTPUT = range(16, 10_000_001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,15 @@ class Route:
 
     @property
     def key(self) -> str:
-        parts = (self.provider.lower(), self.model.lower(), self.base_url.rstrip("/").lower())
-        return f"limit:{canonical_json(parts)}"
+        return f"limit:{self._place}"
+
+    @property
+    def output_key(self) -> str:
+        return f"output:{self._place}"
+
+    @property
+    def _place(self) -> str:
+        return canonical_json((self.provider.lower(), self.model.lower(), self.base_url.rstrip("/").lower()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +66,31 @@ class LearnedLimits:
         self._state = state
 
     def get(self, route: Route) -> int | None:
-        """The stated limit; None where there is none, or where what is stored is no window."""
-        return _sane(self._state.get(route.key))
+        """The stated limit; None where there is none, or where what is stored is no plausible window."""
+        return plausible_window(self._state.get(route.key))
 
     def learn(self, route: Route, tokens: int) -> bool:
         """Keeps a stated limit; False for a figure that cannot be a window."""
-        if _sane(tokens) is None:
+        if plausible_window(tokens) is None:
             return False
         self._state.set(route.key, tokens)
         return True
 
+    def output_cap(self, route: Route) -> int | None:
+        """The most output tokens that were accepted after a larger allowance was refused."""
+        return _within(_OUTPUT, self._state.get(route.output_key))
+
+    def learn_output_cap(self, route: Route, tokens: int) -> bool:
+        """Keeps an output cap; False for a figure that cannot be one."""
+        if _within(_OUTPUT, tokens) is None:
+            return False
+        if self.output_cap(route) != tokens:
+            self._state.set(route.output_key, tokens)
+        return True
+
     def forget(self, route: Route) -> None:
         self._state.set(route.key, None)
+        self._state.set(route.output_key, None)
 
 
 class Windows:
@@ -101,5 +125,14 @@ def step_down(window: int) -> int:
     return next((rung for rung in LADDER if rung < window), window)
 
 
+def plausible_window(tokens: object) -> int | None:
+    """A window read from an error, now or earlier; None for a figure that can only count something else."""
+    return _within(_STATED, tokens)
+
+
 def _sane(tokens: object) -> int | None:
-    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens in _SANE else None
+    return _within(_SANE, tokens)
+
+
+def _within(bounds: range, tokens: object) -> int | None:
+    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens in bounds else None

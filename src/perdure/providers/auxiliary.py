@@ -98,7 +98,8 @@ class AuxiliaryCaller:
             try:
                 reply = await self._send(here, aimed(request, here, cache_ttl=None))
             except ProviderError as error:
-                if error.partial_text:  # it answered in part, so it will bill for it, and nobody said how much
+                is_cut_short = error.verdict.kind == "transport" and error.may_be_billed
+                if error.partial_text or is_cut_short:  # it may bill for what it began, and nobody said how much
                     self._record(TaskUsage(task, here, NOT_REPORTED))
                 if await cursor.advance(error.verdict) is None:
                     raise

@@ -1,6 +1,7 @@
 """What an error means (SPEC G1): status and body in, a verdict out. Failure is a value; nothing here ever raises.
 
-The order of questions is what keeps the kinds apart. Money and rate limits come first, for their texts speak of tokens
+The order of questions is what keeps the kinds apart. Limits on one request (images, a rate tier too small for it) come
+first, for their figures look like windows and waits; then money and rate limits, for their texts speak of tokens
 and of too large requests; then the length tables, where figures tell a prompt that does not fit from an output that
 was asked for too large; then the plain status; and last the words of bodies that came without one.
 """
@@ -28,7 +29,7 @@ from perdure.providers.fault_table import (
     SOON,
     TRANSPORT,
 )
-from perdure.providers.lengths import Case, length_verdict
+from perdure.providers.lengths import Case, image_verdict, length_verdict, tier_verdict
 from perdure.providers.retry_after import wait_of_headers, wait_of_text
 
 # A bare 400 after a request of this size is taken for an overflow that some proxy swallowed the text of.
@@ -101,6 +102,8 @@ def error_in(body: Mapping[str, Any]) -> object | None:
 
 def _verdict(case: Case) -> ErrorVerdict:
     status, said = case.status, case.said
+    if (counted := image_verdict(case) or tier_verdict(case)) is not None:
+        return counted
     kind = _money_or_rate(status, said.text)
     if kind is not None:
         return ErrorVerdict(kind, said.message or kind.replace("_", " "), status)

@@ -29,6 +29,12 @@ _UNKNOWN_AUTHORITY = (18, 19, 20, 21, 24, 79)
 _OTHER_NAME = (62, 64)
 # What an answer that is no TLS at all is taken for, in one OpenSSL and another.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+# A service that took the request and was too slow for somebody in between: 408, nginx's 499.
+_CUT_SHORT = (408, 499)
+# Overloaded: nobody looked at the request.
+_TURNED_AWAY = (503, 529)
+_REFUSED_KINDS = frozenset({"prompt_too_long", "output_cap", "rate_limit", "auth", "quota", "bad_request"})
+_UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"})
 _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
 
@@ -127,6 +133,26 @@ def is_worth_retrying(error: BaseException) -> bool:
         return False
     resolving = next((c for c in causes if isinstance(c, socket.gaierror)), None)
     return resolving is None or resolving.errno == socket.EAI_AGAIN
+
+
+def is_refusal_status(status: int) -> bool:
+    """Whether such an answer was refused at the door; a gateway's timeout may hide a reply that is billed."""
+    return (400 <= status < 500 and status not in _CUT_SHORT) or status in _TURNED_AWAY
+
+
+def is_refusal(verdict: ErrorVerdict) -> bool:
+    """Whether an error that came in a reply's place tells that no reply was made."""
+    return verdict.kind in _REFUSED_KINDS or (verdict.status is not None and is_refusal_status(verdict.status))
+
+
+def was_never_sent(error: BaseException) -> bool:
+    """Whether the connection failed before the request could reach anybody."""
+    causes = _causes(error)
+    names = {type(c).__name__ for c in causes}
+    is_refused = any(
+        isinstance(c, ConnectionRefusedError | socket.gaierror | ssl.SSLCertVerificationError) for c in causes
+    )
+    return is_refused or bool(names & _UNSENT)
 
 
 def header(headers: Mapping[str, str], name: str) -> str:

@@ -70,7 +70,7 @@ RATE = _row(
     (429, '{"error":{"message":"Rate limit reached for gpt-4o in organization org-x on tokens per min (TPM): Limit '
      '30000, Used 28911, Requested 4093. Please try again in 6.008s.","type":"tokens","code":"rate_limit_exceeded"}}'),
     (413, '{"error":{"message":"Request too large for model `llama-3.3-70b-versatile` in organization `org_x` service '
-     'tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested 14810, please reduce your message size and '
+     'tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested 4810, please reduce your message size and '
      'try again.","type":"tokens","code":"rate_limit_exceeded"}}'),
     (429, '{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your '
      'organization\'s '

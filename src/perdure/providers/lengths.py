@@ -9,6 +9,7 @@ from perdure.core.errors import ErrorKind, ErrorVerdict
 from perdure.providers.error_body import ErrorText
 from perdure.providers.overflow_table import CAP_ROWS, SUM_ROWS, LimitRow
 from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
+from perdure.providers.request_table import IMAGE_ROWS, TIER_ROWS
 
 _OUTPUT_WORDS = re.compile(r"completion|output|response|generat|max_?(?:new_)?tokens|prediction", re.IGNORECASE)
 _BREAKDOWN = re.compile(r"(\d+)((?: [a-z_]+){1,6})", re.IGNORECASE)
@@ -36,6 +37,37 @@ class Case:
 
     def verdict(self, kind: ErrorKind, *, window: int | None = None, output: int | None = None) -> ErrorVerdict:
         return ErrorVerdict(kind, self.said.message, self.status, context_limit=window, output_limit=output)
+
+
+def image_verdict(case: Case) -> ErrorVerdict | None:
+    """The verdict where the request holds too many images; their number is never taken for a count of tokens."""
+    for row in IMAGE_ROWS:
+        if (match := row.pattern.search(case.said.words)) is not None:
+            stated = match.groupdict().get("most")
+            return ErrorVerdict(
+                "bad_request", case.said.message, case.status, image_limit=int(stated) if stated else None
+            )
+    return None
+
+
+def tier_verdict(case: Case) -> ErrorVerdict | None:
+    """The verdict where a request is larger than a whole minute's allowance; None where waiting would help."""
+    for row in TIER_ROWS:
+        match = row.pattern.search(case.said.words)
+        if match is None or int(match["sent"]) <= int(match["most"]):
+            continue
+        limit = int(match["most"])
+        # Services count the output that was asked for: a prompt of less than half the limit is not to blame.
+        prompt = case.request_tokens
+        is_output = prompt is not None and prompt < limit // 2
+        return ErrorVerdict(
+            "output_cap" if is_output else "prompt_too_long",
+            case.said.message,
+            case.status,
+            output_limit=limit - prompt if is_output and prompt is not None else None,
+            request_limit=limit,
+        )
+    return None
 
 
 def length_verdict(case: Case) -> ErrorVerdict | None:

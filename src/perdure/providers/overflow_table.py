@@ -115,8 +115,8 @@ SUM_ROWS: tuple[LimitRow, ...] = (
     ),
     _row(
         "sum",
-        r"(?P<prompt>\d{2,9}) ?(?:(?:prompt|input) )?(?:tokens? )?\+ ?(?P<output>\d{1,9}) ?(?:[a-z_]{1,20} ){0,3}>=? ?"
-        r"(?P<window>\d{3,9})",
+        r"(?:token|prompt|input|context)[^|]{0,80}?(?P<prompt>\d{2,9}) ?(?:(?:prompt|input) )?(?:tokens? )?\+ ?"
+        r"(?P<output>\d{1,9}) ?(?:[a-z_]{1,20} ){0,3}>=? ?(?P<window>\d{3,9})",
         "servers that show their arithmetic",
         "prompt + max_tokens does not fit: 7000 + 2000 > 8192",
     ),

@@ -48,6 +48,18 @@ PROMPT_ROWS: tuple[LimitRow, ...] = (
         "the request exceeds the available context size (4096 tokens), try increasing it",
     ),
     _row(
+        r"context shift is disabled",
+        "llama.cpp, while it generates",
+        "context shift is disabled",
+        500,
+    ),
+    _row(
+        r"(?:request|body|payload|prompt|input) too large.{0,60}?max size:? (?P<window>\d+) tokens?",
+        "GitHub Models",
+        "Request body too large for gpt-4o model. Max size: 8000 tokens.",
+        413,
+    ),
+    _row(
         r"requested tokens \((?P<prompt>\d+)\) exceed context window of (?P<window>\d+)",
         "llama-cpp-python",
         "Requested tokens (5083) exceed context window of 4096",

@@ -26,11 +26,14 @@ from perdure.providers.failures import (
     broken,
     failed,
     is_html,
+    is_refusal,
+    is_refusal_status,
     is_worth_retrying,
     not_an_api,
     refused,
     unsendable,
     unsendable_header,
+    was_never_sent,
 )
 from perdure.providers.modes import mode_module
 from perdure.providers.patience import IdleTimer, Retries, Timeouts
@@ -74,13 +77,15 @@ class Transport:
         """The model's reply. Raises ProviderError; its `partial_text` is what had been said by then."""
         mode = mode_module(endpoint.api_mode)
         body: bytes = mode.build(request)
-        attempt = 0
+        attempt, may_be_billed = 0, False
         while True:
             attempt += 1
             call = _Call(endpoint, mode, body=body, is_streaming=request.is_streaming, on_event=on_event)
             try:
                 return await call.run(self._wire, self._timeouts)
             except ProviderError as error:
+                # A retry that is refused does not undo what an earlier attempt may have cost.
+                may_be_billed = error.may_be_billed = may_be_billed or not call.is_unbilled
                 wait_s = self._wait_s(call, error.verdict, attempt)
                 if wait_s is None:
                     raise
@@ -113,6 +118,8 @@ class _Call:
         # A byte of a reply has arrived: from here on, nothing is tried again.
         self.has_begun = False
         self.may_retry = True
+        # The service refused the request, or never got it.
+        self.is_unbilled = False
         self._has_token = False
         self._size = 0
         self._said: list[str] = []
@@ -127,6 +134,7 @@ class _Call:
         self._losses = wire.failures()
         headers = {"content-type": "application/json", **self.mode.headers(self.endpoint)}
         if (name := unsendable(headers)) is not None:
+            self.is_unbilled = True
             raise unsendable_header(self.place, name)
         try:
             async with asyncio.timeout(first_s) as timer:
@@ -140,10 +148,12 @@ class _Call:
             raise self._too_late(first_s, timeouts) from late
         except self._losses as lost:
             self.may_retry = is_worth_retrying(lost)
+            self.is_unbilled = not self.has_begun and was_never_sent(lost)
             raise broken(self.place, lost, partial=self.partial_text) from lost
         except ProviderError as said:
             if said.where:
                 raise
+            self.is_unbilled = not self._said and is_refusal(said.verdict)
             raise refused(self.place, said.verdict, partial=self.partial_text or said.partial_text) from said
 
     def _too_late(self, first_s: float, timeouts: Timeouts) -> ProviderError:
@@ -157,9 +167,10 @@ class _Call:
     async def _read(self, response: WireResponse, timer: asyncio.Timeout, timeouts: Timeouts) -> Reply:
         status = response.status_code
         if status >= 400:
+            self.is_unbilled = is_refusal_status(status)
             raise self._error(status, await _joined(b"", response.aiter_bytes()), response)
         if 300 <= status < 400:
-            self.may_retry = False
+            self.may_retry, self.is_unbilled = False, True
             goal = response.headers.get("location", "elsewhere")
             line = f"moved to {goal} ({status}): set `model.base_url` to the new address."
             raise failed(self.place, "transport", line, status=status)

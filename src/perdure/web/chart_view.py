@@ -76,7 +76,8 @@ def _point(call: Call, seq: int) -> CallPoint:
         session_id=call.session_id,
         model=call.route.model,
         task=call.task,
-        prompt_tokens=usage.prompt_tokens if usage.reported else None,
+        # A refused call reports no prompt either: its size is the estimate.
+        prompt_tokens=usage.prompt_tokens or None,
         estimate_tokens=call.estimate_tokens,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,

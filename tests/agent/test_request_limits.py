@@ -1,0 +1,142 @@
+"""Limits a service states about one request: how many images, how much output, how many tokens for its rate tier."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.agent.images import LEFT_OUT, limit_images
+from perdure.config.settings import Settings
+from perdure.core.messages import Entry, Message
+from perdure.lab.simulator import Fail, Say
+from perdure.lab.simulator.script import Asked
+from support.agents import bench
+from support.long_histories import working_session
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+
+
+def picture_message(count: int, text: str = "look") -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text}, *[PICTURE] * count]}
+
+
+def images_in(body: Any) -> int:
+    return json.dumps(body).count('"image_url": {')
+
+
+def refuse_images(most: int) -> Any:
+    def answer(asked: Asked) -> Say | Fail:
+        count = images_in(asked.body["messages"])
+        if count <= most:
+            return Say("I see them.")
+        text = f"too many images and documents: {count} + 0 > {most}"
+        return Fail(status=400, body={"type": "error", "error": {"type": "invalid_request_error", "message": text}})
+
+    return answer
+
+
+@pytest.mark.spec("G1", "G2", "G3")
+def test_too_many_images_leave_the_request_and_not_the_window(tmp_path: Path) -> None:
+    with bench(tmp_path, refuse_images(20), window=200_000) as b:
+        outcomes = [b.agent.run_conversation(picture_message(6)).outcome for _ in range(8)]
+        assert outcomes == ["completed"] * 8
+        assert b.agent.gauge.window == 200_000
+        assert b.models.learned == []
+        assert len(b.sim.requests) == 9, "one refusal teaches it for the rest of the conversation"
+        assert LEFT_OUT in json.dumps(b.sim.requests[-1].body)
+        kept = b.store.log.said(b.agent.session_id or "")
+        assert sum(images_in(e.message.to_dict()) for e in kept) == 48, "the history keeps every image"
+
+
+@pytest.mark.spec("G2")
+def test_where_no_number_is_stated_the_refusal_ends_the_turn_with_advice(tmp_path: Path) -> None:
+    refused = Fail(status=400, body={"error": {"message": "Too many images in the request"}})
+    with bench(tmp_path, refused, window=200_000) as b:
+        result = b.agent.run_conversation(picture_message(3))
+        assert result.outcome == "failed"
+        assert len(b.sim.requests) == 1
+        assert b.agent.gauge.window == 200_000
+
+
+@pytest.mark.spec("F1")
+def test_images_leave_in_steps_so_that_the_prompt_before_them_stays_the_same() -> None:
+    entries = [Entry(i, Message.from_dict(picture_message(1, f"n{i}"))) for i in range(30)]
+    sent = [list(limit_images(entries[:n], 10)) for n in range(1, 31)]
+    counts = [sum(images_in(e.message.to_dict()) for e in one) for one in sent]
+    assert max(counts) == 10
+    assert min(counts[9:]) >= 5
+    changes = sum(any(a is not b for a, b in zip(earlier, later, strict=False)) for earlier, later in pairwise(sent))
+    assert changes == 4, "a prompt cache is broken once in five images, not at each"
+    assert limit_images(entries, None) is entries
+    assert limit_images(entries[:10], 10) is not None
+
+
+@pytest.mark.spec("G2")
+def test_an_output_cap_is_found_once_and_used_from_then_on(tmp_path: Path) -> None:
+    with bench(tmp_path, mode="anthropic_messages", model="claude-x", window=200_000, max_output=8_192) as b:
+        for n in range(4):
+            assert b.agent.run_conversation(f"question {n}").outcome == "completed"
+        assert len(b.sim.requests) == 5
+        assert [r.body["max_tokens"] for r in b.sim.requests[1:]] == [8_192] * 4
+        other = b.again()
+        assert other.run_conversation("another conversation").outcome == "completed"
+        assert len(b.sim.requests) == 6
+
+
+@pytest.mark.spec("G2")
+def test_an_unstated_output_cap_is_remembered_once_a_lower_one_was_accepted(tmp_path: Path) -> None:
+    def answer(asked: Asked) -> Say | Fail:
+        if asked.body["max_tokens"] <= 1_000:
+            return Say("fine")
+        return Fail(status=400, body={"error": {"message": "max_tokens is too large"}})
+
+    settings = Settings.model_validate({"model": {"max_tokens": 3_000}})
+    with bench(tmp_path, answer, settings=settings) as b:
+        for n in range(3):
+            assert b.agent.run_conversation(f"question {n}").outcome == "completed"
+        assert [r.body["max_tokens"] for r in b.sim.requests] == [3_000, 1_500, 750, 750, 750]
+
+
+@pytest.mark.spec("G2", "G3")
+def test_a_request_too_large_for_its_rate_tier_is_compacted_and_the_tier_is_not_learned(tmp_path: Path) -> None:
+    limit = 12_000
+
+    def answer(asked: Asked) -> Say | Fail:
+        size = len(json.dumps(asked.body)) // 4
+        if size <= limit:
+            return Say("Done.")
+        text = f"Request too large for gpt-4o on tokens per min (TPM): Limit {limit}, Requested {size}."
+        return Fail(status=429, body={"error": {"message": text, "type": "tokens", "code": "rate_limit_exceeded"}})
+
+    with bench(tmp_path, answer, window=200_000) as b:
+        result = b.agent.run_conversation("And now?", conversation_history=working_session(24))
+        assert result.outcome == "completed"
+        assert len(b.sim.requests) == 2
+        assert b.models.learned == []
+        assert b.agent.gauge.window == limit
+
+
+@pytest.mark.spec("A2", "H1")
+@pytest.mark.parametrize("status", [400, 401, 429])
+def test_a_refused_request_costs_nothing(tmp_path: Path, status: int) -> None:
+    refused = Fail(status=status, body={"error": {"message": "no", "type": "invalid_request_error"}})
+    with bench(tmp_path, refused, "Here I am.") as b:
+        assert b.agent.run_conversation("one").outcome == "failed"
+        assert b.agent.run_conversation("two").outcome == "completed"
+        totals = b.store.ledger.totals(b.agent.session_id or "")
+        assert (totals.unreported_calls, totals.unreported_estimate_tokens, totals.unpriced_calls) == (0, 0, 0)
+        assert totals.usage == b.sim.billed[0]
+        first, _ = b.store.ledger.calls(b.agent.session_id or "")
+        assert first.verdict
+        assert first.cost_usd == 0
+
+
+@pytest.mark.spec("A2")
+def test_a_stream_that_broke_off_may_have_been_billed(tmp_path: Path) -> None:
+    with bench(tmp_path, Say("some words that end", drop_after=3)) as b:
+        b.agent.run_conversation("one")
+        assert b.store.ledger.totals(b.agent.session_id or "").unreported_calls == 1

@@ -344,3 +344,60 @@ def test_outputs_a_crash_left_of_a_deleted_conversation_go_when_the_store_is_ope
     with open_store(tmp_path / "sessions.db"):
         assert not places[0].parent.exists()
         assert places[1].read_text() == "text"
+
+
+def remove_all(path: Path) -> None:
+    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        file.unlink()
+
+
+MISHAPS = {
+    "deleted": remove_all,
+    "moved": lambda path: path.rename(path.with_name("moved.db")),
+    "folder gone": lambda path: shutil.rmtree(path.parent),
+    "replaced": lambda path: (remove_all(path), filled(path)),
+    "wal deleted": lambda path: path.with_name(f"{path.name}-wal").unlink(),
+}
+
+
+@pytest.mark.parametrize("mishap", MISHAPS)
+def test_nothing_is_acknowledged_once_the_file_is_not_where_it_was(tmp_path: Path, mishap: str) -> None:
+    path = tmp_path / "data" / "sessions.db"
+    with open_store(path) as store:
+        session = conversation(store)
+        MISHAPS[mishap](path)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=r"sessions\.db was deleted, moved or replaced.*was not stored"):
+                store.append(session, user("is this kept?"))
+        assert len(store.history(session).entries) == 20, "what this process stored before can still be read"
+        store.backup(tmp_path / "rescued.db")
+    with open_store(tmp_path / "rescued.db") as rescued:
+        assert len(rescued.history(session).entries) == 20
+
+
+def test_a_file_that_is_put_back_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with open_store(path) as store:
+        session = conversation(store)
+        path.rename(tmp_path / "moved.db")
+        with pytest.raises(StoreUnavailable, match="Put the file back"):
+            store.append(session, user("too early"))
+        (tmp_path / "moved.db").rename(path)
+        store.append(session, user("kept"))
+    with open_store(path) as store:
+        assert [e.message.text for e in store.history(session).entries][-1] == "kept"
+
+
+def test_a_process_that_changes_its_folder_goes_on_in_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_store("sessions.db") as store:
+        session = conversation(store)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        store.append(session, user("kept"))
+        sink = store.outputs.begin(store.conversations.get(session).id, "call")
+        sink.write("kept beside it")
+        sink.close()
+    assert not any((tmp_path / "elsewhere").iterdir())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -33,6 +34,20 @@ from perdure.store.records import Lease, Route
 T = TypeVar("T")
 
 
+# How long close() waits for an interrupted turn to write down what it has.
+_STOP_PATIENCE_S = 10.0
+
+
+class _Busy:
+    """Work that has the agent."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        # Set where an interrupt comes before the task has begun.
+        self.is_interrupted = False
+        self.is_over = threading.Event()
+
+
 class TurnFailed(PerdureError):
     """A turn ended without an answer; the text says why and what to do."""
 
@@ -58,11 +73,9 @@ class Agent:
         self._bus = EventBus()
         self._callbacks = callbacks
         self._talk: Talk | None = None
-        self._running: concurrent.futures.Future[Any] | asyncio.Task[Any] | None = None
-        self._task: asyncio.Task[Any] | None = None
-        # Being started, and interrupted before it has begun.
-        self._is_starting = False
-        self._is_interrupted = False
+        # The turn under way, if any: one at a time, whatever thread it is started from.
+        self._busy: _Busy | None = None
+        self._busy_lock = threading.Lock()
         self._first_reading: Gauge | None = None
 
     # -- talking -----------------------------------------------------------------------------------------------------
@@ -102,15 +115,18 @@ class Agent:
         subscription = self._bus.subscribe()
         future = self._start(self._turn(text, None, None, None))
         future.add_done_callback(lambda _: subscription.close())
+        is_over = False
         try:
             async for event in subscription:
+                is_over = isinstance(event, TurnFinished)
                 yield event
-                if isinstance(event, TurnFinished):
+                if is_over:
                     break
             await asyncio.wrap_future(future)
         finally:
             subscription.close()
-            if not future.done():
+            # After the last event the agent may be busy with the next turn already.
+            if not is_over and not future.done():
                 self.interrupt()
 
     def interrupt(self) -> bool:
@@ -118,14 +134,15 @@ class Agent:
 
         Whether there was one.
         """
-        if not self._is_starting and (self._running is None or self._running.done()):
+        busy = self._busy
+        if busy is None:
             return False
         # Either this or the task's own first look sees the other, and only one of them cancels: a second cancel would
         # hit it while it keeps what was said.
-        self._is_interrupted = True
-        task = self._task
-        if task is not None and self._is_interrupted:
-            self._is_interrupted = False
+        busy.is_interrupted = True
+        task = busy.task
+        if task is not None and busy.is_interrupted:
+            busy.is_interrupted = False
             task.get_loop().call_soon_threadsafe(task.cancel)
         return True
 
@@ -206,6 +223,12 @@ class Agent:
         if self._talk is not None:
             self._parts.engine.on_session_end(self._talk.live.id)
             self._talk = None
+
+    def _stop(self) -> None:
+        """Interrupts the turn under way and waits for its end, unless it is waited for on its own loop."""
+        busy = self._busy
+        if busy is not None and self.interrupt() and not self._bridge.is_own_thread:
+            busy.is_over.wait(timeout=_STOP_PATIENCE_S)
 
     # -- inside the loop ---------------------------------------------------------------------------------------------
 
@@ -313,45 +336,64 @@ class Agent:
         """Waits for work without holding up the loop one is in; that may be the agent's own."""
         if not self._bridge.is_here:
             return await asyncio.wrap_future(self._start(work))
-        self._refuse_if_busy(work)
+        busy = self._claim(work)
         finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
         # A task of its own, so that an interrupt ends the turn and not whoever waits for it.
-        task = asyncio.ensure_future(self._tracked(work))
+        task = asyncio.ensure_future(self._tracked(work, busy))
+        task.add_done_callback(lambda _: self._free(busy))
         # Known at once: an interrupt may come before the task has begun.
-        self._running = self._task = task
+        busy.task = task
         try:
             return await task
         finally:
             if finish is not None:
                 await asyncio.to_thread(finish)
 
-    def _refuse_if_busy(self, work: Coroutine[Any, Any, Any]) -> None:
-        if self._running is not None and not self._running.done():
-            work.close()
-            raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
+    def _claim(self, work: Coroutine[Any, Any, Any]) -> _Busy:
+        """Takes the agent for one piece of work. Raises PerdureError while another has it."""
+        with self._busy_lock:
+            if self._busy is None:
+                self._busy = busy = _Busy()
+                return busy
+        work.close()
+        raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
+
+    def _free(self, busy: _Busy) -> None:
+        """May be called twice: work that is cancelled before it began never gets to free the agent itself."""
+        with self._busy_lock:
+            if self._busy is busy:
+                self._busy = None
+        busy.is_over.set()
 
     def _start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        self._refuse_if_busy(work)
-        self._is_interrupted, self._is_starting = False, True
+        busy = self._claim(work)
         try:
             finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
-            self._running = future = self._bridge.submit(self._tracked(work))
-        finally:
-            self._is_starting = False
+            future = self._bridge.submit(self._tracked(work, busy))
+        except BaseException:
+            work.close()
+            self._free(busy)
+            raise
+        future.add_done_callback(lambda _: self._free(busy))
         if finish is not None:
             future.add_done_callback(lambda _: finish())
         return future
 
-    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
-        self._task = task = asyncio.current_task()
+    async def _tracked(self, work: Coroutine[Any, Any, T], busy: _Busy) -> T:
+        busy.task = task = asyncio.current_task()
         try:
-            if self._is_interrupted and task is not None:
+            if busy.is_interrupted and task is not None:
                 # It begins all the same, and ends at its first wait: what was said is kept.
-                self._is_interrupted = False
+                busy.is_interrupted = False
                 task.cancel()
-            return await work
+            result = await work
         finally:
-            self._task = None
+            busy.task = None
+            self._free(busy)
+        if isinstance(result, ConversationResult):
+            # Only now: whoever hears of the end may start the next turn at once.
+            self._bus.emit(TurnFinished(result.outcome, result.final_response, result.usage, result.error))
+        return result
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         future = self._start(work)

@@ -65,9 +65,14 @@ class LoopThread:
         """Whether the caller runs in this very loop: then nothing needs to be handed over."""
         return self._loop is not None and asyncio.get_running_loop() is self._loop
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller is the loop's own thread, which must not wait for anything that runs there."""
+        return threading.current_thread() is self._thread
+
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Starts work on the loop; the future may be waited for from any other thread, or cancelled."""
-        if threading.current_thread() is self._thread:
+        if self.is_own_thread:
             work.close()
             raise RuntimeError("the loop's own thread cannot wait for itself; use the async form (achat, …) here")
         return asyncio.run_coroutine_threadsafe(work, self.loop)

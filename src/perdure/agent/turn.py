@@ -21,7 +21,7 @@ from perdure.agent.gate import Gate
 from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError
-from perdure.core.events import Notice, Outcome, StatusChanged, TurnFinished, TurnStarted
+from perdure.core.events import Notice, Outcome, StatusChanged, TurnStarted
 from perdure.core.foreign import await_foreign, describe_error
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
@@ -164,7 +164,6 @@ class Turn:
         for asked in self._caller.asked:
             usage = usage + asked.usage
             cost = asked.cost_usd if cost is None else cost + (asked.cost_usd or 0.0)
-        self._emit(TurnFinished(outcome, answer, usage, error))
         return ConversationResult(
             outcome=outcome,
             final_response=answer,

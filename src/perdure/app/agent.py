@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from perdure.agent import agent as talking
@@ -91,6 +92,7 @@ class Agent(WiredAgent):
             api_mode=api_mode,
             on_progress=on_progress,
         )
+        self._shared = shared
         super().__init__(
             shared,
             Speaker(source, user_key, approver=approver, asker=asker),
@@ -99,6 +101,23 @@ class Agent(WiredAgent):
             callbacks=heard if callbacks is not None else None,
             system_prompt=system_prompt,
         )
+
+    def close(self) -> None:
+        """Ends the conversation and lets go of the store; a turn under way is interrupted first.
+
+        Agents at the same path share one store, which is closed with the last of them. One handed in stays open.
+        """
+        self._stop()
+        super().close()
+        self._shared.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def _settings(

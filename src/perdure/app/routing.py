@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.agent.embedded import embedded_endpoint
+from perdure.app.stores import StoreHandle, process_stores
 from perdure.config.credentials import api_key_for
 from perdure.config.home import make_home
 from perdure.config.settings import Settings
@@ -19,20 +20,24 @@ from perdure.store.store import SessionStore, open_store
 
 def open_user_store(settings: Settings, home: Path) -> SessionStore:
     """The store the settings name; the home folder's own file where they name none."""
-    if settings.store.url:
-        return open_store(settings.store.url)
-    return open_store(Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db")
+    return open_store(_user_place(settings, home))
 
 
-def store_of(given: SessionStore | str | Path | None, settings: Settings, home: Path) -> SessionStore:
-    """The store handed in, opened where it is a place, else the user's own."""
+def hold_store(given: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
+    """A hold on the store handed in, which stays its owner's to close, or on the process's own at that place."""
     if isinstance(given, SessionStore):
-        return given
+        return StoreHandle(given)
     if given is None:
-        return open_user_store(settings, home)
+        given = _user_place(settings, home)
     if not isinstance(given, str | Path):
         raise ConfigError(f"store takes a path, a database URL or an open store, not {given!r}")
-    return open_store(given)
+    return process_stores().acquire(given)
+
+
+def _user_place(settings: Settings, home: Path) -> str | Path:
+    if settings.store.url:
+        return settings.store.url
+    return Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db"
 
 
 def route_to(settings: Settings, name: str) -> Route:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from perdure.agent.bridge import LoopThread
 from perdure.agent.embedded import UNSTARTED, EmbeddedSend
 from perdure.agent.knowledge import Knowledge
 from perdure.agent.parts import Keep, at_once
-from perdure.app.routing import route_of, route_of_client, store_of
+from perdure.app.routing import hold_store, route_of, route_of_client
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.core.usage import CanonicalUsage
@@ -51,7 +52,10 @@ class Shared:
         self.keep = keep
         self.clock = SystemClock()
         self.ids = TimeIds(self.clock)
-        self.store = store_of(store, settings, home)
+        self._hold = hold_store(store, settings, home)
+        self.store = self._hold.store
+        # Whoever forgets to close it does not keep the store open for ever.
+        weakref.finalize(self, self._hold.release)
         self.route = (
             route_of_client(client, settings, api_mode)
             if client is not None
@@ -70,6 +74,10 @@ class Shared:
             info=EndpointInfo(),
             configured_window=settings.model.context_length or (self.send.n_ctx if self.is_embedded else None),
         )
+
+    def close(self) -> None:
+        """Lets go of the store: one opened here is closed with its last user, one handed in stays its owner's."""
+        self._hold.release()
 
     @property
     def is_embedded(self) -> bool:

@@ -62,6 +62,11 @@ class Database(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open in this process, and what it has open is still there."""
+        ...
+
     def read(self, work: Callable[[Transaction], T]) -> T:
         """What `work` returns of one moment; may run beside other reads and a write."""
         ...

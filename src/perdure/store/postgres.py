@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -114,6 +115,11 @@ class PostgresDatabase:
         self._pid = os.getpid()
         self._running = threading.local()
         self._is_closed = False
+        self._finalizer = weakref.finalize(self, _close_in_process, self._pool, self._pid)
+
+    @property
+    def is_usable(self) -> bool:
+        return not self._is_closed and os.getpid() == self._pid
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         outer: PostgresTransaction | None = getattr(self._running, "transaction", None)
@@ -144,6 +150,7 @@ class PostgresDatabase:
         """Safe to call twice."""
         self._is_closed = True
         self._pool.close()
+        self._finalizer.detach()
 
     def _transact(self, begin: str, work: Callable[[Transaction], T]) -> T:
         self._refuse_if_unusable()
@@ -202,6 +209,12 @@ class PostgresDatabase:
             raise StoreError(f"{self.where} has been closed")
         if os.getpid() != self._pid:
             raise StoreError(f"{self.where} was opened before this process forked; open it again here")
+
+
+def _close_in_process(pool: Pool, pid: int) -> None:
+    """Closes what was not closed. In a forked child the connections are its parent's, and stay alone."""
+    if os.getpid() == pid:
+        pool.close()
 
 
 @lru_cache(maxsize=512)

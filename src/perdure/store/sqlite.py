@@ -11,6 +11,7 @@ import queue
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.store.database import Dialect, Row, Step, Transaction, Value
 from perdure.store.sqlite_errors import is_busy, translated
+from perdure.store.sqlite_file import OpenFile
 
 T = TypeVar("T")
 
@@ -100,25 +102,29 @@ class SqliteTransaction:
 
 
 class SqliteDatabase:
-    """One file. Thread-safe; several processes may share it."""
+    """One file. Thread-safe; several processes may share it.
+
+    Closed by `close()`, else when nobody refers to it any more, at the latest when the interpreter exits: whichever
+    comes first moves what is in the WAL into the file.
+    """
 
     dialect = DIALECT
 
     def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
         self.path = path
-        self._patience_s = patience_s
         self._pid = os.getpid()
-        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
-        self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
-        self._is_closed = False
-        self._closing = threading.Lock()
-        self._writer = self._connect()
-        self._thread = threading.Thread(target=self._work, name=f"store-writer {path.name}", daemon=True)
-        self._thread.start()
+        self._patience_s = patience_s
+        self._writer = _Writer(path, patience_s=patience_s)
+        self._finalizer = weakref.finalize(self, _close_in_process, self._writer, self._pid)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open and its path still leads to the file it has open."""
+        return not self._writer.is_closed and os.getpid() == self._pid and self._writer.file.is_in_place
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._refuse_if_unusable()
-        with self._reader() as connection, translated(self.path):
+        with self._writer.reader() as connection, translated(self.path):
             connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(connection))
@@ -128,7 +134,7 @@ class SqliteDatabase:
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         self._refuse_if_unusable()
-        with self._reader() as connection, translated(self.path):
+        with self._writer.reader() as connection, translated(self.path):
             return SqliteTransaction(connection).row(sql, values)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
@@ -139,9 +145,9 @@ class SqliteDatabase:
 
     def _queued(self, job: _Job[T]) -> T:
         """What a job returns, run by the one thread that writes."""
-        with self._closing:
+        self._refuse_if_unusable()
+        if not self._writer.submit(job):
             self._refuse_if_unusable()
-            self._jobs.put(job)
         return job.outcome()
 
     def use_wal(self) -> None:
@@ -151,7 +157,7 @@ class SqliteDatabase:
             # Changing the mode does not wait by itself when several processes open a new file at once.
             while True:
                 try:
-                    self._writer.execute("PRAGMA journal_mode = WAL")
+                    self._writer.connection.execute("PRAGMA journal_mode = WAL")
                     return
                 except sqlite3.OperationalError as error:
                     if not is_busy(error) or time.monotonic() > deadline:
@@ -163,7 +169,7 @@ class SqliteDatabase:
         if path.exists():
             raise StoreUnavailable(f"{path} already exists; name a new file for the backup")
         part = path.with_name(path.name + ".part")
-        with self._reader() as source, translated(part):
+        with self._writer.reader() as source, translated(part):
             target = sqlite3.connect(part)
             try:
                 source.backup(target)
@@ -174,16 +180,71 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Waits for what is being written; safe to call twice."""
-        with self._closing:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self._jobs.put(None)
-        self._thread.join()
         self._writer.close()
-        with suppress(queue.Empty):
-            while True:
-                self._readers.get_nowait().close()
+        self._finalizer.detach()
+
+    def _refuse_if_unusable(self) -> None:
+        if self._writer.is_closed:
+            raise StoreError(f"{self.path} has been closed")
+        if os.getpid() != self._pid:
+            raise StoreError(f"{self.path} was opened before this process forked; open it again here")
+
+
+class _Writer:
+    """The thread that writes, and every connection to the file.
+
+    It never refers to its database: one that nobody uses any more can then be collected, and is closed by that.
+    """
+
+    def __init__(self, path: Path, *, patience_s: float) -> None:
+        self._path = path
+        self._patience_s = patience_s
+        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
+        self.is_closed = False
+        self._closing = threading.Lock()
+        self.connection = self._connect()
+        self.file = OpenFile(path)
+        self._thread = threading.Thread(target=self._work, name=f"store-writer {path.name}", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self.connection.close()
+            raise StoreUnavailable(f"{path} cannot be opened: no thread can be started for it ({error})") from error
+
+    def submit(self, job: _Job[Any]) -> bool:
+        """Queues a job; False once the file is being closed."""
+        with self._closing:
+            if not self.is_closed:
+                self._jobs.put(job)
+            return not self.is_closed
+
+    def close(self) -> None:
+        with self._closing:
+            if self.is_closed:
+                return
+            self.is_closed = True
+            self._jobs.put(None)
+        # The last reference may be dropped by a job, and so in the writer's own thread, which ends by itself then.
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection that cannot write, for one use."""
+        try:
+            connection = self._readers.get_nowait()
+        except queue.Empty:
+            self.file.refuse_if_moved()
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+        try:
+            yield connection
+        finally:
+            if self.is_closed or self._readers.qsize() >= _IDLE_READERS:
+                connection.close()
+            else:
+                self._readers.put(connection)
 
     def _work(self) -> None:
         while jobs := self._next_jobs():
@@ -193,6 +254,11 @@ class SqliteDatabase:
                     # Neither the job nor its result may live on while the thread waits for the next one.
                     del job
             del jobs
+        with suppress(queue.Empty):
+            while True:
+                self._readers.get_nowait().close()
+        # Last, because the last connection to be closed moves the WAL into the file.
+        self.connection.close()
 
     def _next_jobs(self) -> list[_Job[Any]]:
         """The next job, with those that wait behind it already; none once the store is closed."""
@@ -222,12 +288,14 @@ class SqliteDatabase:
 
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         deadline = time.monotonic() + self._patience_s
-        connection = self._writer
-        with translated(self.path):
+        connection = self.connection
+        with translated(self._path):
             while True:
                 try:
                     connection.execute("BEGIN IMMEDIATE")
                     result = work(SqliteTransaction(connection))
+                    # A commit to a file that was deleted or moved would be acknowledged and never be seen again.
+                    self.file.refuse_if_moved()
                     connection.execute("COMMIT")
                     return result
                 except sqlite3.OperationalError as error:
@@ -241,35 +309,22 @@ class SqliteDatabase:
 
     def _transact_erasing(self, work: Callable[[Transaction], T]) -> T:
         """Freed pages are overwritten, and the WAL, where older ones may stand, is emptied."""
-        connection = self._writer
+        connection = self.connection
         connection.execute("PRAGMA secure_delete = ON")
         try:
             result = self._transact(work)
         finally:
             connection.execute("PRAGMA secure_delete = OFF")
-        with translated(self.path):
+        with translated(self._path):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return result
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = self._readers.get_nowait()
-        except queue.Empty:
-            connection = self._connect()
-            connection.execute("PRAGMA query_only = ON")
-        try:
-            yield connection
-        finally:
-            if self._is_closed or self._readers.qsize() >= _IDLE_READERS:
-                connection.close()
-            else:
-                self._readers.put(connection)
-
     def _connect(self) -> sqlite3.Connection:
-        with translated(self.path):
+        with translated(self._path):
+            # The file was made before: one that has gone since must not be replaced by an empty one.
             connection = sqlite3.connect(
-                self.path,
+                f"{self._path.absolute().as_uri()}?mode=rw",
+                uri=True,
                 timeout=self._patience_s,
                 isolation_level=None,
                 check_same_thread=False,
@@ -288,8 +343,8 @@ class SqliteDatabase:
                 raise
             return connection
 
-    def _refuse_if_unusable(self) -> None:
-        if self._is_closed:
-            raise StoreError(f"{self.path} has been closed")
-        if os.getpid() != self._pid:
-            raise StoreError(f"{self.path} was opened before this process forked; open it again here")
+
+def _close_in_process(writer: _Writer, pid: int) -> None:
+    """Closes what was not closed. In a forked child the connections are its parent's, and stay alone."""
+    if os.getpid() == pid:
+        writer.close()

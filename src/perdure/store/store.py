@@ -40,6 +40,8 @@ from perdure.store.timeline import Timeline
 from perdure.store.tokenizer import VERSION
 from perdure.store.transfer import Transfer
 
+_POSTGRES = ("postgresql://", "postgres://")
+
 
 class SessionStore:
     """Everything said, kept for ever. Synchronous and thread-safe; each role is a small object of its own.
@@ -170,7 +172,13 @@ class SessionStore:
         """Small values that live as long as one conversation."""
         return State(self._backing, f"conversation:{self.conversations.get(any_id).id}")
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open here, and what it was opened at is still there."""
+        return self._backing.database.is_usable
+
     def close(self) -> None:
+        """Waits for what is being written. A store nobody closes is closed with its last reference, or at exit."""
         self._backing.database.close()
 
     def __enter__(self) -> SessionStore:
@@ -191,13 +199,20 @@ def open_store(
     """
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
-    if str(path_or_url).startswith(("postgresql://", "postgres://")):
+    if str(path_or_url).startswith(_POSTGRES):
         return _ready(_open_postgres(str(path_or_url), clock, ids), say)
     path = _file_of(str(path_or_url))
     database, shelf = open_sqlite(path, clock=clock), FileShelf(path)
     # Files are outside the transaction that deleted their rows: a crash in between is made good here.
     shelf.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
     return _ready(SessionStore(Backing(database, FtsIndex(), clock, ids), shelf), say)
+
+
+def place_of(path_or_url: str | Path) -> str:
+    """One spelling for each place a store can be opened at. Raises StoreUnavailable for what names none."""
+    if str(path_or_url).startswith(_POSTGRES):
+        return str(path_or_url)
+    return str(_file_of(str(path_or_url)).resolve())
 
 
 def _ready(store: SessionStore, say: Say) -> SessionStore:
@@ -237,4 +252,5 @@ def _file_of(where: str) -> Path:
         raise StoreUnavailable("a store in memory would lose every session; give a file path")
     if "\0" in name:
         raise StoreUnavailable("the store's path holds a NUL character; give a file path")
-    return Path(name).expanduser()
+    # Absolute: a process that changes its folder must not go on in another file.
+    return Path(name).expanduser().absolute()

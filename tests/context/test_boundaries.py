@@ -221,3 +221,28 @@ def test_a_request_that_fills_the_room_still_leaves_a_quarter_of_the_tail_for_wh
 def test_what_a_head_gives_up_because_it_is_too_large_the_tail_may_have() -> None:
     found = parted([*turns(40), user("the newest")], limits=replace(LIMITS, protect_first_n=1_000, protect_last_n=1))
     assert (found.head_end, found.size - found.tail_start) == (5, 10)
+
+
+@pytest.mark.spec("C4b", "D4")
+@pytest.mark.parametrize("later", [[], [user("and now?")]], ids=["in the turn", "after an interrupt"])
+def test_unread_results_stay_whole_beyond_the_tail_budget(later: list[Message]) -> None:
+    group = [asking("a", "b"), tool_result("a", "x"), tool_result("b", "y")]
+    messages = [*turns(10), user("go"), *group, *later]
+    sizes = [100] * 20 + [10, 10, 5_000, 4_000] + [10] * len(later)
+    limits = replace(LIMITS, room_tokens=3_000, unread_tokens=20_000)
+    found = parted(messages, sizes, limits)
+    assert found.tail_start == found.unread == 21
+    assert 3 in found.middle
+    assert parted(messages, sizes, replace(limits, unread_tokens=9_000)).unread is None
+
+
+@pytest.mark.spec("C4b")
+def test_results_that_a_reply_follows_are_read() -> None:
+    messages = [*turns(10), user("go"), asking("a"), tool_result("a", "x"), assistant("It is x."), user("and now?")]
+    assert parted(messages, [100] * 22 + [5_000, 10, 10]).unread is None
+
+
+@pytest.mark.spec("C4b", "D2")
+def test_unread_results_are_not_in_a_head_that_is_shown_shortened() -> None:
+    messages = [user("go"), asking("a"), tool_result("a", "x"), user("newest")]
+    assert parted(messages, [10, 10, 5_000, 10]).head_end <= 1

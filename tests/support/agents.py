@@ -92,6 +92,7 @@ def bench(
     key_command: str | None = None,
     recall: Callable[[str], str] = lambda text: "",
     summarize: Summarize | None = None,
+    keeps_outputs: bool = False,
     **rules: Any,
 ) -> Iterator[Bench]:
     """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
@@ -115,7 +116,7 @@ def bench(
                 routes=RouteCursor(route, Credentials(key_command)),
                 models=models,
                 engine=ContextCompressor(context_length=window, settings=chosen.compression),
-                tools=ToolRuntime(Registry(tools), clock=clock),
+                tools=ToolRuntime(Registry(tools), clock=clock, outputs=store.outputs if keeps_outputs else None),
                 memory=FileMemory(folder / "memory"),
                 prompt_sources=lambda memory: PromptSources(PROMPT, memory=memory),
                 settings=chosen,

@@ -66,10 +66,16 @@ def test_what_was_read_from_a_file_is_spilled_last_and_by_a_pointer_not_a_copy()
     small = Budgets(outputs, OutputLimits(turn_chars=160_000)).fit_turn([read, other], "c_1")
     assert small[0].reply.text == read.reply.text
     assert small[1].is_spilled
-    tiny = Budgets(outputs, OutputLimits(turn_chars=50_000)).fit_turn([read], "c_1")
+    tiny = Budgets(outputs, OutputLimits(turn_chars=50_000)).fit_turn([read, _outcome("done", "brief")], "c_1")
     assert "src/a.py lines 1-4000" in tiny[0].reply.text
     assert len(tiny[0].reply.text) < 3_000
     assert len(outputs.kept) == 1
+
+
+@pytest.mark.spec("H2")
+def test_a_reader_alone_in_its_message_is_not_replaced_by_a_pointer() -> None:
+    read = _outcome("r" * 24_000, "read", _tool(0), source="src/a.py lines 1-500")
+    assert Budgets(MemoryOutputs(), OutputLimits().scaled(16_000)).fit_turn([read], "c_1") == [read]
 
 
 @pytest.mark.spec("H3")

@@ -13,6 +13,7 @@ from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
+from perdure.tools.budgets import OutputLimits
 from perdure.tools.runtime import ToolScope
 from perdure.tools.stateful.memory import FileMemory
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
@@ -80,6 +81,19 @@ def test_everything_handed_in_is_offered(tmp_path: Path) -> None:
         assert _run(box, "terminal", command="echo hi") == "[exit 0]\nhi"
         assert "was not run, nobody is here" in _run(box, "terminal", command="git push --force")
         box.close()
+        box.close()
+
+
+@pytest.mark.spec("H2", "H3")
+def test_a_page_of_a_file_is_no_larger_than_the_window_allows_one_result(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text("total = total + price * count\n" * 2_000)
+    with open_store(tmp_path / "perdure.db") as store:
+        box = build_toolbox(_sources(tmp_path, workspace=tmp_path, outputs=store.outputs))
+        assert len(_run(box, "read_file", path="long.py")) > 10_000
+        box.runtime.budgets.limits = OutputLimits().scaled(8_000)
+        page = _run(box, "read_file", path="long.py")
+        assert 4_000 < len(page) < 5_000
+        assert "read on with offset=" in page
         box.close()
 
 

@@ -223,18 +223,21 @@ class Caller:
     async def _make_room(self, verdict: ErrorVerdict, attempts: Attempts) -> bool:
         """The prompt was proven too long: believe the service about its window, and compact.
 
-        False when the request would be the same again: what was refused is not sent twice.
+        Results the model has not read are spilled where a compaction of the rest is not enough. False when the request
+        would be the same again: what was refused is not sent twice.
         """
         before = self._shown()
         self._gate.forget_preparation()
         while True:
             may_be_smaller = await self._believe(verdict)
+            await self._gate.spill_what_no_compaction_fits()
             await compact(self._live, self._parts, self._emit, reason="overflow")
+            await self._gate.spill_overflow()
             if self._shown() != before:
                 return True
             # Little for the window as it is believed to be, and yet too long: it must be smaller still.
             if not may_be_smaller or not attempts.count_compaction():
-                return False
+                return await self._gate.spill_largest()
 
     async def _believe(self, verdict: ErrorVerdict) -> bool:
         """Takes over the limit the service stated, else steps one rung down; whether it may be smaller still."""

@@ -23,7 +23,7 @@ async def compact(
 ) -> Compaction:
     """Asks the engine for a plan and carries it out."""
     emit(CompactionStarted(reason, live.counter.estimate))
-    entries = list(live.entries)
+    entries = list(live.view)
     try:
         work = asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
         answer = await await_foreign(work)

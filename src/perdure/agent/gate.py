@@ -1,5 +1,9 @@
 """The gate: before every call and once more at the end of a turn, over the one counter. Never between call and results.
 
+At the start of a turn the threshold is held against the estimate of the next prompt. Inside a turn it is held against
+the last prompt the provider reported: what was appended since are results the model has not read, and those count only
+against the room of the window. Where they do not fit beside a handoff, they are spilled, never summarised.
+
 It compacts when the engine says so, takes over a compaction that was prepared in the background, starts to prepare one
 when the threshold is near, and stops a call that would pass a spending limit. While one is being prepared, the
 conversation goes on beyond the threshold, as far as the window has room to spare; only then does it wait.
@@ -9,16 +13,26 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from perdure.agent.budget import Spent, check_spending
 from perdure.agent.continuation import Emit, carry_out, compact
 from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
+from perdure.agent.unread import spill_results, with_text
 from perdure.context.background import NEAR, Background
+from perdure.context.boundaries import find_unread
 from perdure.context.engine import Compaction, Reason
+from perdure.core.events import OutputSpilled
+from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
 from perdure.models.budgets import WindowBudgets
+from perdure.models.sizes import entry_figures, figures_of, sum_figures
+from perdure.store.records import StoredEvent
 
+# Where no output allowance is set, an answer is left at least this share of the window: one in so many.
+_LEAST_ANSWER_SHARE = 32
 # Longer than any summary takes: the engine gives up on a slow one by itself.
 _LONGEST_WAIT_S = 300.0
 
@@ -33,40 +47,122 @@ class Gate:
         self._background = Background(parts.engine)
         self.budgets: WindowBudgets | None = None
 
-    async def before_call(self, spent: Spent, *, max_tokens: int | None) -> None:
+    async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
         """Makes the history fit, and the call affordable. Raises SpendingLimit."""
         self._check_money(spent, max_tokens)
-        if self._must_compact():
+        counter = self._live.counter
+        reported = None if is_turn_start else counter.last_prompt_tokens
+        await self.spill_what_no_compaction_fits()
+        if self._must_compact(counter.estimate if reported is None else reported):
             await self._compact("preflight")
+        await self.spill_overflow()
 
     async def after_turn(self) -> None:
         """Compacts while the person reads, or prepares to."""
-        if self._must_compact():
+        if self._must_compact(self._live.counter.estimate):
             await self._compact("threshold")
         elif self._may_prepare():
-            self._background.start(self._live.entries)
+            self._background.start(self._live.view)
 
     def forget_preparation(self) -> None:
         """The history or the model changed under it."""
         self._background.discard()
 
-    def _must_compact(self) -> bool:
-        tokens = self._live.counter.estimate
-        if self._live.was_undone and self.budgets is not None and tokens < self.budgets.room_tokens:
+    # -- unread results ----------------------------------------------------------------------------------------------
+
+    async def spill_what_no_compaction_fits(self) -> bool:
+        """Spills unread results that would not fit even if all before them were compacted; whether any were."""
+        if self.budgets is None or not self.is_over_window:
+            return False
+        counter, budgets = self._live.counter, self.budgets
+        group = self._unread()
+        if not group:
+            return False
+        first = group[0].seq
+        request = next((e for e in reversed(self._live.view) if e.message.is_request), None)
+        others = counter.fixed_tokens + budgets.handoff_tokens + budgets.head_tokens
+        if request is not None and request.seq < first:
+            others += counter.tokens_of(entry_figures(request))
+        excess = others + counter.tokens_of(sum_figures(map(entry_figures, group))) - self._largest_prompt(budgets)
+        return await self._spill(group, excess)
+
+    async def spill_overflow(self) -> bool:
+        """Spills unread results until the request fits the window; whether any were."""
+        if self.budgets is None or not self.is_over_window:
+            return False
+        return await self._spill(self._unread(), self._live.counter.estimate - self._largest_prompt(self.budgets))
+
+    async def spill_largest(self) -> bool:
+        """Spills the first unread result in order, whatever the estimate says: a service proved the prompt too long."""
+        return await self._spill(self._unread(), 1)
+
+    @property
+    def is_over_window(self) -> bool:
+        """The next request leaves no room for an answer."""
+        return self.budgets is not None and self._live.counter.estimate > self._largest_prompt(self.budgets)
+
+    def _largest_prompt(self, budgets: WindowBudgets) -> int:
+        if budgets.room_tokens < budgets.window:
+            return budgets.room_tokens
+        return budgets.window - budgets.window // _LEAST_ANSWER_SHARE
+
+    def _unread(self) -> Sequence[Entry]:
+        """The newest calling message and what follows it, while no reply does."""
+        view = self._live.view
+        start = find_unread([e.message for e in view])
+        return view[start:] if start is not None else ()
+
+    async def _spill(self, group: Sequence[Entry], excess_tokens: int) -> bool:
+        if not group or excess_tokens <= 0:
+            return False
+        counter, by_seq = self._live.counter, {e.seq: e for e in group}
+
+        def is_enough(texts: Mapping[int, str]) -> bool:
+            freed = sum(
+                counter.tokens_of(entry_figures(by_seq[seq]) - figures_of(with_text(by_seq[seq].message, text)))
+                for seq, text in texts.items()
+            )
+            return freed >= excess_tokens
+
+        tools = self._parts.tools
+        texts, stored = await asyncio.to_thread(
+            spill_results,
+            group,
+            budgets=tools.budgets,
+            registry=tools.registry,
+            conversation_id=self._live.conversation_id,
+            is_enough=is_enough,
+        )
+        if texts:
+            await self._parts.keep(partial(self._live.spill, texts))
+        for call, output in stored:
+            payload = {"tool": call.name, "call": call.id, "address": output.address, "chars": output.chars}
+            self._parts.store.ledger.record_event(StoredEvent(self._live.id, "spill", payload))
+            self._emit(OutputSpilled(call, output.address, output.chars))
+        return bool(texts)
+
+    # -- compaction --------------------------------------------------------------------------------------------------
+
+    def _must_compact(self, tokens: int) -> bool:
+        """Whether to compact for a prompt of `tokens`; one that does not fit the window is judged by its estimate."""
+        estimate = self._live.counter.estimate
+        if self.is_over_window:
+            tokens = max(tokens, estimate)
+        if self._live.was_undone and self.budgets is not None and estimate < self.budgets.room_tokens:
             return False
         if self._background.is_preparing and self.budgets is not None and tokens < _midway(self.budgets):
             return False
         engine = self._parts.engine
         # Asked here too: an engine of somebody else's need not know the setting.
         is_wanted = self._parts.settings.compression.enabled and engine.should_compress(tokens)
-        return is_wanted and engine.has_content_to_compress(self._live.entries)
+        return is_wanted and engine.has_content_to_compress(self._live.view)
 
     async def _compact(self, reason: Reason) -> Compaction:
         if self._background.is_preparing:
             # Nearly there, and begun earlier than anything that could be begun now.
             await asyncio.to_thread(self._background.wait, _LONGEST_WAIT_S)
         prepared = self._background.take(
-            self._live.entries, least_freed_tokens=self._least_freed(), model=self._parts.routes.endpoint.model
+            self._live.view, least_freed_tokens=self._least_freed(), model=self._parts.routes.endpoint.model
         )
         if prepared is not None:
             return carry_out(prepared, self._live, self._parts, self._emit, reason="background")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from perdure import prompts
 from perdure.agent.composition import Composition
 from perdure.agent.parts import Parts
 from perdure.agent.request import Projection
 from perdure.agent.sidecars import Sidecars
+from perdure.agent.unread import SpilledResults
 from perdure.context.projection import shorten_head
 from perdure.core.messages import Entry, Message
 from perdure.models.counter import TokenCounter
-from perdure.models.sizes import text_figures
+from perdure.models.sizes import entry_figures, sum_figures, text_figures
 from perdure.providers.routes import RouteCursor
 from perdure.store.records import History, Lease, Session, StoredEvent
 from perdure.tools.runtime import INTERRUPTED
@@ -28,6 +30,7 @@ class LiveSession:
         # Where the window counts as full; None until it is known.
         self.threshold_tokens: int | None = None
         self._system_message: str | None = None
+        self.tools: tuple[Mapping[str, Any], ...] = ()
         # What stands before a handoff may come to this; None until the window is known.
         self._head_tokens: int | None = None
         # Not always the last entry's: a handoff stands before messages older than itself.
@@ -61,6 +64,11 @@ class LiveSession:
         """The person took a compaction back: the next one waits until there is no other way."""
         return self.session.began_by == "undo"
 
+    @property
+    def view(self) -> list[Entry]:
+        """The history as the model sees it: `entries`, with the results that were spilled from the view as previews."""
+        return self._spilled.apply(self.entries)
+
     # -- what happens to it ------------------------------------------------------------------------------------------
 
     def append(self, *messages: Message, recalled: str = "", events: Sequence[StoredEvent] = ()) -> tuple[Entry, ...]:
@@ -75,6 +83,14 @@ class LiveSession:
         self._parts.engine.observe(added)
         self.composition.extend(added)
         return added
+
+    def spill(self, texts: Mapping[int, str]) -> None:
+        """Sends other texts in place of results, by seq, from now on; the log keeps the results whole."""
+        before = [e for e in self.view if e.seq in texts]
+        self._spilled.add(texts)
+        after = [e for e in self.view if e.seq in texts]
+        self.counter.add(sum_figures(map(entry_figures, after)) - sum_figures(map(entry_figures, before)))
+        self._derive(self._shown())
 
     def offer_tools(self) -> None:
         """Makes ready what goes with every request to the present model; one that cannot call tools is offered none."""
@@ -127,7 +143,9 @@ class LiveSession:
         self.session = session
         self.entries = list(entries)
         self.newest_seq = max((e.seq for e in self.entries), default=0)
-        self._sidecars = Sidecars(self._parts.store.conversation_state(session.id), session.id)
+        state = self._parts.store.conversation_state(session.id)
+        self._sidecars = Sidecars(state, session.id)
+        self._spilled = SpilledResults(state)
         has_handoff = any(e.message.kind == "handoff" for e in self.entries)
         folder = self._parts.prompts_folder
         self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
@@ -137,21 +155,26 @@ class LiveSession:
     def _show(self) -> None:
         """Derives everything that follows from the view: what is sent, its size, its parts."""
         shown = self._shown()
-        self.projection = Projection(shown, sidecars=self._sidecars.by_seq)
         self.counter.rebase(shown)
-        self.composition = Composition(shown)
         for passage in self._sidecars.by_seq.values():
             self.counter.add(text_figures(passage))
-            self.composition.recall(passage)
+        self._derive(shown)
         self.offer_tools()
+
+    def _derive(self, shown: Sequence[Entry]) -> None:
+        """What is sent and its parts, for a view whose size is known already."""
+        self.projection = Projection(shown, sidecars=self._sidecars.by_seq)
+        self.composition = Composition(shown)
+        for passage in self._sidecars.by_seq.values():
+            self.composition.recall(passage)
+        self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
 
     def _shown(self) -> list[Entry]:
         """The view with a long head shortened, each piece with its address; the log keeps it whole."""
+        view = self.view
         if self._head_tokens is None:
-            return self.entries
-        messages = [e.message for e in self.entries]
-        addresses = [f"m:{e.seq}" for e in self.entries]
+            return view
+        messages = [e.message for e in view]
+        addresses = [f"m:{e.seq}" for e in view]
         shown = shorten_head(messages, head_tokens=self._head_tokens, addresses=addresses)
-        return [
-            e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(self.entries, shown, strict=True)
-        ]
+        return [e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(view, shown, strict=True)]

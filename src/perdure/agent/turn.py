@@ -119,7 +119,11 @@ class Turn:
             self._steps.used += 1
             self._emit(StatusChanged("calling"))
             await self._caller.fit_window()
-            await self._gate.before_call(self._spent(), max_tokens=self._parts.settings.model.max_tokens)
+            await self._gate.before_call(
+                self._spent(),
+                max_tokens=self._parts.settings.model.max_tokens,
+                is_turn_start=self._steps.used == 1,
+            )
             reply = await self._caller.ask(self._task_id)
             await self._parts.keep(partial(self._live.append, reply.message))
             if not reply.message.tool_calls:

@@ -6,7 +6,8 @@
     kept   the newest request, where it lies far behind the tail, and the last visible reply where it fits
     tail   the last messages within the tail budget
 
-Precedence: a call and its results stay together > the newest user message > the tail budget > `protect_last_n`.
+Precedence: a call and its results stay together > the newest user message > results the model has not read yet > the
+tail budget > `protect_last_n`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Limits:
     head_tokens: int
     # What the tail may come to at the very most, so that the result stays below the threshold.
     room_tokens: int
+    # Up to this size the results the model has not read yet stay whole, whatever the tail budget; None: `room_tokens`.
+    unread_tokens: int | None = None
     protect_last_n: int = 20
     protect_first_n: int = 3
     tail_overrun: float = 1.5
@@ -45,6 +48,9 @@ class Boundaries:
     tail_start: int
     # The newest handoff in the history.
     previous: int | None
+    # Where the results the model has not read begin, with the message that asked for them; None: all are read, or they
+    # are larger than they may be.
+    unread: int | None = None
 
     @property
     def middle(self) -> tuple[int, ...]:
@@ -60,19 +66,33 @@ class Boundaries:
         return self.tail_start - first > sum(1 for i in self.kept if i >= first)
 
 
+def find_unread(messages: Sequence[Message]) -> int | None:
+    """The index of the newest assistant message if it calls tools: no reply shows that their results were read."""
+    for i in range(len(messages) - 1, -1, -1):
+        if messages[i].role == "assistant":
+            return i if messages[i].tool_calls else None
+    return None
+
+
 def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: Limits) -> Boundaries:
     """The boundaries of a history whose messages come to `tokens` each."""
     size, lead = len(messages), leading_system(messages)
     previous = next((i for i in range(size - 1, lead - 1, -1) if messages[i].kind == "handoff"), None)
     newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_request), None)
-    room = limits.room_tokens - sum(tokens[:lead]) - (tokens[newest] if newest is not None else 0)
+    fixed = sum(tokens[:lead]) + (tokens[newest] if newest is not None else 0)
+    room = limits.room_tokens - fixed
+    unread = _protected_unread(messages, tokens, limits, fixed, newest)
 
     def behind(head_end: int) -> Boundaries:
         floor = head_end if previous is None else max(head_end, previous + 1)
         tail_start = _tail_start(messages, tokens, floor, room=room, limits=limits)
-        return _with_kept(messages, tokens, Boundaries(size, lead, head_end, (), tail_start, previous), newest, limits)
+        is_behind = unread is not None and unread >= floor
+        if unread is not None and is_behind:
+            tail_start = min(tail_start, unread)
+        found = Boundaries(size, lead, head_end, (), tail_start, previous, unread if is_behind else None)
+        return _with_kept(messages, tokens, found, newest, limits)
 
-    head_end = _head_end(messages, lead, newest, previous, limits=limits)
+    head_end = _head_end(messages, lead, (newest, previous, unread), limits=limits)
     found = behind(head_end)
     if not found.has_content and sum(tokens[lead:head_end]) > limits.head_tokens:
         # Few but huge: the only thing that can give way is a head larger than its share. What it gives up the tail may
@@ -86,16 +106,29 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
     return found
 
 
-def _head_end(
-    messages: Sequence[Message], lead: int, newest: int | None, previous: int | None, *, limits: Limits
-) -> int:
+def _protected_unread(
+    messages: Sequence[Message], tokens: Sequence[int], limits: Limits, fixed_tokens: int, newest: int | None
+) -> int | None:
+    """Where the unread results' group starts, if it fits beside what must stay anyway."""
+    start = find_unread(messages)
+    if start is None:
+        return None
+    size = sum(tokens[start:])
+    if newest is not None and newest > start:
+        size -= tokens[newest]  # counted among the fixed ones already
+    most = limits.room_tokens if limits.unread_tokens is None else limits.unread_tokens
+    return start if size + fixed_tokens <= most else None
+
+
+def _head_end(messages: Sequence[Message], lead: int, stops: Sequence[int | None], *, limits: Limits) -> int:
+    _, previous, _ = stops
     if limits.head_tokens <= 0 or (previous is not None and limits.head_decays):
         return lead
     end = min(lead + limits.protect_first_n, len(messages))
     while end < len(messages) and end > lead and messages[end].role == "tool":
         end += 1
-    # The newest request stands behind the handoff, wherever it was said.
-    for stop in (newest, previous):
+    # The newest request and unread results stand behind the handoff, wherever they were said.
+    for stop in stops:
         if stop is not None:
             end = min(end, stop)
     while end > lead and messages[end - 1].role == "assistant" and messages[end - 1].tool_calls:

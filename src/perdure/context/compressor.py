@@ -198,25 +198,31 @@ class ContextCompressor(ContextEngine):
         plan = history.plan(range(found.head_end), written.message, kept)
         after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
         after += self._shown_head_tokens(history, found, written.message)
-        if after > before - max(_LEAST_GAIN_TOKENS, before // 20):
+        unread = self._unread_size(history, found)
+        if after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
             why = "Nothing was compacted: the handoff would hardly be shorter than the messages it stands for."
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
-            return self._scored(noop, reason)
+            return self._scored(noop, reason, unread_tokens=unread)
         done = Compaction(
             "digest" if written.handoff.is_digest else "compacted",
             plan,
             handoff=written.handoff,
             before_tokens=before,
             after_tokens=after,
-            message=self._told(written, before, after, len(found.middle)),
+            message=self._told(written, before, after, len(found.middle), unread),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
         )
-        return self._scored(done, reason, had_handoff=found.previous is not None)
+        return self._scored(done, reason, had_handoff=found.previous is not None, unread_tokens=unread)
 
-    def _scored(self, done: Compaction, reason: Reason, *, had_handoff: bool = False) -> Compaction:
-        """Takes note of how the pass went, and tells the person what it means."""
+    def _scored(
+        self, done: Compaction, reason: Reason, *, had_handoff: bool = False, unread_tokens: int = 0
+    ) -> Compaction:
+        """Takes note of how the pass went, and tells the person what it means.
+
+        Unread results are left out of the score: no pass may shorten them.
+        """
         notices = []
         if not done.is_noop:
             # A handoff in the history counts where nobody kept count: `perdure.compress` makes an engine each time.
@@ -226,16 +232,18 @@ class ContextCompressor(ContextEngine):
                 self._chain.compacted()
             else:
                 self._waits_for_response = reason != "background"
-        if reason not in ("user", "background") and self._pause.scored(done.before_tokens, done.after_tokens):
+        if reason not in ("user", "background") and self._pause.scored(
+            done.before_tokens - unread_tokens, done.after_tokens - unread_tokens
+        ):
             notices.append(paused(self._settings.max_ineffective))
         return replace(done, notices=tuple(notices))
 
-    def _told(self, written: Written, before: int, after: int, count: int) -> str:
+    def _told(self, written: Written, before: int, after: int, count: int, unread: int) -> str:
         how = "by code alone" if written.handoff.is_digest else f"by {written.handoff.model}"
         text = f"Compacted {count:,} messages into a handoff written {how}: about {before:,} → {after:,} tokens."
         if written.trouble:
             text += f" The summary could not be used ({written.trouble})."
-        if after > self.budgets.threshold_tokens:
+        if after - unread > self.budgets.threshold_tokens:
             text += (
                 f" That is still above the threshold of {self.budgets.threshold_tokens:,}: what must be kept word for"
                 " word fills it. A new conversation (/new) or a larger window is needed."
@@ -246,17 +254,28 @@ class ContextCompressor(ContextEngine):
 
     def _boundaries(self, history: History, tail_tokens: int | None = None) -> Boundaries:
         b, s = self.budgets, self._settings
-        handoff = b.handoff_cap_tokens or (b.summary_cap_tokens + b.facts_tokens + 600)
         limits = Limits(
             tail_tokens=b.tail_tokens if tail_tokens is None else tail_tokens,
             head_tokens=b.head_tokens,
-            room_tokens=b.threshold_tokens - b.head_tokens - handoff,
+            room_tokens=b.threshold_tokens - b.head_tokens - b.handoff_tokens,
+            unread_tokens=self._unread_tokens(),
             protect_last_n=s.protect_last_n,
             protect_first_n=s.protect_first_n,
             tail_overrun=s.tail_overrun,
             head_decays=s.head_decay,
         )
         return find_boundaries(history.messages, history.tokens, limits)
+
+    def _unread_tokens(self) -> int:
+        """Up to which size results the model has not read stay whole."""
+        if self._session_id is not None:
+            # An agent spills what does not fit before it asks, by calibrated figures; these are rough ones.
+            return 2 * self.budgets.window
+        return self.budgets.room_tokens - self.budgets.head_tokens - self.budgets.handoff_tokens
+
+    def _unread_size(self, history: History, found: Boundaries) -> int:
+        """What the results the model has not read come to, where they were kept."""
+        return sum(history.tokens[found.unread :]) if found.unread is not None else 0
 
     def _shown_head_tokens(self, history: History, found: Boundaries, handoff: Message) -> int:
         """What the head comes to as it will be shown."""

@@ -72,7 +72,8 @@ class _Job:
         at = found.middle
         fresh = [e for e in map(history.entries.__getitem__, at) if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
-        kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start :])
+        # Unread results stay beyond the threshold, within the room of the window: they leave the handoff its size.
+        kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start : found.unread])
         kept += sum(history.tokens[i] for i in found.kept)
         return cls(history, found, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
 

@@ -16,6 +16,10 @@ HYGIENE_RATIO = 0.85
 _RAISED_ROUTE = ("openai-codex", "gpt-5.5")
 
 
+# Banner, headings and addresses of a handoff.
+_FRAME_TOKENS = 600
+
+
 @dataclass(frozen=True, slots=True)
 class WindowBudgets:
     """Every figure that follows from one window; a change of window makes a new one."""
@@ -38,6 +42,11 @@ class WindowBudgets:
     room_tokens: int
     # Too small for a head and for empty sections (C9).
     is_small: bool
+
+    @property
+    def handoff_tokens(self) -> int:
+        """What a whole handoff may come to: its cap, or else its parts and their frame."""
+        return self.handoff_cap_tokens or self.summary_cap_tokens + self.facts_tokens + _FRAME_TOKENS
 
 
 def window_budgets(

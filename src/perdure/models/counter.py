@@ -67,6 +67,10 @@ class TokenCounter:
         """System prompt and tools schema: what no compaction can make smaller."""
         return round(self._tokens(self._fixed))
 
+    def tokens_of(self, figures: Figures) -> int:
+        """What figures come to in a request, as the present model counts."""
+        return round(self._tokens(figures))
+
     @property
     def calibration(self) -> Calibration:
         return self._calibration

@@ -7,7 +7,7 @@ start *and* the end, for errors are at the end. A disk that fails never ends a t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.core.errors import StoreError
@@ -68,19 +68,29 @@ class Budgets:
 
     def fit_turn(self, outcomes: Sequence[Outcome], conversation_id: str) -> list[Outcome]:
         """Layer 3: the outcomes with the largest persisted until their sum fits; self-paging tools go last."""
+        if len(outcomes) == 1 and _pages_itself(outcomes[0].tool):
+            return list(outcomes)  # it chose its page for this window, and there is nothing it could make room for
+        return self.spill(
+            outcomes,
+            conversation_id,
+            is_enough=lambda now: sum(len(o.reply.text) for o in now) <= self.limits.turn_chars,
+        )
+
+    def spill(
+        self, outcomes: Sequence[Outcome], conversation_id: str, *, is_enough: Callable[[Sequence[Outcome]], bool]
+    ) -> list[Outcome]:
+        """The outcomes, the largest of them persisted one after the other until `is_enough`; self-paging tools last."""
         out = list(outcomes)
-        total = sum(len(o.reply.text) for o in out)
         # A reader's result is spilled last: the model asked for exactly that piece.
         order = sorted(range(len(out)), key=lambda i: (_pages_itself(out[i].tool), -len(out[i].reply.text)))
+        share = max(self.limits.preview_chars, self.limits.turn_chars // max(1, len(out)))
         for i in order:
-            if total <= self.limits.turn_chars:
+            if is_enough(out):
                 break
             before = out[i]
             if before.is_spilled or len(before.reply.text) <= self.limits.preview_chars:
                 continue
-            share = max(self.limits.preview_chars, self.limits.turn_chars // max(1, len(out)))
             out[i] = self._pointed(before) if before.reply.source else self._persisted(before, conversation_id, share)
-            total += len(out[i].reply.text) - len(before.reply.text)
         return out
 
     def _limit_of(self, tool: Tool | None) -> int | None:
@@ -113,8 +123,8 @@ class Budgets:
         """What was read from a file needs no copy: the file is still there, and the block says where."""
         text = outcome.reply.text
         shown = (
-            f"<persisted-output>\n{len(text):,} characters from {outcome.reply.source} did not fit beside the other "
-            f"results. Read it again in smaller parts with read_file (offset, limit).\n\n"
+            f"<persisted-output>\n{len(text):,} characters from {outcome.reply.source} did not fit into the "
+            f"context. Read it again in smaller parts with read_file (offset, limit).\n\n"
             f"{_both_ends(text[: _head(self.limits)], text[-_tail(self.limits) :], len(text))}\n</persisted-output>"
         )
         return replace(outcome, reply=replace(outcome.reply, text=shown))

@@ -72,14 +72,18 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     settings = sources.settings
     given = settings.tool_output
     budgets = Budgets(sources.outputs, OutputLimits(given.default_result_size, given.turn_budget, given.preview_size))
+
+    def result_chars() -> int:
+        return budgets.limits.result_chars
+
     registry, hooks, closers = Registry(), Hooks(), []  # type: Registry, Hooks, list[Callable[[], None]]
     guard = None
     if sources.workspace is not None:
-        terminal = Terminal(sources.workspace, sources.environment, max_chars=lambda: budgets.limits.result_chars)
+        terminal = Terminal(sources.workspace, sources.environment, max_chars=result_chars)
         closers.append(terminal.close)
-        _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
+        _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal, result_chars))
         guard = _guard(sources, terminal)
-    _add_all(registry, _other_tools(sources))
+    _add_all(registry, _other_tools(sources, result_chars))
     servers = McpServers(settings.mcp_servers, sources.environment)
     closers.append(servers.close)
     _add_all(registry, servers.start())
@@ -113,18 +117,20 @@ def _guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGuard | N
     )
 
 
-def _workspace_tools(sources: ToolSources, workspace: Workspace, terminal: Terminal) -> Iterator[Tool]:
+def _workspace_tools(
+    sources: ToolSources, workspace: Workspace, terminal: Terminal, result_chars: Callable[[], int]
+) -> Iterator[Tool]:
     yield from terminal.tools()
-    yield FileReader(workspace, outputs=sources.outputs).tool()
+    yield FileReader(workspace, outputs=sources.outputs, max_chars=result_chars).tool()
     yield from FileEditor(workspace).tools()
     yield FileSearch.with_ripgrep_if_installed(workspace).tool()
 
 
-def _other_tools(sources: ToolSources) -> Iterator[Tool]:
+def _other_tools(sources: ToolSources, result_chars: Callable[[], int]) -> Iterator[Tool]:
     settings = sources.settings
     yield WebReader(FetchLimits(private_networks=settings.tools.private_networks)).tool()
     if sources.workspace is None and sources.outputs is not None:
-        yield FileReader(None, outputs=sources.outputs).tool()
+        yield FileReader(None, outputs=sources.outputs, max_chars=result_chars).tool()
     if sources.plans is not None:
         yield TodoTool(sources.plans).tool()
     if sources.memory is not None:

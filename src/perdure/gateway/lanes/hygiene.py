@@ -84,6 +84,6 @@ async def _digest(agent: Agent, talk: Talk, emit: Emit) -> CompactionOutcome:
         max_tokens=parts.settings.model.max_tokens,
         clock=parts.clock,
     )
-    entries = list(live.entries)
+    entries = list(live.view)
     made = await asyncio.to_thread(code.compress, entries, reason="hygiene")
     return carry_out(made, live, parts, emit, reason="hygiene").outcome

@@ -1,14 +1,15 @@
 """`read_file`: any text, by lines, a page at a time, however large; stored outputs too.
 
-Lines are counted from 1. A page ends after `limit` lines or `page_chars` characters, whichever comes first, and says
-how to read on. A line longer than a page is read in columns, so that nothing is ever out of reach.
+Lines are counted from 1. A page ends after `limit` lines or `page_chars` characters (fewer in a small window),
+whichever comes first, and says how to read on. A line longer than a page is read in columns, so that nothing is ever
+out of reach.
 """
 
 from __future__ import annotations
 
 import codecs
 import mimetypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -25,11 +26,18 @@ class FileReader:
     """Reads files of a workspace, and outputs by their address; without a workspace, outputs alone."""
 
     def __init__(
-        self, workspace: Workspace | None, *, outputs: Outputs | None = None, page_chars: int = 50_000
+        self,
+        workspace: Workspace | None,
+        *,
+        outputs: Outputs | None = None,
+        page_chars: int = 50_000,
+        max_chars: Callable[[], int] | None = None,
     ) -> None:
         self._workspace = workspace
         self._outputs = outputs
         self._page_chars = page_chars
+        # What the present window allows one result.
+        self._max_chars = max_chars
 
     def tool(self) -> Tool:
         return tool_from_function(
@@ -55,9 +63,10 @@ class FileReader:
             if found.is_dir():
                 return ToolReply(_listing(found, self._workspace.shown(found)))
             name, pieces = self._workspace.shown(found), _file_pieces(found)
-        page = _Page(self._page_chars, offset=offset, limit=limit, column=column)
+        page_chars = self._page_chars if self._max_chars is None else min(self._page_chars, self._max_chars())
+        page = _Page(page_chars, offset=offset, limit=limit, column=column)
         try:
-            for line in _lines(pieces, keep_from=offset, max_chars=self._page_chars + column):
+            for line in _lines(pieces, keep_from=offset, max_chars=page_chars + column):
                 if not page.take(*line):
                     break
         except OSError as error:

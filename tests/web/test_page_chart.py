@@ -26,7 +26,7 @@ def test_every_main_call_is_a_point_whose_parts_make_up_its_estimate(told: Told)
     for point, call in zip(chart["calls"], calls, strict=True):
         assert sum(point["composition"].values()) == point["estimate_tokens"] == call.estimate_tokens
         assert list(point["composition"]) == PARTS
-        reported = call.usage.prompt_tokens if call.usage.reported else None
+        reported = call.usage.prompt_tokens or None
         assert (point["prompt_tokens"], point["window"]) == (reported, call.window_tokens)
         assert (point["threshold"], point["model"], point["verdict"]) == (
             call.threshold_tokens, call.route.model, call.verdict,

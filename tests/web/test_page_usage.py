@@ -36,7 +36,10 @@ def test_every_grouping_sums_to_the_same_totals(told: Told, by: str) -> None:
         assert sum(g["totals"][name] for g in usage[by]) == usage["totals"][name] == summed
     cost = sum(c.cost_usd or 0.0 for c in calls)
     assert usage["totals"]["cost_usd"] == pytest.approx(cost)
-    assert usage["totals"]["unreported_calls"] == sum(not c.usage.reported for c in calls) >= 1
+    assert usage["totals"]["unreported_calls"] == sum(not c.usage.reported for c in calls)
+    refused = [c for c in calls if c.verdict == "rate_limit"]
+    assert refused
+    assert all(c.usage.reported and not c.usage.total_tokens for c in refused), "a refusal is never billed"
 
 
 def _ids(store: SessionStore) -> list[str]:

@@ -111,7 +111,11 @@ def test_a_summary_being_written_is_cancelled_by_a_switch_and_not_retried_there(
 @pytest.mark.spec("F2", "F4")
 @pytest.mark.parametrize(
     "answer",
-    ["", "I'm sorry, but I can't help with summarising that."],
+    [
+        "",
+        "I'm sorry, but I can't help with summarising that.",
+        "<html><body>502 Bad Gateway</body></html> please try again later",
+    ],
 )
 def test_an_answer_that_is_no_summary_goes_once_to_the_main_model(tmp_path: Path, answer: str) -> None:
     def script(request: Asked) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from perdure.context.handoff import NOTHING, SECTIONS
+from perdure.context.handoff import SECTIONS
 
 # Models that do not keep to the headings still use telling ones, often in the user's language; the first word found
 # decides, so what would be mistaken for something else ("resolved issues") stands before it.
@@ -71,6 +71,21 @@ _HEADING = re.compile(
     re.MULTILINE,
 )
 _EXACT = {s.lower(): s for s in SECTIONS} | {s.lower().replace("&", "and"): s for s in SECTIONS}
+# A heading with its text behind it on the same line: `**Goal:** ship it`, `- Goal: ship it`.
+_INLINE = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t]+|[-*•][ \t]+|\d{1,2}[.)][ \t]+)?\**(?P<name>"
+    + "|".join(map(re.escape, _EXACT))
+    + r")\**[ \t]*:\**[ \t]*",
+    re.MULTILINE | re.IGNORECASE,
+)
+# fmt: off
+_NOTHING_SAID = frozenset((
+    "", "none", "n/a", "na", "nil", "nothing", "not applicable", "none yet", "none so far", "nothing yet", "keine",
+    "keiner", "keines", "nichts", "entfällt", "aucun", "aucune", "rien", "néant", "ninguno", "ninguna", "nada",
+    "nenhum", "nenhuma", "nessuno", "nessuna", "niente", "нет", "ничего", "无", "無", "没有", "暂无", "なし",
+    "特になし", "없음", "해당 없음",
+))
+# fmt: on
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*)\n```\s*\Z", re.DOTALL)
 _ASIDE = re.compile(r"<(analysis|think|thinking|scratchpad)>.*?</\1>", re.DOTALL)
 
@@ -105,24 +120,64 @@ _LONGEST_GREETING = 200
 _NOTE = re.compile(r"\[(\d+) more lines? left out\]")
 
 
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """A heading in a summary: where it stands, and the section it means."""
+
+    start: int
+    end: int
+    name: str
+    # Worded exactly as asked for, and as a line with `#` signs.
+    is_exact: bool
+    is_hash: bool
+
+
 def read_sections(text: str) -> dict[str, str]:
     """The thirteen sections a summary fills, whatever headings it used; text under none is Critical Context."""
-    text = _ASIDE.sub("", text)
-    if fenced := _FENCE.match(text):
-        text = fenced[1]
-    heads = [(m, name) for m in _HEADING.finditer(text) if (name := _section_named(m))]
-    if any(m["hash"] is not None and _clean(m["hash"]) in _EXACT for m, _ in heads):
-        heads = [(m, n) for m, n in heads if m["hash"] is not None and _clean(m["hash"]) in _EXACT]
-    preface = text[: heads[0][0].start()] if heads else text
+    text = _unwrapped(text)
+    heads = _heads(text)
+    preface = text[: heads[0].start] if heads else text
     found: dict[str, list[str]] = {}
     # Before the first heading stand greetings and thinking aloud; where most of the text stands there, it is the notes.
     if len(preface.strip()) > (max(_LONGEST_GREETING, len(text) // 2) if heads else 0):
         found["Critical Context"] = [preface.strip()]
-    for (head, name), following in zip_longest(heads, heads[1:]):
-        body = text[head.end() : following[0].start() if following else len(text)].strip("\n")
-        if body.strip() and body.strip().rstrip(".").lower() not in (NOTHING.lower(), "n/a", "-", "- none"):
-            found.setdefault(name, []).append(body.strip("\n").rstrip())
+    for head, following in zip_longest(heads, heads[1:]):
+        body = text[head.end : following.start if following else len(text)].strip("\n")
+        if not says_nothing(body):
+            found.setdefault(head.name, []).append(body.strip("\n").rstrip())
     return {s: "\n".join(found[s]) for s in SECTIONS if s in found}
+
+
+def has_own_headings(text: str) -> bool:
+    """Whether a text is laid out as notes: one heading worded as asked for, or two that mean sections of ours."""
+    heads = _heads(_unwrapped(text))
+    return any(h.is_exact for h in heads) or len({h.name for h in heads}) > 1
+
+
+def says_nothing(body: str) -> bool:
+    """Whether a section's text is blank or a way to say "none", in any of many languages."""
+    return body.strip().strip("-*•—–_()[].。<>").strip().lower() in _NOTHING_SAID
+
+
+def _unwrapped(text: str) -> str:
+    """The notes without the model's thinking aloud and without a fence around them."""
+    text = _ASIDE.sub("", text)
+    fenced = _FENCE.match(text)
+    return fenced[1] if fenced else text
+
+
+def _heads(text: str) -> list[_Head]:
+    found = []
+    for m in _HEADING.finditer(text):
+        if name := _section_named(m):
+            title = _clean(m["hash"] or m["bold"] or m["number"])
+            found.append(_Head(m.start(), m.end(), name, title in _EXACT, m["hash"] is not None))
+    if exact := [h for h in found if h.is_exact and h.is_hash]:
+        return exact
+    return found or [
+        _Head(m.start(), m.end(), _EXACT[m["name"].lower()], is_exact=True, is_hash=False)
+        for m in _INLINE.finditer(text)
+    ]
 
 
 def shorten(sections: Mapping[str, str], most: int, *, size: Callable[[str], int]) -> dict[str, str]:

@@ -84,7 +84,7 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> O
         prompt = _part_prompt(replace(brief, target_tokens=part_tokens), text, number, len(parts))
         answer = _ask(ask, prompt, part_tokens, left_s())
         if isinstance(answer, Summary):
-            why = problem_with(answer.text, text, source_tokens=brief.source_tokens)
+            why = problem_with(answer.text, text, source_tokens=brief.source_tokens, instructions=_instructions(prompt))
             answer = Failure(why) if why else answer
         if isinstance(answer, Failure):
             return Outcome(None, answer, number - 1 if answer.is_absent else number)
@@ -149,11 +149,12 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s:
     task = _text(brief, "summary_merge").strip()
     if brief.previous:
         task += "\n" + _text(brief, "summary_update").strip()
-    answer = _ask(ask, _prompt(brief, task, notes, brief.previous), brief.target_tokens, timeout_s)
+    prompt = _prompt(brief, task, notes, brief.previous)
+    answer = _ask(ask, prompt, brief.target_tokens, timeout_s)
     calls = len(answers) + 1
     if isinstance(answer, Failure):
         return Outcome(None, answer, calls)
-    if why := problem_with(answer.text, "", source_tokens=brief.source_tokens):
+    if why := problem_with(answer.text, "", source_tokens=brief.source_tokens, instructions=_instructions(prompt)):
         return Outcome(None, Failure(why), calls)
     usage = sum((a.usage for a in answers), answer.usage)
     return Outcome(Summary(answer.text, answer.model, usage, _sum_cost([*answers, answer])), None, calls)
@@ -187,6 +188,12 @@ def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) 
         transcript=transcript,
         target_tokens=str(brief.target_tokens),
     )
+
+
+def _instructions(prompt: str) -> str:
+    """What a prompt says around the notes so far and the transcript, which a summary may repeat."""
+    before, _, rest = prompt.partition("<transcript>\n")
+    return before.partition("<notes-so-far>\n")[0] + rest.rpartition("\n</transcript>")[2]
 
 
 def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summary | Failure:

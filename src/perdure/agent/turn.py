@@ -18,6 +18,7 @@ from perdure.agent.calling import Caller
 from perdure.agent.chronicle import keeping, of_tools
 from perdure.agent.continuation import Emit
 from perdure.agent.gate import Gate
+from perdure.agent.loop_guard import LoopGuard, with_note
 from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError
@@ -73,6 +74,7 @@ class Turn:
         self._emit = talk.emit
         self._task_id = task_id
         self._steps = Steps(parts.settings.agent.max_turns)
+        self._loops = LoopGuard(parts.settings.agent.loop_repeats)
 
     async def run(self, user_message: Message | None) -> ConversationResult:
         """Never raises for what can go wrong in a turn: the outcome says it. Cancelling it ends it cleanly.
@@ -85,6 +87,8 @@ class Turn:
         try:
             if user_message is not None:
                 await self._take(user_message)
+            else:
+                self._loops.replay(_since_request(self._live.entries))
             outcome, answer, error = *(await self._work()), None
             await self._gate.after_turn()
         except (ProviderError, SpendingLimit) as failure:
@@ -140,7 +144,16 @@ class Turn:
             await batch.run()
         finally:
             events = of_tools(batch, self._live.id)
-            await self._parts.keep(partial(self._live.append, *batch.results(), events=events))
+            results = self._checked_for_loops(message, batch.results())
+            await self._parts.keep(partial(self._live.append, *results, events=events))
+
+    def _checked_for_loops(self, message: Message, results: Sequence[Message]) -> Sequence[Message]:
+        """The results, with a word to the model where it has been going in circles; the person hears of it too."""
+        loop = self._loops.observe(message.tool_calls, results)
+        if loop is None:
+            return results
+        self._emit(Notice(loop.notice, "warning"))
+        return with_note(results, loop.note)
 
     async def _closing_words(self) -> str:
         """The step limit is reached: one last call, without tools, to say what was done and what is left."""
@@ -179,6 +192,13 @@ class Turn:
             cost_usd=cost,
             error=error,
         )
+
+
+def _since_request(entries: Sequence[Entry]) -> list[Message]:
+    """What was said behind the newest message of the user."""
+    messages = [e.message for e in entries]
+    start = max((i for i, m in enumerate(messages) if m.is_request), default=-1)
+    return messages[start + 1 :]
 
 
 def _answer(reply: Reply) -> str:

@@ -132,6 +132,10 @@ class AgentSettings(Section):
     max_turns: Positive = Field(
         default=90, description="Model calls one turn may make before the agent stops and sums up."
     )
+    loop_repeats: Annotated[int, Field(ge=0)] = Field(
+        default=3,
+        description="Rounds of the same tool calls with the same results before you and the model are told; 0 never.",
+    )
 
 
 class DelegationSettings(Section):

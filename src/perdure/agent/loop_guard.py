@@ -1,0 +1,127 @@
+"""Notices when a model goes in circles: the same calls with the same results, over and over.
+
+Every finished call leaves a digest of its name, arguments and result. When the newest digests are one cycle repeated
+often enough, the person is warned and the model is told once, in the result it is about to read. The digests live
+beside the view, so a compaction hides no loop; those of a turn that a crash cut off are derived from the history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.core.messages import Message, TextPart, ToolCall, canonical_json
+
+# A longer cycle is work with a plan; a turn makes about ninety calls.
+_LONGEST_CYCLE = 20
+# One call repeated is often a wait for something: so many calls must be part of a loop at least.
+_LEAST_CALLS = 5
+# Fewer rounds than this are no repetition, whatever the setting says.
+_LEAST_REPEATS = 2
+# What differs between equal results: how long a run took, where a long output was stored, and a note of ours.
+_VOLATILE = re.compile(
+    r"\b\d{1,9}\.\d{1,6} ?(?:ms|s|sec|secs|seconds)\b|\boutput:\w{1,60}(?: \([^)\n]{1,300}\))?"
+    r"|\s?\s?\[Perdure: you have now made [^\]]{1,400}\]$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A cycle of calls that keeps repeating."""
+
+    tools: tuple[str, ...]
+    repeats: int
+
+    @property
+    def notice(self) -> str:
+        """What the person reads."""
+        return (
+            f"The model seems to go in circles: {self._calls} with the same results {self.repeats} times in a row"
+            f" ({', '.join(dict.fromkeys(self.tools))}). It has been told once. Interrupt it if this goes on, and say"
+            " what it should do differently."
+        )
+
+    @property
+    def note(self) -> str:
+        """What the model reads, behind the newest result."""
+        return (
+            f"[Perdure: you have now made {self._calls} with the same arguments and the same results {self.repeats}"
+            " times in a row. Repeating them will return the same again. Use what they returned, try something else, or"
+            " tell the user what keeps you from going on.]"
+        )
+
+    @property
+    def _calls(self) -> str:
+        return "the same call" if len(self.tools) == 1 else f"the same {len(self.tools)} calls"
+
+
+class LoopGuard:
+    """The calls of one turn; `repeats` identical rounds in a row are a loop, 0 never looks."""
+
+    def __init__(self, repeats: int) -> None:
+        self._repeats = repeats
+        self._recent: deque[tuple[str, bytes]] = deque(maxlen=_LONGEST_CYCLE * max(repeats, _LEAST_CALLS))
+        self._reported: set[frozenset[bytes]] = set()
+
+    def observe(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> Loop | None:
+        """Takes the calls of one reply with their results, in order; the loop they complete, once for each loop."""
+        if not self._repeats:
+            return None
+        self._recent.extend((c.name, _digest(c, r.text)) for c, r in zip(calls, results, strict=False))
+        found = self._find()
+        if found is None:
+            return None
+        cycle, repeats = found
+        key = frozenset(digest for _, digest in cycle)
+        if key in self._reported:
+            return None
+        self._reported.add(key)
+        return Loop(tuple(name for name, _ in cycle), repeats)
+
+    def replay(self, messages: Sequence[Message]) -> None:
+        """Takes the calls of a turn that was cut off, so that its loop is still one; nothing is reported."""
+        for at, message in enumerate(messages):
+            if message.tool_calls:
+                following = messages[at + 1 : at + 1 + len(message.tool_calls)]
+                self.observe(message.tool_calls, [m for m in following if m.role == "tool"])
+
+    def _find(self) -> tuple[list[tuple[str, bytes]], int] | None:
+        """The shortest cycle that the newest calls repeat often enough, and how often they do."""
+        digests = [digest for _, digest in self._recent]
+        for length in range(1, _LONGEST_CYCLE + 1):
+            least = max(self._repeats, _LEAST_REPEATS, -(-_LEAST_CALLS // length))
+            if len(digests) < least * length:
+                return None
+            repeats = _repeats_at_end(digests, length)
+            if repeats >= least:
+                return list(self._recent)[-length:], repeats
+        return None
+
+
+def with_note(results: Sequence[Message], note: str) -> list[Message]:
+    """The results with a note behind the last one."""
+    *before, last = results
+    content = last.content
+    if isinstance(content, tuple):
+        return [*before, last.with_content((*content, TextPart(note)))]
+    return [*before, last.with_content(f"{content}\n\n{note}" if content else note)]
+
+
+def _repeats_at_end(digests: Sequence[bytes], length: int) -> int:
+    """How often the last `length` digests stand in a row at the end."""
+    repeats, end = 1, len(digests)
+    while end >= (repeats + 1) * length and (
+        digests[end - (repeats + 1) * length : end - repeats * length] == digests[end - length :]
+    ):
+        repeats += 1
+    return repeats
+
+
+def _digest(call: ToolCall, result: str) -> bytes:
+    arguments = call.parsed_arguments()
+    given = call.arguments if arguments is None else canonical_json(arguments)
+    text = "\0".join((call.name, given, _VOLATILE.sub("", result)))
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

@@ -16,6 +16,8 @@ from typing import BinaryIO, Protocol
 from perdure.core.errors import NotFound, StoreUnavailable
 
 _CHUNK_BYTES = 1 << 18
+# How the name of a text ends while it is being written.
+_PART = ".part"
 
 
 class ShelfWriter(Protocol):
@@ -58,7 +60,7 @@ class FileShelf:
     """A folder beside the database file, readable by its owner alone."""
 
     def __init__(self, database: Path) -> None:
-        self._folder = _folder_of(database)
+        self._folder = folder_of(database)
 
     def begin(self, conversation_id: str, name: str) -> ShelfWriter:
         with _told(self._folder):
@@ -97,9 +99,19 @@ class FileShelf:
         return str(self._folder / place)
 
     def copy_to(self, beside: Path) -> None:
-        if self._folder.is_dir():
-            with _told(beside):
-                shutil.copytree(self._folder, _folder_of(beside))
+        """Outputs that are still being written, or that vanish meanwhile, are not part of the copy."""
+        if not self._folder.is_dir():
+            return
+        target = folder_of(beside)
+        with _told(beside):
+            target.mkdir(mode=0o700)
+            for folder in self._folder.iterdir():
+                copied = target / folder.name
+                copied.mkdir(mode=0o700)
+                for path in _finished_in(folder):
+                    _copy_if_there(path, copied / path.name)
+                sync_folder(copied)
+            sync_folder(target)
 
 
 class _FileWriter:
@@ -108,7 +120,7 @@ class _FileWriter:
     def __init__(self, path: Path, root: Path) -> None:
         self._path = path
         self._root = root
-        self._part = path.with_suffix(".part")
+        self._part = path.with_suffix(_PART)
         self._file: BinaryIO = os.fdopen(os.open(self._part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
 
     def write(self, data: bytes) -> None:
@@ -121,7 +133,7 @@ class _FileWriter:
             os.fsync(self._file.fileno())
             self._file.close()
             self._part.replace(self._path)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
         return str(self._path.relative_to(self._root))
 
     def discard(self) -> None:
@@ -132,11 +144,11 @@ class _FileWriter:
                 path.unlink()
 
 
-def _folder_of(database: Path) -> Path:
+def folder_of(database: Path) -> Path:
     return database.with_name(f"{database.name}.outputs")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -144,9 +156,25 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def _finished_in(folder: Path) -> Iterator[Path]:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        yield from (path for path in folder.iterdir() if path.suffix != _PART)
+
+
+def _copy_if_there(path: Path, target: Path) -> None:
+    try:
+        source = path.open("rb")
+    except FileNotFoundError:  # its conversation was deleted meanwhile
+        return
+    with source, os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        shutil.copyfileobj(source, file, _CHUNK_BYTES)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be written: {error.strerror}") from error
+        raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error

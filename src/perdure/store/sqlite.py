@@ -165,18 +165,13 @@ class SqliteDatabase:
                     time.sleep(_RETRY_PAUSE_S)
 
     def backup(self, path: Path) -> None:
-        """Page by page into a new file, which appears under its name only when it is whole."""
-        if path.exists():
-            raise StoreUnavailable(f"{path} already exists; name a new file for the backup")
-        part = path.with_name(path.name + ".part")
-        with self._writer.reader() as source, translated(part):
-            target = sqlite3.connect(part)
+        with self._writer.reader() as source, translated(path):
+            target = sqlite3.connect(path)
             try:
+                path.chmod(0o600)
                 source.backup(target)
             finally:
                 target.close()
-        part.chmod(0o600)
-        part.replace(path)
 
     def close(self) -> None:
         """Waits for what is being written; safe to call twice."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.store import schema
+from perdure.store.backup import remove_database
 from perdure.store.database import Transaction
 from perdure.store.schema import Migration
 from perdure.store.sqlite import DIALECT, PATIENCE_S, SqliteDatabase
@@ -39,7 +40,10 @@ def keep_copy(database: SqliteDatabase, version: int) -> Path:
     """The file as the older Perdure left it, beside the one about to be changed."""
     copy = database.path.with_name(f"{database.path.name}.schema-{version}.bak")
     if not copy.exists():
-        database.backup(copy)
+        part = copy.with_name(f"{copy.name}.part")
+        remove_database(part)
+        database.backup(part)
+        part.rename(copy)
     return copy
 
 

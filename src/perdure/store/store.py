@@ -13,6 +13,7 @@ from perdure.core.ports import Clock, Page, SearchHit
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.addresses import Addresses
 from perdure.store.backing import Backing
+from perdure.store.backup import write_backup
 from perdure.store.browsing import Browsing
 from perdure.store.changes import Changes
 from perdure.store.compaction import Compactions
@@ -156,9 +157,7 @@ class SessionStore:
 
     def backup(self, path: str | Path) -> None:
         """A whole copy, outputs included, while the store is in use."""
-        target = Path(path).expanduser()
-        self._backing.database.backup(target)
-        self.outputs.shelf.copy_to(target)
+        write_backup(self._backing.database, self.outputs.shelf, Path(path).expanduser())
 
     def reindexing(self, *, version: int = VERSION) -> Reindexing:
         """Builds the index anew where another tokenizer made it; done by itself when a store is opened."""

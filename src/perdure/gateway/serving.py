@@ -35,8 +35,6 @@ from perdure.providers.lean_wire import LeanWire
 from perdure.providers.wire import HttpxWire, Wire
 from perdure.store.store import SessionStore
 
-# Calls to models at the same time; each turn in flight has one.
-MAX_CONNECTIONS = 1_000
 # Once the turns are over, what is left are connections nobody says anything on.
 _LINGER_S = 3
 _SWITCH_S = 0.001
@@ -181,7 +179,7 @@ def _collect_seldom() -> None:
 
 def _wire() -> Wire:
     """Straight to the services, unless the environment wants it otherwise."""
-    return HttpxWire(max_connections=MAX_CONNECTIONS) if has_proxy() else LeanWire()
+    return HttpxWire() if has_proxy() else LeanWire()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from perdure.config.certificates import FILE, own_authorities
-from perdure.core.errors import ConfigError
+from perdure.core.errors import ConfigError, ProviderError
 from perdure.providers.exchange import Endpoint
 
 if TYPE_CHECKING:
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+# How long a connection is kept between two calls.
+_KEEP_ALIVE_S = 60.0
+# Whether an address is plain HTTP, and whether it is on this machine.
+_Reach = tuple[bool, bool]
 
 # Takes a piece of a body; whether it needs no more.
 Take = Callable[[bytes], bool]
@@ -102,22 +109,49 @@ def trusted_authorities() -> ssl.SSLContext:
 
 
 class HttpxWire:
-    """HTTP/1.1 with keep-alive on httpx, imported and built at the first call, never before."""
+    """HTTP/1.1 with keep-alive on httpx, imported and built at the first call, never before.
 
-    def __init__(self, *, max_connections: int = 20) -> None:
-        self._max_connections = max_connections
-        # By whether an address is plain, and whether it is on this machine.
-        self._clients: dict[tuple[bool, bool], httpx.AsyncClient] = {}
+    Each call in flight has a client with one connection of its own. httpx gives no promise about its pool when a task
+    is cancelled while a response is being closed (the connection stays "active" for ever), so a call that was cut off
+    takes its whole client with it: nothing that a cancel leaves behind can be waited for by a later call.
+    """
+
+    def __init__(self) -> None:
+        # Clients between two calls, newest last; by whether an address is plain, and whether it is on this machine.
+        self._idle: dict[_Reach, list[_IdleClient]] = {}
+        self._certificates: dict[_Reach, ssl.SSLContext] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def post(
+    @asynccontextmanager
+    async def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
-    ) -> AbstractAsyncContextManager[httpx.Response]:
+    ) -> AsyncIterator[httpx.Response]:
         import httpx
 
-        timeout = httpx.Timeout(None, connect=connect_s)
         url = url_of(endpoint.base_url, path)
-        return self._open(url).stream("POST", url, content=body, headers=dict(headers), timeout=timeout)
+        reach = url.startswith("http://"), is_loopback(url)
+        client = self._take(reach, url)
+        timeout = httpx.Timeout(None, connect=connect_s)
+        is_whole = False
+        try:
+            request = client.build_request("POST", url, content=body, headers=dict(headers), timeout=timeout)
+            response = await client.send(request, stream=True)
+            is_cut_off = True
+            try:
+                yield response
+                is_cut_off = False
+            except ProviderError:  # what the service said, read to its end
+                is_cut_off = False
+                raise
+            finally:
+                await response.aclose()
+                is_whole = not is_cut_off
+        finally:
+            if is_whole:
+                self._idle.setdefault(reach, []).append(_IdleClient(client, time.monotonic()))
+            else:
+                await self._close([client])
 
     def failures(self) -> tuple[type[BaseException], ...]:
         import httpx
@@ -125,29 +159,61 @@ class HttpxWire:
         return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
 
     async def aclose(self) -> None:
-        clients, self._clients = self._clients, {}
+        idle, self._idle = self._idle, {}
         if self._loop is asyncio.get_running_loop():
-            for client in clients.values():
-                await client.aclose()
+            await self._close([one.client for clients in idle.values() for one in clients])
+            await asyncio.gather(*self._closing)
 
-    def _open(self, url: str) -> httpx.AsyncClient:
-        """The client of this event loop: connections belong to the loop they were opened in."""
-        import httpx
+    async def _close(self, clients: Sequence[httpx.AsyncClient]) -> None:
+        """Closes the clients, to the end even where the waiting task is cancelled once more."""
 
+        async def close_all() -> None:
+            for client in clients:
+                with suppress(*self.failures()):
+                    await client.aclose()
+
+        closing = asyncio.get_running_loop().create_task(close_all())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        await asyncio.shield(closing)
+
+    def _take(self, reach: _Reach, url: str) -> httpx.AsyncClient:
+        """A client of this event loop that nobody uses: connections belong to the loop they were opened in."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._clients, self._loop = {}, loop
-        is_plain, is_here = url.startswith("http://"), is_loopback(url)
-        if (is_plain, is_here) not in self._clients:
-            limits = httpx.Limits(max_connections=self._max_connections, keepalive_expiry=60.0)
-            try:
-                # A proxy from the environment must not come between us and a server on this machine.
-                client = httpx.AsyncClient(limits=limits, trust_env=not is_here, verify=certificates_for(url))
-            except (ImportError, ValueError, httpx.InvalidURL) as error:
-                advice = "unset it, or set it to a proxy that can be used"
-                raise ConfigError(f"the proxy named in the environment cannot be used: {error}: {advice}") from error
-            self._clients[is_plain, is_here] = client
-        return self._clients[is_plain, is_here]
+            self._idle, self._loop = {}, loop
+        idle = self._idle.get(reach, [])
+        now_s = time.monotonic()
+        stale = [one.client for one in idle if one.since_s < now_s - _KEEP_ALIVE_S]
+        # The newest is taken: its connection is the likeliest to be alive. Those nobody needed for long are closed.
+        client = idle.pop().client if len(idle) > len(stale) else None
+        if stale:
+            del idle[: len(stale)]
+            closing = loop.create_task(self._close(stale))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        return client or self._new_client(reach, url)
+
+    def _new_client(self, reach: _Reach, url: str) -> httpx.AsyncClient:
+        import httpx
+
+        if reach not in self._certificates:
+            self._certificates[reach] = certificates_for(url)
+        limits = httpx.Limits(max_connections=1, keepalive_expiry=_KEEP_ALIVE_S)
+        try:
+            # A proxy from the environment must not come between us and a server on this machine.
+            return httpx.AsyncClient(limits=limits, trust_env=not reach[1], verify=self._certificates[reach])
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            advice = "unset it, or set it to a proxy that can be used"
+            raise ConfigError(f"the proxy named in the environment cannot be used: {error}: {advice}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _IdleClient:
+    """A client whose last call was read to its end, and since when it has been idle."""
+
+    client: httpx.AsyncClient
+    since_s: float
 
 
 def is_loopback(url: str) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from perdure.context.facts.quotes import beginning, ending, is_understood, tidy
 from perdure.context.facts.reading import argument_values, facts_in, target_of
 from perdure.context.talk import sentences
 from perdure.context.wording import Wording
+from perdure.core.memo import Memo
 from perdure.core.messages import Entry, Message, ToolCall
 
 # The first word found in a tool's name names what it does; an unknown tool is simply called.
@@ -117,11 +117,17 @@ def _ended(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Ou
     return outcome, is_error
 
 
-@lru_cache(maxsize=256)
 def verb_of(tool: str) -> str:
     """What a tool of this name does to its target, in one word."""
+    return _VERB_OF[tool]
+
+
+def _verb_of(tool: str) -> str:
     words = {w.lower() for w in _WORDS.findall(tool)}
     return next((verb for verb, names in _VERBS if not words.isdisjoint(names)), "called")
+
+
+_VERB_OF: Memo[str, str] = Memo(_verb_of, max_bytes=200_000, bytes_per_char=4)
 
 
 def outcome_in(entry: Entry) -> Outcome:

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import mul
 
+from perdure.core.memo import Memo
 from perdure.models.figures import Counts, Figures
 
 _Weights = tuple[tuple[float, ...], tuple[float, ...]]  # of ASCII_COUNTS, of SCRIPT_COUNTS
@@ -96,7 +96,7 @@ class Family:
 
 def family_of(model: str | None) -> Family:
     """The family of a model by its name, whatever a route puts before it (`anthropic/claude-…`)."""
-    return _family_by_name(model.lower()) if model else _FAMILIES[_USUAL]
+    return _BY_NAME[model.lower()] if model else _FAMILIES[_USUAL]
 
 
 def family_names() -> tuple[str, ...]:
@@ -135,9 +135,11 @@ _NAMES: tuple[tuple[str, str], ...] = (
 )
 
 
-@lru_cache(maxsize=256)
 def _family_by_name(model: str) -> Family:
     for pattern, name in _NAMES:
         if re.search(pattern, model):
             return _FAMILIES[name]
     return _FAMILIES[_USUAL]
+
+
+_BY_NAME: Memo[str, Family] = Memo(_family_by_name, max_bytes=200_000, bytes_per_char=4)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
+
+from perdure.core.memo import Memo
 
 
 class Promise(Enum):
@@ -50,9 +51,12 @@ _OTHER_TOKENS = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)
 def promise_of(name: str) -> Promise | None:
     """What the name promises, or None for a name that says nothing."""
+    return _PROMISES[name]
+
+
+def _promise_of(name: str) -> Promise | None:
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and (_TRAILERS.fullmatch(words[-1]) or words[-1].isdigit()):
         words.pop()
@@ -70,3 +74,6 @@ def promise_of(name: str) -> Promise | None:
     if last == "key" and before and name.isupper():
         return Promise.KEY
     return None
+
+
+_PROMISES: Memo[str, Promise | None] = Memo(_promise_of, max_bytes=2_000_000, bytes_per_char=4)

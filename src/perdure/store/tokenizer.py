@@ -12,14 +12,15 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
+from perdure.core.memo import Memo
 from perdure.core.messages import Message, clean
 
 # Raised by every change to what this module makes of a text: the index is then built anew when a store is opened.
 VERSION = 1
 _LONGEST_PART = 64
 _LONGEST_WHOLE = 120
+_MEMO_BYTES = 48_000_000
 
 JOINERS = "_./:@#+-"
 _CJK = (
@@ -47,7 +48,7 @@ def tokenize(text: str) -> Tokens:
     parts: list[str] = []
     wholes: list[str] = []
     for chunk in (_ASCII_CHUNK if plain.isascii() else _CHUNK).findall(plain):
-        pieces, names = _cjk(chunk) if chunk >= _FIRST_CJK and is_cjk(chunk[0]) else _named(chunk)
+        pieces, names = _cjk(chunk) if chunk >= _FIRST_CJK and is_cjk(chunk[0]) else _NAMED[chunk]
         parts += pieces
         if names:
             wholes += names
@@ -87,8 +88,6 @@ def _cjk(run: str) -> tuple[Sequence[str], Sequence[str]]:
     return run, [run[i : i + 2] for i in range(len(run) - 1)]
 
 
-# Text repeats its words and names, so that most of them are taken apart only once.
-@lru_cache(maxsize=1 << 16)
 def _named(chunk: str) -> tuple[Sequence[str], Sequence[str]]:
     """A word, identifier or path: its parts, and the wholes it is known by."""
     if chunk.isalnum() and (chunk.islower() or chunk.isdecimal()):
@@ -104,6 +103,12 @@ def _named(chunk: str) -> tuple[Sequence[str], Sequence[str]]:
             inner = [n for n in _NAME_JOINT.split(name) if "_" in n or len(_HUMPS.findall(n)) > 1]
             names += [name.strip(JOINERS), *(n.strip("_") for n in inner)]
     return parts, tuple(dict.fromkeys(n.casefold() for n in names if 1 < len(n) <= _LONGEST_WHOLE))
+
+
+# Text repeats its words and names, so that most of them are taken apart only once.
+_NAMED: Memo[str, tuple[Sequence[str], Sequence[str]]] = Memo(
+    _named, max_bytes=_MEMO_BYTES, bytes_per_char=64, longest_key=_LONGEST_WHOLE
+)
 
 
 def _strings(value: object) -> list[str]:

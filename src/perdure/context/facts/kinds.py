@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Literal
+
+from perdure.core.memo import Memo
 
 FactKind = Literal["url", "path", "pair", "file", "number", "id", "code", "name", "dotted"]
 
@@ -27,9 +28,12 @@ _MIXED = re.compile(r"[a-z][A-Z]")
 PLACES: frozenset[FactKind] = frozenset(("path", "file", "url"))
 
 
-@lru_cache(maxsize=1 << 14)
 def kind_of(fact: str) -> FactKind:
     """What sort of thing a fact names; a "pair" is two words with a slash, a "code" mixes letters and digits."""
+    return _KINDS[fact]
+
+
+def _kind_of(fact: str) -> FactKind:
     if "://" in fact:
         return "url"
     end = fact.rpartition(".")[2].lower()
@@ -46,3 +50,6 @@ def kind_of(fact: str) -> FactKind:
     if not _NAME.fullmatch(fact):
         return "code" if has_digit else "dotted"
     return "code" if has_digit and "_" not in fact and not _MIXED.search(fact) else "name"
+
+
+_KINDS: Memo[str, FactKind] = Memo(_kind_of, max_bytes=8_000_000, bytes_per_char=4)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from perdure.core.memo import Memo
+
 # A piece is understood by the plain words in it: three of them tell what a fact is about.
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -12,7 +14,7 @@ _NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
 _NUMBERED = re.compile(r"\n\s*\d+(?:→|\t|:(?=\s)|\|)")
 
 _SHORTEST_WORD = 4
-_MOST_PIECES = 1 << 15
+_MEMO_BYTES = 32_000_000
 _LINE = 110
 _MOST = 150
 _REACH = 110
@@ -39,17 +41,6 @@ def is_understood(text: str) -> bool:
     return False
 
 
-class _Memo(dict[str, frozenset[str]]):
-    """The plain words in each piece ever met, within bounds; `lru_cache` takes twice as long to look up."""
-
-    def __missing__(self, piece: str) -> frozenset[str]:
-        if len(self) >= _MOST_PIECES:
-            self.clear()
-        found = self[piece] = _words_in(piece)
-        return found
-
-
-_WORDS_IN = _Memo()
 _NONE: frozenset[str] = frozenset()
 
 
@@ -57,6 +48,9 @@ def _words_in(piece: str) -> frozenset[str]:
     if piece.isascii() and (len(piece) < _SHORTEST_WORD or _NOT_PLAIN.search(piece)):
         return _NONE
     return frozenset(w.lower() for w in _WORD.findall(piece))
+
+
+_WORDS_IN: Memo[str, frozenset[str]] = Memo(_words_in, max_bytes=_MEMO_BYTES, bytes_per_char=140)
 
 
 def quote(text: str, fact: str, *, near: int = _LINE, most: int = _MOST) -> str:

@@ -124,3 +124,41 @@ def test_an_append_of_nothing_is_fenced_like_any_other(store: SessionStore) -> N
     assert store.append(session, [], lease=lease).added == 0
     with pytest.raises(LeaseLost, match="one"):
         store.append(session, [])
+
+
+LOST_ANSWER = "INSERT INTO lease (conversation, holder, token, expires_at) VALUES (?, ?, ?, ?)"
+
+
+@pytest.mark.spec("I7")
+def test_a_lease_whose_answer_was_lost_does_not_lock_its_own_process_out(backend: Backend, clock: FakeClock) -> None:
+    store = backend.open(clock)
+    session = conversation(store)
+    # As after an acquire that arrived although the connection was lost: the row is there, and nobody here knows of it.
+    row = (store.conversations.get(session).id, "this process", 7, clock.now_ms() + 30_000)
+    backend.execute(LOST_ANSWER, row)
+    with pytest.raises(LeaseLost, match="this process"):
+        store.leases.acquire(session, "another process")
+    lease = store.leases.acquire(session, "this process")
+    assert lease.token == 8
+    with pytest.raises(LeaseLost, match="this process"):
+        backend.open(clock).leases.acquire(session, "this process")
+    store.leases.release(lease)
+    backend.open(clock).leases.acquire(session, "this process")
+
+
+@pytest.mark.spec("I7")
+def test_a_release_that_fails_frees_the_lease_for_its_own_process(backend: Backend, clock: FakeClock) -> None:
+    store, other = backend.open(clock), backend.open(clock)
+    session = conversation(store)
+    with store.leases.held(session, "this process"):
+        store.close()  # as where the database cannot be reached any more
+    with pytest.raises(LeaseLost, match="this process"):
+        other.leases.acquire(session, "another process")
+    other.leases.acquire(session, "this process")
+
+
+def test_a_person_reads_the_name_of_a_process_without_its_marks(store: SessionStore) -> None:
+    session = conversation(store)
+    store.leases.acquire(session, "web-1:1@0f3a5be2c1d4-4026531836-81236")
+    with pytest.raises(LeaseLost, match=r"written by web-1:1 \(until"):
+        store.leases.acquire(session, "another")

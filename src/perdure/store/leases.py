@@ -6,19 +6,27 @@ refused within its own transaction, so that a process that slept through its exp
 
 from __future__ import annotations
 
+import logging
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 
-from perdure.core.errors import LeaseLost, StoreError
+from perdure.core.errors import LeaseLost, StoreError, StoreUnavailable
 from perdure.store.backing import Backing
 from perdure.store.database import Row, Transaction
 from perdure.store.records import Lease
 from perdure.store.resolve import conversation_id_of
 
+_log = logging.getLogger(__name__)
+
 DEFAULT_TTL_MS = 30_000
+# What tells a process from others of the same host name and id; of no use to a person.
+_MARKS = re.compile(r"@[0-9a-f]*-[0-9]*-[0-9a-f]+$")
 
 
 class Leases:
@@ -35,13 +43,21 @@ class Leases:
         ttl_ms: int = DEFAULT_TTL_MS,
         is_gone: Callable[[str], bool] = lambda holder: False,
     ) -> Lease:
-        """Raises LeaseLost, naming the holder, while another's lease runs; one who `is_gone` is not waited for."""
+        """Raises LeaseLost, naming the holder, while another's lease runs; one who `is_gone` is not waited for.
+
+        `holder` names the process: a lease in its name that nobody in this process has is taken over at once.
+        """
+        claims, attempt = _process_claims(os.getpid()), object()
 
         def take(tx: Transaction) -> Lease:
             conversation, _ = self._backing.hold(tx, any_id)
+            claims.add(attempt, conversation.id)
             row = _newest(tx, conversation.id)
             now = self._backing.clock.now_ms()
-            if row is not None and row[2] > now and not is_gone(row[0]):
+            is_running = row is not None and row[2] > now
+            # Ours, and nobody here has it: the answer to an acquire or a release was lost with its connection.
+            is_orphan = row is not None and row[0] == holder and claims.is_only(attempt, conversation.id)
+            if row is not None and is_running and not is_orphan and not is_gone(row[0]):
                 raise _held(conversation.id, row[0], row[2])
             lease = Lease(conversation.id, holder, (row[1] if row else 0) + 1, now + ttl_ms)
             tx.run(
@@ -52,7 +68,12 @@ class Leases:
             )
             return lease
 
-        return self._backing.database.write(take)
+        try:
+            lease = self._backing.database.write(take)
+            claims.add((lease.conversation_id, lease.token), lease.conversation_id)
+            return lease
+        finally:
+            claims.discard(attempt)
 
     def renew(self, lease: Lease, *, ttl_ms: int = DEFAULT_TTL_MS) -> Lease:
         """The same lease, running longer. Raises LeaseLost when another has taken over."""
@@ -71,7 +92,11 @@ class Leases:
         return self._backing.database.write(extend)
 
     def release(self, lease: Lease) -> None:
-        """Free for the next one; nothing happens when it was lost already."""
+        """Free for the next one; nothing happens when it was lost already.
+
+        Where the database cannot be reached, others wait until it runs out, but this process may take it again.
+        """
+        _process_claims(os.getpid()).discard((lease.conversation_id, lease.token))
         self._backing.database.write(
             lambda tx: tx.run(
                 "UPDATE lease SET expires_at = 0 WHERE conversation = ? AND token = ?",
@@ -106,9 +131,11 @@ class Leases:
 
         def beat() -> None:
             # A failed beat is no one's to report: the next write shows the stale token and is refused.
-            with suppress(StoreError):
+            with suppress(LeaseLost):
                 while not done.wait(ttl_ms / 3000):
-                    self.renew(lease, ttl_ms=ttl_ms)
+                    # A database that cannot be reached now may be there again for the next beat.
+                    with suppress(StoreUnavailable):
+                        self.renew(lease, ttl_ms=ttl_ms)
 
         heartbeat = threading.Thread(target=beat, name=f"lease {lease.conversation_id}", daemon=True)
         heartbeat.start()
@@ -117,7 +144,37 @@ class Leases:
         finally:
             done.set()
             heartbeat.join()
-            self.release(lease)
+            try:
+                self.release(lease)
+            except StoreError as error:
+                # The work is done and stored; that nobody else may go on for a moment does not undo it.
+                _log.warning("the lease of %s was not released: %s", lease.conversation_id, error)
+
+
+class _Claims:
+    """The leases that this process has or is about to have, each with its conversation."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claims: dict[object, str] = {}
+
+    def add(self, claim: object, conversation_id: str) -> None:
+        with self._lock:
+            self._claims[claim] = conversation_id
+
+    def discard(self, claim: object) -> None:
+        with self._lock:
+            self._claims.pop(claim, None)
+
+    def is_only(self, claim: object, conversation_id: str) -> bool:
+        """Whether nobody else in this process claims the conversation."""
+        with self._lock:
+            return all(i != conversation_id or c is claim for c, i in self._claims.items())
+
+
+@cache
+def _process_claims(pid: int) -> _Claims:
+    return _Claims()
 
 
 def admit(tx: Transaction, conversation_id: str, lease: Lease | None, *, now_ms: int) -> None:
@@ -143,4 +200,5 @@ def _newest(tx: Transaction, conversation_id: str) -> Row | None:
 
 def _held(conversation_id: str, holder: str, expires_at_ms: int) -> LeaseLost:
     until = datetime.fromtimestamp(expires_at_ms / 1000, UTC).strftime("%H:%M:%S UTC")
-    return LeaseLost(f"{conversation_id} is being written by {holder} (until {until}); wait for it, or open another")
+    name = _MARKS.sub("", holder)
+    return LeaseLost(f"{conversation_id} is being written by {name} (until {until}); wait for it, or open another")

@@ -174,3 +174,31 @@ def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
     heard: list[Event] = []
     keeping(heard.append, Live(), Store())(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
     assert heard == [Notice("hm")]
+
+
+def test_a_turn_that_failed_leaves_its_reason_with_the_conversation(tmp_path: Path) -> None:
+    refused = Fail(status=401, body={"error": {"message": "wrong key", "type": "authentication_error"}})
+    with bench(tmp_path, refused, "Now it works.") as b:
+        first = b.agent.run_conversation("hello")
+        b.agent.chat("hello again")
+        failures = kept(b, "turn_failed")
+    assert first.outcome == "failed"
+    assert [f.payload["reason"] for f in failures] == [first.error]
+    assert "wrong key" in (first.error or "")
+
+
+def test_how_each_call_ended_is_kept_with_the_results(tmp_path: Path) -> None:
+    def breaks() -> str:
+        """Never works."""
+        raise ValueError("no")
+
+    script = (
+        Say(calls=(Call("nap", {"seconds": 0.0}, "good"), Call("breaks", {}, "bad"), Call("none", {}, "ugly"))),
+        "x",
+    )
+    with bench(tmp_path, *script, tools=[nap, breaks]) as b:
+        b.parts.tools.hooks.pre_tool_call.append(lambda call, _: "not now" if call.name == "nap" else None)
+        b.agent.chat("go")
+        (told,) = kept(b, "tools")
+    assert told.payload["states"] == {"good": "refused", "bad": "failed", "ugly": "failed"}
+    assert told.payload["exit_codes"] == {}

@@ -9,8 +9,9 @@ import pytest
 
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.store.records import Call, Route
+from perdure.store.records import Call, Route, StoredEvent
 from perdure.store.store import open_store
+from support.store import FakeClock
 from support.terminal import perdure
 
 KEY = "sk-ant-api03-" + "Ab3dEf6hIj9kLm2nOp5q" * 4
@@ -60,6 +61,18 @@ def test_search_and_show_open_what_was_said(home: Path) -> None:
     assert whole.index("m:1 user") < whole.index("m:2 assistant")
     nothing = perdure(home, "sessions", "search", "nowhere-at-all")
     assert (nothing.status, nothing.err) == (1, "Nothing found for 'nowhere-at-all'.\n")
+
+
+def test_show_says_why_a_turn_failed_where_it_failed(home: Path) -> None:
+    clock = FakeClock()
+    with open_store(home / "perdure.db", clock=clock) as store:
+        session = store.create(title="no luck")
+        store.append(session.id, user("first"))
+        store.ledger.record_event(StoredEvent(session.id, "turn_failed", {"reason": "401: wrong key"}))
+        clock.pass_ms(10)
+        store.append(session.id, user("second"))
+    shown = perdure(home, "sessions", "show", session.id).out
+    assert shown.index("first") < shown.index("✕ The turn failed: 401: wrong key") < shown.index("second")
 
 
 def test_a_wrong_id_is_one_plain_line(home: Path) -> None:

@@ -10,6 +10,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
 from perdure.store import Call, Route, SessionStore, Span, StoredEvent
 from perdure.store.browsing import Wanted
+from perdure.store.records import ToolRun
 from perdure.store.savings import CachedOn, Spared
 from support.store import FakeClock, compacted, conversation, exchange
 
@@ -107,11 +108,11 @@ def test_events_are_written_with_their_messages_or_not_at_all(store: SessionStor
     store.append(session.id, exchange(1), after_seq=0, events=[told])
     (kept,) = store.ledger.events(session.id, kind="tools")
     assert kept.created_at_ms == clock.now_ms()
-    assert store.moments.tool_seconds(session.id, Span(1, 4)) == {(clock.now_ms(), "call_1"): 1.5}
+    assert store.moments.tool_runs(session.id, Span(1, 4)) == {(clock.now_ms(), "call_1"): ToolRun(1.5)}
     assert store.moments.events(session.id, Span(1, 4)) == []
     clock.pass_ms(5)
     store.append(session.id, exchange(2), events=[StoredEvent(session.id, "tools", {"seconds": {"call_1": 2.5}})])
-    assert store.moments.tool_seconds(session.id, Span(5, 8)) == {(clock.now_ms(), "call_1"): 2.5}
+    assert store.moments.tool_runs(session.id, Span(5, 8)) == {(clock.now_ms(), "call_1"): ToolRun(2.5)}
     with pytest.raises(StoreError):
         store.append(session.id, exchange(3), after_seq=99, events=[told])
     assert len(store.ledger.events(session.id, kind="tools")) == 2

@@ -226,9 +226,15 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
 def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server: PageServer) -> None:
     page.open(server.link("/new"))
     say(page, "Please fail.")
-    page.wait("document.querySelector('.turns .problem')?.innerText.includes('cannot')")
+    failure = "document.querySelector('.story .happening.turn_failed')?.innerText.includes('cannot')"
+    page.wait(failure)
     say(page, "Tell me about leases.")
     page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    # It stays where it happened, for whoever reads it later.
+    page.open(server.link(page.run("location.hash").removeprefix("#")))
+    page.wait(failure)
+    order = page.run("[...document.querySelectorAll('.story .message, .story .happening')].map(e => e.className)")
+    assert [o.split()[1] for o in order][:3] == ["user", "turn_failed", "user"]
     assert said(page, ".story") == [
         "Please fail.",
         "Tell me about leases.",

@@ -48,9 +48,9 @@ def of_tools(batch: Batch, session_id: str) -> list[StoredEvent]:
         )
         for call, stored in batch.spills()
     ]
-    if batch.seconds:
-        seconds = {call_id: round(s, 3) for call_id, s in batch.seconds.items()}
-        events.append(StoredEvent(session_id, "tools", {"seconds": seconds}))
+    seconds = {call_id: round(s, 3) for call_id, s in batch.seconds.items()}
+    known = {"seconds": seconds, "states": dict(batch.states()), "exit_codes": dict(batch.exit_codes())}
+    events.append(StoredEvent(session_id, "tools", known))
     return events
 
 

@@ -7,6 +7,7 @@ reply asks for no tool. Everything is on disk before the next step begins.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,14 +22,16 @@ from perdure.agent.gate import Gate
 from perdure.agent.loop_guard import LoopGuard, with_note
 from perdure.agent.parts import Parts
 from perdure.agent.session import LiveSession
-from perdure.core.errors import ProviderError
+from perdure.core.errors import ProviderError, StoreError
 from perdure.core.events import Notice, Outcome, StatusChanged, TurnStarted
 from perdure.core.foreign import await_foreign, describe_error
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.exchange import Reply
+from perdure.store.records import StoredEvent
 from perdure.tools.runtime import ToolScope
 
+_log = logging.getLogger(__name__)
 _DAY_MS = 86_400_000
 NO_ANSWER = "(The model gave no answer.)"
 STEP_LIMIT = "The step limit of this turn was reached before the work was done."
@@ -93,11 +96,22 @@ class Turn:
             await self._gate.after_turn()
         except (ProviderError, SpendingLimit) as failure:
             outcome, answer, error = "failed", "", str(failure)
+            await self._keep_failure(str(failure))
         except asyncio.CancelledError:
             self._live.settle()
             outcome, answer, error = "interrupted", "", None
         self._parts.memory.flush()
         return self._finished(outcome, answer, error)
+
+    async def _keep_failure(self, reason: str) -> None:
+        """Keeps why a turn failed, with the conversation: whoever reads it later sees more than a question."""
+        event = StoredEvent(self._live.id, "turn_failed", {"reason": reason})
+        try:
+            await self._parts.keep(partial(self._parts.store.ledger.record_event, event))
+        except StoreError as error:
+            _log.warning("the failure of a turn was not kept: %s", error)
+        except asyncio.CancelledError:  # the turn is over already, and the write goes on in its thread
+            pass
 
     async def _take(self, message: Message) -> None:
         """Keeps what was said, with what comes to mind for it; said is said, also where it is interrupted at once."""

@@ -133,3 +133,7 @@ class LeaseLost(StoreError):
 
 class ToolError(PerdureError):
     """A tool could not do its work; the model reads the text as the call's result."""
+
+
+class ToolRefused(ToolError):
+    """A call was not allowed to run: by the person, by a hook, or because nobody was there to ask."""

@@ -10,6 +10,7 @@ from perdure.core.messages import Message, ToolCall
 from perdure.core.usage import CanonicalUsage
 
 Outcome = Literal["completed", "interrupted", "budget", "failed"]
+ToolState = Literal["completed", "failed", "refused", "interrupted"]
 CompactionOutcome = Literal["compacted", "digest", "nothing_to_do", "failed"]
 
 
@@ -70,6 +71,8 @@ class ToolFinished:
     result: Message
     seconds: float
     is_error: bool = False
+    state: ToolState = "completed"
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

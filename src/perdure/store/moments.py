@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.store.backing import Backing
 from perdure.store.database import Transaction
-from perdure.store.records import Conversation, Span, StoredEvent
+from perdure.store.records import Conversation, Span, StoredEvent, ToolRun
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import get_conversation, lineage_of, places
 
@@ -55,19 +55,19 @@ class Moments:
 
         return self._backing.database.read(load)
 
-    def tool_seconds(self, any_id: str, stretch: Span) -> dict[tuple[int, str], float]:
-        """How long the tool calls of a stretch took, by when their results were written and the call's id.
+    def tool_runs(self, any_id: str, stretch: Span) -> dict[tuple[int, str], ToolRun]:
+        """How the tool calls of a stretch went, by when their results were written and the call's id.
 
         An id alone is not enough: some services count their calls afresh in every reply.
         """
 
-        def load(tx: Transaction) -> dict[tuple[int, str], float]:
+        def load(tx: Transaction) -> dict[tuple[int, str], ToolRun]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
-            found: dict[tuple[int, str], float] = {}
+            found: dict[tuple[int, str], ToolRun] = {}
             for place in places(lineage_of(tx, conversation), stretch):
                 times = [at for _, at in _times(tx, place)]
                 if times:
-                    found.update(_seconds(tx, place[0], min(times), max(times)))
+                    found.update(_tool_runs(tx, place[0], min(times), max(times)))
             return found
 
         return self._backing.database.read(load)
@@ -100,7 +100,7 @@ def _placed(
     ]
 
 
-def _seconds(tx: Transaction, owner: str, since: int, until: int) -> Iterator[tuple[tuple[int, str], float]]:
+def _tool_runs(tx: Transaction, owner: str, since: int, until: int) -> Iterator[tuple[tuple[int, str], ToolRun]]:
     rows = tx.rows(
         "SELECT created_at, payload FROM event WHERE conversation = ? AND kind = 'tools'"
         " AND created_at BETWEEN ? AND ?",
@@ -108,5 +108,14 @@ def _seconds(tx: Transaction, owner: str, since: int, until: int) -> Iterator[tu
     )
     for at, raw in rows:
         payload: Mapping[str, Any] = json.loads(raw)
-        for call_id, seconds in dict(payload.get("seconds") or {}).items():
-            yield (at, str(call_id)), float(seconds)
+        seconds, states, codes = (dict(payload.get(name) or {}) for name in ("seconds", "states", "exit_codes"))
+        for call_id in {**seconds, **states}:
+            took, state, code = seconds.get(call_id), states.get(call_id), codes.get(call_id)
+            yield (
+                (at, str(call_id)),
+                ToolRun(
+                    float(took) if took is not None else None,
+                    str(state) if state is not None else None,
+                    int(code) if code is not None else None,
+                ),
+            )

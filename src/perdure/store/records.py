@@ -220,6 +220,15 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolRun:
+    """What is known of one tool call beside its result; None where it was not recorded."""
+
+    seconds: float | None = None
+    state: str | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """A message where it stands in the story: in which session, and whether it was said or a compaction wrote it."""
 

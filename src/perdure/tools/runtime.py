@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from perdure.core.errors import ToolError
-from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
+from perdure.core.errors import ToolError, ToolRefused
+from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted, ToolState
 from perdure.core.foreign import await_foreign, call_foreign, describe_error
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
@@ -120,6 +120,15 @@ class Batch:
         """How long each finished call took, by its id."""
         return self._seconds
 
+    def states(self) -> Mapping[str, ToolState]:
+        """How each call ended, by its id; one that was cut off is interrupted."""
+        return {c.id: _state_of(o) for c, o in zip(self._calls, self._outcomes, strict=True)}
+
+    def exit_codes(self) -> Mapping[str, int]:
+        """The exit codes of commands that ran to their end, by the call's id."""
+        found = [(c.id, o.reply.exit_code) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
+        return {call_id: code for call_id, code in found if code is not None}
+
     def spills(self) -> list[tuple[ToolCall, StoredOutput]]:
         """The outputs that lie elsewhere, whoever put them there: a budget, or the tool itself while it ran."""
         found = [(c, o.spilled or o.reply.stored) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
@@ -137,7 +146,8 @@ class Batch:
         self._outcomes[i] = fitted
         self._announce_spills([outcome], [fitted])
         seconds = self._seconds[call.id] = runtime.clock.monotonic_s() - started_s
-        self._emit(ToolFinished(call, _as_message(call, fitted), seconds, fitted.reply.is_error))
+        result, reply = _as_message(call, fitted), fitted.reply
+        self._emit(ToolFinished(call, result, seconds, reply.is_error, _state_of(fitted), reply.exit_code))
 
     async def _outcome(self, call: ToolCall, token: CancelToken) -> Outcome:
         tool: Tool | None = None
@@ -145,7 +155,7 @@ class Batch:
             tool = self._runtime.registry.find(call.name)
             reply = await await_foreign(self._reply(tool, call, token))
         except ToolError as error:
-            reply = ToolReply(f"Error: {error}", is_error=True)
+            reply = ToolReply(f"Error: {error}", is_error=True, is_refused=isinstance(error, ToolRefused))
         except Exception as error:  # a handler is anybody's code: its failure is for the model to read
             reply = ToolReply(clean(f"Error: {call.name} failed: {describe_error(error)}"), is_error=True)
         return Outcome(tool, call.id, self._runtime.hooks.reviewed(call, reply))
@@ -153,11 +163,14 @@ class Batch:
     async def _reply(self, tool: Tool, call: ToolCall, token: CancelToken) -> ToolReply:
         given = read_arguments(call)
         if (reason := self._runtime.hooks.stop_reason(call, given)) is not None:
-            raise ToolError(f"{call.name} was stopped by a hook: {reason}")
+            raise ToolRefused(f"{call.name} was stopped by a hook: {reason}")
         check = tool.arguments.check if tool.arguments else None
         values = check(tool.name, given) if check else check_by_schema(tool.name, tool.parameters, given)
         if self._runtime.guard is not None:
-            await self._runtime.guard.check(tool, values, self._scope)
+            try:
+                await self._runtime.guard.check(tool, values, self._scope)
+            except ToolError as error:
+                raise ToolRefused(str(error)) from None
         if tool.context_parameter:
             values[tool.context_parameter] = self._context(call, token)
         timeout_s = tool.timeout_s or self._runtime.timeout_s
@@ -277,6 +290,14 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
     threading.Thread(target=body, name="perdure-tool", daemon=True).start()
     return await future
+
+
+def _state_of(outcome: Outcome | None) -> ToolState:
+    if outcome is None:
+        return "interrupted"
+    if outcome.reply.is_refused:
+        return "refused"
+    return "failed" if outcome.reply.is_error else "completed"
 
 
 def _as_message(call: ToolCall, outcome: Outcome | None) -> Message:

@@ -44,6 +44,10 @@ class ToolReply:
 
     text: str
     is_error: bool = False
+    # The call never ran: somebody, or a rule, said no.
+    is_refused: bool = False
+    # Of a command that ran to its end.
+    exit_code: int | None = None
     # Set where the handler has stored the whole output itself; `text` is then its preview.
     stored: StoredOutput | None = None
     # What was read, where the whole can be had again without a copy (a path and where in it).

@@ -158,6 +158,11 @@ class MessageRow(BaseModel):
     # A tool's result: which call it answers, how long it took where known, where the whole lies if it was spilled.
     tool_call_id: str | None
     tool_name: str | None
+    # The message that made the call, where it is known; it may stand before this page.
+    call_seq: int | None
+    # completed · failed · refused · interrupted; null for what is no tool's result.
+    state: str | None
+    exit_code: int | None
     seconds: float | None
     output_id: str | None
     output_chars: int | None
@@ -165,7 +170,7 @@ class MessageRow(BaseModel):
 
 
 class EventRow(BaseModel):
-    """compaction · spill · model_switch · recovery · notice · partial, at its place: right after `after_seq`."""
+    """compaction · spill · model_switch · recovery · notice · partial · turn_failed · undo, right after `after_seq`."""
 
     kind: str
     after_seq: int

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.context.history import tokens_of
 from perdure.core.errors import StoreError
-from perdure.core.messages import Message
-from perdure.store.records import Conversation, Span, StoredEvent, TimelinePage, Told
+from perdure.store.records import Conversation, Span, StoredEvent, TimelinePage, Told, ToolRun
 from perdure.web import shapes
 from perdure.web.images import ImageRoom, image_rows
 from perdure.web.shapes import EventRow, MessageRow
 from perdure.web.sight import Sight
-from perdure.web.tool_calls import kept_output, tool_call_row, within
+from perdure.web.tool_calls import guessed_run, kept_output, tool_call_row, within
 
 # Most of what is longer is never read; /open has all of it.
 TEXT_CHARS = 8_000
 FOLDED_CHARS = 2_000
-_SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo")
+_SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo", "turn_failed")
+# How far beyond its ends a page looks for the call of a result, and for the results of a call.
+_MOST_RESULTS = 500
+_STEP = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Place:
 def timeline_page(sight: Sight, conversation: Conversation, place: Place, *, limit: int = 100) -> shapes.TimelinePage:
     """A page of the story, oldest first."""
     page = _stretch(sight, conversation, place, limit)
+    if place.before is None:  # else whoever pages backwards has them already
+        page = _with_results(sight, page)
     told = page.told
     return shapes.TimelinePage(
         messages=_Rows(sight, conversation, told).all(),
@@ -59,16 +64,45 @@ def _stretch(sight: Sight, conversation: Conversation, place: Place, limit: int)
     return timeline.page(conversation.id, before_seq=before, limit=limit)
 
 
+def _with_results(sight: Sight, page: TimelinePage) -> TimelinePage:
+    """The page with the results of its last calls, beyond its limit if need be: a page never ends within a batch."""
+    told = list(page.told)
+    limit = len(told) + _MOST_RESULTS
+    while told and len(told) < limit and _may_have_results(told[-1]):
+        following = sight.store.timeline.after(page.conversation_id, told[-1].seq, limit=_STEP).told
+        results = list(itertools.takewhile(lambda t: t.entry.message.role == "tool", following))
+        told += results
+        if len(results) < len(following) or not following:
+            break
+    return replace(page, told=tuple(told))
+
+
+def _may_have_results(told: Told) -> bool:
+    return bool(told.entry.message.tool_calls) or told.entry.message.role == "tool"
+
+
+def _before(sight: Sight, conversation: Conversation, told: Sequence[Told]) -> Sequence[Told]:
+    """What stands between the call of a page's first result and the page; nothing where it begins otherwise."""
+    earlier: list[Told] = []
+    first = told[0] if told else None
+    while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
+        page = sight.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).told
+        earlier = [*page, *earlier]
+        first = next((t for t in reversed(page) if t.entry.message.role != "tool"), page[0] if page else None)
+    return earlier
+
+
 class _Rows:
     """The messages of one page, with what is known of their tool calls."""
 
     def __init__(self, sight: Sight, conversation: Conversation, told: Sequence[Told]) -> None:
         self._told = told
         self._images = ImageRoom()
-        self._callers = {c.id: (c.name, t) for t in told for c in t.entry.message.tool_calls}
+        # By the result's seq: some services count their calls afresh in every reply, so ids alone are not enough.
+        self._callers = _callers([*_before(sight, conversation, told), *told])
         has_tools = any(t.entry.message.role == "tool" for t in told)
-        self._seconds: Mapping[tuple[int, str], float] = (
-            sight.store.moments.tool_seconds(conversation.id, _span(told)) if has_tools else {}
+        self._runs: Mapping[tuple[int, str], ToolRun] = (
+            sight.store.moments.tool_runs(conversation.id, _span(told)) if has_tools else {}
         )
 
     def all(self) -> list[MessageRow]:
@@ -76,9 +110,10 @@ class _Rows:
 
     def _row(self, told: Told) -> MessageRow:
         message = told.entry.message
-        text = message.text
+        caller, run = self._callers.get(told.seq), self._run_of(told)
+        kept = kept_output(message.text) if message.role == "tool" else None
+        text = message.text if kept is None else kept.preview
         most = FOLDED_CHARS if message.kind in ("tool", "handoff") else TEXT_CHARS
-        kept = kept_output(text) if message.role == "tool" else None
         return MessageRow(
             seq=told.seq,
             session_id=told.session_id,
@@ -92,31 +127,56 @@ class _Rows:
             images=image_rows(message, self._images),
             tool_calls=[tool_call_row(c) for c in message.tool_calls],
             tool_call_id=message.tool_call_id,
-            tool_name=self._tool_name(message),
-            seconds=self._seconds_of(told),
+            tool_name=message.name or (caller.name if caller is not None else None) if run is not None else None,
+            call_seq=caller.told.seq if caller is not None else None,
+            state=run.state if run is not None else None,
+            exit_code=run.exit_code if run is not None else None,
+            seconds=self._seconds_of(told, run),
             output_id=kept.id if kept is not None else None,
             output_chars=kept.chars if kept is not None else None,
             created_at=told.entry.created_at_ms,
         )
 
-    def _tool_name(self, message: Message) -> str | None:
+    def _run_of(self, told: Told) -> ToolRun | None:
+        """How a result's call went: as it was recorded, else by its words; None for what is no result."""
+        message = told.entry.message
         if message.role != "tool":
             return None
-        caller = self._callers.get(message.tool_call_id or "")
-        return message.name or (caller[0] if caller is not None else None)
+        recorded = self._runs.get((told.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
+        guessed = guessed_run(message)
+        return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 
-    def _seconds_of(self, told: Told) -> float | None:
+    def _seconds_of(self, told: Told, run: ToolRun | None) -> float | None:
         """As it was measured; else, for a call that was alone in its reply, the time from reply to result."""
-        message, at = told.entry.message, told.entry.created_at_ms
-        if message.role != "tool":
+        # The time of a refused call is how long the person thought about it.
+        if run is None or run.state == "refused":
             return None
-        measured = self._seconds.get((at, message.tool_call_id or ""))
-        if measured is not None:
-            return measured
-        caller = self._callers.get(message.tool_call_id or "")
-        if caller is None or len(caller[1].entry.message.tool_calls) > 1:
+        if run.seconds is not None:
+            return run.seconds
+        caller = self._callers.get(told.seq)
+        if caller is None or len(caller.told.entry.message.tool_calls) > 1:
             return None
-        return max(0, at - caller[1].entry.created_at_ms) / 1_000
+        return max(0, told.entry.created_at_ms - caller.told.entry.created_at_ms) / 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """A call by name, and the message that made it."""
+
+    name: str
+    told: Told
+
+
+def _callers(told: Sequence[Told]) -> dict[int, _Caller]:
+    """For each result, the newest call before it that has its id."""
+    calls: dict[str, _Caller] = {}
+    found: dict[int, _Caller] = {}
+    for one in told:
+        message = one.entry.message
+        calls.update((c.id, _Caller(c.name, one)) for c in message.tool_calls)
+        if message.role == "tool" and message.tool_call_id in calls:
+            found[one.seq] = calls[message.tool_call_id]
+    return found
 
 
 def _events(sight: Sight, conversation: Conversation, told: Sequence[Told]) -> list[EventRow]:

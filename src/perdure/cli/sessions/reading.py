@@ -13,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from perdure.core.messages import Entry
+    from perdure.store.records import Conversation
     from perdure.store.store import SessionStore
 
 _PAGE_CHARS = 100_000
@@ -79,8 +80,9 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         entries = store.history(tip).entries if view else store.log.said(conversation.id)
         size = f"{len(entries):,} {_messages(len(entries)).strip()}"
         _print(f"{conversation.id}  {conversation.title or '–'}  ({size})\n")
+        failures = {} if view else _failures(store, conversation)
         for entry in entries:
-            _print("\n".join(_entry_lines(entry)))
+            _print("\n".join([*_entry_lines(entry), *failures.get(entry.seq, ())]))
 
 
 @click.command()
@@ -133,6 +135,18 @@ def _print_address(store: SessionStore, any_id: str, address: str) -> None:
         page = store.open(address, conversation_id=any_id, offset=offset, limit=_PAGE_CHARS)
         _print(page.text, ends=page.next_offset is None)
         offset = page.next_offset
+
+
+def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list[str]]:
+    """Why turns failed, by the message each failure came after."""
+    from perdure.store.records import Span
+
+    found: dict[int, list[str]] = {}
+    if conversation.last_seq:
+        for seq, event in store.moments.events(conversation.id, Span(1, conversation.last_seq), most=100_000):
+            if event.kind == "turn_failed":
+                found.setdefault(seq, []).append(f"✕ The turn failed: {event.payload.get('reason', '')}\n")
+    return found
 
 
 def _entry_lines(entry: Entry) -> Iterator[str]:

@@ -33,7 +33,7 @@ from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
 from perdure.providers.routes import Route
 from perdure.store.inbox import Taken
-from perdure.store.records import Span
+from perdure.store.records import Span, StoredEvent
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -107,7 +107,19 @@ class Run:
 
     async def fail(self, why: str) -> None:
         """Ends it without an answer."""
+        await in_thread(self._keep_failure, why)
         await self._finish(TurnFinished("failed", "", error=why))
+
+    def _keep_failure(self, why: str) -> None:
+        """Keeps the reason with the conversation, where there is one. In a thread."""
+        if self.conversation_id is None:
+            return
+        store = self._desk.store
+        try:
+            session_id = store.conversations.get(self.conversation_id).tip_session_id
+            store.ledger.record_event(StoredEvent(session_id, "turn_failed", {"reason": why}))
+        except StoreError as error:
+            _log.warning("turn %s: why it failed was not kept (%s)", self.taken.id, type(error).__name__)
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -81,7 +81,9 @@ class Terminal:
         except OSError as error:
             raise ToolError(f"the shell could not be started: {error}") from None
         self._keep(key, ended.state)
-        return capture.reply(_head_line(ended, seconds), is_error=ended.exit_code != 0)
+        reply = capture.reply(_head_line(ended, seconds), is_error=ended.exit_code != 0)
+        has_ended = not (ended.is_cancelled or ended.is_timed_out)
+        return replace(reply, exit_code=ended.exit_code if has_ended else None)
 
     def state(self, key: str) -> ShellState:
         """The folder and environment that the next command of a conversation starts from."""

@@ -17,6 +17,17 @@ export class Block {
     this.last = lo - 1;
   }
 
+  // A result goes with its call.
+  holds(message) {
+    const place = message.call_seq ?? message.seq;
+    return this.lo <= place && place <= this.hi;
+  }
+
+  // Whether a call has no result yet.
+  get isWaiting() {
+    return [...this.folds.values()].some((fold) => !fold.isComplete);
+  }
+
   // Builds what is not there yet: the same for the first time and for what came since.
   show(page) {
     if (!this.isShown) this.element.style.height = "";
@@ -43,8 +54,8 @@ export class Block {
 
   addResult(message) {
     let fold = this.folds.get(message.tool_call_id);
-    if (!fold || fold.element.id) {
-      // Its call stands in the block before, or nowhere.
+    if (!fold || fold.isComplete) {
+      // A result without a call: an imported history may have such.
       fold = new Fold(
         { id: message.tool_call_id, name: message.tool_name ?? "tool", target: "", arguments: null },
         this.conversationId,

@@ -29,7 +29,7 @@ function openNew(place, signal) {
     conversationId: null,
     signal,
     onBegun: (id) => history.replaceState(null, "", linkTo(id)),
-    // A first turn that failed is told here; there is nothing to go to.
+    // A turn that was never heard out is told here; one that failed has its reason in the log.
     onDone: (id, turn) => turn.hasFailed || reopen(id),
   });
   clear(place, intro, chat.turns, chat.element);

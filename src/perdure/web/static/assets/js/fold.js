@@ -1,16 +1,21 @@
-// A tool call, folded: its name, what it was aimed at, how long it took, how much came back.
+// A tool call, folded: its name, what it was aimed at, how it ended, how long it took, how much came back.
 
 import { clear, h } from "./dom.js";
 import { openedText } from "./opened.js";
 import { messageLink } from "./route.js";
 import { seconds, size } from "./words.js";
 
+// How a call ended, in words; one that simply worked shows how much came back.
+const STATES = { failed: "failed", refused: "refused", interrupted: "stopped" };
+
 export class Fold {
   constructor(call, conversationId) {
     this.call = call;
     this.conversationId = conversationId;
     this.time = h("span", { class: "time" });
-    this.size = h("span", { class: "size" }, "running");
+    this.state = h("span", { class: "state" }, "running");
+    this.size = h("span", { class: "size" });
+    this.isComplete = false;
     this.result = h("div", { class: "result" });
     this.element = h(
       "details",
@@ -20,6 +25,7 @@ export class Fold {
         {},
         h("strong", {}, call.name || "tool"),
         h("span", { class: "target" }, call.target),
+        this.state,
         this.time,
         this.size,
       ),
@@ -41,8 +47,21 @@ export class Fold {
     this.element.id = `m-${message.seq}`;
     this.time.textContent = seconds(message.seconds);
     this.size.textContent = size(message.output_chars ?? message.chars);
+    this.end(message.state, message.exit_code);
     const text = h("pre", { class: "plain", tabindex: "0", "aria-label": "Result" }, message.text);
     clear(this.result, text, this.whole(message, text), this.permalink(message));
+  }
+
+  end(state, exitCode) {
+    this.isComplete = true;
+    const code = exitCode ? `exit ${exitCode}` : "";
+    this.state.textContent = state === "failed" && code ? code : (STATES[state] ?? "");
+    for (const name of Object.keys(STATES)) this.element.classList.toggle(name, name === state);
+  }
+
+  // The turn was stopped while it ran: what came of it is not known.
+  stop() {
+    if (!this.isComplete) this.end("interrupted");
   }
 
   whole(message, text) {
@@ -77,10 +96,10 @@ export class Fold {
   }
 
   // A result as the stream gives it, before the log is read again.
-  finish({ text, took_s, isError }) {
-    this.time.textContent = seconds(took_s);
-    this.size.textContent = isError ? "failed" : size(text.length);
-    this.element.classList.toggle("failed", isError);
+  finish({ text, chars, took_s, state, exitCode }) {
+    this.time.textContent = state === "refused" ? "" : seconds(took_s);
+    this.size.textContent = size(chars ?? text.length);
+    this.end(state, exitCode);
     clear(this.result, h("pre", { class: "plain", tabindex: "0", "aria-label": "Result" }, text.slice(0, 20_000)));
   }
 }

@@ -13,6 +13,7 @@ export const SIGNS = {
   partial: "…",
   partial_reply: "…",
   undo: "↶",
+  turn_failed: "✕",
 };
 
 export const REASONS = {
@@ -26,6 +27,7 @@ export const REASONS = {
 
 const SENTENCES = {
   compaction: compacted,
+  turn_failed: (p) => `The turn failed: ${p.reason || "no reason is known"}`,
   undo: () => "The compaction was taken back: what it had put away is in the prompt again.",
   spill: (p) =>
     `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was kept apart to save room${p.address ? `: ${p.address}` : "."}`,

@@ -1,5 +1,6 @@
 // A conversation's messages as one scroll, however long: the log is cut into blocks, and only blocks near the window
-// are fetched and built. The others keep their height, so the scroll bar tells the truth.
+// are fetched and built. The others keep their height, so the scroll bar tells the truth. A tool's result belongs to the
+// block of its call, wherever the cut falls.
 
 import { conversationPath, read } from "./api.js";
 import { Block } from "./block.js";
@@ -117,9 +118,11 @@ export class Story {
     if (mustHold) scrollBy(0, block.element.offsetHeight - before);
   }
 
+  // The API adds the results of the last call beyond the limit; those of a call before the block are shown there.
   async fetch(block, after) {
-    const page = await read(`${conversationPath(this.id)}/timeline`, { after, limit: block.hi - after }, this.signal);
-    page.messages = page.messages.filter((message) => message.seq <= block.hi);
+    const limit = Math.max(1, block.hi - after);
+    const page = await read(`${conversationPath(this.id)}/timeline`, { after, limit }, this.signal);
+    page.messages = page.messages.filter((message) => block.holds(message));
     if (after === block.lo - 1 && page.messages.length && block.hi < this.lastSeq) this.keep(block.lo, page);
     return page;
   }
@@ -144,7 +147,8 @@ export class Story {
       block.reserve(1);
       this.observer.observe(block.element);
     }
-    const stale = [wasLast, ...this.blocks.slice(known)].filter(Boolean);
+    // A call whose result has come since may stand in an earlier block than the last one.
+    const stale = this.blocks.filter((block, i) => i >= known || block === wasLast || block.isWaiting);
     for (const block of stale) {
       this.pages.delete(block.lo);
       if (block.isShown) block.show(await this.fetch(block, this.newestKnown(block)));

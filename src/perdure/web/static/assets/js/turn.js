@@ -96,8 +96,10 @@ export class StreamedTurn {
     this.parts.append(fold.element);
   }
 
-  on_tool_finished({ call, result, seconds, is_error: isError }) {
-    this.folds.get(call.id)?.finish({ text: textOf(result), took_s: seconds, isError });
+  on_tool_finished({ call, result, seconds, is_error: isError, state, exit_code: exitCode }) {
+    const ended = state ?? (isError ? "failed" : "completed");
+    const { text = "", chars } = result ?? {};
+    this.folds.get(call.id)?.finish({ text, chars, took_s: seconds, state: ended, exitCode });
   }
 
   on_call_finished() {
@@ -146,14 +148,15 @@ export class StreamedTurn {
     if (!this.isTail && !this.parts.querySelector(".assistant") && final) this.on_text_delta({ text: final });
     this.text = null;
     if (outcome === "failed") this.tellFailure(error ?? "The turn failed.");
+    for (const fold of this.folds.values()) fold.stop();
     if (outcome === "interrupted") this.happen("notice", "Stopped. What had come is kept.");
     if (outcome === "budget") this.happen("notice", "The turn's budget is used up. Say “go on” to continue.");
     clear(this.status);
   }
 
+  // The log has the reason too: the story shows it once the turn is over.
   tellFailure(error) {
-    this.hasFailed = true;
-    this.element.classList.add("stays", "failed");
+    if (!this.conversationId) this.element.classList.add("stays", "failed");
     this.parts.append(h("p", { class: "problem", role: "alert" }, error));
   }
 
@@ -192,10 +195,4 @@ function pretty(text) {
   } catch {
     return text;
   }
-}
-
-function textOf(message) {
-  const content = message?.content ?? "";
-  if (typeof content === "string") return content;
-  return content.map((part) => part.text ?? "").join("\n");
 }

@@ -50,7 +50,8 @@ def test_a_page_after_and_a_page_around_a_message(told: Told) -> None:
     assert (after["has_before"], after["has_after"]) == (True, True)
     for around in (1, 2, last // 2, last - 1, last, last + 1_000):
         seqs = [m["seq"] for m in told.api.get(one, around=around, limit=10)["messages"]]
-        assert len(seqs) == 10
+        # A page may end a little later: with the results of its last call.
+        assert 10 <= len(seqs) <= 12
         assert min(around, last) in seqs
     beyond = told.api.get(one, after=last)
     assert (beyond["messages"], beyond["has_before"], beyond["has_after"]) == ([], True, False)

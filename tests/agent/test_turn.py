@@ -348,3 +348,13 @@ def test_a_system_message_is_for_its_own_turn_and_none_means_the_sessions_own(tm
         assert [h["content"] for h in heads[:3]] == [PROMPT, "Answer in verse.", PROMPT]
         assert heads[3]["role"] == "user"
         assert b.store.conversations.session(b.agent.session_id or "").system_prompt == PROMPT
+
+
+@pytest.mark.spec("K1", "J3")
+@pytest.mark.parametrize("mode", ["chat_completions", "codex_responses", "anthropic_messages"])
+@pytest.mark.parametrize("empty", [Say(""), Say("", thinking="hm"), Say(" \n ")], ids=["nothing", "thought", "blanks"])
+def test_an_empty_reply_does_not_spoil_the_conversation(tmp_path: Path, mode: ApiMode, empty: Say) -> None:
+    with bench(tmp_path, "fine", empty, *["fine"] * 9, mode=mode) as b:
+        outcomes = [b.agent.run_conversation(f"turn {n}").outcome for n in range(4)]
+        assert outcomes[2:] == ["completed", "completed"]
+        assert b.sim.violations == []

@@ -72,6 +72,30 @@ CHAT_CASES = [
         "shape",
         "Image URLs are only allowed for messages with role 'user'",
     ),
+    (chat(said("user"), said("assistant", ""), said("user")), "content", "position 1 with role 'assistant' must not"),
+    (chat(said("user"), said("assistant", " \n"), said("user")), "content", "must not be empty"),
+    (chat(said("user", "")), "content", "the message at position 0 with role 'user' must not be empty"),
+    (chat(said("user", [{"type": "text", "text": ""}])), "content", "must not be empty"),
+    (chat(said("user"), said("assistant")), "prefill", "Expected last role User or Tool"),
+    (
+        chat(said("user"), {**ASKING, "tool_calls": [call("c" * 41)]}, said("tool", tool_call_id="c" * 41)),
+        "shape",
+        "string too long. Expected a string with maximum length 40",
+    ),
+    (
+        chat(said("user"), {**ASKING, "tool_calls": [call(), call()]}, *[said("tool", tool_call_id="call_1")] * 2),
+        "pairs",
+        "Duplicate value for 'tool_call_id' of 'call_1' in message[1]",
+    ),
+    (
+        chat(
+            said("user"),
+            {**ASKING, "tool_calls": [{**call(), "function": {"name": "read", "arguments": "{oops"}}]},
+            said("tool", tool_call_id="call_1"),
+        ),
+        "arguments",
+        "not a valid JSON object",
+    ),
     (
         chat(said("user", [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}])),
         "marks",
@@ -334,3 +358,26 @@ def test_the_defaults_are_todays_services() -> None:
     assert (Rules().needs_alternation, Rules().allows_prefill) == (False, True)
     with Simulator() as sim:
         assert post(sim, CHAT, chat(said("user"), said("user"))).status_code == 200
+
+
+def test_reasoning_of_the_tool_loop_under_way_has_to_come_back_and_older_need_not() -> None:
+    asking = {**ASKING, "tool_calls": [call("call_7")]}
+    result = said("tool", tool_call_id="call_7")
+    with Simulator(strict(), script=[Say("", thinking="Hm.", calls=(Call("read", {}, "call_7"),)), "a", "b"]) as sim:
+        assert post(sim, CHAT, chat(said("user"))).status_code == 200
+        refused = post(sim, CHAT, chat(said("user"), asking, result))
+        assert "reasoning_content is missing in assistant tool call message at index 1" in message_of(refused)
+        assert post(sim, CHAT, chat(said("user"), {**asking, "reasoning_content": "Hm."}, result)).status_code == 200
+        over = chat(said("user"), asking, result, said("assistant"), said("user"))
+        assert post(sim, CHAT, over).status_code == 200
+        assert [v.rule for v in sim.violations] == ["reasoning"]
+
+
+def test_too_many_images_are_a_limit_and_no_broken_rule() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    with Simulator(max_images=3) as sim:
+        body = {"model": "m", "max_tokens": 9, "messages": [said("user", [image] * 4)]}
+        assert message_of(post(sim, MESSAGES, body)) == "too many images and documents: 4 + 0 > 3"
+        body["messages"] = [said("user", [image] * 3)]
+        assert post(sim, MESSAGES, body).status_code == 200
+        assert sim.violations == []

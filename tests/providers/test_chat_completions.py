@@ -267,3 +267,15 @@ def test_the_key_goes_into_the_header_its_service_reads(provider: str, header: s
     assert chat.headers(endpoint)[header] == value
     assert chat.headers(endpoint)["X-Mine"] == "1"
     assert "Authorization" not in chat.headers(Endpoint("local", "http://h/v1", "chat_completions", "m"))
+
+
+@pytest.mark.spec("K1")
+@pytest.mark.parametrize("content", ["", None, "  \n", (TextPart(""), TextPart(" "))])
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_message_that_says_nothing_is_sent_with_a_placeholder(role: str, content: Any) -> None:
+    empty = Message(role=role, content=content, kind=role)
+    for ttl in (None, "5m"):
+        body = json.loads(chat.build(ModelRequest("m", [Entry(0, empty)], cache_ttl=ttl)))
+        (sent,) = body["messages"]
+        parts = sent["content"] if isinstance(sent["content"], list) else [{"text": sent["content"]}]
+        assert [p["text"] for p in parts] == ["(no content)"]

@@ -19,7 +19,7 @@ from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
 from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Simulator
+from perdure.lab.simulator import Simulator, strict
 from perdure.providers.credentials import Credentials
 from perdure.providers.exchange import ApiMode, Endpoint
 from perdure.providers.routes import Route, RouteCursor
@@ -100,7 +100,7 @@ def bench(
     The script is a row of steps, or one function from request to step.
     """
     steps = script[0] if len(script) == 1 and callable(script[0]) else script
-    with Simulator(script=steps, window=rules.pop("sim_window", window), **rules) as sim:
+    with Simulator(strict(), script=steps, window=rules.pop("sim_window", window), **rules) as sim:
         store = open_store(folder / "perdure.db")
         models = KnownModels(window)
         main = replace(endpoint(sim, mode, model=model), provider=provider)

@@ -12,7 +12,17 @@ from typing import Any
 from perdure.core.messages import ImagePart, Message, Part, TextPart, ToolCall
 from perdure.providers.caching import Mark, last_marked, mark_of
 from perdure.providers.chat_replies import Stream, parse
-from perdure.providers.encoding import Fragment, dumps, fragments, joined, texts_of, wire_arguments, wire_id, wire_name
+from perdure.providers.encoding import (
+    EMPTY_TEXT,
+    Fragment,
+    dumps,
+    fragments,
+    joined,
+    texts_of,
+    wire_arguments,
+    wire_id,
+    wire_name,
+)
 from perdure.providers.exchange import Endpoint, ModelRequest, Quirks
 from perdure.providers.services import quirks_of
 
@@ -106,9 +116,9 @@ def _encode(message: Message, *, quirks: Quirks, in_parts: bool, mark: Mark | No
     if message.role == "assistant":
         return _assistant(message, quirks, in_parts=in_parts, mark=mark)
     wire: dict[str, Any] = {"role": message.role}
-    _put_content(wire, [_part(p) for p in message.parts], message.content, in_parts=in_parts, mark=mark)
-    if wire["content"] is None:
-        wire["content"] = ""
+    parts = [_part(p) for p in message.parts if not _is_blank(p)]
+    content = message.content if parts else EMPTY_TEXT
+    _put_content(wire, parts or [{"type": "text", "text": EMPTY_TEXT}], content, in_parts=in_parts, mark=mark)
     if message.name:
         wire["name"] = message.name
     return Fragment("user", dumps(wire))
@@ -120,12 +130,13 @@ def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, mark: Mark |
     if quirks.reasoning_field == "think_tags" and message.reasoning:
         content = f"<think>\n{message.reasoning}\n</think>\n\n{message.text}"
     if isinstance(content, tuple):
-        parts = [{"type": "text", "text": t} for t in texts_of(content)]
+        parts = [{"type": "text", "text": t} for t in texts_of(content) if t.strip()]
     else:
-        parts = [{"type": "text", "text": content}] if content else []
+        parts = [{"type": "text", "text": content}] if content and content.strip() else []
+    if not parts and not message.tool_calls:
+        # "The message at position 3 with role 'assistant' must not be empty" (Moonshot, Mistral).
+        content, parts = EMPTY_TEXT, [{"type": "text", "text": EMPTY_TEXT}]
     _put_content(wire, parts, content, in_parts=in_parts, mark=mark)
-    if not message.tool_calls and not wire["content"]:
-        wire["content"] = ""
     if quirks.reasoning_field in ("reasoning", "reasoning_content") and message.reasoning:
         wire[quirks.reasoning_field] = message.reasoning
     if quirks.reasoning_field == "reasoning" and (details := _router_details(message)):
@@ -136,13 +147,17 @@ def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, mark: Mark |
     return Fragment("assistant", dumps(wire), frozenset(wire_id(c.id, quirks.call_ids) for c in message.tool_calls))
 
 
+def _is_blank(part: Part) -> bool:
+    return isinstance(part, TextPart) and not part.text.strip()
+
+
 def _put_content(
     wire: dict[str, Any], parts: list[dict[str, Any]], content: object, *, in_parts: bool, mark: Mark | None
 ) -> None:
     """A string where it was one, parts where it was not; on marked routes always parts, so that a mark moving on
-    changes nothing but itself."""
+    changes nothing but itself. Without parts the message is one that only calls tools."""
     if not parts:
-        wire["content"] = None if wire["role"] == "assistant" else ""
+        wire["content"] = None
         if mark is not None:
             wire["cache_control"] = mark
         return

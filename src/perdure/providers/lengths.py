@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from perdure.core.errors import ErrorKind, ErrorVerdict
+from perdure.models.limits import plausible_window
 from perdure.providers.error_body import ErrorText
 from perdure.providers.overflow_table import CAP_ROWS, SUM_ROWS, LimitRow
 from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
@@ -54,9 +55,9 @@ def tier_verdict(case: Case) -> ErrorVerdict | None:
     """The verdict where a request is larger than a whole minute's allowance; None where waiting would help."""
     for row in TIER_ROWS:
         match = row.pattern.search(case.said.words)
-        if match is None or int(match["sent"]) <= int(match["most"]):
+        limit = plausible_window(int(match["most"])) if match is not None else None
+        if match is None or limit is None or int(match["sent"]) <= limit:
             continue
-        limit = int(match["most"])
         # Services count the output that was asked for: a prompt of less than half the limit is not to blame.
         prompt = case.request_tokens
         is_output = prompt is not None and prompt < limit // 2

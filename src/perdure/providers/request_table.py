@@ -63,11 +63,11 @@ IMAGE_ROWS: tuple[RequestRow, ...] = (
     _row("images", rf"too many {_MEDIA}", "services that state no figure", "Too many images in the request"),
 )
 
-# Matched only where the text speaks of tokens; whether the request can ever fit is told by the two figures.
+# Whether the request can ever fit is told by the two figures. With "Used 28911" between them it is a matter of waiting.
 TIER_ROWS: tuple[RequestRow, ...] = (
     _row(
         "tier",
-        r"token.{0,60}?limit:? (?P<most>\d+),? (?:used:? \d+,? )?requested:? (?P<sent>\d+)",
+        r"token.{0,60}?limit:? (?P<most>\d+),? requested:? (?P<sent>\d+)",
         "Groq",
         "Request too large for model `llama-3.3-70b-versatile` in organization `org_x` service tier `on_demand` on "
         "tokens per minute (TPM): Limit 6000, Requested 14810, please reduce your message size and try again.",
@@ -75,7 +75,7 @@ TIER_ROWS: tuple[RequestRow, ...] = (
     ),
     _row(
         "tier",
-        r"token.{0,60}?limit:? (?P<most>\d+),? (?:used:? \d+,? )?requested:? (?P<sent>\d+)",
+        r"token.{0,60}?limit:? (?P<most>\d+),? requested:? (?P<sent>\d+)",
         "OpenAI",
         "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 45000. The "
         "input or output tokens must be reduced in order to run successfully.",

@@ -90,7 +90,8 @@ def _encode(message: Message, *, replays: bool) -> Fragment:
     if message.role == "assistant":
         ids = frozenset(wire_id(c.id, "responses") for c in message.tool_calls)
         return _fragment("assistant", _assistant(message, replays=replays), ids)
-    content = [_part(p) for p in message.parts] or [{"type": "input_text", "text": ""}]
+    spoken = [p for p in message.parts if not isinstance(p, TextPart) or p.text.strip()]
+    content = [_part(p) for p in spoken] or [{"type": "input_text", "text": EMPTY_TEXT}]
     return _fragment("user", [{"type": "message", "role": message.role, "content": content}])
 
 
@@ -104,7 +105,8 @@ def _assistant(message: Message, *, replays: bool) -> list[dict[str, Any]]:
         if isinstance(piece, ToolCall):
             items.append(_call(piece))
         elif isinstance(piece, str):
-            items.append(_said(piece, message))
+            if piece.strip():
+                items.append(_said(piece, message))
         else:
             items.append({k: piece[k] for k in _REASONING_KEYS if piece.get(k) is not None})
     # "Item 'rs_…' of type 'reasoning' was provided without its required following item."

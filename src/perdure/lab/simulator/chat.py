@@ -115,6 +115,7 @@ def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
         "refusal": turn.refusal or None,
         "annotations": [],
     }
+    _remember_reasoning(turn, scene)
     if turn.thinking:
         message[scene.rules.chat_thinking_key] = turn.thinking
     if turn.calls:
@@ -131,6 +132,7 @@ def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
 
 def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
     """The reply as chunks: role, thinking, text, calls, finish, usage where asked for, [DONE]."""
+    _remember_reasoning(turn, scene)
     wants_usage = bool((scene.body.get("stream_options") or {}).get("include_usage")) and turn.reports_usage
     envelope = _envelope(turn, "chat.completion.chunk")
     blank = {"usage": None} if wants_usage else {}
@@ -155,6 +157,11 @@ def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
     if wants_usage:
         yield frame({**envelope, "choices": [], "usage": usage(turn, reports_writes=scene.reports_writes)})
     yield frame("[DONE]")
+
+
+def _remember_reasoning(turn: Turn, scene: Scene) -> None:
+    if turn.thinking:
+        scene.issued.reasoned_calls.update(c.id or "" for c in turn.calls)
 
 
 def interrupted(turn: Turn, scene: Scene) -> bytes:

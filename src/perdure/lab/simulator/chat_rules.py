@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from perdure.lab.simulator.rules import Issued, Refusal, Rules, words
 from perdure.lab.simulator.tokens import mark_of
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
+_MOST_ID_CHARS = 40
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MESSAGE_KEYS = words(
     "role content name tool_calls tool_call_id refusal audio function_call annotations "
@@ -44,8 +46,17 @@ def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
     for i, message in enumerate(messages):
         _check_message(i, message)
     _check_pairs(messages)
+    if rules.needs_content:
+        _check_not_empty(messages)
+    if rules.needs_json_arguments:
+        _check_arguments(messages)
     if rules.needs_alternation:
         _check_turns(messages)
+    if not rules.allows_prefill and messages[-1]["role"] == "assistant":
+        text = "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
+        raise Refusal(text, rule="prefill")
+    if rules.needs_loop_reasoning:
+        _check_loop_reasoning(messages, issued)
     _check_marks(body)
 
 
@@ -140,6 +151,13 @@ def _check_calls(where: str, message: Mapping[str, Any]) -> None:
         at = f"{where}.tool_calls[{k}]"
         if not isinstance(function, dict) or call.get("type") != "function" or not call.get("id"):
             raise Refusal(f"Missing required parameter: '{at}'.", param=at, code="missing_required_parameter")
+        if len(call["id"]) > _MOST_ID_CHARS:
+            raise Refusal(
+                f"Invalid '{at}.id': string too long. Expected a string with maximum length {_MOST_ID_CHARS}, but got "
+                f"a string with length {len(call['id'])} instead.",
+                param=f"{at}.id",
+                code="string_above_max_length",
+            )
         if not isinstance(function.get("arguments"), str):
             raise Refusal(f"Invalid type for '{at}.function.arguments': expected a string.", param=at)
         if not _NAME.fullmatch(str(function.get("name") or "")):
@@ -161,6 +179,10 @@ def _check_pairs(messages: Sequence[Mapping[str, Any]]) -> None:
             continue
         _check_answered(waiting, i)
         waiting = [c["id"] for c in message.get("tool_calls") or ()]
+        if len(set(waiting)) < len(waiting):
+            twice = next(w for w in waiting if waiting.count(w) > 1)
+            text = f"Invalid parameter: Duplicate value for 'tool_call_id' of '{twice}' in message[{i}]"
+            raise Refusal(text, rule="pairs", param=f"messages.[{i}].tool_calls")
     _check_answered(waiting, len(messages))
 
 
@@ -172,6 +194,41 @@ def _check_answered(waiting: Sequence[str], i: int) -> None:
             rule="pairs",
             param=f"messages.[{i}].role",
         )
+
+
+def _check_not_empty(messages: Sequence[Mapping[str, Any]]) -> None:
+    for i, message in enumerate(messages):
+        content, role = message.get("content"), message["role"]
+        if role == "tool" or message.get("tool_calls"):
+            continue
+        texts = [content] if isinstance(content, str) else [p.get("text", "…") for p in content or ()]
+        if not texts or any(not text.strip() for text in texts):
+            text = f"Invalid request: the message at position {i} with role '{role}' must not be empty"
+            raise Refusal(text, rule="content")
+
+
+def _check_arguments(messages: Sequence[Mapping[str, Any]]) -> None:
+    for i, message in enumerate(messages):
+        for call in message.get("tool_calls") or ():
+            try:
+                is_object = isinstance(json.loads(call["function"]["arguments"]), dict)
+            except ValueError:
+                is_object = False
+            if not is_object:
+                text = f"messages[{i}]: the arguments of tool call {call['id']} are not a valid JSON object"
+                raise Refusal(text, rule="arguments")
+
+
+def _check_loop_reasoning(messages: Sequence[Mapping[str, Any]], issued: Issued) -> None:
+    """Within the tool loop that is still going on, calls come back with the reasoning they were given out with."""
+    start = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
+    for i, message in enumerate(messages[start:], start):
+        calls = {c["id"] for c in message.get("tool_calls") or ()}
+        has_tags = isinstance(message.get("content"), str) and message["content"].startswith("<think>")
+        has_reasoning = has_tags or any(message.get(k) for k in ("reasoning_content", "reasoning", "reasoning_details"))
+        if calls & issued.reasoned_calls and not has_reasoning:
+            text = f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {i}"
+            raise Refusal(text, rule="reasoning")
 
 
 def _check_turns(messages: Sequence[Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.lab.simulator.rules import Issued, Refusal, Rules, words
+from perdure.lab.simulator.rules import Issued, Refusal, Rules, limit, words
 from perdure.lab.simulator.tokens import mark_of
 
 MAX_MARKS = 4
@@ -39,6 +39,7 @@ def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
     _check_pairs(merged)
     _check_thinking(merged, body, issued)
     _check_marks(body)
+    _check_images(messages, rules)
 
 
 def parts_of(message: Mapping[str, Any]) -> list[Any]:
@@ -116,6 +117,8 @@ def _check_part(where: str, part: Any, role: str) -> None:
             raise Refusal(f"{where}.{kind}.{key}: Extra inputs are not permitted")
     if kind == "text" and not (isinstance(part.get("text"), str) and part["text"]):
         raise Refusal("messages: text content blocks must be non-empty")
+    if kind == "text" and not part["text"].strip():
+        raise Refusal("messages: text content blocks must contain non-whitespace text")
     if kind == "tool_use":
         if not _ID.fullmatch(str(part.get("id", ""))):
             raise Refusal(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
@@ -232,6 +235,23 @@ def _check_thinking(merged: Sequence[tuple[int, str, list[Any]]], body: Mapping[
                 "assistant message cannot be modified. These blocks must remain as they were in the original response.",
                 rule="thinking",
             )
+
+
+def _check_images(messages: Sequence[Mapping[str, Any]], rules: Rules) -> None:
+    """Raises a limit, not a broken rule: nothing is wrong with the request but that it holds too many."""
+    kinds = [kind for message in messages for part in parts_of(message) for kind in _media_kinds(part)]
+    images, documents = kinds.count("image"), kinds.count("document")
+    if images + documents > rules.max_images:
+        raise limit(f"too many images and documents: {images} + {documents} > {rules.max_images}")
+
+
+def _media_kinds(part: Mapping[str, Any]) -> list[str]:
+    inner = part.get("content")
+    return (
+        [part["type"], *(p["type"] for p in inner if part["type"] == "tool_result")]
+        if isinstance(inner, list)
+        else [part["type"]]
+    )
 
 
 def _check_marks(body: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ _BODY_KEYS = words(
     "prompt_cache_key prompt_cache_retention safety_identifier background max_tool_calls prompt top_logprobs "
     "conversation"
 )
+_MOST_ID_CHARS = 64
 _ROLES = ("user", "assistant", "system", "developer")
 _INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio")
 _OUTPUT_PARTS = ("output_text", "refusal")
@@ -44,6 +45,8 @@ def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
     _check_reasoning(items, issued, is_stored=bool(body.get("store", True)))
     if rules.needs_alternation:
         _check_turns(items)
+    if rules.needs_content:
+        _check_not_empty(items)
 
 
 def _check_item(where: str, item: Any) -> None:
@@ -65,6 +68,11 @@ def _check_item(where: str, item: Any) -> None:
 
 def _need(where: str, item: Mapping[str, Any], *keys: str) -> None:
     for key in keys:
+        if key == "call_id" and len(str(item.get(key))) > _MOST_ID_CHARS:
+            text = (
+                f"Invalid '{where}.call_id': string too long. Expected a string with maximum length {_MOST_ID_CHARS}."
+            )
+            raise Refusal(text, param=f"{where}.call_id", code="string_above_max_length")
         if not isinstance(item.get(key), str):
             raise Refusal(
                 f"Missing required parameter: '{where}.{key}'.",
@@ -163,6 +171,16 @@ def _check_thought(item: Mapping[str, Any], issued: Issued, *, is_stored: bool) 
             param="input",
             code="invalid_encrypted_content",
         )
+
+
+def _check_not_empty(items: Sequence[Mapping[str, Any]]) -> None:
+    for i, item in enumerate(items):
+        if item.get("type", "message") != "message":
+            continue
+        content = item["content"]
+        texts = [content] if isinstance(content, str) else [p.get("text", "…") for p in content]
+        if any(not text.strip() for text in texts):
+            raise Refusal(f"input[{i}]: the message with role '{item['role']}' must not be empty", rule="content")
 
 
 def _check_turns(items: Sequence[Mapping[str, Any]]) -> None:

@@ -28,6 +28,14 @@ class Rules:
     allows_prefill: bool = True
     # Some clones of the Responses API want a call's output right behind the call.
     needs_adjacency: bool = False
+    # Moonshot and Mistral refuse messages that say nothing; OpenAI takes them.
+    needs_content: bool = False
+    # vLLM and others parse the arguments of earlier calls, and refuse what is no JSON object.
+    needs_json_arguments: bool = False
+    # Thinking models of Moonshot and DeepSeek want their reasoning back until the tool loop it belongs to is over.
+    needs_loop_reasoning: bool = False
+    # The most images and documents Anthropic takes in one request.
+    max_images: int = 100
     # Below so many tokens Anthropic caches nothing, silently: 512, 1,024 or 4,096 by model.
     cache_minimum: int = 1024
     # Newest OpenAI models report (and bill) what they write to the cache.
@@ -42,7 +50,15 @@ class Rules:
 
 def strict(**changes: Any) -> Rules:
     """Every switch at its strictest: what passes here passes everywhere."""
-    base: dict[str, Any] = {"needs_alternation": True, "allows_prefill": False, "needs_adjacency": True}
+    base: dict[str, Any] = {
+        "needs_alternation": True,
+        "allows_prefill": False,
+        "needs_adjacency": True,
+        "needs_content": True,
+        "needs_json_arguments": True,
+        "needs_loop_reasoning": True,
+        "max_images": 20,
+    }
     return Rules(**{**base, **changes})
 
 
@@ -88,6 +104,8 @@ class Issued:
 
     # Thinking blocks of Messages, by the tool_use id they were given out with.
     thinking: dict[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    # Calls of Chat Completions that were given out behind some reasoning.
+    reasoned_calls: set[str] = field(default_factory=set)
     # Encrypted reasoning given out.
     sealed: set[str] = field(default_factory=set)
     # The reasoning item an output item of Responses was given out behind.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from perdure.core.ports import ApprovalAnswer, ApprovalRequest, KeyValue, Refusa
 from perdure.store import open_store
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.editing import FileEditor
+from perdure.tools.builtin.shell import ShellState
 from perdure.tools.builtin.terminal import Terminal
 from perdure.tools.registry import Registry
 from perdure.tools.runtime import ToolRuntime, ToolScope
@@ -172,6 +174,25 @@ def test_the_guard_knows_where_the_last_command_left_the_shell(tmp_path: Path) -
     assert desk.run("terminal", command="cd / && export X=rm").startswith("[exit 0]")
     assert "was not run" in desk.run("terminal", command="rm -rf build")
     assert "was not run" in desk.run("terminal", command="$X -rf *")
+
+
+@pytest.mark.spec("J6")
+def test_commands_are_read_beside_the_event_loop(tmp_path: Path) -> None:
+    read_in: list[int] = []
+
+    def state(key: str) -> ShellState:
+        read_in.append(threading.get_ident())
+        return ShellState(tmp_path, {})
+
+    guard = ApprovalGuard(Workspace(tmp_path), home=tmp_path, shell_state=state)
+    terminal = next(t for t in Terminal(tmp_path, {}).tools() if t.name == "terminal")
+
+    async def check() -> int:
+        await guard.check(terminal, {"command": "echo hello"}, ToolScope())
+        return threading.get_ident()
+
+    assert asyncio.run(check()) not in read_in
+    assert len(read_in) == 1
 
 
 @pytest.mark.spec("J6")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,71 @@ def test_a_megabyte_in_quotes_is_read_quickly() -> None:
     started = time.process_time()
     assert _kinds(f"echo '{'QUJD' * 500_000}' | base64 -d > data.bin") == set()
     assert time.process_time() - started < 2
+
+
+def _filled(piece: str, chars: int = 100_000) -> str:
+    return (piece * (chars // len(piece) + 1))[:chars]
+
+
+_COSTLY = {
+    "value doubled": "a=xxxxxxxxxx;" + "a=$a$a;" * 24 + "echo $a",
+    "array doubled": "a=(x y);" + 'a=("${a[@]}" "${a[@]}");' * 40,
+    "file doubled": "echo x > f;" + "cat f f > g; cat g g > f;" * 40 + "bash f",
+    "output doubled": "a=xx;" + "a=$(echo $a$a);" * 40,
+    "default doubled": "a=xx;" + "a=${b:-$a$a};" * 40,
+    "heredoc doubled": "a=xx;" + "a=$(cat <<E\n$a$a\nE\n);" * 40,
+    "arguments multiplied": "echo " + "b" * 50_000 + " | xargs -I a echo " + "a" * 49_000,
+    "braces multiplied": "rm -rf " + "{a,b}" * 12 + "x" * 90_000,
+    "range": "rm -rf /{1..99999999}/{1..99999999}",
+    "statements": "psql <<'E'\n" + _filled("INSERT INTO t VALUES (1,'a');\n", 360_000) + "\nE",
+    "comments": "psql <<'E'\n" + _filled("/*") + "\nE",
+    "blanks in a filter": "psql -c 'delete from t where" + " " * 100_000 + "x'",
+    "names": "rm -rf " + " ".join(f"f{n}" for n in range(4_000)),
+    "many names": "rm -rf " + " ".join(f"f{n}" for n in range(100_000)),
+    "options": "curl " + _filled("-d x "),
+    "chmod": "chmod " + "a" * 100_000,
+    "exec": "find . " + _filled("-exec "),
+    "functions": "".join(f"f{n}(){{ f{n + 1}; f{n + 1}; }};" for n in range(3_000)) + "f0",
+    "patterns": "a=" + "a" * 190 + ";" + "echo ${a##*b*a*c*};" * 5_000,
+    "pattern for a name": "/" + "*" * 50_000 + " -rf /home",
+    "forks": "python3 -c '" + _filled("for fork ") + "'",
+    "opens": "python3 - <<'E'\n" + _filled("open(") + "\nE",
+    "strings": "perl - <<'E'\n" + _filled("system q{ ") + "\nE",
+    "digits": "echo ${" + "9" * 5_000 + "} ${a[" + "9" * 5_000 + "]} ${a[\u00b2]}",
+    "path": "rm -rf /" + "a/" * 49_000,
+    **{
+        f"repeated {piece!r}": _filled(piece) for piece in ("{", "[", "(", "$(", "$((", "${x:-", "`", "a[ ", "\\a", "'")
+    },
+    **{
+        f"repeated {piece!r}": _filled(piece) for piece in ("<<E\n$(", "{a,", '"$(', ")", ";", "a=b ", "if true; then ")
+    },
+    "nested here-documents": "cat <<E\n$(cat <<E\n" * 4_000,
+}
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("name", _COSTLY)
+def test_a_command_made_to_be_costly_is_cheap_to_read(name: str) -> None:
+    started = time.process_time()
+    find_dangers(_COSTLY[name], WHERE)
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize("name", ["value doubled", "file doubled", "braces multiplied", "repeated '{'"])
+def test_a_command_made_to_be_costly_takes_little_memory(name: str) -> None:
+    tracemalloc.start()
+    try:
+        find_dangers(_COSTLY[name], WHERE)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_expands_beyond_all_bounds_is_asked_about() -> None:
+    for name in ("value doubled", "array doubled", "file doubled", "arguments multiplied", "many names"):
+        assert "unreadable" in _kinds(_COSTLY[name])
+    assert "delete-tree" in _kinds(_COSTLY["names"])
+    assert _kinds("echo x" + "y" * 4_000_000) == {"unreadable"}
 
 
 def test_where_the_whole_machine_is_the_workspace_nothing_is_inside_it() -> None:

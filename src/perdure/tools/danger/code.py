@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
+from perdure.tools.danger.budget import Unreadable
 from perdure.tools.danger.kinds import Danger
 from perdure.tools.danger.marks import DOWNLOADED, UNKNOWN, UNMASKED
 from perdure.tools.danger.places import Places
 from perdure.tools.danger.words import decode_escapes
 
 _STRING = re.compile(
-    r"""(?:\b[rbfuRBFU]{1,2})?("{3}.*?"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`(?:\\.|[^`\\])*`"""
-    r"""|(?:\bq[qwx]?|%x)(?:\{[^}]*\}|\([^)]*\)|/[^/]*/))""",
+    r"""(?:\b[rbfuRBFU]{1,2})?("{3}.*?"{3}|'{3}.*?'{3}|"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'"""
+    r"""|`[^`\\]*(?:\\.[^`\\]*)*`|(?:\bq[qwx]?|%x)(?:\{[^}]{0,500}\}|\([^)]{0,500}\)|/[^/]{0,500}/))""",
     re.S,
 )
 _RUNS = re.compile(
@@ -31,8 +33,8 @@ _DELETES = re.compile(
 _UNLINKS = re.compile(r"\b(?:unlink|unlinkSync|os\.remove|File\.delete|FileUtils\.rm|remove)\b")
 _MANY = re.compile(r"\b(?:glob|rglob|walk|listdir|scandir|iterdir|readdir|readdirSync|Dir)\b|<\*|\*")
 _WRITES = re.compile(
-    r"\bopen\s*\([^)]*['\"][^'\"]*[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
-    r"|open\s*\(?\s*\w*\W+['\"]?>|truncate|os\.rename|shutil\.(?:move|copy)|symlink|chmod"
+    r"\bopen\s{0,4}\([^)]{0,120}['\"][^'\"]{0,8}[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
+    r"|open\s{0,2}\(?\s{0,2}\w{0,20}\W{1,6}['\"]?>|truncate|os\.rename|shutil\.(?:move|copy)|symlink|chmod"
 )
 _EVALUATES = re.compile(
     r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
@@ -51,7 +53,8 @@ _SOCKETS = re.compile(
 _SHELL_ENDS = re.compile(
     r"dup2|pty\.spawn|/bin/(?:ba|z|da)?sh|\bsh\b\s+-i|cmd\.exe|powershell|child_process|subprocess|\bexec\b"
 )
-_FORKS = re.compile(r"(?:while|for|loop|until)\b[^;\n]*[:;{(\s].{0,40}\bfork\b|\bfork\b.{0,20}\b(?:while|for)\b", re.S)
+_FORK = re.compile(r"\bfork\b")
+_LOOP_WORD = re.compile(r"\b(?:while|for|loop|until)\b")
 _SENDS = re.compile(
     r"requests\.(?:post|put)|urlopen|\.post\s*\(|http\.client|fetch\s*\(|sendall|\.request\s*\(|smtplib"
 )
@@ -60,7 +63,11 @@ _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
 _KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
 
 
-_SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp|TCPSocket.*popen|fsockopen.*exec", re.S)
+_SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp")
+# Between a loop's head and the fork inside it, and between a fork and the loop behind it.
+_LOOP_CHARS, _BODY_CHARS, _AFTER_CHARS = 240, 41, 20
+_MAX_FOUND = 60
+_MAX_STRINGS = 3_000
 _WRITTEN = {"device": "disk", "system": "system-files", "startup": "startup-files"}
 _MAX_STARTS = 12
 # A longer string is no path.
@@ -81,10 +88,12 @@ def read_code(text: str, places: Places, language: str = "") -> CodeReading:
     """Looks at code as far as strings and names tell."""
     if language in _BACKTICKS_RUN:
         text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
-    strings = list(_strings(text))
+    strings = list(islice(_strings(text), _MAX_STRINGS + 1))
+    if len(strings) > _MAX_STRINGS:
+        raise Unreadable
     # getattr(os, 'sys' + 'tem') names what it calls by a string.
     names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))
-    what = " ".join(text.split())[:160]
+    what = " ".join(text[:1_000].split())[:160]
     dangers = tuple(Danger(kind, what) for kind in _kinds(text, names, strings, places))
     scripts: tuple[str, ...] = ()
     if _RUNS.search(names):
@@ -101,7 +110,7 @@ def _kinds(text: str, names: str, strings: list[str], places: Places) -> Iterato
         yield "remote-code"
     if _hands_out_shell(text, names):
         yield "reverse-shell"
-    if _FORKS.search(text):
+    if _forks_in_a_loop(text):
         yield "fork-bomb"
     if _KILLS.search(text):
         yield "kill"
@@ -119,7 +128,23 @@ def _hands_out_shell(text: str, names: str) -> bool:
     if not _SOCKETS.search(names):
         return False
     is_client = "connect" in text.lower()
-    return bool((is_client and (_SHELL_ENDS.search(names) or _RUNS.search(names))) or _SHELL_ON_SOCKET.search(names))
+    if is_client and (_SHELL_ENDS.search(names) or _RUNS.search(names)):
+        return True
+    piped = any(end in names.partition(start)[2] for start, end in (("TCPSocket", "popen"), ("fsockopen", "exec")))
+    return piped or _SHELL_ON_SOCKET.search(names) is not None
+
+
+def _forks_in_a_loop(text: str) -> bool:
+    for fork in islice(_FORK.finditer(text), _MAX_FOUND):
+        if re.search(r"\b(?:while|for)\b", text[fork.end() : fork.end() + _AFTER_CHARS]):
+            return True
+        before = text[max(0, fork.start() - _LOOP_CHARS) : fork.start()]
+        for loop in _LOOP_WORD.finditer(before):
+            # The loop's head ends with its line; its body begins behind a colon, a bracket or a blank near the fork.
+            end = next((i for i in range(loop.end(), len(before)) if before[i] in ";\n"), len(before) - 1)
+            if re.search(r"[:;{(\s]", before[max(loop.end(), len(before) - _BODY_CHARS) : end + 1]):
+                return True
+    return False
 
 
 def _shows_secret(text: str, strings: list[str], places: Places) -> bool:
@@ -131,7 +156,10 @@ def _shows_secret(text: str, strings: list[str], places: Places) -> bool:
 
 def _deleted(text: str) -> Iterator[str]:
     """The paths given to calls that delete a tree; the unknown mark where they are not written out."""
-    for found in _DELETES.finditer(text):
+    for number, found in enumerate(_DELETES.finditer(text)):
+        if number == _MAX_FOUND:
+            yield UNKNOWN
+            return
         call = re.split(r"[)\n;]", text[found.end() : found.end() + 300], maxsplit=1)[0]
         given = [s for s in _strings(call) if s]
         yield from given or [UNKNOWN]
@@ -148,7 +176,7 @@ def _strings(text: str) -> Iterator[str]:
             inner = raw[3:-3] if raw[:3] in ('"""', "'''") else raw[1:-1]
         value = decode_escapes(inner)
         between = text[end : found.start()] if end >= 0 else ""
-        if end >= 0 and re.fullmatch(r"\s*[+.]?\s*", between) and (between.strip() or held):
+        if end >= 0 and between.strip() in ("", "+", ".") and (between.strip() or held):
             held += value
         else:
             if held:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from perdure.tools.danger.budget import Budget, Unreadable
 from perdure.tools.danger.code import CodeReading
 from perdure.tools.danger.kinds import Danger
 from perdure.tools.danger.places import Places
@@ -32,10 +33,16 @@ class Surroundings:
 
 def find_dangers(command: str, where: Surroundings) -> tuple[Danger, ...]:
     """Everything dangerous in a shell command, each kind once, worst kept first as met. Runs nothing, never raises."""
-    places = Places.at(where.workspace, where.folder, where.home)
-    walker = Walker(places, _judged, _judged_code)
-    walker.walk(command, Scope(where.environment, where.home.as_posix()))
-    unique = {d.kind: d for d in reversed(walker.dangers)}
+    dangers: list[Danger] = []
+    try:
+        budget = Budget(len(command))
+        places = Places.at(where.workspace, where.folder, where.home)
+        walker = Walker(places, budget, _judged, _judged_code)
+        dangers = walker.dangers
+        walker.walk(command, Scope(where.environment, where.home.as_posix(), budget))
+    except (Unreadable, RecursionError):
+        dangers.append(Danger("unreadable", " ".join(command[:2_000].split())[:120]))
+    unique = {d.kind: d for d in reversed(dangers)}
     return tuple(reversed(unique.values()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from perdure.tools.danger.budget import replace_bounded
 from perdure.tools.danger.found import Code, Inner, Script, Words
 from perdure.tools.danger.marks import UNKNOWN, has_mark
 from perdure.tools.danger.prefixes import PREFIXES, SUBCOMMANDS, Prefix
@@ -117,22 +118,21 @@ def _xargs(run: Run) -> Iterator[Inner]:
     items = [f"**/{g}" if has_mark(g) else g for g in given[:20]] or [f"**/{UNKNOWN}"]
     if stand_in:
         for item in items[:5]:
-            yield Words(tuple(w.replace(stand_in, item) for w in words))
+            yield Words(tuple(replace_bounded(w, stand_in, item) for w in words))
     else:
         yield Words((*words, *items))
 
 
 def _parallel(run: Run) -> Iterator[Inner]:
-    args = list(run.args)
-    while args and args[0].startswith("-"):
-        args.pop(0)
-        if args and re.fullmatch(r"\d+%?", args[0]):
-            args.pop(0)
-    template, _, rest = " ".join(args).partition(":::")
+    at = 0
+    while at < len(run.args) and run.args[at].startswith("-"):
+        at += 1
+        at += at < len(run.args) and re.fullmatch(r"\d+%?", run.args[at]) is not None
+    template, _, rest = " ".join(run.args[at:]).partition(":::")
     items = rest.split() or (run.stdin or "").split() or [f"**/{UNKNOWN}"]
     for item in items[:10]:
         text = item if not template.strip() else template
-        spread = re.sub(r"\{[./]*\}", item.replace("\\", r"\\"), text)
+        spread = replace_bounded(re.sub(r"\{[./]{0,3}\}", "{}", text), "{}", item)
         yield Script(spread if "{" in text else f"{text} {item}")
 
 
@@ -147,7 +147,7 @@ def _find(run: Run) -> Iterator[Inner]:
                 break
             words.append(w)
         for path in found_paths(run)[:5]:
-            yield Words(tuple(w.replace("{}", path) for w in words))
+            yield Words(tuple(replace_bounded(w, "{}", path) for w in words))
 
 
 def _fd(run: Run) -> Iterator[Inner]:
@@ -156,7 +156,9 @@ def _fd(run: Run) -> Iterator[Inner]:
             pattern = next((x for x in run.args[:i] if not x.startswith("-")), "*")
             rest = run.args[i + 1 :]
             many = f"./**/{pattern}"
-            yield Words(tuple(w.replace("{}", many) for w in rest) + (() if any("{" in w for w in rest) else (many,)))
+            yield Words(
+                tuple(replace_bounded(w, "{}", many) for w in rest) + (() if any("{" in w for w in rest) else (many,))
+            )
             return
 
 
@@ -277,7 +279,7 @@ def _gdb(run: Run) -> Iterator[Inner]:
 
 def _sqlite(run: Run) -> Iterator[Inner]:
     for text in (*run.args, run.stdin or ""):
-        for found in re.finditer(r"^\s*\.(?:shell|system)\s+(.*)", text, re.M):
+        for found in re.finditer(r"^[ \t]*\.(?:shell|system)\s+(.*)", text, re.M):
             yield Script(found.group(1))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 
+from perdure.tools.danger.budget import Unreadable
 from perdure.tools.danger.marks import PROGRAM, UNKNOWN, has_mark
 from perdure.tools.danger.run import Run
 from perdure.tools.danger.syntax import Node, Simple
 
+_MAX_PATTERN_CHARS = 200
 # What a pattern in place of a name may stand for.
 _DISGUISED = (
     "rm",
@@ -35,6 +37,11 @@ def program_of(typed: str) -> str:
 
 
 def matching_names(pattern: str) -> tuple[str, ...]:
+    """The programs a pattern in place of a name may stand for; a plain name for itself."""
+    if not re.search(r"[*?\[]", pattern):
+        return (pattern,)
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        raise Unreadable
     return tuple(n for n in _DISGUISED if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from perdure.tools.danger.budget import Budget, Unreadable
 from perdure.tools.danger.marks import ALL
 from perdure.tools.danger.syntax import (
     Assignment,
@@ -21,31 +22,30 @@ from perdure.tools.danger.syntax import (
 from perdure.tools.danger.words import WordReader
 
 MAX_DEPTH = 60
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?(\+?)=")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]\n]{0,200}\])?(\+?)=")
 _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\()|&>>|&>)")
 _FUNCTION = re.compile(r"([^\s;|&<>()'\"$`]+)[ \t]*\([ \t]*\)")
 _BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
 _ENDS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
 _BETWEEN = {"if": ("then", "elif", "else"), "while": ("do",), "until": ("do",), "{": ()}
+_KEYWORD = re.compile(r"[a-z]{1,12}(?=[\s;|&<>()]|\Z)|[{}!](?=[\s;|&)]|\Z)")
 _PASSED_OVER = frozenset({"!", "time", "coproc", "then", "do", "else", "elif", "fi", "done", "esac", "}", "in"})
 
 
-class TooDeep(Exception):
-    """More nested than anybody writes by hand."""
-
-
-def parse(text: str, *, depth: int = 0) -> tuple[Node, ...]:
-    """The commands of a script. Raises TooDeep."""
+def parse(text: str, budget: Budget, *, depth: int = 0) -> tuple[Node, ...]:
+    """The commands of a script. Raises Unreadable."""
     clean = text.translate({ord(m): "?" for m in ALL}) if depth == 0 else text
-    return _Parser(clean, 0, depth).everything()
+    budget.spend_chars(len(text))
+    return _Parser(clean, 0, depth, budget).everything()
 
 
 class _Parser:
-    def __init__(self, text: str, at: int, depth: int) -> None:
+    def __init__(self, text: str, at: int, depth: int, budget: Budget) -> None:
         if depth > MAX_DEPTH:
-            raise TooDeep
+            raise Unreadable
         self._depth = depth
-        self._r = WordReader(text, at, self._inner)
+        self._budget = budget
+        self._r = WordReader(text, at, self._inner, budget)
         self._pending: list[HereText] = []
 
     def everything(self) -> tuple[Node, ...]:
@@ -56,11 +56,12 @@ class _Parser:
             if self._r.at >= len(self._r.text):
                 return tuple(nodes)
             # A bracket or keyword too many: bash would stop here, and what follows is still looked at.
+            self._budget.spend_piece()
             self._r.at = max(self._r.at, before) + 1
 
     def _inner(self, text: str, at: int) -> tuple[tuple[Node, ...], int]:
         """The commands of a substitution, and the place behind its closing bracket."""
-        inner = _Parser(text, at, self._depth + 1)
+        inner = _Parser(text, at, self._depth + 1, self._budget)
         nodes = inner._sequence(frozenset())
         while inner._r.at < len(text) and text[inner._r.at] != ")":
             inner._r.at += 1
@@ -76,6 +77,7 @@ class _Parser:
             if until and self._peek_keyword() in until:
                 return nodes
             before = self._r.at
+            self._budget.spend_piece()
             node = self._pipeline()
             if node is not None:
                 nodes.append(node)
@@ -85,6 +87,7 @@ class _Parser:
     def _pipeline(self) -> Node | None:
         commands = []
         while True:
+            self._budget.spend_piece()
             command = self._command()
             if command is not None:
                 commands.append(command)
@@ -291,7 +294,8 @@ class _Parser:
         if here.is_quoted:
             here.body = Word((Literal(body, True),))
         else:
-            here.body = Word(tuple(WordReader(body, 0, self._inner).double_quoted("")))
+            self._budget.spend_chars(len(body))
+            here.body = Word(tuple(WordReader(body, 0, self._inner, self._budget).double_quoted("")))
 
     def _skip_blank(self) -> None:
         found = _BLANK.match(self._r.text, self._r.at)
@@ -313,6 +317,7 @@ class _Parser:
             elif self._r.text[self._r.at : self._r.at + 1] in (";", "&", "|") and self._r.at < len(self._r.text):
                 if re.match(r"&>", self._r.text[self._r.at : self._r.at + 2]):
                     return
+                self._budget.spend_piece()
                 self._r.at += 1
             else:
                 return
@@ -321,5 +326,5 @@ class _Parser:
         return self._r.text.startswith(text, self._r.at)
 
     def _peek_keyword(self) -> str:
-        found = re.compile(r"[a-z]+(?=[\s;|&<>()]|\Z)|[{}!](?=[\s;|&)]|\Z)").match(self._r.text, self._r.at)
+        found = _KEYWORD.match(self._r.text, self._r.at)
         return found.group() if found else ""

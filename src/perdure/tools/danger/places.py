@@ -30,6 +30,8 @@ _STARTUP = re.compile(
     r"|/\.config/(?:fish|autostart|systemd|gcloud|gh|git)(?:/|\Z)|/Library/Launch(?:Agents|Daemons)(?:/|\Z)"
     r"|/(?:var/)?spool/cron(?:/|\Z)"
 )
+# A longer path, made absolute, is nobody's: it is not looked up.
+_MAX_PATH_CHARS = 1_024
 _SECRET = re.compile(
     r"/\.ssh/(?!.*\.pub\Z)(?:id_|[^/]*_rsa|[^/]*_ed25519|\*|\Z)|/\.ssh\Z|/\.aws(?:/credentials)?\Z|/\.aws/\*\Z|/\.netrc\Z"
     r"|/\.pgpass\Z|/\.git-credentials\Z|/\.gnupg(?:/|\Z)|/\.kube/config\Z|/\.docker/config\.json\Z|/\.config/gcloud(?:/|\Z)"
@@ -55,6 +57,7 @@ _PRIVATE = re.compile(
     r"|(?:^|/)id_[a-z0-9]+\Z"
     r"|(?:^|/)(?:secrets?|credentials?)(?:\.\w+)?\Z|history\Z|(?:^|/)\.htpasswd\Z|/etc/passwd\Z"
 )
+_ARTEFACT = re.compile("|".join(fnmatch.translate(a) for a in ARTEFACTS))
 # A name that is a file's, not a folder's.
 _FILE_NAME = re.compile(
     r"[^*?\[\]/]\.(?:py|pyc|js|jsx|mjs|cjs|ts|tsx|vue|go|rs|java|kt|c|h|cc|cpp|hpp|o|a|so|cs|rb|php|swift|sh|sql|html|css|scss|json"
@@ -106,6 +109,7 @@ class Places:
         whole = self._absolute(path)
         if whole is None:
             name = path.rsplit("/", 1)[-1]
+            path = path[:_MAX_PATH_CHARS]
             is_artefact = not has_mark(path) and not path.startswith(("/", "..")) and self._is_artefact(path)
             return Place(path, "unknown", is_wide=_is_everything(name), is_artefact=is_artefact and self._has_workspace)
         name = posixpath.basename(whole)
@@ -119,6 +123,8 @@ class Places:
     def holds_secret(self, path: str) -> bool:
         """Whether reading it shows a credential."""
         whole = self._absolute(path) or f"/{path}"
+        if len(whole) > _MAX_PATH_CHARS:
+            return False
         if re.search(r"[*?\[]", whole):
             home = self.home.rstrip("/")
             return any(fnmatch.fnmatchcase(s.replace("~", home), whole) for s in _SECRET_FILES)
@@ -126,7 +132,7 @@ class Places:
 
     def is_private(self, path: str) -> bool:
         """Whether sending it away would give something away."""
-        return self.holds_secret(path) or bool(_PRIVATE.search(path))
+        return self.holds_secret(path) or bool(_PRIVATE.search(path[-_MAX_PATH_CHARS:]))
 
     @property
     def _has_workspace(self) -> bool:
@@ -140,7 +146,7 @@ class Places:
         if path == "~" or path.startswith("~/"):
             path = self.home + path[1:]
         joined = posixpath.normpath(posixpath.join(self.folder or "/", path))
-        return "/" + joined.lstrip("/")
+        return "/" + joined.lstrip("/") if len(joined) <= _MAX_PATH_CHARS else None
 
     def _zone(self, path: str) -> Zone:
         if path == FRESH or FRESH in path or _MADE_BY_MKTEMP.match(path):
@@ -162,7 +168,7 @@ class Places:
 
     def _is_artefact(self, path: str) -> bool:
         parts = [p for p in path.split("/") if p not in ("", ".", "**")]
-        return any(fnmatch.fnmatchcase(p, a) for p in parts for a in ARTEFACTS) and ".." not in parts
+        return any(_ARTEFACT.match(p) for p in parts) and ".." not in parts
 
 
 def _is_under(path: str, folder: str) -> bool:

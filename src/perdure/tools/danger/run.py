@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,14 +39,25 @@ class Run:
         before = list(_before_dashes(self.args))
         return (*(a for a in before if not a.startswith("-") or a == "-"), *self.args[len(before) + 1 :])
 
+    @cached_property
+    def size(self) -> int:
+        """How many characters a rule may have to look at."""
+        return sum(map(len, self.args)) + len(self.args) + len(self.stdin or "")
+
+    @cached_property
+    def _given(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The options as they stand, and the letters of `-rf` and its like."""
+        clusters = (o[1:] for o in self.options if not o.startswith("--") and o[1:].isascii() and o[1:].isalnum())
+        return frozenset(self.options), frozenset(letter for cluster in clusters for letter in cluster)
+
     def has(self, *wanted: str) -> bool:
         """Whether an option was given; `-f` is found in `-rf`, `--force` also as `--forc`."""
-        for o in self.options:
-            for w in wanted:
-                if o == w or (w.startswith("--") and len(o) > 4 and w.startswith(o)):
-                    return True
-                if len(w) == 2 and not o.startswith("--") and w[1] in o[1:] and re.fullmatch(r"-[A-Za-z0-9]+", o):
-                    return True
+        options, letters = self._given
+        for w in wanted:
+            if w in options or (len(w) == 2 and w[1] in letters):
+                return True
+            if w.startswith("--") and any(w[:end] in options for end in range(5, len(w))):
+                return True
         return False
 
     def value_of(self, *names: str) -> str | None:
@@ -65,10 +75,10 @@ class Run:
     def all_values_of(self, *names: str) -> list[str]:
         """The same for an option that may be given several times."""
         out = []
-        for i in range(len(self.args)):
-            found = Run(self.name, self.args[i : i + 2], self.places).value_of(*names)
-            if found is not None and self.args[i].startswith("-") and _opens_with(self.args[i], names):
-                out.append(found)
+        for i, a in enumerate(self.args):
+            if a.startswith("-") and _opens_with(a, names):
+                value = Run(self.name, self.args[i : i + 2], self.places).value_of(*names)
+                out += [value] if value is not None else []
         return out
 
     def starts(self, *words: str) -> bool:
@@ -78,9 +88,10 @@ class Run:
     def place(self, path: str) -> Place:
         return self.places.place(path)
 
-    @property
+    @cached_property
     def shown(self) -> str:
-        text = without_marks(" ".join((self.name, *self.args)), "…")
+        few = self.args[:_SHOWN_CHARS]
+        text = without_marks(" ".join((self.name, *(a[: _SHOWN_CHARS + 1] for a in few))), "…")
         return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 

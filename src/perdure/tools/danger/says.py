@@ -6,8 +6,11 @@ import base64
 import binascii
 import posixpath
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 
+from perdure.tools.danger.budget import Unreadable
 from perdure.tools.danger.marks import (
     DOWNLOADED,
     FILE,
@@ -23,6 +26,7 @@ from perdure.tools.danger.run import Run
 from perdure.tools.danger.scope import SECRET_NAME
 from perdure.tools.danger.words import decode_escapes
 
+_MAX_PRINTED_CHARS = 200_000
 DOWNLOADERS = frozenset(
     {"curl", "wget", "fetch", "http", "https", "aria2c", "lynx", "w3m", "links", "lwp-request", "axel"}
 )
@@ -106,11 +110,9 @@ def output_of(run: Run, files: Mapping[str, str]) -> str:
 
 
 def _echo(run: Run, files: Mapping[str, str]) -> str:
-    args = list(run.args)
-    options = ""
-    while args and re.fullmatch(r"-[neE]+", args[0]):
-        options += args.pop(0)
-    text = " ".join(args)
+    words = list(takewhile(lambda a: re.fullmatch(r"-[neE]+", a), run.args))
+    options = "".join(words)
+    text = " ".join(run.args[len(words) :])
     return (decode_escapes(text) if "e" in options else text) + ("" if "n" in options else "\n")
 
 
@@ -119,28 +121,33 @@ def _printf(run: Run, files: Mapping[str, str]) -> str:
         return ""
     if run.args[0] == "--":
         return _printf(Run(run.name, run.args[1:], run.places), files)
-    shape, values = decode_escapes(run.args[0]), list(run.args[1:])
+    shape, values = decode_escapes(run.args[0]), deque(run.args[1:])
 
     def fill(found: re.Match[str]) -> str:
         if found.group() == "%%":
             return "%"
-        value = values.pop(0) if values else ""
+        value = values.popleft() if values else ""
         return decode_escapes(value) if found.group().endswith("b") else value
 
-    out = ""
+    out: list[str] = []
     for _ in range(64):
         before = len(values)
-        out += re.sub(r"%[-+ #0-9.*]*[a-zA-Z]|%%", fill, shape)
+        out.append(re.sub(r"%[-+ #0-9.*]{0,20}[a-zA-Z]|%%", fill, shape))
         if not values or len(values) == before:
             break
-    return out
+        if sum(map(len, out)) > _MAX_PRINTED_CHARS:
+            raise Unreadable
+    return "".join(out)
 
 
 def _cat(run: Run, files: Mapping[str, str]) -> str:
     paths = [p for p in (*run.operands, *run.reads) if p != "-"]
     if not paths:
         return run.stdin or ""
-    return "".join(_file_text(p, run, files) for p in paths)
+    texts = [_file_text(p, run, files) for p in paths]
+    if sum(map(len, texts)) > max(_MAX_PRINTED_CHARS, *map(len, files.values()), 0) * 2:
+        raise Unreadable
+    return "".join(texts)
 
 
 def _file_text(path: str, run: Run, files: Mapping[str, str]) -> str:

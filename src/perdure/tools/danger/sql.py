@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|^\s*#[^\n]*", re.S | re.M)
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`")
+_LINE_COMMENT = re.compile(r"--[^\n]*|^[ \t]*#[^\n]*", re.M)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_QUOTED_OR_END = re.compile(rf"{_QUOTED.pattern}|;")
 _DROPS = re.compile(
     r"\s*(?:drop\s+(?!procedure\s+if|function\s+if|trigger\s+if)(?:table|database|schema|keyspace|view|materialized|index|column"
     r"|user|role|owned|tablespace|type|sequence|extension|collection|policy|server|function|procedure|trigger)\b"
@@ -14,6 +15,7 @@ _DROPS = re.compile(
     r"|revoke\b|shutdown\b)",
     re.I | re.S,
 )
+_PREAMBLE = re.compile(r"^(?:begin|start\s+transaction|with\s+\w+\s+as\s*\([^)]*\))\s+", re.I)
 _NO_FILTER = re.compile(r"\bwhere\b\s*(?:\(?\s*(?:1\s*=\s*1|true|1|''\s*=\s*'')\s*\)?)\s*\Z", re.I)
 _DOCUMENTS = re.compile(
     r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\.dropCollection|dropIndexes\s*\(|shutdownServer",
@@ -23,7 +25,7 @@ _DOCUMENTS = re.compile(
 
 def deleting_statements(text: str) -> Iterator[str]:
     """The statements that drop, empty, or delete and change without saying which rows."""
-    plain = _COMMENT.sub(" ", text)
+    plain = " ".join(_LINE_COMMENT.sub(" ", _without_block_comments(text)).split())
     if found := _DOCUMENTS.search(plain):
         yield found.group()
     for statement in _statements(plain):
@@ -32,7 +34,7 @@ def deleting_statements(text: str) -> Iterator[str]:
         first = statement.split()[0].lower()
         if first in ("delete", "update") and not _is_unfiltered(statement, first):
             continue
-        yield " ".join(statement.split())[:120]
+        yield statement[:120]
 
 
 def _is_unfiltered(statement: str, first: str) -> bool:
@@ -42,13 +44,18 @@ def _is_unfiltered(statement: str, first: str) -> bool:
     return not re.search(r"\bwhere\b", bare, re.I) or bool(_NO_FILTER.search(bare))
 
 
-def _statements(text: str) -> list[str]:
+def _without_block_comments(text: str) -> str:
+    """Cut by hand: a pattern looks from every `/*` to the end for a `*/` that never comes."""
+    kept, at = [], 0
+    while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        kept.append(text[at:start])
+        at = end + 2
+    return " ".join([*kept, text[at:]])
+
+
+def _statements(text: str) -> Iterator[str]:
     """Split at `;` outside quotes; a statement inside BEGIN … or EXPLAIN stays one."""
-    holes = [(m.start(), m.end()) for m in _QUOTED.finditer(text)]
-    cuts = [m.start() for m in re.finditer(";", text) if not any(a <= m.start() < b for a, b in holes)]
-    starts = [0, *(c + 1 for c in cuts)]
-    ends = [*cuts, len(text)]
-    whole = [text[a:b].strip() for a, b in zip(starts, ends, strict=True)]
-    return [
-        re.sub(r"^(?:begin|start\s+transaction|with\s+\w+\s+as\s*\([^)]*\))\s+", "", s, flags=re.I) for s in whole if s
-    ]
+    cuts = [m.start() for m in _QUOTED_OR_END.finditer(text) if m.group() == ";"]
+    for start, end in zip([0, *(c + 1 for c in cuts)], [*cuts, len(text)], strict=True):
+        if statement := text[start:end].strip():
+            yield _PREAMBLE.sub("", statement)

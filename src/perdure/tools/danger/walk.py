@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from perdure.tools.danger.budget import Budget, Unreadable
 from perdure.tools.danger.builtins import BUILTINS, apply_builtin
 from perdure.tools.danger.code import CodeReading, read_code
 from perdure.tools.danger.forks import multiplies, runs_itself
@@ -22,14 +23,14 @@ from perdure.tools.danger.naming import (
     name_of,
     program_of,
 )
-from perdure.tools.danger.parser import TooDeep, parse
+from perdure.tools.danger.parser import parse
 from perdure.tools.danger.places import Places
 from perdure.tools.danger.run import Run
 from perdure.tools.danger.says import DOWNLOADERS, output_of
 from perdure.tools.danger.scope import Scope
 from perdure.tools.danger.syntax import Function, Group, Loop, Node, Pipeline, Redirect, Simple, Substitution
 
-MAX_STEPS = 4_000
+MAX_STEPS = 2_500
 _MAX_DEPTH = 24
 _MAX_ITEMS = 8
 
@@ -54,9 +55,10 @@ class _At:
 class Walker:
     """One reading of one command; `dangers` fills up on the way."""
 
-    def __init__(self, places: Places, judge: Judge, judge_code: JudgeCode) -> None:
+    def __init__(self, places: Places, budget: Budget, judge: Judge, judge_code: JudgeCode) -> None:
         self.dangers: list[Danger] = []
         self._places = places
+        self._budget = budget
         self._judge, self._judge_code = judge, judge_code
         self._files: dict[str, str] = {}
         self._functions: dict[str, Function] = {}
@@ -64,25 +66,25 @@ class Walker:
         self._steps = 0
 
     def walk(self, text: str, scope: Scope) -> None:
+        """Raises Unreadable where the command costs too much to read; `dangers` then holds what was found so far."""
         scope.assign("PWD", [self._places.folder or UNKNOWN])
-        try:
-            self._nodes(parse(text), _At(scope))
-            for name in [n for n in self._functions if n not in self._called]:
-                unknown = scope.child()
-                unknown.is_open = True
-                self._nodes(self._functions[name].body, _At(unknown, depth=1))
-        except (TooDeep, RecursionError):
-            self.dangers.append(Danger("unreadable", " ".join(text.split())[:120]))
+        self._nodes(parse(text, self._budget), _At(scope))
+        for name in [n for n in self._functions if n not in self._called]:
+            unknown = scope.child()
+            unknown.is_open = True
+            self._nodes(self._functions[name].body, _At(unknown, depth=1))
 
     def _nodes(self, nodes: Sequence[Node], at: _At) -> str:
         if at.depth > _MAX_DEPTH:
-            raise TooDeep
-        return "".join([self._node(n, at) for n in nodes])
+            raise Unreadable
+        output = "".join([self._node(n, at) for n in nodes])
+        self._budget.spend_chars(len(output))
+        return output
 
     def _node(self, node: Node, at: _At) -> str:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise TooDeep
+            raise Unreadable
         match node:
             case Simple():
                 return self._simple(node, at)
@@ -207,13 +209,15 @@ class Walker:
     def _run(self, run: Run, at: _At, typed: str) -> str:
         self._steps += 1
         if at.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
-            raise TooDeep
+            raise Unreadable
+        self._budget.spend_chars(run.size)
         self._check_name(run, typed)
         self._report(run)
         self._builtin(run, at)
         out = self._function_call(run, at) if run.name in self._functions else None
         self._follow(run, at, typed)
         out = out if out is not None else output_of(run, self._files)
+        self._budget.spend_chars(len(out))
         self._download(run)
         if run.name == "tee":
             self._keep(run.operands, out)
@@ -231,7 +235,7 @@ class Walker:
             self.dangers.append(Danger("hidden-code", run.shown))
 
     def _report(self, run: Run) -> None:
-        names = matching_names(run.name) if re.search(r"[*?\[]", run.name) else (run.name,)
+        names = matching_names(run.name)
         for name in names:
             self.dangers += self._judge(replace(run, name=name))
 
@@ -313,14 +317,15 @@ class Walker:
             self.dangers.append(Danger("hidden-code", run.shown))
         scope = at.scope if run.name == "eval" else at.scope.child()
         scope.arguments = list(inner.arguments) or scope.arguments
-        self._nodes(parse(text, depth=1), _At(scope, None, depth=at.depth + 1))
+        self._nodes(parse(text, self._budget, depth=1), _At(scope, None, depth=at.depth + 1))
 
     def _code(self, code: Code, run: Run, at: _At) -> None:
+        self._budget.spend_chars(len(code.text))
         reading = read_code(code.text, self._places, code.language)
         self.dangers += reading.dangers
         self.dangers += self._judge_code(reading, run)
         for script in reading.scripts:
-            self._nodes(parse(script, depth=1), _At(at.scope.child(), None, depth=at.depth + 1))
+            self._nodes(parse(script, self._budget, depth=1), _At(at.scope.child(), None, depth=at.depth + 1))
 
     def _download(self, run: Run) -> None:
         if run.name not in DOWNLOADERS:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import groupby
 
+from perdure.tools.danger.budget import Budget
 from perdure.tools.danger.marks import UNKNOWN
 from perdure.tools.danger.syntax import Literal, Node, Part, Substitution, Variable, Word
 
@@ -13,6 +15,10 @@ _PLAIN = re.compile(r"""[^\s;|&<>()\\'"$`]+""")
 _IN_DOUBLE = re.compile(r'[^\\"$`]+')
 _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
 _BRACED = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]]*)\])?", re.S)
+_BACKTICKS = re.compile(r"`([^`\\]*(?:\\.[^`\\]*)*)(?:`|\Z)", re.S)
+_ANSI_QUOTED = re.compile(r"\$'([^'\\]*(?:\\.[^'\\]*)*)(?:'|\Z)", re.S)
+# Nobody writes longer arithmetic; without a bound, every unclosed `$((` would be looked through to the end.
+_MAX_ARITHMETIC = 2_000
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.S)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
@@ -23,13 +29,16 @@ ReadCommands = Callable[[str, int], tuple[tuple[Node, ...], int]]
 class WordReader:
     """A place in a text, and the words from there on."""
 
-    def __init__(self, text: str, at: int, read_commands: ReadCommands) -> None:
+    def __init__(self, text: str, at: int, read_commands: ReadCommands, budget: Budget) -> None:
         self.text, self.at = text, at
         self._read_commands = read_commands
+        self._budget = budget
 
     def word(self) -> Word:
         """The word at the present place; empty where none starts here."""
         parts: list[Part] = []
+        if self.at < len(self.text):
+            self._budget.spend_piece()
         while self.at < len(self.text):
             c = self.text[self.at]
             if c in "<>" and self.text.startswith("(", self.at + 1):
@@ -39,8 +48,10 @@ class WordReader:
             elif c == "\\":
                 self._escape(parts)
             elif c == "'":
+                self._budget.spend_piece()
                 parts.append(Literal(self._until("'"), True))
             elif c == '"':
+                self._budget.spend_piece()
                 self.at += 1
                 parts += self.double_quoted('"') or [Literal("", True)]
             elif c in "$`":
@@ -95,6 +106,7 @@ class WordReader:
 
     def _dollar(self, *, is_quoted: bool) -> Part:
         text, at = self.text, self.at
+        self._budget.spend_piece()
         if text[at] == "`":
             return self._backticks(is_quoted)
         if not is_quoted and text.startswith("$'", at):
@@ -104,7 +116,7 @@ class WordReader:
             parts = self.double_quoted('"')
             return parts[0] if len(parts) == 1 else Literal("".join(_literal(p) for p in parts), True)
         if text.startswith("$((", at) and (close := _arithmetic_end(text, at + 3)) is not None:
-            inside = WordReader(text[at + 3 : close - 2], 0, self._read_commands).double_quoted("")
+            inside = self._inside(text[at + 3 : close - 2])
             self.at = close
             return Variable("?", True, runs=tuple(p for p in inside if isinstance(p, Substitution)))
         if text.startswith("$(", at):
@@ -118,17 +130,23 @@ class WordReader:
         self.at += 1
         return Literal("$", is_quoted)
 
+    def _inside(self, text: str) -> list[Part]:
+        """The parts of a text inside brackets, read again."""
+        self._budget.spend_chars(len(text))
+        return WordReader(text, 0, self._read_commands, self._budget).double_quoted("")
+
     def _backticks(self, is_quoted: bool) -> Part:
-        found = re.compile(r"`((?:\\.|[^`\\])*)(?:`|\Z)", re.S).match(self.text, self.at)
+        found = _BACKTICKS.match(self.text, self.at)
         if found is None:
             self.at = len(self.text)
             return Literal("", is_quoted)
         self.at = found.end()
+        self._budget.spend_chars(len(found.group(1)))
         body, _ = self._read_commands(re.sub(r"\\([$`\\])", r"\1", found.group(1)), 0)
         return Substitution(body, is_quoted)
 
     def _ansi(self) -> Part:
-        found = re.compile(r"\$'((?:\\.|[^'\\])*)(?:'|\Z)", re.S).match(self.text, self.at)
+        found = _ANSI_QUOTED.match(self.text, self.at)
         if found is None:
             self.at = len(self.text)
             return Literal("", True)
@@ -144,7 +162,7 @@ class WordReader:
             return Variable(inner, is_quoted) if _NAME.fullmatch(inner) else Literal(UNKNOWN, is_quoted)
         sign, name, index = found.groups()
         rest = inner[found.end() :]
-        inside = WordReader(rest, 0, self._read_commands).double_quoted("") if "$(" in rest or "`" in rest else []
+        inside = self._inside(rest) if "$(" in rest or "`" in rest else []
         runs = tuple(p for p in inside if isinstance(p, Substitution))
         return Variable(
             name, is_quoted, index=index or "", rest=rest, is_length=sign == "#", is_indirect=sign == "!", runs=runs
@@ -169,7 +187,7 @@ def decode_escapes(text: str) -> str:
 def _arithmetic_end(text: str, at: int) -> int | None:
     """Where `$((` ends; None where the brackets do not close as arithmetic does."""
     depth = 2
-    for i in range(at, len(text)):
+    for i in range(at, min(len(text), at + _MAX_ARITHMETIC)):
         depth += (text[i] == "(") - (text[i] == ")")
         if depth == 0:
             return i + 1 if text[i - 1] == ")" else None
@@ -205,10 +223,9 @@ def _literal(part: Part) -> str:
 def _joined(parts: list[Part]) -> tuple[Part, ...]:
     """Neighbouring literals of one kind as one."""
     out: list[Part] = []
-    for p in parts:
-        last = out[-1] if out else None
-        if isinstance(p, Literal) and isinstance(last, Literal) and last.is_quoted == p.is_quoted:
-            out[-1] = Literal(last.text + p.text, p.is_quoted)
+    for is_quoted, group in groupby(parts, key=lambda p: p.is_quoted if isinstance(p, Literal) else None):
+        if is_quoted is None:
+            out += group
         else:
-            out.append(p)
+            out.append(Literal("".join(p.text for p in group if isinstance(p, Literal)), is_quoted))
     return tuple(out)

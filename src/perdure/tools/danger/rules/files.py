@@ -142,7 +142,9 @@ def _opens_to_all(run: Run) -> bool:
     if re.fullmatch(r"0?[0-7]{3,4}", mode):
         digits = mode[-3:]
         return digits[2] in "2367" or digits == "000" or (len(mode) == 4 and mode[0] in "24567") or digits in ("776",)
-    return any(re.search(r"(?:[ao][ugoa]*|^)\+[rx]*w|[ug]+\+[rwx]*s|[ao]=[rx]*w", m) for m in mode.split(","))
+    return any(
+        re.search(r"(?:[ao][ugoa]{0,3}|^)\+[rx]{0,2}w|[ug]\+[rwx]{0,3}s|[ao]=[rx]{0,2}w", m) for m in mode.split(",")
+    )
 
 
 def _overwrites_with_nothing(run: Run) -> bool:

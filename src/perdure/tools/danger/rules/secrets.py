@@ -136,12 +136,10 @@ def _sends_secret(run: Run) -> bool:
         return True
     if run.name in _NETCATS | {"mail", "mailx", "mutt", "sendmail", "ftp", "tftp"}:
         return any(run.places.is_private(p) for p in (*run.reads, *run.operands))
+    uploaded = run.value_of("-T", "--upload-file", "--post-file")
     for value in run.all_values_of(*_DATA_OPTIONS):
         path = re.sub(r"^(?:[\w-]+=)?[@<]?", "", value)
-        if SECRET in value or (
-            ("@" in value or run.value_of("-T", "--upload-file", "--post-file") == value)
-            and run.places.is_private(path)
-        ):
+        if SECRET in value or (("@" in value or value == uploaded) and run.places.is_private(path)):
             return True
     return any(SECRET in o for o in run.operands if re.match(r"https?://|\w+\.\w+", o)) or any(
         "@" in o and run.places.is_private(o.partition("@")[2]) for o in run.operands

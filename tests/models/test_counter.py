@@ -194,6 +194,21 @@ def test_reasoning_counts_only_where_it_is_sent_back() -> None:
     assert chatty.estimate > 400
 
 
+@pytest.mark.spec("B2b")
+@pytest.mark.parametrize(("reported", "is_billed"), [(1_500, True), (1_030, False)])
+def test_a_service_that_leaves_reasoning_out_of_its_count_is_noticed(reported: int, is_billed: bool) -> None:
+    counter = TokenCounter("deepseek-chat", sends_reasoning=True)
+    counter.append(Entry(0, Message(role="user", content=WORDS * 100)))
+    counter.observe(prompt(1_000))
+    thinking = Message(role="assistant", content="Done.", reasoning=WORDS * 50, kind="assistant")
+    counter.append(Entry(1, thinking))
+    assert counter.estimate > 1_300
+    counter.observe(prompt(reported))
+    assert counter.estimate == reported
+    counter.append(Entry(2, thinking))
+    assert (counter.estimate > reported + 300) is is_billed
+
+
 @pytest.mark.spec("B3")
 def test_appending_looks_only_at_what_is_new() -> None:
     measured: list[int] = []

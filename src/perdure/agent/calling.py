@@ -95,8 +95,7 @@ class Caller:
         """Another endpoint answers from now on: another window, another way to count."""
         self._window = None
         self._image_limit = None
-        self._live.counter.switch_model(self._parts.routes.endpoint.model, calibration=self._parts.calibration)
-        self._live.offer_tools()
+        self._live.follow_model()
         self._gate.forget_preparation()
 
     # -- one attempt -------------------------------------------------------------------------------------------------
@@ -237,7 +236,7 @@ class Caller:
                 return True
             # Little for the window as it is believed to be, and yet too long: it must be smaller still.
             if not may_be_smaller or not attempts.count_compaction():
-                return await self._gate.spill_largest()
+                return await self._gate.shed_more()
 
     async def _believe(self, verdict: ErrorVerdict) -> bool:
         """Takes over the limit the service stated, else steps one rung down; whether it may be smaller still."""

@@ -27,6 +27,12 @@ class Composition:
         for entry in entries:
             self._add(entry, is_head=False)
 
+    def replace(self, changed: Iterable[tuple[Entry, Entry]]) -> None:
+        """Messages behind the last handoff are sent in another form: (old, new) each."""
+        for old, new in changed:
+            self._add(new, is_head=False)
+            self._add(old, is_head=False, sign=-1)
+
     def recall(self, passage: str) -> None:
         """A passage that goes with a message."""
         tokens = estimate_text(passage)
@@ -52,7 +58,7 @@ class Composition:
             given += shared[name]
         return shared
 
-    def _add(self, entry: Entry, *, is_head: bool) -> None:
+    def _add(self, entry: Entry, *, is_head: bool, sign: int = 1) -> None:
         kind = entry.message.kind
         part = "handoff" if kind == "handoff" else "head" if is_head else "outputs" if kind == "tool" else "tail"
-        self._parts[part] += tokens_of(entry)
+        self._parts[part] += sign * tokens_of(entry)

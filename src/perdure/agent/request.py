@@ -52,6 +52,15 @@ class Projection:
             self._is_clean = False
         self._view.append(shown)
 
+    def replace(self, changed: Iterable[tuple[Entry, Entry]]) -> None:
+        """Messages are sent in another form from now on: (old, new) each, usually among the newest."""
+        new_by_old = {id(old.message): new for old, new in changed}
+        count = _swap(self._view, new_by_old)
+        if _swap(self._sent, new_by_old) < count:
+            # One of them was mended together with its neighbours: everything is projected again.
+            self._turn_view = self._turn_sent = 0
+            self._is_clean = False
+
     def entries(self) -> Sequence[Entry]:
         """What is sent, every history rule kept. Call it only between a turn's steps, when all results are in."""
         if not self._is_clean or not self._check.is_settled:
@@ -92,3 +101,16 @@ def _repaired(entries: Sequence[Entry]) -> list[Entry]:
         seq = kept.seq if kept is not None else seq
         out.append(kept if kept is not None else Entry(seq, message))
     return out
+
+
+def _swap(entries: list[Entry], new_by_old: Mapping[int, Entry]) -> int:
+    """Replaces entries in place, from the end, by the identity of their messages; how many were there."""
+    found = 0
+    for i in range(len(entries) - 1, -1, -1):
+        if found == len(new_by_old):
+            break
+        new = new_by_old.get(id(entries[i].message))
+        if new is not None:
+            entries[i] = new
+            found += 1
+    return found

@@ -11,10 +11,12 @@ from perdure.agent.parts import Parts
 from perdure.agent.request import Projection
 from perdure.agent.sidecars import Sidecars
 from perdure.agent.unread import SpilledResults
+from perdure.agent.view import SentForms, loop_start
 from perdure.context.projection import shorten_head
 from perdure.core.messages import Entry, Message
 from perdure.models.counter import TokenCounter
 from perdure.models.sizes import entry_figures, sum_figures, text_figures
+from perdure.providers.reasoning import ReasoningRule
 from perdure.providers.routes import RouteCursor
 from perdure.store.records import History, Lease, Session, StoredEvent
 from perdure.tools.runtime import INTERRUPTED
@@ -26,7 +28,10 @@ class LiveSession:
     def __init__(self, parts: Parts, history: History) -> None:
         self._parts = parts
         self.lease: Lease | None = None
-        self.counter = TokenCounter(model=parts.routes.endpoint.model, calibration=parts.calibration)
+        # It is given what is sent, so all the reasoning it sees counts.
+        self.counter = TokenCounter(
+            model=parts.routes.endpoint.model, sends_reasoning=True, calibration=parts.calibration
+        )
         # Where the window counts as full; None until it is known.
         self.threshold_tokens: int | None = None
         self._system_message: str | None = None
@@ -35,6 +40,7 @@ class LiveSession:
         self._head_tokens: int | None = None
         # Not always the last entry's: a handoff stands before messages older than itself.
         self.newest_seq = 0
+        self._forms: SentForms
         self._enter(history.session, history.entries)
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -66,8 +72,8 @@ class LiveSession:
 
     @property
     def view(self) -> list[Entry]:
-        """The history as the model sees it: `entries`, with the results that were spilled from the view as previews."""
-        return self._spilled.apply(self.entries)
+        """The history as the model sees it: spilled results as previews, and only the reasoning that is sent back."""
+        return self._forms.apply(self.entries)
 
     # -- what happens to it ------------------------------------------------------------------------------------------
 
@@ -76,21 +82,48 @@ class LiveSession:
         added = self._parts.store.append(self.id, list(messages), lease=self.lease, events=events).entries
         if recalled:
             self._attach(added[-1].seq, recalled)
+        open_loop = self.entries[loop_start(self.entries) :]
+        before = self._forms.apply(open_loop)
         self.entries.extend(added)
         self.newest_seq = max(self.newest_seq, added[-1].seq) if added else self.newest_seq
-        self.projection.extend(added)
-        self.counter.extend(added)
+        forms = self._forms.apply([*open_loop, *added])
+        self._replace(before, forms[: len(before)])
+        sent = forms[len(before) :]
+        self.projection.extend(sent)
+        self.counter.extend(sent)
         self._parts.engine.observe(added)
-        self.composition.extend(added)
+        self.composition.extend(sent)
         return added
 
     def spill(self, texts: Mapping[int, str]) -> None:
         """Sends other texts in place of results, by seq, from now on; the log keeps the results whole."""
-        before = [e for e in self.view if e.seq in texts]
-        self._spilled.add(texts)
-        after = [e for e in self.view if e.seq in texts]
-        self.counter.add(sum_figures(map(entry_figures, after)) - sum_figures(map(entry_figures, before)))
-        self._derive(self._shown())
+        before = self.view
+        self._forms.spilled.add(texts)
+        self._replace(before, self.view)
+
+    def drop_reasoning(self) -> bool:
+        """Sends no reasoning of the current tool loop from now on, but what a service signed; whether that changed
+        anything."""
+        before = self.view
+        self._forms.drop_reasoning(self.newest_seq)
+        return self._replace(before, self.view)
+
+    def _replace(self, before: Sequence[Entry], after: Sequence[Entry]) -> bool:
+        """Messages are sent in another form from now on; whether any are."""
+        changed = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
+        if changed:
+            sizes = sum_figures(entry_figures(new) for _, new in changed)
+            self.counter.add(sizes - sum_figures(entry_figures(old) for old, _ in changed))
+            self.projection.replace(changed)
+            self.composition.replace(changed)
+        return bool(changed)
+
+    def follow_model(self) -> None:
+        """Another model answers from now on: it counts otherwise, and is sent other reasoning and tools."""
+        endpoint = self._parts.routes.endpoint
+        self.counter.switch_model(endpoint.model, calibration=self._parts.calibration)
+        self._forms = SentForms(self._forms.spilled, ReasoningRule.of(endpoint))
+        self._show()
 
     def offer_tools(self) -> None:
         """Makes ready what goes with every request to the present model; one that cannot call tools is offered none."""
@@ -145,7 +178,7 @@ class LiveSession:
         self.newest_seq = max((e.seq for e in self.entries), default=0)
         state = self._parts.store.conversation_state(session.id)
         self._sidecars = Sidecars(state, session.id)
-        self._spilled = SpilledResults(state)
+        self._forms = SentForms(SpilledResults(state), ReasoningRule.of(self._parts.routes.endpoint))
         has_handoff = any(e.message.kind == "handoff" for e in self.entries)
         folder = self._parts.prompts_folder
         self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
@@ -155,19 +188,13 @@ class LiveSession:
     def _show(self) -> None:
         """Derives everything that follows from the view: what is sent, its size, its parts."""
         shown = self._shown()
-        self.counter.rebase(shown)
-        for passage in self._sidecars.by_seq.values():
-            self.counter.add(text_figures(passage))
-        self._derive(shown)
-        self.offer_tools()
-
-    def _derive(self, shown: Sequence[Entry]) -> None:
-        """What is sent and its parts, for a view whose size is known already."""
         self.projection = Projection(shown, sidecars=self._sidecars.by_seq)
+        self.counter.rebase(shown)
         self.composition = Composition(shown)
         for passage in self._sidecars.by_seq.values():
+            self.counter.add(text_figures(passage))
             self.composition.recall(passage)
-        self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
+        self.offer_tools()
 
     def _shown(self) -> list[Entry]:
         """The view with a long head shortened, each piece with its address; the log keeps it whole."""

@@ -38,15 +38,10 @@ class SpilledResults:
         self._entries = {seq: e for seq, e in self._entries.items() if seq not in texts}
         self._state.set(_KEY, {str(seq): text for seq, text in newest})
 
-    def apply(self, entries: list[Entry]) -> list[Entry]:
-        """The entries as they are sent; the list itself where nothing was spilled."""
-        if not self._texts:
-            return entries
-        return [self._shown(entry) for entry in entries]
-
-    def _shown(self, entry: Entry) -> Entry:
+    def of(self, entry: Entry) -> Entry:
+        """The result as it is sent; the entry itself where it was not spilled."""
         text = self._texts.get(entry.seq)
-        if text is None or entry.message.role != "tool":
+        if text is None:
             return entry
         shown = self._entries.get(entry.seq)
         if shown is None:

@@ -71,8 +71,10 @@ class History:
 
 
 def tokens_of(entry: Entry, model: str = "") -> int:
-    """The estimated size of a message under a model, worked out once."""
-    return entry.memo(("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None))
+    """The estimated size of a message under a model, its reasoning included, worked out once."""
+    return entry.memo(
+        ("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None, sends_reasoning=True)
+    )
 
 
 def _repaired(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:

@@ -3,7 +3,8 @@
     estimate = the provider's last real prompt size + a calibrated estimate of what was appended since
 
 Before the first reply, and after a compaction, everything is estimated. Only `prompt_tokens` ever enters (B6): output
-and reasoning tokens count when their message is sent back, as part of the next prompt, and not before.
+and reasoning tokens count when their message is sent back, as part of the next prompt, and not before. Thinking that a
+service is sent and does not count is not counted either, once its usage shows it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from perdure.models.sizes import entry_figures, sum_figures, text_figures, tools
 
 # Below this much text the ratio says more about a service's framing than about its tokenizer.
 _RATIO_MIN_TOKENS = 200.0
+# With less thinking than this in what is new, whether it counts is lost among the errors of the estimate.
+_REASONING_MIN_TOKENS = 200.0
+_REASONING_MIN_SHARE = 0.3
 
 
 class TokenCounter:
@@ -36,6 +40,8 @@ class TokenCounter:
     ) -> None:
         self._family = family_of(model)
         self._sends_reasoning = sends_reasoning
+        # Some services take thinking and leave it out of the prompt they build: the first prompts with any show it.
+        self._is_reasoning_billed = True
         self._calibration = calibration or Calibration()
         self._fixed = NO_FIGURES
         self._history = NO_FIGURES
@@ -99,6 +105,7 @@ class TokenCounter:
         sent, self._sent = self._sent or self._request, None
         if not usage.reported or usage.prompt_tokens <= 0:
             return
+        self._learn_reasoning(sent, usage.prompt_tokens)
         self._calibrate(sent, usage.prompt_tokens)
         self._measured, self._real_tokens = sent, usage.prompt_tokens
 
@@ -114,6 +121,7 @@ class TokenCounter:
         self._family = family_of(model)
         self._calibration = calibration or Calibration()
         self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
+        self._is_reasoning_billed = True
         if sends_reasoning is not None:
             self._sends_reasoning = sends_reasoning
 
@@ -126,12 +134,25 @@ class TokenCounter:
 
     def _text_tokens(self, figures: Figures) -> float:
         """Everything but images, uncalibrated."""
-        return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=self._sends_reasoning)
+        counts_reasoning = self._sends_reasoning and self._is_reasoning_billed
+        return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=counts_reasoning)
 
     @property
     def _per_image(self) -> float:
         learned = self._calibration.image_tokens
         return self._family.image_tokens if learned is None else learned
+
+    def _learn_reasoning(self, sent: Figures, real_tokens: int) -> None:
+        """Whether the service counts the thinking it is sent, from a prompt that much of it was added to."""
+        if not self._sends_reasoning:
+            return
+        added = sent - self._measured
+        reasoning = self._family.text_tokens(added.reasoning)
+        other = self._family.request_tokens(added, image_tokens=0.0)
+        if reasoning < max(_REASONING_MIN_TOKENS, _REASONING_MIN_SHARE * other):
+            return
+        expected = (self._real_tokens or 0) + self._calibration.ratio * other + self._per_image * added.images
+        self._is_reasoning_billed = real_tokens - expected > self._calibration.ratio * reasoning / 2
 
     def _calibrate(self, sent: Figures, real_tokens: int) -> None:
         old = self._calibration

@@ -43,9 +43,9 @@ def estimate_message(message: Message, model: str | None = None) -> int:
     return estimate_figures(figures_of(message), model)
 
 
-def estimate_figures(figures: Figures, model: str | None = None) -> int:
+def estimate_figures(figures: Figures, model: str | None = None, *, sends_reasoning: bool = False) -> int:
     """The tokens figures stand for: arithmetic alone, so that a model switch re-estimates a history at once."""
-    return _whole(family_of(model).request_tokens(figures))
+    return _whole(family_of(model).request_tokens(figures, sends_reasoning=sends_reasoning))
 
 
 def estimate_tokens(

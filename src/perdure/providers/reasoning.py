@@ -1,0 +1,74 @@
+"""Which reasoning of earlier replies goes back to a service, and which stays in the log (B2b).
+
+| route                                   | what is sent back                                             |
+|-----------------------------------------|---------------------------------------------------------------|
+| anthropic_messages                      | thinking the service signed, in every turn                    |
+| codex_responses                         | encrypted reasoning items, in every turn                      |
+| chat_completions, `<think>` tags        | all of it: these models are trained to see it again           |
+| chat_completions, a field for reasoning | the current tool loop's; signed or encrypted details always   |
+| chat_completions, no such field         | nothing                                                       |
+
+Services with a field for it need the reasoning between a call and its results, and their chat templates drop that of
+finished turns. Sending it would only fill the window. What a service signed is left as it is: it is small or not
+billed, and the cached prefix stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.core.messages import Message
+from perdure.providers.exchange import ApiMode, Endpoint, ReasoningField
+from perdure.providers.services import quirks_of
+
+_EXTRAS = ("reasoning_content", "thinking")
+_SEALS = ("signature", "encrypted_content", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningRule:
+    """What one route sends back."""
+
+    mode: ApiMode
+    field: ReasoningField | None = None
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> ReasoningRule:
+        quirks = quirks_of(
+            endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode=endpoint.api_mode
+        )
+        return cls(endpoint.api_mode, quirks.reasoning_field)
+
+    def sent(self, message: Message, *, is_current: bool) -> Message:
+        """The message with the reasoning that is sent of it, itself where that is all; `is_current`: its tool loop is
+        still going on."""
+        if not has_reasoning(message):
+            return message
+        if self.mode != "chat_completions":
+            details = message.reasoning_details
+            # Its own or another service's: a mixture cannot be told apart again once it is taken to pieces.
+            return _with(message, None, details if any(map(_is_sealed, details)) else ())
+        if self.field == "think_tags":
+            return _with(message, message.reasoning, ())
+        text = message.reasoning if is_current and self.field is not None else None
+        if self.field != "reasoning":
+            return _with(message, text, ())
+        return _with(message, text, tuple(d for d in message.reasoning_details if is_current or _is_sealed(d)))
+
+
+def has_reasoning(message: Message) -> bool:
+    return bool(message.reasoning or message.reasoning_details) or any(key in message.extra for key in _EXTRAS)
+
+
+def _is_sealed(detail: Mapping[str, Any]) -> bool:
+    return any(detail.get(key) for key in _SEALS) or detail.get("type") == "redacted_thinking"
+
+
+def _with(message: Message, text: str | None, details: tuple[Mapping[str, Any], ...]) -> Message:
+    has_extras = any(key in message.extra for key in _EXTRAS)
+    if text == message.reasoning and details == message.reasoning_details and not has_extras:
+        return message
+    extra = {k: v for k, v in message.extra.items() if k not in _EXTRAS} if has_extras else message.extra
+    return replace(message, reasoning=text, reasoning_details=details, extra=extra)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
+import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -191,7 +195,74 @@ def test_content_is_found_with_file_and_line(search: FileSearch) -> None:
 def test_more_than_the_limit_is_counted(search: FileSearch, folder: Path) -> None:
     (folder / "many.txt").write_text("hit\n" * 300)
     said = search.search_files(ToolContext("c"), "hit", glob="*.txt", limit=3)
-    assert said.endswith("[3 of 300 matches shown; narrow the pattern or the path]")
+    assert said.endswith("[matches 1 to 3 of 300; read on with offset=3, or narrow the pattern or the path]")
+
+
+@pytest.mark.parametrize("kind", ["content", "names"])
+def test_matches_are_read_on_by_offset(search: FileSearch, folder: Path, kind: Literal["content", "names"]) -> None:
+    for n in range(7):
+        (folder / f"hit{n}.txt").write_text(f"hit {n}\n")
+    seen: list[str] = []
+    offset = 0
+    while True:
+        *lines, last = search.search_files(HERE, "hit", kind=kind, glob="*.txt", limit=3, offset=offset).splitlines()
+        seen += lines
+        if "that is all" in last:
+            break
+        offset = int(last.partition("offset=")[2].partition(",")[0])
+    assert [line.partition(".txt")[0] for line in seen] == [f"hit{n}" for n in range(7)]
+    behind = search.search_files(HERE, "hit", kind=kind, glob="*.txt", offset=50)
+    assert behind == "There are 7 matches; offset 50 is behind the last one."
+
+
+FREEZES = r"(\w+\s?)+:$"
+PROSE = "the quick brown fox jumps over the lazy dog and runs away again and again!\n"
+
+
+def test_a_pattern_that_takes_for_ever_ends_with_its_deadline_and_shows_what_was_found(folder: Path) -> None:
+    (folder / "a.txt").write_text("note:\n")
+    (folder / "notes.txt").write_text(PROSE)
+    search = FileSearch(Workspace(folder), deadline_s=0.5)
+    longest = 0.0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal longest
+        while not done.is_set():
+            before = time.monotonic()
+            time.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    said = search.search_files(HERE, FREEZES, glob="*.txt")
+    done.set()
+    watcher.join()
+    assert said.startswith("a.txt:1:note:\n[stopped after 0.5 s: nested repeats")
+    # The interpreter was never held: other threads went on.
+    assert longest < 0.3
+
+
+def test_cancelling_ends_a_pattern_that_takes_for_ever(folder: Path) -> None:
+    (folder / "notes.txt").write_text(PROSE)
+    context = ToolContext("c")
+    threading.Timer(0.2, context.cancel.cancel).start()
+    started = time.monotonic()
+    FileSearch(Workspace(folder)).search_files(context, FREEZES)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("pattern", [r"(?<=x)y\1", "(" * 5_000, "a{99999999999}", r"(?P<n>a)(?P=n)\b", "\ud800"])
+def test_odd_patterns_get_an_answer(folder: Path, pattern: str) -> None:
+    assert FileSearch(Workspace(folder)).search_files(HERE, pattern)
+
+
+def test_names_that_are_not_utf8_are_searched_as_well(folder: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).write_text("needle\n")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    assert ".txt:1:needle" in FileSearch(Workspace(folder)).search_files(HERE, "needle")
 
 
 def test_names_are_found_by_part_or_glob(search: FileSearch) -> None:

@@ -36,6 +36,7 @@ SUMMARIES = {
     "another level": f"#### Completed Actions\n{NOTES}",
     "bold": f"**Completed Actions**\n{NOTES}",
     "numbered": f"4. Completed Actions:\n{NOTES}",
+    "numbered bold": f"1. **Primary Request and Intent**:\n   ship\n\n2. **Progress**:\n{NOTES}",
     "numbered hashes": f"## 4. Completed Actions\n{NOTES}",
     "fenced": f"```markdown\n## Completed Actions\n{NOTES}\n```",
     "preamble": f"Certainly! Here are the notes you asked for:\n\n## Completed Actions\n{NOTES}",

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from perdure.context.talk import sentences, spoken, talk_of
+from perdure.context.own_words import spoken
+from perdure.context.talk import sentences, talk_of
 from perdure.core.messages import user
 
 

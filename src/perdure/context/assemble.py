@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context.facts import FactLines, Ledger
+from perdure.context.facts import BETWEEN_PIECES, FactLines, Ledger
 from perdure.context.handoff import SECTIONS, Handoff, render
 from perdure.context.sections import shorten
 from perdure.core.messages import ImagePart, Message, Role, TextPart
@@ -20,6 +20,9 @@ FILES_HEADING = "Also touched:"
 CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
 TOLD_SHARE = 0.45
+# Of the room for facts, what lines carried over from a handoff may take whose messages are gone.
+_CARRIED_SHARE = 0.4
+NO_FACTS = FactLines()
 # What is told beyond this share of its cap comes off the facts, so that a handoff stays one. A matter of length alone:
 # the larger the share, the more is kept.
 TOLD_FREELY = 0.33
@@ -79,13 +82,17 @@ def compose(
     shares: Shares,
     shown: frozenset[str],
     frame: Handoff,
+    carried: FactLines = NO_FACTS,
 ) -> Handoff:
-    """The handoff: what was told, shortened to its cap; then the facts it dropped, unless `shown` has them anyway."""
-    sections = {name: redact(told.get(name, "")) for name in SECTIONS if name != "Active Task"}
+    """The handoff: what was told, shortened to its cap; then the facts it dropped, unless `shown` has them anyway.
+
+    `carried` are lines of facts whose sources are gone: those that still fit stand behind the ones quoted anew.
+    """
+    sections = {name: _without_headings(redact(told.get(name, ""))) for name in SECTIONS if name != "Active Task"}
     sections["Constraints & Preferences"] = _with_instructions(sections["Constraints & Preferences"], instructions)
     sections = shorten(sections, shares.told_tokens, size=estimate_text)
     sections["Active Task"] = active_task
-    lines = _facts(sections, ledger, shares, shown, frame)
+    lines = _facts(sections, ledger, shares, shown, frame, carried)
     for name, heading, added in (
         ("Relevant Files", FILES_HEADING, lines.files),
         ("Critical Context", FACTS_HEADING, lines.critical),
@@ -93,7 +100,7 @@ def compose(
         if added:
             before = sections.get(name, "")
             # The lines were redacted together already: a second time would change nothing.
-            sections[name] = "\n".join((*((before, heading) if before else ()), *added))
+            sections[name] = "\n".join((*((before,) if before else ()), heading, *added))
     return _bounded(frame.with_sections(sections), shares)
 
 
@@ -138,22 +145,76 @@ def _with_instructions(section: str, instructions: Sequence[str]) -> str:
     return "\n".join((INSTRUCTIONS_HEADING, *quoted, *told)) if quoted else section
 
 
+def _without_headings(text: str) -> str:
+    """A section's text without headings of ours that a summariser or a digest repeats: each stands once, by code."""
+    if FACTS_HEADING not in text and FILES_HEADING not in text:
+        return text
+    return "\n".join(line for line in text.splitlines() if line.strip("-*# ") not in (FACTS_HEADING, FILES_HEADING))
+
+
 def _facts(
-    sections: Mapping[str, str], ledger: Ledger, shares: Shares, shown: frozenset[str], frame: Handoff
+    sections: Mapping[str, str],
+    ledger: Ledger,
+    shares: Shares,
+    shown: frozenset[str],
+    frame: Handoff,
+    carried: FactLines,
 ) -> FactLines:
     told = "\n".join(sections.values())
     without = render(frame.with_sections(sections), is_short=shares.is_short)
     if shares.whole_chars is not None:
         # Bounded as a whole, a handoff is read by itself.
         room = shares.whole_chars - len(without) - 120
-        return ledger.lines_for(budget_chars=room, already=told) if room >= 80 else FactLines()
+        old = _fitting(carried, int(room * _CARRIED_SHARE), told, len)
+        lines = (
+            ledger.lines_for(budget_chars=room - len(old.text), already=f"{told}\n{old.text}")
+            if room >= 80
+            else NO_FACTS
+        )
+        return _joined(lines, old)
     used = estimate_text(without)
     # The more was told, the fewer facts need to stand beside it.
     spare = int(shares.told_tokens * TOLD_FREELY) - used
     room = max(shares.facts_tokens // 2, shares.facts_tokens + min(0, spare))
     if shares.whole_tokens is not None:
         room = min(room, int((shares.whole_tokens - used - 20) * 0.8))
-    return ledger.lines_for(budget_tokens=room, already=told, shown=shown) if room >= 20 else FactLines()
+    old = _fitting(carried, int(room * _CARRIED_SHARE), told, estimate_text)
+    room -= estimate_text(old.text) if old.text else 0
+    lines = ledger.lines_for(budget_tokens=room, already=f"{told}\n{old.text}", shown=shown) if room >= 20 else NO_FACTS
+    return _joined(lines, old)
+
+
+def _fitting(carried: FactLines, room: int, told: str, size: Callable[[str], int]) -> FactLines:
+    """The first of the carried lines that fit, without those that are told anyway; of a long one as many pieces."""
+    said = frozenset(told.splitlines())
+    kept: list[tuple[str, ...]] = []
+    for lines in (carried.files, carried.critical):
+        fitting = []
+        for line in dict.fromkeys(lines):
+            if line not in said and (piece := _pieces_within(line, room - 1, size)):
+                room -= size(piece) + 1
+                fitting.append(piece)
+        kept.append(tuple(fitting))
+    return FactLines(critical=kept[1], files=kept[0])
+
+
+def _pieces_within(line: str, room: int, size: Callable[[str], int]) -> str:
+    """The line, or as many of the pieces it quotes as fit; "" where none does."""
+    if size(line) <= room:
+        return line
+    pieces = line.split(BETWEEN_PIECES)
+    while len(pieces) > 1 and size(BETWEEN_PIECES.join(pieces)) > room:
+        del pieces[len(pieces) // 2 or 1 :]
+    joined = BETWEEN_PIECES.join(pieces)
+    return joined if size(joined) <= room else ""
+
+
+def _joined(new: FactLines, old: FactLines) -> FactLines:
+    """New lines before old ones, so that the oldest are the first to go at the next compaction."""
+    critical, files = (
+        tuple(dict.fromkeys((*a, *b))) for a, b in ((new.critical, old.critical), (new.files, old.files))
+    )
+    return FactLines(critical, files)
 
 
 def _bounded(handoff: Handoff, shares: Shares) -> Handoff:

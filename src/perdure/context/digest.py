@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from perdure.context.actions import Action, Outcome, actions_of
 from perdure.context.facts.quotes import beginning, ending
-from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, sentences, spoken, talk_of
+from perdure.context.own_words import spoken
+from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, sentences, talk_of
 from perdure.context.wording import Wording
 from perdure.core.messages import Message
 from perdure.redaction import redact

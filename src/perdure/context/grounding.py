@@ -8,7 +8,7 @@ quote put into the user's mouth, are taken out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -22,14 +22,30 @@ MARK = "[unverified]"
 
 _QUOTED = re.compile(r"“([^”]{12,})”|\"([^\"\n]{12,})\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
 _USER_SAYS = re.compile(
-    r"\b(?:the )?user(?:'s)? (?:\w+ )?(?:asked|asks|wants?|wanted|requested|requests|said|says|told|confirmed|approved"
-    r"|agreed|instructed|insisted|demanded|needs|request|instruction)\b"
-    r"|用户(?:要求|希望|想要?|说|确认|同意)|使用者(?:要求|希望|想要?|說)|ユーザー?(?:は|が)|사용자(?:는|가|의)",
+    r"\b(?:the )?user(?:'s|’s|-)? ?(?:\w+ ){0,2}?(?:asked|asks|wants?|wanted|requested|requests|said|says|told"
+    r"|confirmed|approved|agreed|instructed|insisted|demanded|needs|prefers|accepted|allowed|permitted|authori[sz]ed|granted"
+    r"|gave|request|instruction|approval|consent|permission)\b"
+    r"|\b(?:asked|requested|wanted|said|confirmed|approved|agreed|instructed|demanded|accepted|allowed|permitted"
+    r"|authori[sz]ed|granted)(?: \w+){0,3} by the user\b|\b(?:per|according to) the user\b"
+    r"|\b(?:der|die) (?:be)?nutzer(?:in)? (?:hat|will|möchte|wünscht|wollte|bat)\b"
+    r"|\bl[’']utilisateur (?:a|veut|souhaite|demande)\b|\bel usuario (?:ha|quiere|pidió|pide|aprobó|confirmó|dijo)\b"
+    r"|\bпользователь (?:хочет|просил|попросил|подтвердил|сказал|одобрил)\b"
+    r"|用户(?:已经?|曾)?(?:要求|希望|想要?|说|确认|同意|批准|授权)|使用者(?:已|曾)?(?:要求|希望|想要?|說|確認|同意)"
+    r"|ユーザー?(?:は|が)|사용자(?:는|가|의)",
+    re.IGNORECASE,
+)
+_CONSENT = re.compile(
+    r"\b(?:confirm|approv|agree|accept|allow|permit|authori[sz]|grant|consent|permission)|bestätigt|genehmigt|erlaubt"
+    r"|approuvé|autorisé|aprob|confirm|одобр|подтверд|确认|同意|批准|授权|確認|承認|許可|승인|허락|동의",
     re.IGNORECASE,
 )
 # Sections that speak for the user: what stands there in quotes is what they are held to have said.
 _USERS_OWN = frozenset(("Active Task", "Pending User Asks", "Constraints & Preferences"))
+# Of these, the ones a summary words itself: a line there without a quote must have something of the user's, too.
+_BINDING = frozenset(("Pending User Asks", "Constraints & Preferences"))
 _FILES = "Relevant Files"
+_CLOSING = "`\"'”」』»*"
+_OPENING = {"”": "“", '"': '"', "」": "「", "』": "『", "»": "«"}
 _WORDS = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
 # Of a claim about the user, so many of its words must be the sources' own: a summary rewords, but not everything.
 _LEAST_SHARE = 0.4
@@ -76,10 +92,10 @@ class Sources:
         pieces = (p.strip(" .,;:!?。、") for p in re.split(r"…|\.\.\.|\[[^\]]*\]", words))
         return all(map(self._has_words, filter(None, pieces)))
 
-    def share_of(self, claim: str) -> float:
+    def share_of(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
         """The share of a claim's words that the sources use; 1 where it has too few to tell."""
         words = {w.lower() for w in _WORDS.findall(claim)}
-        if len(words) < _FEWEST_WORDS:
+        if len(words) < fewest:
             return 1.0
         return sum(map(self._has_words, words)) / len(words)
 
@@ -110,13 +126,18 @@ class Sources:
 
 
 def check_summary(
-    sections: Mapping[str, str], sources: Iterable[str], facts: Iterable[frozenset[str]] | None = None
+    sections: Mapping[str, str],
+    sources: Iterable[str],
+    facts: Iterable[frozenset[str]] | None = None,
+    *,
+    users: Iterable[str] | None = None,
 ) -> CheckResult:
     """The summary's sections with everything unsupported marked or removed.
 
-    `facts` are those of the sources where they were read before: a fiftieth of the text that is to be searched.
+    `facts` are those of the sources where they were read before: a fiftieth of the text that is to be searched. `users`
+    are the user's own words, which alone support a claim about the user; without them every source does.
     """
-    known = Sources(sources, facts)
+    known = _Known(everything := Sources(sources, facts), everything if users is None else Sources(users))
     findings: list[Finding] = []
     checked = {
         name: "\n".join(
@@ -127,12 +148,20 @@ def check_summary(
     return CheckResult({n: t for n, t in checked.items() if t}, tuple(findings))
 
 
-def _checked_line(section: str, line: str, known: Sources, findings: list[Finding]) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a summary may rest on: every source, and of those the user's own words."""
+
+    sources: Sources
+    users: Sources
+
+
+def _checked_line(section: str, line: str, known: _Known, findings: list[Finding]) -> str | None:
     """The line as it may stand; None where it must go."""
-    if invented := _invented(section, line, known):
-        findings.append(Finding(section, invented[1], invented[0], "removed"))
+    if invented := _invented(section, line, known.users):
+        findings.append(Finding(section, invented, "request", "removed"))
         return None
-    unsupported = [f for f in _checkable(line) if not known.has_fact(f)]
+    unsupported = [f for f in _checkable(line) if not known.sources.has_fact(f)]
     if section == _FILES and unsupported and line.lstrip(" -*`0123456789.").startswith(unsupported[0]):
         findings.append(Finding(section, unsupported[0], "path", "removed"))
         return None
@@ -140,24 +169,30 @@ def _checked_line(section: str, line: str, known: Sources, findings: list[Findin
         line = _marked(line, fact)
         findings.append(Finding(section, fact, _KINDS[kind_of(fact)], "marked"))
     for quote in _quotes(line):
-        if not known.has_quote(quote):
+        if not known.sources.has_quote(quote):
             line = _marked(line, quote)
             findings.append(Finding(section, quote, "quote", "marked"))
+    if section in _BINDING and not _quotes(line) and known.users.share_of(line) < _LEAST_SHARE and MARK not in line:
+        # Worded as a wish of the user, and nothing of theirs says so: a document or a page may have.
+        findings.append(Finding(section, line.strip(" -*"), "request", "marked"))
+        line = f"{line} {MARK}"
     return line
 
 
-def _invented(section: str, line: str, known: Sources) -> tuple[Kind, str] | None:
-    """What a line puts into the user's mouth that no source has."""
-    speaks_for_user = section in _USERS_OWN or _USER_SAYS.search(line) is not None
-    if not speaks_for_user:
+def _invented(section: str, line: str, users: Sources) -> str | None:
+    """What a line puts into the user's mouth that they never said."""
+    is_claim = _USER_SAYS.search(line) is not None
+    if not is_claim and section not in _USERS_OWN:
         return None
     quotes = _quotes(line)
-    if wrong := [q for q in quotes if not known.has_quote(q)]:
-        return "request", wrong[0]
+    if wrong := [q for q in quotes if not users.has_quote(q)]:
+        return wrong[0]
+    if quotes or not is_claim:
+        return None
     claim = _USER_SAYS.sub(" ", line)
-    if not quotes and _USER_SAYS.search(line) and known.share_of(claim) < _LEAST_SHARE:
-        return "request", line.strip(" -*")
-    return None
+    # A consent that nobody gave does more harm than one that is asked for again.
+    fewest = 1 if _CONSENT.search(line) else _FEWEST_WORDS
+    return line.strip(" -*") if users.share_of(claim, fewest=fewest) < _LEAST_SHARE else None
 
 
 _KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number": "number", "id": "id", "code": "id"}
@@ -169,19 +204,45 @@ def _checkable(line: str) -> list[str]:
     return sorted(found, key=line.find)
 
 
+def user_claims(checked: str) -> list[str]:
+    """The lines of checked sections that speak for the user, or quote them."""
+    return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]
+
+
 def _quotes(line: str) -> list[str]:
     return [next(filter(None, m.groups())) for m in _QUOTED.finditer(line)]
 
 
 def _marked(line: str, text: str) -> str:
+    """The line with a mark behind the first time that it says `text`, unless there is one already."""
     at = line.find(text)
     if at < 0:
         return line
     end = at + len(text)
     # Behind a closing mark, so that a quoted path stays copyable.
-    while end < len(line) and line[end] in "`\"'”」』»*":
+    while end < len(line) and line[end] in _CLOSING:
         end += 1
-    return f"{line[:end]} {MARK}{line[end:]}"
+    return line if line.startswith(f" {MARK}", end) else f"{line[:end]} {MARK}{line[end:]}"
+
+
+def without_marked(text: str) -> str:
+    """A checked text without anything that it marks, wherever it says it."""
+    for item in sorted(set(_marked_items(text)), key=len, reverse=True):
+        text = text.replace(item, " ")
+    return text.replace(f" {MARK}", "")
+
+
+def _marked_items(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        at = line.find(f" {MARK}")
+        while at >= 0:
+            before = line[:at].rstrip(_CLOSING)
+            closing = line[len(before) : at]
+            opening = _OPENING.get(closing[-1:], "")
+            start = before.rfind(opening) + 1 if opening and opening in before else before.rfind(" ") + 1
+            if item := before[start:].strip(_CLOSING):
+                yield item
+            at = line.find(f" {MARK}", at + 1)
 
 
 def _plain(text: str) -> str:

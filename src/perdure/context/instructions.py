@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from perdure.context.talk import sentences, spoken
+from perdure.context.own_words import own_words
+from perdure.context.talk import sentences
 from perdure.context.wording import Wording
 from perdure.core.messages import Message
 
@@ -65,16 +66,11 @@ _LISTED = re.compile(r"^[-*•]\s+“(.+)”$", re.MULTILINE)
 
 _LONGEST = 500
 _SHORTEST = 4
-# Of a pasted document only what frames it is the user's own voice.
-_OWN_VOICE_CHARS = 4_000
-_FRAME_CHARS = 1_000
 
 
 def rules_in(message: Message) -> tuple[str, ...]:
     """The standing instructions of one message. Pure, so that it can be kept beside the message."""
-    if not message.is_real_user:
-        return ()
-    return tuple(s for s in sentences(_own_voice(spoken(message))) if is_standing(s))
+    return tuple(s for s in sentences(own_words(message)) if is_standing(s))
 
 
 def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
@@ -99,7 +95,3 @@ def is_standing(sentence: str) -> bool:
     if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
         return False
     return BINDING.is_in(sentence) or (COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None)
-
-
-def _own_voice(text: str) -> str:
-    return text if len(text) <= _OWN_VOICE_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"

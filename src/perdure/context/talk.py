@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perdure.context.facts import facts_in
 from perdure.context.facts.quotes import beginning, tidy
+from perdure.context.own_words import own_words
 from perdure.context.wording import Wording
 from perdure.core.messages import Entry, Message
 
@@ -36,11 +37,6 @@ PLAN = Wording(
     ),
     cjk=re.compile("接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은"),
 )
-# Text that a program put into a user message: nobody said it. An opening tag without anything else in it is the first
-# group, and goes with all that it encloses.
-_TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
-_CLOSING = re.compile(r"</([a-z][\w-]*)>")
-
 _LONGEST_SENTENCE = 400
 
 
@@ -67,27 +63,6 @@ def sentences(text: str) -> list[str]:
     return [s for s in found if s]
 
 
-def spoken(message: Message) -> str:
-    """What a person said in a message, without the markup that programs wrap around it."""
-    text = message.text
-    return _without_markup(text).strip() if "<" in text else text.strip()
-
-
-def _without_markup(text: str) -> str:
-    """A blank in place of every tag and of what it encloses; every place is looked at once, however many tags."""
-    closed_last = {tag[1]: tag.start() for tag in _CLOSING.finditer(text)}
-    last = text.rfind(">") + 1
-    pieces: list[str] = []
-    start = 0
-    while tag := _TAG.search(text, start, last):
-        pieces.append(text[start : tag.start()])
-        start, name = tag.end(), tag[1]
-        if name and closed_last.get(name, -1) >= start:
-            closing = f"</{name}>"
-            start = text.index(closing, start) + len(closing)
-    return " ".join([*pieces, text[start:]])
-
-
 @dataclass(frozen=True, slots=True)
 class Talk:
     """What one message says of decisions, plans, questions and answers; `choices` are the user's decisions."""
@@ -106,7 +81,7 @@ def talk_of(message: Message) -> Talk:
     """Pure, so that it can be kept beside the message."""
     if message.is_real_user:
         # In ASCII only a question mark at the very end makes a question.
-        said = sentences(spoken(message))
+        said = sentences(own_words(message))
         asked = [s for s in said if s[-1] == "?" or (not s.isascii() and _QUESTION.search(s))][-3:]
         chosen = _decided(said, message.text)
         return Talk(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING

@@ -14,10 +14,13 @@ from perdure.context.cooldown import CoolDown
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
 from perdure.context.facts import FURTHEST_BACK, KEPT, MessageFacts, facts_in, read_facts
-from perdure.context.grounding import check_summary
+from perdure.context.facts.scan import scan
+from perdure.context.grounding import check_summary, user_claims
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
 from perdure.context.instructions import gathered, rules_in
+from perdure.context.own_words import users_words
+from perdure.context.past import Past, in_order, read_past, told_sections
 from perdure.context.projection import shorten_head
 from perdure.context.roles import ledger_of
 from perdure.context.sections import read_sections
@@ -134,12 +137,15 @@ class Writer:
 
     def write(self, history: History, found: Boundaries, *, focus_topic: str | None) -> Written:
         """The handoff for a history's middle. Never fails: what no model can do, code does."""
-        reached = _in_reach(history.entries)
-        read_facts(reached)
         job = _Job.of(history, found)
+        log = self.services.log if history.is_logged else None
+        past = read_past(job.previous, log, without=(e.seq for e in history.entries))
+        sources = in_order(past.entries, [e for e in history.entries if e.message.kind != "handoff"])
+        reached = _in_reach(sources)
+        read_facts(reached)
         shares = self._shares(job)
         outcome = self._summary(job, shares, focus_topic)
-        told, findings = self._told(job, outcome.summary, shares)
+        told, findings = self._told(job, outcome.summary, shares, sources, past)
         # A handoff marks where the head ends.
         view = [*history.messages[: found.head_end], Message("user", "", kind="handoff")]
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
@@ -157,6 +163,7 @@ class Writer:
             shares=shares,
             shown=_facts_in_sight(head, job),
             frame=self._frame(job, outcome.summary, focus_topic, findings),
+            carried=past.fact_lines,
         )
         image = job.image if not shares.is_short else None
         handoff = replace(handoff, has_image=image is not None)
@@ -199,7 +206,9 @@ class Writer:
             self.cooldown.failed(failure.verdict, is_lasting=failure.is_lasting)
         return Outcome(None, failure, calls)
 
-    def _told(self, job: _Job, summary: Summary | None, shares: Shares) -> tuple[dict[str, str], tuple[str, ...]]:
+    def _told(
+        self, job: _Job, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
         """The sections, and what the check against the sources found; without a summary, those of the digest."""
         if summary is None:
             digested = job.digested
@@ -207,7 +216,7 @@ class Writer:
             read = list(map(facts_in, digested))
             sections = build_digest(
                 [facts.message for facts in read],
-                previous=job.previous.sections if job.previous else None,
+                previous=told_sections(job.previous),
                 budget_chars=shares.digest_chars,
                 outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
                 targets={c.call_id: c.target for facts in read for c in facts.calls},
@@ -216,9 +225,18 @@ class Writer:
             )
             return dict(sections), ()
         # Head and tail count too: what was said there is no invention.
-        known: list[MessageFacts] = [e.known(KEPT) for e in job.history.entries]
-        facts = (found for f in known for found in (f.said, f.used)) if all(known) else None
-        checked = check_summary(read_sections(summary.text), _readable(job.history.messages), facts)
+        messages = [e.message for e in sources]
+        known: list[MessageFacts] = [e.known(KEPT) for e in sources]
+        facts = [found for f in known for found in (f.said, f.used)] if all(known) else None
+        checked_before = past.checked_text
+        if facts is not None:
+            facts.append(scan(checked_before))
+        checked = check_summary(
+            read_sections(summary.text),
+            (*_readable(messages), checked_before),
+            facts,
+            users=(*users_words(messages), *user_claims(checked_before)),
+        )
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 
     def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:

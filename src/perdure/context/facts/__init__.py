@@ -16,8 +16,18 @@ Data flows in that order; no file here looks further than to those above it.
 """
 
 from perdure.context.facts.ledger import Ledger
-from perdure.context.facts.page import FactLines
+from perdure.context.facts.page import BETWEEN_PIECES, FactLines
 from perdure.context.facts.rank import FURTHEST_BACK
 from perdure.context.facts.reading import KEPT, MessageFacts, facts_in, facts_of, read_facts
 
-__all__ = ["FURTHEST_BACK", "KEPT", "FactLines", "Ledger", "MessageFacts", "facts_in", "facts_of", "read_facts"]
+__all__ = [
+    "BETWEEN_PIECES",
+    "FURTHEST_BACK",
+    "KEPT",
+    "FactLines",
+    "Ledger",
+    "MessageFacts",
+    "facts_in",
+    "facts_of",
+    "read_facts",
+]

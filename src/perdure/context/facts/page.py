@@ -15,7 +15,9 @@ from perdure.redaction import redact
 
 _LABEL_CHARS = 40
 _PER_LINE = len("- \n")
-_PER_PIECE = len(" … ")
+# What stands between two pieces of one line.
+BETWEEN_PIECES = " … "
+_PER_PIECE = len(BETWEEN_PIECES)
 _PER_NAME = len(", ")
 _STOPS, _COLONS = (".", "!", "?", "。", "！", "？"), ":： "
 # What showing a fact takes beside its own length, on average: some of its words, a share of a heading. Sessions held
@@ -76,7 +78,7 @@ class _Group:
     def _joined(self) -> str:
         """Pieces in the order of their sources, those that overlap as one; then the names that are merely listed."""
         pieces = sorted(self.pieces, key=lambda p: (p.place, p.span))
-        quoted = " … ".join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
+        quoted = BETWEEN_PIECES.join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
         names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed and p.fact not in self.heading))
         told = " · ".join(filter(None, (quoted, names)))
         # Behind a stop of its own a heading needs no colon.

@@ -1,0 +1,115 @@
+"""What the user says in their own voice: the words they typed, without what they pasted or quoted.
+
+A mail to be summarised, a page to be translated or a log to be looked at may hold sentences that read like orders. Only
+the user's own words bind: they alone are standing instructions, decisions and consents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from perdure.context.small_talk import is_bare
+from perdure.core.messages import Message
+
+# What a line speaks of that hands over somebody else's text, at its end: "summarise this mail:", "here is the log:".
+_TEXT = (
+    r"(?:e-?mails?|mails?|messages?|letters?|texts?|articles?|documents?|pages?|websites?|posts?|threads?|tickets?"
+    r"|reports?|reviews?|logs?|outputs?|tracebacks?|transcripts?|chats?|conversations?|readme|snippets?|diffs?"
+    r"|prompts?|contracts?|paragraphs?|quotes?|poems?|stor(?:y|ies)|nachricht|dokument|artikel|seite|brief|courriel"
+    r"|texte|correo|mensaje|texto|письмо|текст)"
+)
+_TREAT = (
+    r"(?:summari[sz]e|sum up|translate|proof-?read|paraphrase|rewrite|rephrase|analy[sz]e|explain|classify|extract"
+    r"|shorten|reply to|respond to|fasse|übersetze|résume|traduis|resume|traduce|riassumi|traduci|переведи)"
+)
+_INTRODUCES = re.compile(
+    rf"\b{_TREAT}\b|\b(?:this|these|following|below|here (?:is|are)|here's|attached|got|received)\b.*\b{_TEXT}\b"
+    rf"|\b{_TEXT}\b.{{0,30}}\b(?:says?|said|reads?|wrote)\b|总结|翻译|以下|如下|要約|翻訳|次の|요약|번역|다음",
+    re.IGNORECASE,
+)
+# The same on the line where the text itself begins: "summarise this: …".
+_INTRODUCES_INLINE = re.compile(
+    rf"\b{_TREAT}\b[^:：\n]{{0,80}}\b(?:this|these|that|following|below)\b[^:：\n]{{0,60}}[:：]\s*(?=\S)",
+    re.IGNORECASE,
+)
+_MAIL = re.compile(
+    r"^(?:From|Von|De|От|发件人|差出人)[:：] ?\S|^-{2,} ?(?:Original Message|Forwarded message|Ursprüngliche Nachricht)"
+    r"|^(?:On|Am|Le|El) .{4,120}(?:wrote|schrieb|a écrit|escribió)\b.{0,20}[:：]\s*$"
+    r"|^(?:Subject|Betreff|Objet|Asunto)[:：] ?\S",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_RULE = re.compile(r"^\s*(?:[-=*_#~]{3,}|[-=]{2,} .{0,60} [-=]{2,}|\"\"\"|''')\s*$")
+_QUOTED = re.compile(r"“[^”]{120,}”|\"[^\"]{120,}\"|«[^»]{120,}»|「[^」]{60,}」|『[^』]{60,}』")
+# Text that a program put into a user message: nobody said it. An opening tag without anything else in it is the first
+# group, and goes with all that it encloses.
+_TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
+_CLOSING = re.compile(r"</([a-z][\w-]*)>")
+_LONGEST_INTRODUCTION = 300
+# Of a long message without any of these marks only what frames it is taken for the user's own.
+_OWN_CHARS = 4_000
+_FRAME_CHARS = 1_000
+
+
+def own_words(message: Message) -> str:
+    """What a person typed themselves in a message; "" for any other message."""
+    if not message.is_real_user:
+        return ""
+    text = spoken(message)
+    text = text if len(text) <= _OWN_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"
+    return _QUOTED.sub(" ", "\n".join(_own_lines(text))).strip()
+
+
+def users_words(messages: Sequence[Message]) -> Iterator[str]:
+    """Every text that speaks for the user: their own words, and what a bare "yes" of theirs agrees to."""
+    asked = ""
+    for message in messages:
+        if message.role == "assistant" and message.kind == "assistant":
+            asked = message.text[-_FRAME_CHARS:]
+        elif words := own_words(message):
+            yield words
+            if asked and is_bare(words):
+                yield asked
+
+
+def _own_lines(text: str) -> Iterator[str]:
+    is_fenced = is_ruled = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            is_fenced = not is_fenced
+            continue
+        if not is_fenced and _RULE.match(line):
+            is_ruled = not is_ruled
+            continue
+        if is_fenced or is_ruled or line.lstrip().startswith((">", "|")):
+            continue
+        if _MAIL.match(line[:_LONGEST_INTRODUCTION].lstrip()):
+            return
+        if inline := _INTRODUCES_INLINE.search(line, 0, 2 * _LONGEST_INTRODUCTION):
+            yield line[: inline.end()]
+            return
+        yield line
+        if line.rstrip().endswith((":", "：")) and _INTRODUCES.search(line[-_LONGEST_INTRODUCTION:]):
+            return
+
+
+def spoken(message: Message) -> str:
+    """What a person said in a message, without the markup that programs wrap around it."""
+    text = message.text
+    return _without_markup(text).strip() if "<" in text else text.strip()
+
+
+def _without_markup(text: str) -> str:
+    """A blank in place of every tag and of what it encloses; every place is looked at once, however many tags."""
+    closed_last = {tag[1]: tag.start() for tag in _CLOSING.finditer(text)}
+    last = text.rfind(">") + 1
+    pieces: list[str] = []
+    start = 0
+    while tag := _TAG.search(text, start, last):
+        pieces.append(text[start : tag.start()])
+        start, name = tag.end(), tag[1]
+        if name and closed_last.get(name, -1) >= start:
+            closing = f"</{name}>"
+            start = text.index(closing, start) + len(closing)
+    return " ".join([*pieces, text[start:]])

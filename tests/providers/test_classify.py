@@ -118,7 +118,7 @@ def test_a_bare_400_is_an_overflow_from_a_stated_size_on() -> None:
         ({}, {"error": {"type": "usage_limit_reached", "message": "x", "resets_in_seconds": 5400}}, 5400.0),
         ({"Retry-After": "soon"}, "", None),
         ({"Retry-After": "-5"}, "", None),
-        ({"Retry-After": "9999999999"}, "", None),
+        ({"Retry-After": "9999999999"}, "", 31 * 86_400.0),
         (None, "please try again later", None),
         ("nonsense", "", None),
     ],

@@ -11,10 +11,13 @@ import pytest
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.lab.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
+from perdure.providers.classify import classify_error
 from perdure.providers.exchange import ApiMode, Endpoint
 from perdure.providers.failures import Place
+from perdure.providers.lean_wire import LeanWire
+from perdure.providers.retry_after import MOST_WAIT_S
 from perdure.providers.transport import Retries, Timeouts, Transport
-from perdure.providers.wire import url_of
+from perdure.providers.wire import HttpxWire, url_of
 from support.simulator import MODES, TOOL, endpoint, once, request, send
 
 both_forms = pytest.mark.parametrize("is_streaming", [True, False], ids=["streamed", "whole"])
@@ -302,13 +305,62 @@ def test_keep_alive_comments_are_no_first_token() -> None:
 
         server = await asyncio.start_server(handle, "127.0.0.1", 0)
         place = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "anthropic_messages", "m")
-        way = Transport(timeouts=Timeouts(first_token_s=0.6, idle_s=0.1))
+        way = Transport(timeouts=Timeouts(first_token_s=0.2, queued_s=0.6, idle_s=0.1))
         with pytest.raises(ProviderError) as caught:
             await way.send(place, request("hi"))
         server.close()
         return str(caught.value)
 
-    assert "no reply within 0.6 s" in asyncio.run(main())
+    assert "no reply within 0.6 s, only keep-alive signals" in asyncio.run(main())
+
+
+@pytest.mark.parametrize("signal", [b": keep-alive\n\n", b"event: ping\ndata: {}\n\n", b"\n", b": spl"])
+@pytest.mark.parametrize("wire", [HttpxWire, LeanWire])
+def test_keep_alive_signals_behind_the_first_token_hold_a_dead_stream_only_so_long(signal: bytes, wire: Any) -> None:
+    async def main() -> tuple[str, float]:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            writer.write(b'data: {"choices":[{"index":0,"delta":{"content":"half a "}}]}\n\n')
+            while not writer.is_closing():
+                writer.write(signal)
+                await asyncio.sleep(0.02)
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        place = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "chat_completions", "m")
+        way = Transport(wire=wire(), timeouts=Timeouts(idle_s=0.1, keep_alive_s=0.3))
+        start = time.monotonic()
+        with pytest.raises(ProviderError) as caught:
+            async with asyncio.timeout(3):
+                await way.send(place, request("hi"))
+        server.close()
+        await way.aclose()
+        assert caught.value.partial_text == "half a "
+        return str(caught.value), time.monotonic() - start
+
+    said, seconds = asyncio.run(main())
+    assert "nothing came but keep-alive signals" in said
+    assert 0.25 < seconds < 2
+
+
+def test_a_long_event_that_comes_in_small_pieces_is_no_dead_stream() -> None:
+    async def main() -> str:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            for piece in (b'data: {"choices":[{"index":0,"delta":{"content":"', *[b"word "] * 20, b'"}}]}\n\n'):
+                writer.write(piece)
+                await asyncio.sleep(0.02)
+            writer.write(b"data: [DONE]\n\n")
+            writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        place = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "chat_completions", "m")
+        reply = await Transport(timeouts=Timeouts(idle_s=0.2, keep_alive_s=0.2)).send(place, request("hi"))
+        server.close()
+        return reply.message.text
+
+    assert asyncio.run(main()) == "word " * 20
 
 
 def test_a_service_that_never_closes_its_stream_is_not_waited_for() -> None:
@@ -409,3 +461,24 @@ def test_a_full_window_as_a_stop_reason_comes_back_as_the_replys_end(mode: ApiMo
         reply = send(sim, mode, request("hi", max_tokens=1000 if mode == "anthropic_messages" else None))
         expected = "context_overflow" if mode == "anthropic_messages" else "length"
         assert (reply.finish, reply.usage.output_tokens) == (expected, 60 - reply.usage.prompt_tokens)
+
+
+@pytest.mark.parametrize(
+    ("wait", "words"),
+    [("1000000000", "more than 31 days"), ("31536000", "more than 31 days"), ("7200", "2 hours"), ("90", "90 seconds")],
+)
+def test_a_wait_longer_than_anybody_sits_through_ends_the_call_at_once(wait: str, words: str) -> None:
+    naps = Naps()
+    refused = Fail(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after": wait})
+    with Simulator(script=[refused] * 9) as sim:
+        error = failure(sim, "chat_completions", transport=Transport(sleep=naps))
+        assert (len(sim.requests), naps.seconds) == (1, [])
+        assert f"asks to wait {words}" in str(error)
+
+
+def test_a_wait_stated_in_the_body_counts_too_and_a_moment_of_the_calendar_is_no_duration() -> None:
+    now_s = 1_800_000_000.0
+    stated = {"error": {"message": "slow down", "retry_after": 10**12}}
+    assert classify_error(429, stated, now_s=now_s).retry_after_s == MOST_WAIT_S
+    moment = {"retry-after": str(int(now_s) + 12)}
+    assert classify_error(429, "slow down", headers=moment, now_s=now_s).retry_after_s == 12

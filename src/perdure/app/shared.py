@@ -23,7 +23,7 @@ from perdure.providers.credentials import Credentials
 from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
 from perdure.providers.local import LocalServers, OnProgress
-from perdure.providers.transport import Transport
+from perdure.providers.transport import Timeouts, Transport
 from perdure.providers.wire import Wire
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
@@ -61,7 +61,10 @@ class Shared:
             if client is not None
             else route_of(settings, api_key=api_key, api_mode=api_mode)
         )
-        self.transport = Transport(wire=ClientWire(client) if client is not None else wire)
+        self.transport = Transport(
+            wire=ClientWire(client) if client is not None else wire,
+            timeouts=Timeouts(**settings.timeouts.model_dump()),
+        )
         servers = LocalServers(home / "logs")
         self.send = EmbeddedSend(
             self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress

@@ -10,6 +10,7 @@ Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Dollars = Annotated[float, Field(gt=0)]
 Price = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1)]
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from perdure.config.gateway import GatewaySettings
-from perdure.config.section import Dollars, Positive, Price, Section, Share, Text
+from perdure.config.section import Dollars, Positive, Price, Seconds, Section, Share, Text
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -222,6 +222,21 @@ class LimitsSettings(Section):
     )
 
 
+class TimeoutSettings(Section):
+    """How long a call to a model is waited for, in seconds."""
+
+    connect_s: Seconds = Field(default=10.0, description="For the connection.")
+    first_token_s: Seconds = Field(default=300.0, description="For the first event of a stream, in silence.")
+    queued_s: Seconds = Field(
+        default=900.0, description="For the first event of a stream, while the service sends keep-alive signals."
+    )
+    idle_s: Seconds = Field(default=120.0, description="Between two pieces of a stream.")
+    keep_alive_s: Seconds = Field(
+        default=300.0, description="Between two events of a stream, while only keep-alive signals come."
+    )
+    reply_s: Seconds = Field(default=900.0, description="For the whole of a reply that is not streamed.")
+
+
 class ContextSettings(Section):
     """The engine that decides what stays in the context."""
 
@@ -348,6 +363,7 @@ class Settings(Section):
     )
     credentials: CredentialsSettings = Field(default=CredentialsSettings(), description="Where API keys come from.")
     limits: LimitsSettings = Field(default=LimitsSettings(), description="Cost limits.")
+    timeouts: TimeoutSettings = Field(default=TimeoutSettings(), description="How long a model call is waited for.")
     context: ContextSettings = Field(default=ContextSettings(), description="The context engine.")
     store: StoreSettings = Field(default=StoreSettings(), description="Where conversations are kept.")
     memory: MemorySettings = Field(default=MemorySettings(), description="Lasting facts.")

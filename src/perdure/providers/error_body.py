@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.providers.retry_after import MOST_WAIT_S
+
 # An error says what it has to say in its first lines; bounding it bounds the time every pattern can take.
 _MOST_CHARS = 6_000
 _MOST_LEAVES = 120
@@ -191,11 +193,11 @@ def _wait(value: Any, depth: int = 0) -> float | None:
         return None
     for key in ("retry_after", "retryAfter", "retry_after_seconds", "resets_in_seconds", "estimated_time"):
         wait = value.get(key)
-        if isinstance(wait, int | float) and not isinstance(wait, bool) and 0 <= wait < 10**8:
-            return float(wait)
+        if isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0:
+            return min(float(wait), MOST_WAIT_S)
     delay = value.get("retryDelay")
     if isinstance(delay, str) and re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?s", delay):
-        return float(delay[:-1])
+        return min(float(delay[:-1]), MOST_WAIT_S)
     nested = (value.get(k) for k in ("error", "details", "metadata", "parameters", "response"))
     return next((w for v in nested if (w := _wait(v, depth + 1)) is not None), None)
 

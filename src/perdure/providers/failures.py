@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from perdure.config.certificates import FILE
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.exchange import Endpoint
+from perdure.providers.patience import LONG_WAIT_S
+from perdure.providers.retry_after import MOST_WAIT_S
 from perdure.providers.wire import url_of
 
 # A service's own words are quoted, never poured out: an HTML page or a stack trace is cut here.
@@ -185,9 +187,19 @@ def _try(place: Place, verdict: ErrorVerdict) -> str:
         return f" Check `model.name`; what {place.host} offers is listed at {place.models_url}."
     if verdict.status == 404:
         return f" Check `model.base_url`, now {place.base_url}."
+    if verdict.kind != "quota" and verdict.retry_after_s is not None and verdict.retry_after_s > LONG_WAIT_S:
+        return f" The service asks to wait {_duration(verdict.retry_after_s)}, which is too long to wait for here."
     if verdict.kind == "quota":
         return f" Top up the account at {place.provider!r}, or choose another model."
     return ""
+
+
+def _duration(wait_s: float) -> str:
+    for unit, unit_s in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if wait_s >= 2 * unit_s:
+            more = "more than " if wait_s >= MOST_WAIT_S else ""
+            return f"{more}{round(wait_s / unit_s)} {unit}s"
+    return f"{round(wait_s)} seconds"
 
 
 def _causes(error: BaseException) -> list[BaseException]:

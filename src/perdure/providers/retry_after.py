@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-# Longer than any service means it: a figure above this is a timestamp or a slip.
-_MOST_S = 31 * 86_400.0
+# "Not now": whatever is longer counts as this, and nobody waits for it.
+MOST_WAIT_S = 31 * 86_400.0
+# A number of seconds this large may be a moment of the calendar instead.
+_EPOCH_S = 10**9
 
 _ONE = r"\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
 _DURATION = rf"(?:{_ONE}[ ,]{{0,2}}(?:and )?){{1,5}}"
@@ -51,8 +53,8 @@ def seconds(duration: str) -> float | None:
 
 def _after(value: str, now_s: float) -> float | None:
     wait = seconds(value)
-    if wait is not None and _number(value) is not None:
-        return wait
+    if (number := _number(value)) is not None:
+        return _sane(number - now_s) if number > max(_EPOCH_S, now_s) else wait
     at = _date(value)
     return _sane(max(0.0, at - now_s)) if at is not None else wait
 
@@ -76,7 +78,7 @@ def _until(value: str, now_s: float) -> float | None:
     number = _number(value)
     if number is not None and number > 10**11:
         return _sane(max(0.0, number / 1000 - now_s))
-    if number is not None and number > 10**9:
+    if number is not None and number > _EPOCH_S:
         return _sane(max(0.0, number - now_s))
     at = _date(value) if number is None else None
     return _sane(max(0.0, at - now_s)) if at is not None else seconds(value)
@@ -99,7 +101,7 @@ def _number(value: str | None) -> float | None:
 
 
 def _sane(wait_s: float) -> float | None:
-    return wait_s if 0 <= wait_s <= _MOST_S else None
+    return min(wait_s, MOST_WAIT_S) if wait_s >= 0 else None
 
 
 def _lowered(headers: object) -> dict[str, str]:

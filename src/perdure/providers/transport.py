@@ -36,7 +36,7 @@ from perdure.providers.failures import (
     was_never_sent,
 )
 from perdure.providers.modes import mode_module
-from perdure.providers.patience import IdleTimer, Retries, Timeouts
+from perdure.providers.patience import Retries, StreamTimer, Timeouts
 from perdure.providers.streaming import SseReader
 from perdure.providers.wire import HttpxWire, Wire, WireResponse, poured
 
@@ -51,6 +51,7 @@ MAX_BODY_BYTES = 64 << 20
 _LINGER_S = 0.25
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_KEEP_ALIVE_EVENTS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 _RETRIED_KINDS = frozenset({"rate_limit", "overloaded", "transport"})
 _RETRIED_STATUS = frozenset({408, 425, 500, 502, 503, 504, 529})
 
@@ -120,7 +121,8 @@ class _Call:
         self.may_retry = True
         # The service refused the request, or never got it.
         self.is_unbilled = False
-        self._has_token = False
+        # Set once a stream has begun.
+        self._stream_timer: StreamTimer | None = None
         self._size = 0
         self._said: list[str] = []
         self._losses: tuple[type[BaseException], ...] = ()
@@ -137,15 +139,16 @@ class _Call:
             self.is_unbilled = True
             raise unsendable_header(self.place, name)
         try:
+            started_s = asyncio.get_running_loop().time()
             async with asyncio.timeout(first_s) as timer:
                 async with wire.post(
                     self.endpoint, self.mode.PATH, headers=headers, body=self.body, connect_s=timeouts.connect_s
                 ) as response:
-                    return await self._read(response, timer, timeouts)
+                    return await self._read(response, timer, StreamTimer(timer, timeouts, started_s=started_s))
         except TimeoutError as late:
             if not timer.expired():
                 raise broken(self.place, late, partial=self.partial_text) from late
-            raise self._too_late(first_s, timeouts) from late
+            raise self._too_late(first_s) from late
         except self._losses as lost:
             self.may_retry = is_worth_retrying(lost)
             self.is_unbilled = not self.has_begun and was_never_sent(lost)
@@ -156,15 +159,14 @@ class _Call:
             self.is_unbilled = not self._said and is_refusal(said.verdict)
             raise refused(self.place, said.verdict, partial=self.partial_text or said.partial_text) from said
 
-    def _too_late(self, first_s: float, timeouts: Timeouts) -> ProviderError:
+    def _too_late(self, first_s: float) -> ProviderError:
         self.may_retry = False
-        if self._has_token:
-            line = f"the reply stopped: nothing came for {timeouts.idle_s:g} s. Try again; nothing was kept of it."
-        else:
-            line = f"no reply within {first_s:g} s: the service is slow or stuck. Try again, or choose another model."
+        line = f"no reply within {first_s:g} s: the service is slow or stuck. Try again, or choose another model."
+        if self._stream_timer is not None:
+            line = self._stream_timer.complaint()
         return failed(self.place, "transport", line, partial=self.partial_text)
 
-    async def _read(self, response: WireResponse, timer: asyncio.Timeout, timeouts: Timeouts) -> Reply:
+    async def _read(self, response: WireResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
         status = response.status_code
         if status >= 400:
             self.is_unbilled = is_refusal_status(status)
@@ -174,7 +176,7 @@ class _Call:
             goal = response.headers.get("location", "elsewhere")
             line = f"moved to {goal} ({status}): set `model.base_url` to the new address."
             raise failed(self.place, "transport", line, status=status)
-        return await self._reply(response, timer, timeouts)
+        return await self._reply(response, timer, stream_timer)
 
     def _error(self, status: int, body: bytes, response: WireResponse) -> ProviderError:
         text = body.decode("utf-8", "replace")
@@ -183,7 +185,7 @@ class _Call:
             return not_an_api(self.place, status, body)
         return refused(self.place, verdict)
 
-    async def _reply(self, response: WireResponse, timer: asyncio.Timeout, timeouts: Timeouts) -> Reply:
+    async def _reply(self, response: WireResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
         pieces = response.aiter_bytes()
         head = b""
         async for head in pieces:
@@ -195,7 +197,8 @@ class _Call:
             return self._whole_reply(await _joined(head, pieces))
         if not head or is_html(head):
             raise not_an_api(self.place, response.status_code, await _joined(head, pieces))
-        return await self._streamed_reply(head, response, pieces, timer, timeouts.idle_s)
+        self._stream_timer = stream_timer
+        return await self._streamed_reply(head, response, pieces, timer, stream_timer)
 
     def _whole_reply(self, body: bytes) -> Reply:
         try:
@@ -211,9 +214,13 @@ class _Call:
         return reply
 
     async def _streamed_reply(
-        self, head: bytes, response: WireResponse, pieces: AsyncIterator[bytes], timer: asyncio.Timeout, idle_s: float
+        self,
+        head: bytes,
+        response: WireResponse,
+        pieces: AsyncIterator[bytes],
+        timer: asyncio.Timeout,
+        stream_timer: StreamTimer,
     ) -> Reply:
-        patience = IdleTimer(timer, idle_s)
         reader, stream = SseReader(), self.mode.Stream()
 
         def take(piece: bytes) -> bool:
@@ -224,9 +231,10 @@ class _Call:
                 raise not_an_api(self.place, 200, head, partial=self.partial_text)
             if events and _is_last(events[-1]):
                 return True
-            self._has_token = self._has_token or any(e.name != "ping" for e in events)
-            if self._has_token:
-                patience.renew()
+            if reader.is_within_event or any(e.name not in _KEEP_ALIVE_EVENTS for e in events):
+                stream_timer.hear_event()
+            else:
+                stream_timer.hear_keep_alive()
             return False
 
         if take(head) or await poured(response, pieces, take):

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.context import conformance
 from perdure.context.compressor import ContextCompressor
-from perdure.context.engine import ContextEngine, EngineServices, Reason
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
 from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message
 from perdure.core.usage import CanonicalUsage
 
@@ -124,3 +124,58 @@ def test_the_suite_runs_from_the_command_line(capsys: pytest.CaptureFixture[str]
     assert "ok     compacts" in out.out
     assert "usage" in out.err
     assert "no_such_package:Engine cannot be found" in out.err
+
+
+class Slides(KeepsTheLast):
+    """Leaves old messages out, and adds nothing."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return [entry.message for entry in messages[-10:]]
+
+
+class OnlyOnce(Slides):
+    """Thinks that it is done once it has compacted."""
+
+    has_compacted = False
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        if self.has_compacted:
+            return [entry.message for entry in messages]
+        self.has_compacted = True
+        return super().compress(messages)
+
+
+class Boastful(KeepsTheLast):
+    """Reports a compaction and keeps everything."""
+
+    def compress(  # type: ignore[override]
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Compaction:
+        return Compaction("compacted", (Keep(0, len(messages)),))
+
+
+class Impatient(KeepsTheLast):
+    """Keeps the newest request, and nothing that was done about it."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return [e.message for e in messages if e.message.is_request][-1:]
+
+
+@pytest.mark.spec("M5", "D8")
+def test_an_engine_that_only_leaves_messages_out_passes() -> None:
+    assert [(name, wrong) for name, wrong in conformance.run(Slides) if wrong] == []
+
+
+@pytest.mark.spec("M5", "D8", "C4b")
+@pytest.mark.parametrize(
+    ("engine", "failed"),
+    [(OnlyOnce, "compacts_again"), (Boastful, "compacts"), (Impatient, "keeps_unread_results")],
+)
+def test_an_engine_whose_compaction_has_no_lasting_effect_fails(engine: type[ContextEngine], failed: str) -> None:
+    assert failed in [name for name, wrong in conformance.run(engine) if wrong]

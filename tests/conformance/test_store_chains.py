@@ -148,6 +148,18 @@ def test_undo_brings_the_whole_view_back_with_all_that_was_said_since(store: Ses
         store.undo(session)
 
 
+@pytest.mark.spec("D8", "I2", "I5")
+def test_a_compaction_that_only_leaves_messages_out_can_be_taken_back_too(store: SessionStore) -> None:
+    session = conversation(store)
+    compacted(store, session)
+    before = seqs(store, store.get_compression_tip(session))
+    child = store.compact(session, (Span(19, 20),))
+    assert seqs(store, child.id) == [19, 20]
+    later = store.append(session, exchange(8)).entries
+    undone = store.undo(session)
+    assert seqs(store, undone.id) == before + [e.seq for e in later]
+
+
 def test_undo_of_the_second_compaction_keeps_the_first(store: SessionStore) -> None:
     session = conversation(store)
     first = compacted(store, session)

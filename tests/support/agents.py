@@ -15,7 +15,7 @@ from perdure.agent.prompt import PromptSources
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
-from perdure.context.engine import EngineServices
+from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.clock import SystemClock
 from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
@@ -93,6 +93,7 @@ def bench(
     recall: Callable[[str], str] = lambda text: "",
     summarize: Summarize | None = None,
     keeps_outputs: bool = False,
+    engine: Callable[[], ContextEngine] | None = None,
     **rules: Any,
 ) -> Iterator[Bench]:
     """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
@@ -115,7 +116,7 @@ def bench(
                 send=transport.send,
                 routes=RouteCursor(route, Credentials(key_command)),
                 models=models,
-                engine=ContextCompressor(context_length=window, settings=chosen.compression),
+                engine=engine() if engine else ContextCompressor(context_length=window, settings=chosen.compression),
                 tools=ToolRuntime(Registry(tools), clock=clock, outputs=store.outputs if keeps_outputs else None),
                 memory=FileMemory(folder / "memory"),
                 prompt_sources=lambda memory: PromptSources(PROMPT, memory=memory),

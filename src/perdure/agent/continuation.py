@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from perdure.agent.parts import Parts
 from perdure.agent.prompt import renewed
 from perdure.agent.session import LiveSession
-from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, unchanged
+from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, keep_essentials, unchanged
 from perdure.context.plain import CompactionReport
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
 from perdure.core.foreign import await_foreign, describe_error
@@ -28,6 +28,8 @@ async def compact(
         work = asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
         answer = await await_foreign(work)
         made = as_compaction(answer, entries)
+        if entries and not made.plan:
+            made = unchanged(entries, "The context engine answered with an empty history.", outcome="failed")
     except Exception as error:  # an engine may be anybody's plug-in: the conversation goes on without it
         made = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
     return carry_out(made, live, parts, emit, reason=reason)
@@ -36,6 +38,7 @@ async def compact(
 def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, reason: str) -> Compaction:
     """Turns a plan into a continuation. The old session stays as it was, whatever happens."""
     prompt_before = live.counter.estimate
+    made = keep_essentials(made)
     if not made.is_noop:
         _rotate(made, live, parts, focus=reason)
     told = CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
@@ -65,7 +68,7 @@ def _rotate(made: Compaction, live: LiveSession, parts: Parts, *, focus: str) ->
         old.id,
         plan_over_log(made, live.entries),
         system_prompt=None if prompt == old.system_prompt else prompt,
-        up_to_seq=live.entries[-1].seq if live.entries else None,
+        up_to_seq=live.newest_seq if live.entries else None,
         lease=live.lease,
     )
     live.move_to(child, parts.store.history(child.id).entries)

@@ -33,6 +33,8 @@ Check = Callable[[Make], None]
 
 WINDOW = 32_000
 SMALL_WINDOW = 1_000
+# How often a growing conversation is compacted in a row.
+ROUNDS = 4
 REASONS: tuple[Reason, ...] = ("threshold", "preflight", "overflow", "hygiene", "background", "user")
 
 
@@ -115,6 +117,31 @@ def check_compacts(make: Make) -> None:
     _must(_tokens(after) < _tokens([e.message for e in entries]), "the new history is not smaller")
     _must(not rules.Pairs().violations(after), "a tool call was parted from its result")
     _must(any(m is entries[-1].message for m in after), "the newest user message is gone or was changed")
+
+
+def check_compacts_again(make: Make) -> None:
+    """Each time the conversation has grown beyond the window again, it comes out smaller again."""
+    engine, entries = _started(make), long_history()
+    for turn in range(ROUNDS):
+        engine.update_from_response(CanonicalUsage(input_tokens=WINDOW))
+        done = _compressed(engine, entries)
+        after = [_message(item) for item in done.apply(entries)]
+        _must(not done.is_noop, f"compaction {turn + 1} of a growing conversation changed nothing")
+        is_effective = _tokens(after) < _tokens([e.message for e in entries]) // 2
+        _must(is_effective, f"compaction {turn + 1} of a growing conversation hardly freed anything")
+        engine.on_session_start(f"s_{turn}", reason="compression", previous="s_check")
+        engine.update_from_response(CanonicalUsage(input_tokens=_tokens(after)))
+        entries = [Entry(i, m) for i, m in enumerate([*after, *(e.message for e in long_history())])]
+
+
+def check_keeps_unread_results(make: Make) -> None:
+    """Results the model asked for and has not read stay as they are while they fit the window."""
+    engine, entries = _started(make), long_history()
+    calls = tuple(ToolCall(f"unread_{i}", "terminal") for i in range(3))
+    results = [tool_result(c.id, f"measurement {c.id}: 42\n" * 300, "terminal") for c in calls]
+    entries += [Entry(len(entries) + i, m) for i, m in enumerate([assistant(None, calls), *results])]
+    after = [_message(item) for item in _compressed(engine, entries).apply(entries)]
+    _must(all(any(m is r for m in after) for r in results), "results the model has not read are gone or were changed")
 
 
 def check_looks_before_it_asks(make: Make) -> None:
@@ -204,7 +231,7 @@ def check_works_in_a_thread(make: Make) -> None:
     """`compress` runs in a worker while the conversation's own thread goes on."""
     engine, entries = _started(make), long_history()
     results: list[object] = []
-    worker = threading.Thread(target=lambda: results.append(_compressed(engine, entries)))
+    worker = threading.Thread(target=lambda: results.append(engine.compress(entries)))
     worker.start()
     engine.should_compress(10)
     engine.update_from_response(CanonicalUsage(input_tokens=10))
@@ -233,6 +260,8 @@ CHECKS: tuple[Check, ...] = (
     check_follows_the_window,
     check_looks_before_it_asks,
     check_compacts,
+    check_compacts_again,
+    check_keeps_unread_results,
     check_fits_small_windows,
     check_is_idempotent,
     check_mutates_nothing,
@@ -291,7 +320,10 @@ def _services() -> EngineServices:
 def _compressed(
     engine: ContextEngine, entries: Sequence[Entry], *, reason: Reason = "threshold", focus_topic: str | None = None
 ) -> Compaction:
-    done = as_compaction(engine.compress(entries, focus_topic=focus_topic, reason=reason), entries)
+    result = engine.compress(entries, focus_topic=focus_topic, reason=reason)
+    done = as_compaction(result, entries)
+    claims_effect = isinstance(result, Compaction) and result.outcome in ("compacted", "digest")
+    _must(not (claims_effect and done.is_noop), "reports a compaction although it changed nothing")
     end = 0
     for step in done.plan:
         if isinstance(step, Keep):

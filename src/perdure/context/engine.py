@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from perdure.config.settings import CompressionSettings
+from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
 from perdure.context.projection import project
 from perdure.core.errors import ToolError
@@ -25,6 +26,7 @@ from perdure.core.events import CompactionOutcome
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock, KeyValue, LogReader, Summarize
 from perdure.core.usage import CanonicalUsage
+from perdure.models.tokens import estimate_message
 
 Reason = Literal["threshold", "preflight", "overflow", "hygiene", "background", "user"]
 StartReason = Literal["new", "resume", "compression", "undo", "branch"]
@@ -71,8 +73,13 @@ class Compaction:
 
     @property
     def is_noop(self) -> bool:
-        """Nothing changed, so nothing must be rotated."""
-        return not any(isinstance(step, Insert) for step in self.plan)
+        """Nothing changed, so nothing must be rotated: every message of the source is kept, and none was added."""
+        end = 0
+        for step in self.plan:
+            if not isinstance(step, Keep) or step.lo != end:
+                return False
+            end = step.hi
+        return end == len(self.source)
 
     @property
     def messages(self) -> list[Any]:
@@ -138,13 +145,17 @@ class ContextEngine(ABC):
 
     @abstractmethod
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether to compact now; `prompt_tokens` is the last real prompt plus an estimate of what was added since."""
+        """Whether to compact now. `prompt_tokens` is the last real prompt; at the start and the end of a turn, or where
+        it would not fit the window, an estimate of what was added since is part of it."""
 
     @abstractmethod
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction | Sequence[Message]:
-        """A plan over `messages`, or simply the new list. Never raises for any history; mutates nothing."""
+        """A plan over `messages`, or simply the new list, which may just leave messages out.
+
+        Never raises for any history; mutates nothing.
+        """
 
     def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
         """Whether `compress` would change anything. Cheap; no model call."""
@@ -195,13 +206,48 @@ def unchanged(messages: Sequence[Any], message: str, *, outcome: CompactionOutco
 
 
 def as_compaction(result: Compaction | Sequence[Message], messages: Sequence[Entry]) -> Compaction:
-    """An engine's answer as a plan: in a plain list, what equals an input message, in order, is kept."""
+    """An engine's answer as a plan over `messages`, its figures filled in; one that changes nothing says so."""
     if isinstance(result, Compaction):
-        return result
+        made = result if result.source else replace(result, source=messages)
+    else:
+        made = Compaction("compacted", _plan_of(result, messages), source=messages)
+    if made.is_noop:
+        return replace(made, outcome="nothing_to_do") if made.outcome in ("compacted", "digest") else made
+    if not made.before_tokens and not made.after_tokens:
+        before = sum(estimate_message(e.message) for e in messages)
+        after = sum(estimate_message(_message(item)) for item in made.apply(messages))
+        made = replace(made, before_tokens=before, after_tokens=after)
+    return made
+
+
+def keep_essentials(made: Compaction) -> Compaction:
+    """The plan with what no engine may leave out: the newest request, and results the model has not read."""
+    messages = [_message(item) for item in made.source]
+    newest = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].is_request), None)
+    unread = find_unread(messages)
+    wanted = [*([] if newest is None else [newest]), *(range(unread, len(messages)) if unread is not None else ())]
+    have = {i for step in made.plan if isinstance(step, Keep) for i in range(step.lo, step.hi)}
+    steps = list(made.plan)
+    for i in sorted(set(wanted) - have):
+        at = next((k for k, step in enumerate(steps) if isinstance(step, Keep) and step.lo > i), len(steps))
+        steps.insert(at, Keep(i, i + 1))
+    return replace(made, plan=tuple(steps)) if len(steps) > len(made.plan) else made
+
+
+def _message(item: object) -> Message:
+    return item.message if isinstance(item, Entry) else Message.from_dict(item)
+
+
+def _plan_of(result: Sequence[Message], messages: Sequence[Entry]) -> tuple[Step, ...]:
+    """A plain list as steps: what is an input message, or equals one that is free in its place, is kept."""
+    places = _same_objects(result, messages)
     steps: list[Step] = []
     cursor = 0
-    for m in result:
-        at = _next_equal(messages, m, cursor)
+    for n, m in enumerate(result):
+        at = places[n]
+        if at is None:
+            end = next((p for p in places[n + 1 :] if p is not None), len(messages))
+            at = next((i for i in range(cursor, end) if messages[i].message == m), None)
         if at is None:
             steps.append(Insert(m))
             continue
@@ -211,19 +257,18 @@ def as_compaction(result: Compaction | Sequence[Message], messages: Sequence[Ent
         else:
             steps.append(Keep(at, at + 1))
         cursor = at + 1
-    plan = tuple(steps)
-    is_same = plan == (Keep(0, len(messages)),) or not (plan or messages)
-    return Compaction("nothing_to_do" if is_same else "compacted", plan, source=messages)
+    return tuple(steps)
 
 
-def _message(item: object) -> Message:
-    return item.message if isinstance(item, Entry) else Message.from_dict(item)
-
-
-def _next_equal(messages: Sequence[Entry], wanted: Message, start: int) -> int | None:
-    """The first place at or behind `start` that holds this message, the very object before a mere equal."""
-    for same in (lambda m: m is wanted, lambda m: m == wanted):
-        for i in range(start, len(messages)):
-            if same(messages[i].message):
-                return i
-    return None
+def _same_objects(result: Sequence[Message], messages: Sequence[Entry]) -> list[int | None]:
+    """Where each message of the result stands in the input, in order; None for what is no object of the input."""
+    index: dict[int, list[int]] = {}
+    for i, entry in enumerate(messages):
+        index.setdefault(id(entry.message), []).append(i)
+    places: list[int | None] = []
+    cursor = 0
+    for m in result:
+        at = next((i for i in index.get(id(m), ()) if i >= cursor), None)
+        places.append(at)
+        cursor = cursor if at is None else at + 1
+    return places

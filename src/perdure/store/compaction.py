@@ -85,7 +85,7 @@ class Compactions:
 
         def work(tx: Transaction) -> Session:
             tip = self._open(tx, any_id, lease)
-            view = undone(tip.view, tip.handoffs)
+            view = self._view_before(tx, tip)
             child = self._child(tip, child_id, "undo", 0, None, None)
             # Nothing was said, so that this alone tells whoever shows the conversation elsewhere.
             event = StoredEvent(child_id, "undo", {"parent": tip.session.id}, child.started_at_ms)
@@ -93,6 +93,16 @@ class Compactions:
             return self._continue(tx, tip, child, view)
 
         return self._backing.database.write(work)
+
+    def _view_before(self, tx: Transaction, tip: _Tip) -> View:
+        """The view before the newest compaction, with everything said since."""
+        session = tip.session
+        has_handoff = any(h.session_id == session.id and holds(tip.view, seq) for seq, h in tip.handoffs.items())
+        if session.began_by != "compression" or has_handoff or session.parent_id is None:
+            return undone(tip.view, tip.handoffs)
+        # It only left messages out, so that no handoff says what was there.
+        before = view_of(tx, get_session(tx, session.parent_id), session.first_seq - 1)
+        return joined([*before, *without(tip.view, before)])
 
     def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> _Tip:
         conversation, _ = self._backing.hold(tx, any_id)
@@ -105,6 +115,8 @@ class Compactions:
         self, tx: Transaction, tip: _Tip, plan: Plan, drafts: list[Draft], planned: View, child_id: str
     ) -> list[Span]:
         """The plan as spans, once every new handoff has its place at the end of the log."""
+        if not drafts:  # the plan only leaves messages out
+            return [item for item in plan if isinstance(item, Span)]
         now, conversation = self._backing.clock.now_ms(), tip.conversation
         covers = covers_of(plan, planned)
         spans: list[Span] = []

@@ -1,0 +1,119 @@
+"""Engines of somebody else's in a real agent: what they leave out is left out, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from perdure.context.engine import ContextEngine, Reason, as_compaction
+from perdure.core.events import CompactionFinished
+from perdure.core.messages import Entry, Message, assistant, user
+from perdure.core.usage import CanonicalUsage
+from perdure.lab.simulator import Call, Say
+from support.agents import bench
+
+WINDOW = 8_000
+
+
+class Slide(ContextEngine):
+    """The last ten messages, and nothing else."""
+
+    name = "slide"
+    window = WINDOW
+
+    def update_model(
+        self, *, context_length: int, model: str = "", provider: str = "", max_tokens: int | None = None
+    ) -> None:
+        self.window = context_length
+
+    def update_from_response(self, usage: CanonicalUsage) -> None:
+        return
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return (prompt_tokens or 0) >= self.window // 2
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return [entry.message for entry in messages[-10:]]
+
+
+class Tidy(Slide):
+    """The same, behind a note that is always the same."""
+
+    name = "tidy"
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        note = Message(role="user", content="(earlier messages were left out)", kind="note")
+        return [note, *super().compress(messages)]
+
+
+class Empties(Slide):
+    """Leaves nothing at all."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return []
+
+
+@pytest.mark.spec("M1", "M2", "D8")
+@pytest.mark.parametrize("engine", [Slide, Tidy])
+def test_an_engine_that_leaves_messages_out_works_for_a_whole_conversation(
+    tmp_path: Path, engine: type[ContextEngine]
+) -> None:
+    with bench(tmp_path, *[Say("reply " + "word " * 150)] * 40, window=WINDOW, engine=engine) as b:
+        heard: list[CompactionFinished] = []
+        b.agent.events.listen(lambda e: heard.append(e) if isinstance(e, CompactionFinished) else None)
+        for turn in range(40):
+            assert b.agent.run_conversation(f"question {turn} " + "blah " * 100).outcome == "completed"
+        assert max(call.prompt_tokens for call in b.sim.billed) < 0.6 * WINDOW
+    done = [e for e in heard if e.outcome == "compacted"]
+    assert len(done) >= 4
+    assert all(0 < e.after_tokens < e.before_tokens for e in done)
+
+
+@pytest.mark.spec("D4", "C4b")
+def test_no_engine_takes_the_request_or_unread_results_away(tmp_path: Path) -> None:
+    def look(what: str) -> str:
+        """Looks."""
+        return f"{what}: " + "word " * 200
+
+    calls = [Say(calls=(Call("look", {"what": f"part {i}"}),)) for i in range(20)]
+    with bench(tmp_path, *calls, "Done.", window=WINDOW, engine=Slide, tools=[look]) as b:
+        assert b.agent.run_conversation("Look at every part of the parser.").final_response == "Done."
+        for number, request in enumerate(b.sim.requests):
+            assert any(m["content"] == "Look at every part of the parser." for m in request.body["messages"])
+            assert number == 0 or f"part {number - 1}:" in request.body["messages"][-1]["content"]
+
+
+@pytest.mark.spec("M2", "D8")
+def test_an_engine_that_answers_with_nothing_costs_no_history(tmp_path: Path) -> None:
+    with bench(tmp_path, *["word " * 800] * 9, window=WINDOW, engine=Empties) as b:
+        for _ in range(3):
+            b.agent.run_conversation("More. " + "blah " * 500)
+        assert b.agent.session_id is not None
+        assert len(b.store.history(b.agent.session_id).entries) == 6
+        assert {e.payload["outcome"] for e in b.store.ledger.events(b.agent.session_id, kind="compaction")} == {
+            "failed"
+        }
+
+
+def entries(*messages: Message) -> list[Entry]:
+    return [Entry(i, m) for i, m in enumerate(messages)]
+
+
+@pytest.mark.spec("D8")
+def test_a_new_message_equal_to_an_old_one_is_kept_where_the_old_one_stands() -> None:
+    note, said = user("(left out)"), [user("a"), assistant("b"), user("c"), assistant("d")]
+    same = as_compaction([user("(left out)"), *said], entries(note, *said))
+    assert (same.outcome, same.is_noop) == ("nothing_to_do", True)
+    shorter = as_compaction([user("(left out)"), *said[2:]], entries(note, *said))
+    assert (shorter.outcome, shorter.is_noop) == ("compacted", False)
+    assert [m.text if isinstance(m, Message) else m.message.text for m in shorter.apply(entries(note, *said))] == [
+        "(left out)", "c", "d",
+    ]  # fmt: skip

@@ -152,3 +152,31 @@ def test_without_the_scope_there_is_no_shell_and_no_file_to_ask_about(tmp_path: 
         prompts = [str(r.body["messages"][0]["content"]) for r in sim.requests[:2]]
         assert str(Path.cwd()) not in prompts[0]
         assert str(Path.cwd()) in prompts[1]
+
+
+def test_a_question_is_answered_by_a_token_that_may_do_what_its_turn_may(tmp_path: Path, doomed: Path) -> None:
+    """A chat-only token of the same user sees what waits, and cannot allow a shell command with it."""
+    only_chat = {"ann chat": ("ann", ("chat", "read")), "ann shell": ("ann", ("chat", "shell"))}
+    with (
+        Simulator(script=script) as sim,
+        running_gateway(tmp_path, sim, users=USERS, tokens=only_chat, gateway={"question_timeout_s": 20}) as gateway,
+        client(gateway) as ann,
+        client(gateway, "ann chat") as weaker,
+        client(gateway, "ann shell") as equal,
+    ):
+
+        def reply(question: dict[str, Any]) -> None:
+            assert "always" in question["covers"]
+            assert any(piece in question["text"] for piece in question["dangerous"])
+            (waiting,) = weaker.get("/api/questions").json()
+            assert waiting["covers"] == question["covers"]
+            path = f"/api/questions/{question['question_id']}"
+            for answer in ("once", "session", "always"):
+                refused = weaker.post(path, json={"answer": answer})
+                assert (refused.status_code, refused.json()["error"]["code"]) == (403, "missing_scope")
+            assert doomed.exists()
+            assert equal.post(path, json={"answer": "once"}).status_code == 204
+
+        told = ask_and_answer(ann, f"run rm -rf {doomed}", reply)
+    assert told[-1]["outcome"] == "completed"
+    assert not doomed.exists()

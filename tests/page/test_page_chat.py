@@ -33,6 +33,9 @@ def answer(asked: Asked) -> Say | Fail:
         return Say(POEM * 20, chunk_delay_s=0.02)
     if "delete" in newest:
         return Say("I will clean up.", calls=(Call("terminal", {"command": "rm -rf ./build /tmp/perdure-nothing"}),))
+    if "disguise" in newest:
+        command = f"rm -rf /tmp/perdure-nothing/\u202etxt.elif\u202c && echo \u200bzero{' && echo again' * 300}"
+        return Say("", calls=(Call("terminal", {"command": command}),))
     if "which" in newest:
         return Say("", calls=(Call("clarify", {"question": "Which colour?", "choices": ["red", "green"]}),))
     return Say(
@@ -119,6 +122,39 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, 
     page.click(f"text/{choice}")
     page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')", timeout_s=8)
     assert outcome in page.run("document.querySelector('.story').textContent").lower()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
+    page: Page, server: PageServer, width: int
+) -> None:
+    page.resize(width, 700)
+    page.open(server.link("/new"))
+    say(page, "Run it in disguise.")
+    page.wait_text("May this run?")
+    # What cannot be seen is spelled out, and nothing of the command is left out.
+    shown = page.text(".question pre")
+    assert "<U+202E>txt.elif<U+202C> && echo <U+200B>zero" in shown
+    assert shown.count("echo again") == 300
+    assert page.text(".question mark").startswith("rm -rf /tmp/perdure-nothing/<U+202E>")
+    assert "every call of this kind" in page.text(".question .covers")
+    # However long it is, it scrolls inside the card, and every choice is in sight below it.
+    box = "document.querySelector('.question pre')"
+    assert page.run(f"{box}.scrollHeight > {box}.clientHeight && {box}.scrollWidth <= {box}.clientWidth")
+    buttons = "[...document.querySelectorAll('.question button')]"
+    assert page.run(f"{buttons}.map(b => b.innerText)") == [
+        "Refuse", "Allow once", "Allow in this session", "Always allow",
+    ]  # fmt: skip
+    assert page.run("document.querySelector('.question').offsetHeight <= innerHeight")
+    # Refusing weighs as much as allowing.
+    styles = "[s.color, s.backgroundColor, s.borderColor, s.fontWeight, b.offsetHeight]"
+    look = f"(b => {{ const s = getComputedStyle(b); return {styles}.join() }})"
+    first, second = page.run(f"{buttons}.slice(0, 2).map({look})")
+    assert first == second
+    assert page.count(".question button.primary") == 0
+    page.click("text/Refuse")
+    page.wait("document.querySelector('.story .fold.refused')", timeout_s=8)
+    assert page.text(".story .fold.refused .state") == "refused"
 
 
 def test_a_question_of_the_models_is_answered(page: Page, server: PageServer) -> None:

@@ -150,8 +150,8 @@ class LiveReply:
         is_approval = question.kind == "approval"
         labels = list(_APPROVALS.values()) if is_approval else list(question.choices)
         text = f"May I run this?\n{question.text}" if is_approval else question.text
-        if question.reason:
-            text += f"\n{question.reason}"
+        for more in (question.reason, question.covers):
+            text += f"\n{more}" if more else ""
         # 64 bytes is all a button may carry: which one it is; its label says the rest.
         sign = "a" if is_approval else "c"
         rows = [

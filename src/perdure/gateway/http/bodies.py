@@ -63,6 +63,8 @@ class QuestionBody(BaseModel):
     text: str
     choices: list[str]
     reason: str
+    covers: str = Field(description="Of an approval: which later calls `session` and `always` would allow as well.")
+    dangerous: list[str] = Field(description="Of an approval: the pieces of the text that made it one.")
     platform: str
     chat: str
     turn_id: str

@@ -43,6 +43,8 @@ def question_dict(waiting: OpenQuestion) -> dict[str, Any]:
         "text": asked.text,
         "choices": list(asked.choices),
         "reason": asked.reason,
+        "covers": asked.covers,
+        "dangerous": list(asked.dangerous),
         "platform": place.chat.platform,
         "chat": place.chat.chat,
         "turn_id": place.turn_id,

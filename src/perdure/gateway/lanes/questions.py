@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Person, Scope
+from perdure.gateway.guards.refusals import Refusal, Refused
 from perdure.gateway.telling.chats import ChatKey, QuestionAsked, QuestionClosed
 from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
@@ -35,6 +36,8 @@ class Place:
 
     chat: ChatKey
     turn_id: str
+    # What the turn may do: nobody answers for it who may not do as much.
+    scopes: frozenset[Scope] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,12 @@ class Questions:
         *,
         choices: Sequence[str] = (),
         reason: str = "",
+        covers: str = "",
+        dangerous: Sequence[str] = (),
     ) -> str:
         """The answer; "" where nobody gave one in time."""
-        asked = QuestionAsked(f"q_{secrets.token_hex(12)}", kind, text, tuple(choices), reason)
+        ident = f"q_{secrets.token_hex(12)}"
+        asked = QuestionAsked(ident, kind, text, tuple(choices), reason, covers, tuple(dangerous))
         until_ms = self._clock.now_ms() + round(self._timeout_s * 1_000)
         await in_thread(self._state.set, asked.question_id, _kept(asked, place, until_ms))
         self._answered[asked.question_id] = asyncio.Event()
@@ -92,10 +98,13 @@ class Questions:
         return answer
 
     async def answer(self, question_id: str, text: str, person: Person) -> None:
-        """Takes an answer, whichever process waits for it. Raises NotFound, InvalidMessage."""
+        """Takes an answer, whichever process waits for it. Raises NotFound, InvalidMessage, Refused."""
         kept: Any = await in_thread(self._state.get, question_id) if question_id.startswith("q_") else None
-        if not _may_answer(kept, person) or kept.get("answer") is not None:
+        if not _is_for(kept, person) or kept.get("answer") is not None:
             raise NotFound(f"no open question {question_id!r}")
+        if missing := _missing_scopes(kept, person):
+            needed = f"the turn that asks runs with the scope {missing[0]}; answering it needs a token that has it too"
+            raise Refused(Refusal(403, "missing_scope", needed))
         if kept["kind"] == "approval" and text not in _APPROVALS:
             raise InvalidMessage(f"an approval is answered with one of: {', '.join(_APPROVALS)}")
         if not text.strip():
@@ -110,12 +119,20 @@ class Questions:
         now = self._clock.now_ms()
         mine = [
             OpenQuestion(
-                QuestionAsked(ident, k["kind"], k["text"], tuple(k["choices"]), k["reason"]),
+                QuestionAsked(
+                    ident,
+                    k["kind"],
+                    k["text"],
+                    tuple(k["choices"]),
+                    k["reason"],
+                    k.get("covers", ""),
+                    tuple(k.get("dangerous", ())),
+                ),
                 Place(ChatKey(*k["chat"]), k["turn_id"]),
                 k["expires_at"],
             )
             for ident, k in kept.items()
-            if _may_answer(k, person) and k.get("answer") is None and k["expires_at"] > now
+            if _is_for(k, person) and k.get("answer") is None and k["expires_at"] > now
         ]
         return sorted(mine, key=lambda q: q.expires_at_ms)
 
@@ -153,8 +170,14 @@ class TurnVoice:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Whatever is no answer is a no."""
-        reason = "\n".join(part for part in (request.reason, request.covers) if part)
-        answer = await self._ask("approval", request.action, choices=_APPROVALS, reason=reason)
+        answer = await self._ask(
+            "approval",
+            request.action,
+            choices=_APPROVALS,
+            reason=request.reason,
+            covers=request.covers,
+            dangerous=request.dangerous,
+        )
         return next((known for known in get_args(ApprovalAnswer) if known == answer), "no")
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
@@ -176,6 +199,9 @@ def _kept(asked: QuestionAsked, place: Place, until_ms: int) -> dict[str, Any]:
         "text": asked.text,
         "choices": list(asked.choices),
         "reason": asked.reason,
+        "covers": asked.covers,
+        "dangerous": list(asked.dangerous),
+        "scopes": sorted(place.scopes),
         "chat": [chat.platform, chat.user_key, chat.chat],
         "turn_id": place.turn_id,
         "expires_at": until_ms,
@@ -183,6 +209,11 @@ def _kept(asked: QuestionAsked, place: Place, until_ms: int) -> dict[str, Any]:
     }
 
 
-def _may_answer(kept: Any, person: Person) -> bool:
+def _is_for(kept: Any, person: Person) -> bool:
     """One's own questions alone: not even an administrator approves what runs in somebody else's name."""
     return isinstance(kept, dict) and kept["chat"][1] == person.user_key
+
+
+def _missing_scopes(kept: Mapping[str, Any], person: Person) -> list[str]:
+    """What the turn that asks may do and this person may not; `admin` shows more but runs nothing."""
+    return [scope for scope in kept.get("scopes", ()) if scope in ("chat", "shell") and scope not in person.scopes]

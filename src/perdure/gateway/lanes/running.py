@@ -126,7 +126,7 @@ class Run:
     async def _turn(self, content: str | Mapping[str, Any], find: Callable[[], str | None]) -> None:
         async with self._desk.pool.held(self._wanted(find), partial(self._begin, content)) as held:
             agent = held.agent
-            held.voice.place = Place(self.chat, self.taken.id)
+            held.voice.place = Place(self.chat, self.taken.id, self.person.scopes)
             agent.events.tap(self._hear)
             try:
                 with agent.lent(held.lease):

@@ -66,6 +66,9 @@ class QuestionAsked:
     text: str
     choices: tuple[str, ...] = ()
     reason: str = ""
+    # Of an approval: which later calls "session" and "always" would allow too, and the dangerous pieces of the text.
+    covers: str = ""
+    dangerous: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,21 @@
 import { clear, h } from "./dom.js";
 import { answerQuestion } from "./gateway.js";
 
-const ANSWERS = { once: "Allow once", session: "Allow in this session", always: "Always allow", no: "Refuse" };
+const ANSWERS = { no: "Refuse", once: "Allow once", session: "Allow in this session", always: "Always allow" };
+// These answer this one call; the others allow later ones too, and stand apart with what they cover.
+const FOR_ONE_CALL = ["no", "once"];
 
 export class Question {
   constructor(question) {
     this.id = question.question_id;
     this.isApproval = question.kind === "approval";
     this.problem = h("p", { role: "alert", class: "small" });
-    this.answers = h(
-      "div",
-      { class: "answers" },
-      question.choices.map((choice) => this.choice(choice)),
-    );
+    this.answers = h("div", { class: "choices" }, this.isApproval ? this.approvals(question) : this.row(question.choices));
     this.own = this.isApproval ? null : this.ownWords();
     const name = this.isApproval ? "Approval needed" : "A question for you";
-    const text = h(this.isApproval ? "pre" : "p", { class: "plain", tabindex: this.isApproval ? "0" : null });
-    text.append(question.text);
+    const text = this.isApproval
+      ? h("pre", { class: "plain", tabindex: "0", "aria-label": "What would run" }, dangerous(question))
+      : h("p", { class: "plain" }, question.text);
     this.element = h(
       "section",
       { class: `question ${question.kind}`, "aria-label": name, tabindex: "-1" },
@@ -29,9 +28,22 @@ export class Question {
     );
   }
 
-  choice(choice) {
-    const look = { type: "button", class: choice === "once" ? "primary" : "", onclick: () => this.answer(choice) };
-    return h("button", look, this.named(choice));
+  // Refusing and allowing once weigh the same; what reaches further comes after what it would allow.
+  approvals({ choices, covers }) {
+    const [one, lasting] = [true, false].map((isOne) =>
+      Object.keys(ANSWERS).filter((choice) => choices.includes(choice) && FOR_ONE_CALL.includes(choice) === isOne),
+    );
+    return [
+      this.row(one, "choice"),
+      lasting.length ? h("p", { class: "covers small" }, covers) : null,
+      this.row(lasting, "small"),
+    ];
+  }
+
+  row(choices, look = "") {
+    const button = (choice) =>
+      h("button", { type: "button", class: look, onclick: () => this.answer(choice) }, this.named(choice));
+    return h("div", { class: "answers" }, choices.map(button));
   }
 
   ownWords() {
@@ -68,4 +80,22 @@ export class Question {
   focus() {
     this.element.focus();
   }
+}
+
+// The whole text, with the pieces that made it dangerous marked where they stand in it.
+function dangerous({ text, dangerous: pieces = [] }) {
+  const marks = [];
+  for (const piece of pieces) {
+    const at = piece ? text.indexOf(piece) : -1;
+    if (at >= 0) marks.push([at, at + piece.length]);
+  }
+  marks.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
+  const parts = [];
+  let done = 0;
+  for (const [start, end] of marks) {
+    if (start < done) continue;
+    parts.push(text.slice(done, start), h("mark", {}, text.slice(start, end)));
+    done = end;
+  }
+  return [...parts, text.slice(done)];
 }

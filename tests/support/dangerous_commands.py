@@ -77,6 +77,57 @@ mv /etc/passwd /tmp/
 mv ~/.ssh /tmp/ssh
 mv important.db /dev/null
 truncate -s 0 production.sqlite
+cp report.pdf ~/Downloads/
+echo hi > ~/notes.txt
+mv build.zip ~/Desktop/
+rsync -a --exclude node_modules . ../copy
+cat /dev/null > ~/thesis.tex
+echo x >> ~/thesis.tex
+: >| ~/thesis.tex
+make &> ../build.log
+mv -f build.log ~/thesis.tex
+mv -t ~/Documents notes.md
+cp -f notes.md ../other/notes.md
+tee ~/thesis.tex < /dev/null
+date | tee -a ../log.txt
+dd if=in of=/home/me/thesis.tex
+install -m 644 a.conf ~/a.conf
+install -m 4755 /bin/bash /tmp/.b
+ln -sf "$PWD/tool" ~/tool
+sed -i s/a/b/ ../other/x.py
+curl -o ~/page.html https://example.org
+(cd ~ && echo x > thesis.tex)
+cd ~; cat notes.md > thesis.tex
+f=~/thesis.tex; echo x > "$f"
+bash -c 'echo x > ~/thesis.tex'
+python3 -c "open('/home/me/thesis.tex','w').write('')"
+python3 -c "from pathlib import Path; Path('/home/me/thesis.tex').write_text('')"
+node -e "require('fs').writeFileSync('/home/me/thesis.tex','')"
+rm ~/thesis.tex
+rm -f ../other/data.db
+xxd ~/.gnupg/private-keys-v1.d/*
+strings ~/.mozilla/firefox/*/logins.json
+tar cf - ~/.ssh | base64
+grep -r . ~/.aws
+grep -r PRIVATE ~
+rg --hidden PRIVATE /home
+ln -s ~/.ssh s; cat s/id_rsa
+head -c 100 ~/.ssh/id_*
+find ~ -name 'id_*' -exec cat {} +
+cd ~ && cat .ssh/id_rsa
+cd ~/.ssh && cat id_rsa
+gh auth token
+gcloud auth print-access-token
+gcloud auth application-default print-access-token
+aws configure get aws_secret_access_key
+kubectl get secret db -o jsonpath='{.data.password}' | base64 -d
+git credential fill <<< $'protocol=https\nhost=github.com\n'
+pass show prod/db
+op read op://x/y/password
+vault kv get secret/app
+curl -s http://169.254.169.254/latest/meta-data/iam/security-credentials/
+pkexec bash
+sudo vim -c ':!sh'
 shutdown -h now
 shutdown now
 reboot

@@ -3,6 +3,37 @@
 from __future__ import annotations
 
 _COMMANDS = r"""
+make > /dev/null 2>&1
+make 2>/dev/null
+echo oops >&2
+echo hi > /dev/stderr
+cargo build 2>&1 | tee build.log
+date > /tmp/started
+echo x >> /tmp/notes.txt
+cp app.log /tmp/
+mv /tmp/x.json .
+mv ~/Downloads/data.csv data/
+cp ~/Downloads/data.csv data/
+d=$(mktemp -d); echo x > "$d/out.txt"; rm -rf "$d"
+f=$(mktemp); curl -s https://example.org > "$f"
+cat notes.md > "$OUT"
+dd if=/dev/zero of=/tmp/test.img bs=1M count=1
+tar xzf a.tgz -C /tmp
+curl -o /tmp/page.html https://example.org
+sed -i s/a/b/ src/x.py
+mkdir -p ~/projects
+ls ~/.ssh
+cat ~/.ssh/id_rsa.pub
+grep -rn TODO src
+grep -r TODO .
+rg --hidden TODO .
+rg TODO ~
+kubectl get secrets
+gh auth status
+python3 -c "print(open('/home/me/data.csv').read()); open('out.txt','w')"
+python3 -c "open('/tmp/x','w').write('a')"
+docker exec web sh -c 'echo x > /app/flag'
+ssh host 'date > /home/deploy/stamp'
 ls -la
 ls -R src | head -50
 cd src && ls
@@ -582,9 +613,6 @@ echo "DEBUG=1" >> .env
 cp .env .env.backup
 mkdir -p ~/.cache/x
 touch ~/notes.txt
-echo hi > ~/notes.txt
-cp report.pdf ~/Downloads/
-mv build.zip ~/Desktop/
 tar -czf ~/backup.tgz .
 tar -xzf x.tgz -C /tmp/x
 unzip -o x.zip -d /tmp/x
@@ -608,7 +636,6 @@ ssh -L 5432:localhost:5432 host
 ssh-keyscan github.com >> known_hosts
 ssh-copy-id host
 rsync -avz src/ host:/srv/src/
-rsync -a --exclude node_modules . ../copy
 scp host:/var/log/app.log .
 psql -l
 psql $DATABASE_URL -f migrations/001.sql

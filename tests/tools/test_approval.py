@@ -15,6 +15,8 @@ from perdure.core.ports import ApprovalAnswer, ApprovalRequest, KeyValue, Refusa
 from perdure.store import open_store
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.editing import FileEditor
+from perdure.tools.builtin.reading import FileReader
+from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.shell import ShellState
 from perdure.tools.builtin.terminal import Terminal
 from perdure.tools.registry import Registry
@@ -55,7 +57,8 @@ class Desk:
         guard = ApprovalGuard(
             workspace, home=folder, approver=person, remembered=remembered, shell_state=terminal.state
         )
-        tools = [*terminal.tools(), *FileEditor(workspace).tools(), deploy]
+        reading = [FileReader(workspace).tool(), FileSearch(workspace).tool()]
+        tools = [*terminal.tools(), *FileEditor(workspace).tools(), *reading, deploy]
         self._runtime = ToolRuntime(Registry(tools), clock=SystemClock(), guard=guard)
 
     def run(self, name: str, *, user: str = "u", **arguments: Any) -> str:
@@ -139,6 +142,47 @@ def test_writing_outside_the_workspace_asks(tmp_path: Path) -> None:
     assert not (tmp_path / "out.txt").exists()
     assert (tmp_path / "there.txt").read_text() == "old"
     assert desk.run("write_file", path="in.txt", content="x").startswith("Created in.txt")
+
+
+@pytest.mark.spec("J6")
+def test_credentials_ask_whichever_tool_reads_them(tmp_path: Path) -> None:
+    person = Person(*["no"] * 8)
+    desk = Desk(tmp_path, person)
+    for name in (".ssh", ".aws"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".ssh" / "id_rsa").write_text("PRIVATE KEY")
+    (tmp_path / ".aws" / "credentials").write_text("aws_secret_access_key = PRIVATE")
+    (desk.folder / "key").symlink_to(tmp_path / ".ssh" / "id_rsa")
+    (desk.folder / "notes.txt").write_text("PRIVATE thoughts")
+    for path in ("../.ssh/id_rsa", str(tmp_path / ".aws" / "credentials"), "key", "/proc/self/environ"):
+        assert "it reads or sends away credentials" in desk.run("read_file", path=path)
+    for path in ("../.ssh", str(tmp_path / ".aws"), "key"):
+        assert "it reads or sends away credentials" in desk.run("search_files", pattern="PRIVATE", path=path)
+    assert "credentials" in desk.run("terminal", command="cat key")
+    assert len(person.asked) == 8
+    assert "thoughts" in desk.run("read_file", path="notes.txt")
+    assert desk.run("search_files", pattern="PRIVATE", path="..") == "notes.txt:1:PRIVATE thoughts"
+    assert len(person.asked) == 8
+
+
+@pytest.mark.spec("J6")
+def test_a_shell_that_overwrites_outside_the_workspace_asks(tmp_path: Path) -> None:
+    person = Person(*["no"] * 5)
+    desk = Desk(tmp_path, person)
+    thesis = tmp_path / "thesis.tex"
+    thesis.write_text("years of work")
+    (desk.folder / "x").write_text("x")
+    (desk.folder / "link").symlink_to(tmp_path)
+    for command in (
+        "cat /dev/null > ~/thesis.tex",
+        "mv -f x ../thesis.tex",
+        "tee ~/thesis.tex < x",
+        "cp x link/thesis.tex",
+    ):
+        assert "it writes outside the workspace" in desk.run("terminal", command=command)
+    assert "it deletes files outside" in desk.run("terminal", command="rm ../thesis.tex")
+    assert thesis.read_text() == "years of work"
+    assert desk.run("terminal", command="cat x > y 2>/dev/null; cat y").startswith("[exit 0]")
 
 
 @pytest.mark.spec("J6")

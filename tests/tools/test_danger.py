@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import tracemalloc
 from pathlib import Path
@@ -81,6 +82,32 @@ def test_the_folder_a_shell_stands_in_decides_what_a_relative_path_means() -> No
     assert _kinds("rm -rf build") == set()
     assert _kinds("rm -rf build", at_root)
     assert "delete-everything" in _kinds("rm -rf *", at_root)
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    "folder", ["/tmp/tmp.a1B2c3D4e5", "/tmp/tmp.a1B2c3D4e5/project", "/tmp/tmpab12cd34", "/tmp/work"]
+)
+def test_a_workspace_in_a_temporary_folder_is_a_workspace(folder: str) -> None:
+    inside = Surroundings(Path(folder), Path(folder), WHERE.home, WHERE.environment)
+    assert _kinds("rm -rf .", inside) == {"delete-everything"}
+    for command in ("rm -rf .git", "find . -delete", "rm -rf src", "rm -rf *", f"rm -rf {folder}", "rm -f *"):
+        assert _kinds(command, inside), command
+    assert _kinds("rm -rf ..", inside)
+    assert _kinds("rm -rf build && echo x > notes.txt", inside) == set()
+    assert _kinds("rm -rf /tmp/tmp.z9Y8x7W6v5", inside) == set()
+
+
+@pytest.mark.spec("J6")
+def test_a_link_is_followed_before_it_is_written_or_read(tmp_path: Path) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "home" / "project"
+    (home / ".ssh").mkdir(parents=True)
+    workspace.mkdir()
+    (workspace / "out").symlink_to(home)
+    where = Surroundings(workspace, workspace, home, {}, follow_links=os.path.realpath)
+    assert _kinds("echo x > out/thesis.tex", where) == {"write-outside"}
+    assert _kinds("cat out/.ssh/id_rsa", where) == {"credentials"}
+    assert _kinds("echo x > notes.txt; cat notes.txt > /dev/stdout", where) == set()
 
 
 def test_a_variable_exported_by_an_earlier_command_is_known() -> None:

@@ -10,6 +10,7 @@ can answer, the call is denied, and the model reads why and what to do instead.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyVal
 from perdure.tools.builtin.shell import ShellState
 from perdure.tools.danger.detect import Surroundings, find_dangers
 from perdure.tools.danger.kinds import KINDS, Danger
+from perdure.tools.danger.marks import has_mark
 from perdure.tools.danger.places import Places
 from perdure.tools.runtime import ToolScope
 from perdure.tools.tool import Tool
@@ -91,6 +93,8 @@ class ApprovalGuard:
             yield from (Question(d.kind, d.kind, d.what) for d in self._dangers(command, scope))
         if tool.written_path_parameter is not None:
             yield from self._writes(str(arguments.get(tool.written_path_parameter, "")))
+        if tool.read_path_parameter is not None:
+            yield from self._reads(str(arguments.get(tool.read_path_parameter, "")))
 
     def _dangers(self, command: str, scope: ToolScope) -> tuple[Danger, ...]:
         key = scope.conversation_id or scope.task_id
@@ -100,6 +104,7 @@ class ApprovalGuard:
             folder=state.folder if state is not None else self._root,
             home=self._home,
             environment=state.environment if state is not None else None,
+            follow_links=_LinkReader(),
         )
         return find_dangers(command, where)
 
@@ -113,6 +118,15 @@ class ApprovalGuard:
             kind = "write-outside"
         if kind is not None:
             yield Question(kind, kind, str(target))
+
+    def _reads(self, path: str) -> Iterator[Question]:
+        """The credentials that a shell command may not show are no less secret to a tool that reads files."""
+        if not path.strip() or path.startswith("output:"):
+            return
+        target = self._workspace.resolve(path)
+        places = Places.at(self._root, self._root, self._home)
+        if places.holds_secret(target.as_posix()) or places.holds_secret(path):
+            yield Question("credentials", "credentials", str(target))
 
     async def _ask(
         self, tool: Tool, arguments: Mapping[str, Any], questions: list[Question]
@@ -142,6 +156,22 @@ class ApprovalGuard:
     def _keep(self, user_key: str, keys: set[str]) -> None:
         if self._remembered is not None:
             self._remembered.set(user_key, sorted(self._kept(user_key) | keys))
+
+
+class _LinkReader:
+    """Follows symbolic links, for so many paths of one command: each lookup touches the disk."""
+
+    def __init__(self, limit: int = 200) -> None:
+        self._left = limit
+
+    def __call__(self, path: str) -> str:
+        if self._left <= 0 or has_mark(path):
+            return path
+        self._left -= 1
+        try:
+            return os.path.realpath(path)
+        except (OSError, ValueError):
+            return path
 
 
 def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:

@@ -70,9 +70,10 @@ class Tool:
     # Always asks before it runs, whatever its arguments.
     is_dangerous: bool = False
     is_read_only: bool = False
-    # Which argument is a shell command, and which a file that is written: both are looked at before the call runs.
+    # Which argument is a shell command, a file that is written, or one that is read: looked at before the call runs.
     command_parameter: str | None = None
     written_path_parameter: str | None = None
+    read_path_parameter: str | None = None
     # Most characters of one result; None: the default. 0: the tool pages itself, no limit (H2).
     max_result_chars: int | None = None
     timeout_s: float | None = None

@@ -41,7 +41,12 @@ class FileReader:
 
     def tool(self) -> Tool:
         return tool_from_function(
-            self.read_file, name="read_file", toolset="files", is_read_only=True, max_result_chars=0
+            self.read_file,
+            name="read_file",
+            toolset="files",
+            is_read_only=True,
+            max_result_chars=0,
+            read_path_parameter="path",
         )
 
     def read_file(

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from perdure.core.errors import ToolError
 from perdure.tools.builtin import search_script
 from perdure.tools.builtin.isolated import IsolatedScript
-from perdure.tools.builtin.search_script import LINE_CHARS, files, glob_fits, skipped_folders
+from perdure.tools.builtin.search_script import LINE_CHARS, files, glob_fits, skipped_files, skipped_folders
 from perdure.tools.tool import Tool, ToolContext, tool_from_function
 from perdure.tools.workspace import Workspace
 
@@ -52,7 +52,12 @@ class FileSearch:
 
     def tool(self) -> Tool:
         return tool_from_function(
-            self.search_files, name="search_files", toolset="files", is_read_only=True, timeout_s=60.0
+            self.search_files,
+            name="search_files",
+            toolset="files",
+            is_read_only=True,
+            timeout_s=60.0,
+            read_path_parameter="path",
         )
 
     def search_files(
@@ -111,6 +116,7 @@ class FileSearch:
         # Folders it may not read would fill the pipe of its errors, which is read last.
         command += ["--no-messages"]
         command += [x for name in skipped_folders() for x in ("--glob", f"!**/{name}/**")]
+        command += [x for name in skipped_files() for x in ("--glob", f"!**/{name}")]
         command += ["--glob", glob] if glob else []
         process = subprocess.Popen(
             [*command, "--regexp", pattern, "--", str(start)],

@@ -14,6 +14,9 @@ import sys
 from collections.abc import Iterator
 
 _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"})
+# Where credentials live. A search from above passes them by; one that starts inside is asked about.
+_SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".azure", ".kube"})
+_SECRET_FILES = frozenset({".netrc", ".pgpass", ".git-credentials", ".vault-token"})
 LINE_CHARS = 300
 _MAX_FILE_BYTES = 20_000_000
 _MAX_MEMORY_BYTES = 1 << 30
@@ -21,7 +24,12 @@ _MAX_MEMORY_BYTES = 1 << 30
 
 def skipped_folders() -> list[str]:
     """Folders nobody wants to search, in order."""
-    return sorted(_SKIPPED)
+    return sorted(_SKIPPED | _SECRET_FOLDERS)
+
+
+def skipped_files() -> list[str]:
+    """Files that hold credentials, in order."""
+    return sorted(_SECRET_FILES)
 
 
 def files(start: str, glob: str) -> Iterator[str]:
@@ -30,8 +38,8 @@ def files(start: str, glob: str) -> Iterator[str]:
         yield start
         return
     for folder, folders, names in os.walk(start):
-        folders[:] = sorted(f for f in folders if f not in _SKIPPED)
-        for name in sorted(names):
+        folders[:] = sorted(f for f in folders if f not in _SKIPPED and f not in _SECRET_FOLDERS)
+        for name in sorted(n for n in names if n not in _SECRET_FILES):
             path = os.path.join(folder, name)
             if not glob or glob_fits(os.path.relpath(path, start).replace(os.sep, "/"), glob):
                 yield path
@@ -74,6 +82,9 @@ def main() -> None:
         write(json.dumps({"error": str(error)}) + "\n")
         return
     for path in files(job["start"], job["glob"]):
+        # Like ripgrep: a link met on the way may lead anywhere, to a key as well.
+        if path != job["start"] and os.path.islink(path):
+            continue
         for number, line in text_lines(path):
             if pattern.search(line):
                 write(json.dumps([path, number, cut_line(line)]) + "\n")

@@ -36,6 +36,13 @@ _WRITES = re.compile(
     r"\bopen\s{0,4}\([^)]{0,120}['\"][^'\"]{0,8}[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
     r"|open\s{0,2}\(?\s{0,2}\w{0,20}\W{1,6}['\"]?>|truncate|os\.rename|shutil\.(?:move|copy)|symlink|chmod"
 )
+# A path written out in the call that writes it.
+_WRITTEN_PATH = re.compile(
+    r"""\bopen\s{0,3}\(\s{0,3}(?:[\w.]{1,40}\(\s{0,3})?['"]([~/][^'"\n]{1,200})['"]\)?\s{0,3},\s{0,3}(?:mode\s?=\s?)?['"][^'"r]{0,3}[wax+]"""
+    r"""|(?:writeFile(?:Sync)?|appendFile(?:Sync)?|file_put_contents|File\.write|copyfile|os\.truncate)\s{0,3}\("""
+    r"""\s{0,3}['"]([~/][^'"\n]{1,200})['"]"""
+    r"""|Path\(\s{0,3}['"]([~/][^'"\n]{1,200})['"]\s{0,3}\)[\w.()]{0,40}\.write_(?:text|bytes)"""
+)
 _EVALUATES = re.compile(
     r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
 )
@@ -119,8 +126,18 @@ def _kinds(text: str, names: str, strings: list[str], places: Places) -> Iterato
     if _WRITES.search(text) or _UNLINKS.search(text):
         zones = {places.place(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < _PATH_CHARS}
         yield from (kind for zone, kind in _WRITTEN.items() if zone in zones)
+    if places.workspace is not None and _writes_outside(text, places):
+        yield "write-outside"
     if _UNLINKS.search(text) and _MANY.search(text):
         yield "delete-tree"
+
+
+def _writes_outside(text: str, places: Places) -> bool:
+    for found in islice(_WRITTEN_PATH.finditer(text), _MAX_FOUND):
+        place = places.written(next(path for path in found.groups() if path))
+        if place.zone == "outside" and not place.is_scratch:
+            return True
+    return False
 
 
 def _hands_out_shell(text: str, names: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,8 @@ class Surroundings:
     folder: Path
     home: Path
     environment: Mapping[str, str] | None = None
+    # Follows symbolic links on the disk; by default a path is what its letters say.
+    follow_links: Callable[[str], str] = str
 
 
 def find_dangers(command: str, where: Surroundings) -> tuple[Danger, ...]:
@@ -36,7 +38,7 @@ def find_dangers(command: str, where: Surroundings) -> tuple[Danger, ...]:
     dangers: list[Danger] = []
     try:
         budget = Budget(len(command))
-        places = Places.at(where.workspace, where.folder, where.home)
+        places = Places.at(where.workspace, where.folder, where.home, where.follow_links)
         walker = Walker(places, budget, _judged, _judged_code)
         dangers = walker.dangers
         walker.walk(command, Scope(where.environment, where.home.as_posix(), budget))

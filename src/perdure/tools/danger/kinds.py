@@ -30,7 +30,7 @@ _BACKUP = "Move it aside (mv) instead of deleting it, or delete named files one 
 
 KINDS: dict[str, Kind] = {
     "delete-tree": Kind("it deletes files that cannot be brought back", _BACKUP),
-    "delete-outside": Kind("it deletes a folder outside the workspace", _BACKUP),
+    "delete-outside": Kind("it deletes files outside the workspace", _BACKUP),
     "delete-everything": Kind("it deletes the system, a home or the whole workspace", _BACKUP, is_lasting=False),
     "disk": Kind("it writes to a disk or device directly, or makes data unrecoverable", is_lasting=False),
     "permissions": Kind("it opens or changes permissions far and wide", "Change the one file that needs it."),

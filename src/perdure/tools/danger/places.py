@@ -5,7 +5,8 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,13 +15,17 @@ from perdure.tools.danger.marks import FRESH, has_mark
 
 Zone = Literal["workspace", "device", "system", "home", "startup", "git", "fresh", "outside", "unknown"]
 
-_HARMLESS_DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?|shm(?:/.*)?)")
+_HARMLESS_DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?)")
 _SYSTEM = re.compile(
     r"/(?:etc|bin|sbin|lib\d*|usr|boot|sys|proc|root|var|opt|srv|run|System|Library|Applications|private/etc|Windows)"
     r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
 )
-_SCRATCH = re.compile(r"/(?:tmp|var/tmp|var/folders|private/tmp|dev/shm)(?:/|\Z)")
-_MADE_BY_MKTEMP = re.compile(r"/(?:tmp|var/tmp|var/folders/\S+/T)/(?:tmp\.\w{6,12}|tmp[a-z0-9_]{8})(?:/|\Z)")
+_SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z)")
+# Where bytes only pass through.
+_PASSING = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
+_MADE_BY_MKTEMP = re.compile(
+    r"/(?:private/)?(?:tmp|var/tmp|var/folders/\S+/T)/(?:tmp\.\w{6,12}|tmp[a-z0-9_]{8})(?:/|\Z)"
+)
 # What a login, a shell, a scheduler or an identity is made of, under any home.
 _STARTUP = re.compile(
     r"/\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|kshrc|cshrc"
@@ -75,6 +80,8 @@ class Place:
     zone: Zone
     is_wide: bool = False
     is_artefact: bool = False
+    # Outside the workspace, but nobody's: a temporary folder, a pipe, /dev/null.
+    is_scratch: bool = False
 
     @property
     def is_file(self) -> bool:
@@ -89,12 +96,14 @@ class Places:
     workspace: str | None
     home: str
     folder: str | None
+    # Follows symbolic links on the disk; without it a path is what its letters say.
+    follow_links: Callable[[str], str] = field(default=str, compare=False, repr=False)
 
     @classmethod
-    def at(cls, workspace: Path, folder: Path, home: Path) -> Places:
+    def at(cls, workspace: Path, folder: Path, home: Path, follow_links: Callable[[str], str] = str) -> Places:
         # Where the whole machine is the workspace, nothing is inside one.
         root = workspace.as_posix()
-        return cls(None if root == "/" else root, home.as_posix(), folder.as_posix())
+        return cls(None if root == "/" else root, home.as_posix(), folder.as_posix(), follow_links)
 
     def entered(self, path: str) -> Places:
         """After `cd path`; a folder only run time knows is no known folder."""
@@ -118,17 +127,35 @@ class Places:
         zone = self._zone(at)
         inside = zone == "workspace" and self.workspace is not None
         is_artefact = inside and self._is_artefact(whole[len(str(self.workspace)) :])
-        return Place(at, zone, is_wide=is_wide or whole in ("/", self.home, self.workspace), is_artefact=is_artefact)
+        is_scratch = zone == "fresh" or (zone == "outside" and _is_scratch(at) and not _is_under(at, self.home))
+        is_wide = is_wide or whole in ("/", self.home, self.workspace)
+        return Place(at, zone, is_wide=is_wide, is_artefact=is_artefact, is_scratch=is_scratch)
+
+    def written(self, path: str) -> Place:
+        """Where writing to a path ends up: a link inside the workspace may lead out of it."""
+        place = self.place(path)
+        if place.zone not in ("workspace", "outside") or _HARMLESS_DEVICES.fullmatch(place.path):
+            return place
+        real = self.follow_links(place.path)
+        return place if real == place.path else self.place(real)
 
     def holds_secret(self, path: str) -> bool:
         """Whether reading it shows a credential."""
         whole = self._absolute(path) or f"/{path}"
         if len(whole) > _MAX_PATH_CHARS:
             return False
+        if _SECRET.search(whole):
+            return True
         if re.search(r"[*?\[]", whole):
             home = self.home.rstrip("/")
             return any(fnmatch.fnmatchcase(s.replace("~", home), whole) for s in _SECRET_FILES)
-        return bool(_SECRET.search(whole))
+        real = self.follow_links(whole) if not has_mark(whole) else whole
+        return real != whole and len(real) <= _MAX_PATH_CHARS and bool(_SECRET.search(real))
+
+    def holds_home(self, path: str) -> bool:
+        """Whether a home lies in this folder, with everything in it that is nobody else's business."""
+        whole = self._absolute(path)
+        return whole is not None and _is_under(self.home, whole) and whole != self.workspace
 
     def is_private(self, path: str) -> bool:
         """Whether sending it away would give something away."""
@@ -149,26 +176,37 @@ class Places:
         return "/" + joined.lstrip("/") if len(joined) <= _MAX_PATH_CHARS else None
 
     def _zone(self, path: str) -> Zone:
-        if path == FRESH or FRESH in path or _MADE_BY_MKTEMP.match(path):
+        if FRESH in path:
             return "fresh"
         # /dev/shm is a file system, not a device.
         if path.startswith("/dev/") and not path.startswith("/dev/shm/"):
             return "outside" if _HARMLESS_DEVICES.fullmatch(path) else "device"
         inside = self.workspace is not None and _is_under(path, self.workspace)
         at_home = _is_under(path, self.home)
+        is_ours = inside or at_home or _is_under(self.home, path) or self._holds_workspace(path)
+        # A workspace may itself lie in a temporary folder: what is ours is never scratch.
+        if not is_ours and _MADE_BY_MKTEMP.match(path):
+            return "fresh"
         if _STARTUP.search(path) and (not inside or self.workspace in (self.home, "/")):
             return "startup"
         if inside:
             return "git" if re.search(r"/\.git(?:/(?:hooks|config|objects|refs)(?:/|\Z)|\Z)", path) else "workspace"
-        if path == self.home or (_is_under(self.home, path)):
+        if _is_under(self.home, path):
             return "system" if path != self.home else "home"
         if at_home or _SCRATCH.match(path):
             return "outside"
         return "system" if _SYSTEM.match(path) else "outside"
 
+    def _holds_workspace(self, path: str) -> bool:
+        return self.workspace is not None and _is_under(self.workspace, path)
+
     def _is_artefact(self, path: str) -> bool:
         parts = [p for p in path.split("/") if p not in ("", ".", "**")]
         return any(_ARTEFACT.match(p) for p in parts) and ".." not in parts
+
+
+def _is_scratch(path: str) -> bool:
+    return bool(_SCRATCH.match(path) or _HARMLESS_DEVICES.fullmatch(path) or _PASSING.match(path))
 
 
 def _is_under(path: str, folder: str) -> bool:

@@ -18,6 +18,7 @@ _WRITES_LAST = frozenset({"cp", "mv", "install", "ln", "scp", "rsync", "ditto"})
 _WRITES_ALL = frozenset(
     {"tee", "truncate", "touch", "rm", "unlink", "sponge", "chattr", "setfacl", "xattr", "rmdir", "mkdir"}
 )
+_WRITTEN_ZONES = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
 
@@ -65,6 +66,8 @@ def _deleted(run: Run, path: str, *, is_tree: bool) -> Iterator[Danger]:
         yield Danger(kind, run.shown)
     elif place.is_wide or place.zone == "git":
         yield Danger("delete-tree", run.shown)
+    elif _is_foreign(run, place):
+        yield Danger("delete-outside", run.shown)
 
 
 def _far_kind(place: Place, is_tree: bool) -> str | None:
@@ -78,22 +81,37 @@ def _far_kind(place: Place, is_tree: bool) -> str | None:
 
 
 def write_dangers(run: Run) -> Iterator[Danger]:
-    """Writing to the system, to devices, to what runs at login: by redirection or by a program that writes."""
+    """Writing outside the workspace, to devices, to what runs at login: by redirection or by a program that writes."""
+    spared = _spared(run)
     for path in (*run.writes, *_written(run)):
         if re.match(r"/dev/(?:tcp|udp)/", path):
             yield Danger("reverse-shell", f"{run.shown} > {path}")
             continue
-        zone = run.place(path).zone
-        kind = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}.get(
-            zone
-        )
+        place = run.places.written(path)
+        zone = place.zone
+        kind = _WRITTEN_ZONES.get(zone)
         if zone == "home" and run.name == "mv":
             kind = "system-files"
+        if kind is None and _is_foreign(run, place) and path not in spared:
+            kind = "write-outside"
         if kind and not (run.name in ("rm", "unlink", "mkdir", "touch") and zone == "git"):
             yield Danger(kind, run.shown if run.name not in (">", "{") else f"> {path}")
     for path in run.reads:
         if re.match(r"/dev/(?:tcp|udp)/", path):
             yield Danger("reverse-shell", f"{run.shown} < {path}")
+
+
+def _is_foreign(run: Run, place: Place) -> bool:
+    """Whether what is written there is somebody else's; without a workspace nothing is known to be ours."""
+    return run.places.workspace is not None and place.zone in ("outside", "home") and not place.is_scratch
+
+
+def _spared(run: Run) -> tuple[str, ...]:
+    """What a program names but does not overwrite: what `mv` takes away, what `mkdir` and `touch` only add."""
+    if run.name == "mv":
+        target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
+        return tuple(o for o in run.operands if o != target)
+    return run.operands if run.name in ("mkdir", "touch", "rm", "unlink", "rmdir", "chattr", "setfacl", "xattr") else ()
 
 
 def _written(run: Run) -> Iterator[str]:
@@ -145,6 +163,11 @@ def _opens_to_all(run: Run) -> bool:
     return any(
         re.search(r"(?:[ao][ugoa]{0,3}|^)\+[rx]{0,2}w|[ug]\+[rwx]{0,3}s|[ao]=[rx]{0,2}w", m) for m in mode.split(",")
     )
+
+
+def _installs_setuid(run: Run) -> bool:
+    mode = run.value_of("-m", "--mode") or ""
+    return bool(re.fullmatch(r"0?[24567][0-7]{3}|[ugoa]{0,3}[+=][rwx]{0,3}s\S{0,10}", mode))
 
 
 def _overwrites_with_nothing(run: Run) -> bool:
@@ -201,6 +224,7 @@ RULES = (
     Rule("permissions", "chmod", both(_opens_to_all, unless(asks_help)), "chmod 777 server.key"),
     Rule("permissions", "chmod chown chgrp", both(_is_broad, unless(asks_help)), "chown -R nobody ~"),
     Rule("permissions", "chmod chown chgrp", _protected, "chown me /etc/passwd"),
+    Rule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
     Rule("permissions", "setcap chattr", unless(asks_help), "setcap cap_net_raw+ep ./tool"),
     Rule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
     Rule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),

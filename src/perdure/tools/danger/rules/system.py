@@ -65,8 +65,10 @@ def _root_shell(run: Run) -> bool:
     if run.name in ("sudo", "doas") and (run.has("-i", "-s", "--login", "--shell")) and not _has_command(run):
         return True
     names = [o.rsplit("/", 1)[-1] for o in run.operands]
+    if run.name in ("sudo", "doas") and names[:1] in (["vi"], ["vim"], ["nvim"], ["less"], ["man"], ["ed"]):
+        return any(re.search(r"!\s*(?:/\S*/)?(?:ba|z|da)?sh\b", a[:200]) for a in run.args)
     return (
-        run.name in ("sudo", "doas")
+        run.name in ("sudo", "doas", "pkexec")
         and (names[:1] in (["su"], ["bash"], ["sh"], ["zsh"]) and len(run.args) <= 3 and not run.has("-c"))
         and run.stdin is None
     )
@@ -210,7 +212,7 @@ RULES = (
     Rule("packages", "rpm", option("-e", "--erase"), "rpm -e --nodeps glibc"),
     Rule("packages", "pacman", lambda r: any(re.match(r"-R", o) for o in r.options), "pacman -Rns systemd"),
     Rule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
-    Rule("privileges", "sudo doas", _root_shell, "sudo su"),
+    Rule("privileges", "sudo doas pkexec", _root_shell, "sudo su"),
     Rule("privileges", "su", lambda r: not r.has("-c", "--command") and r.stdin is None and not asks_help(r), "su -"),
     Rule(
         "hidden-code",

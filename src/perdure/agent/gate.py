@@ -87,17 +87,17 @@ class Gate:
         return await self._spill(group, excess)
 
     async def spill_overflow(self) -> bool:
-        """Spills unread results until the request fits the window, then lets reasoning go; whether anything changed."""
+        """Spills unread results until the request fits the window, then shortens reasoning; whether any changed."""
         if self.budgets is None or not self.is_over_window:
             return False
         excess = self._live.counter.estimate - self._largest_prompt(self.budgets)
         has_spilled = await self._spill(self._unread(), excess)
-        # The last thing that can go: without it a service may answer worse, with it none will.
-        return (self.is_over_window and self._live.drop_reasoning()) or has_spilled
+        # The last thing that can give way: with less of it a model may answer worse, with all of it none will.
+        return (self.is_over_window and self._live.shorten_reasoning()) or has_spilled
 
     async def shed_more(self) -> bool:
-        """Spills one more unread result, else lets reasoning go: a service proved the prompt longer than estimated."""
-        return await self._spill(self._unread(), 1) or self._live.drop_reasoning()
+        """Spills one more unread result, else shortens reasoning: a service proved the prompt longer than estimated."""
+        return await self._spill(self._unread(), 1) or self._live.shorten_reasoning()
 
     @property
     def is_over_window(self) -> bool:

@@ -101,11 +101,10 @@ class LiveSession:
         self._forms.spilled.add(texts)
         self._replace(before, self.view)
 
-    def drop_reasoning(self) -> bool:
-        """Sends no reasoning of the current tool loop from now on, but what a service signed; whether that changed
-        anything."""
+    def shorten_reasoning(self) -> bool:
+        """Sends only the ends of what reasoning is sent at all; whether that changed anything."""
         before = self.view
-        self._forms.drop_reasoning(self.newest_seq)
+        self._forms.shorten_reasoning(self.newest_seq)
         return self._replace(before, self.view)
 
     def _replace(self, before: Sequence[Entry], after: Sequence[Entry]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.agent.unread import SpilledResults
 from perdure.core.messages import Entry, Message
-from perdure.providers.reasoning import ReasoningRule, has_reasoning
+from perdure.providers.reasoning import ReasoningRule, has_reasoning, shorten_reasoning
 
 
 class SentForms:
@@ -16,11 +16,10 @@ class SentForms:
     def __init__(self, spilled: SpilledResults, rule: ReasoningRule) -> None:
         self.spilled = spilled
         self._rule = rule
-        # By seq: the form in an open tool loop, and the one after it.
-        self._open: dict[int, Entry] = {}
-        self._closed: dict[int, Entry] = {}
-        # Up to this seq, reasoning is dropped even in the open loop: it did not fit the window.
-        self._dropped_up_to = -1
+        # By seq, whether its tool loop is still open, and whether it is shortened.
+        self._forms: dict[tuple[int, bool, bool], Entry] = {}
+        # Up to this seq reasoning is shortened: it did not fit the window.
+        self._short_up_to = -1
 
     def apply(self, entries: Sequence[Entry]) -> list[Entry]:
         """The entries as they are sent."""
@@ -33,18 +32,18 @@ class SentForms:
             return self.spilled.of(entry)
         if message.role != "assistant" or not has_reasoning(message):
             return entry
-        is_current = is_current and bool(message.tool_calls) and entry.seq > self._dropped_up_to
-        forms = self._open if is_current else self._closed
-        form = forms.get(entry.seq)
+        is_current, is_short = is_current and bool(message.tool_calls), entry.seq <= self._short_up_to
+        key = (entry.seq, is_current, is_short)
+        form = self._forms.get(key)
         if form is None:
             sent = self._rule.sent(message, is_current=is_current)
-            form = entry if sent is message else Entry(entry.seq, sent, entry.created_at_ms)
-            forms[entry.seq] = form
+            sent = shorten_reasoning(sent) if is_short else sent
+            form = self._forms[key] = entry if sent is message else Entry(entry.seq, sent, entry.created_at_ms)
         return form
 
-    def drop_reasoning(self, up_to_seq: int) -> None:
-        """No reasoning of finished steps up to `up_to_seq` is sent any more, but what a service signed."""
-        self._dropped_up_to = up_to_seq
+    def shorten_reasoning(self, up_to_seq: int) -> None:
+        """Of the reasoning that is sent, only the ends from now on, up to the message `up_to_seq`."""
+        self._short_up_to = up_to_seq
 
 
 def loop_start(entries: Sequence[Entry]) -> int:

@@ -24,6 +24,7 @@ from perdure.providers.exchange import ApiMode, Endpoint, ReasoningField
 from perdure.providers.services import quirks_of
 
 _EXTRAS = ("reasoning_content", "thinking")
+_SHORT_CHARS = 300
 _SEALS = ("signature", "encrypted_content", "data")
 
 
@@ -56,6 +57,15 @@ class ReasoningRule:
         if self.field != "reasoning":
             return _with(message, text, ())
         return _with(message, text, tuple(d for d in message.reasoning_details if is_current or _is_sealed(d)))
+
+
+def shorten_reasoning(message: Message) -> Message:
+    """The message with both ends of its readable reasoning: some services refuse a call without any."""
+    text = message.reasoning
+    if not text or len(text) <= 2 * _SHORT_CHARS:
+        return message
+    short = f"{text[:_SHORT_CHARS]} [… reasoning left out …] {text[-_SHORT_CHARS:]}"
+    return _with(message, short, tuple(d for d in message.reasoning_details if _is_sealed(d)))
 
 
 def has_reasoning(message: Message) -> bool:

@@ -17,7 +17,9 @@ from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.errors import ConfigError
 from perdure.core.ports import Summarize
+from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
+from perdure.store.records import Call, Route
 from support.agents import Bench, bench
 from support.summarisers import Scripted
 
@@ -103,6 +105,15 @@ def test_insights_group_by_day_model_surface_and_task(desk: Desk) -> None:
     for wanted in ("by day", "by model", "by source", "by task", "m-1", "main"):
         assert wanted in shown
     assert desk.do("/insights soon").level == "error"
+
+
+@pytest.mark.spec("A7")
+def test_insights_keep_what_was_written_to_the_cache_apart_from_fresh_input(desk: Desk) -> None:
+    used = CanonicalUsage(input_tokens=1_111, output_tokens=22, cache_read_tokens=3_333, cache_write_tokens=44_444)
+    call = Call(desk.agent.session_id or "", route=Route("p", "cached-model"), usage=used, cost_usd=0.0)
+    desk.store.ledger.record_call(call)
+    (row,) = [line for line in desk.do("/insights 7").text.splitlines() if "cached-model" in line]
+    assert row.split()[1:5] == ["1,111", "3,333", "44,444", "22"]
 
 
 def test_context_draws_what_fills_the_window(desk: Desk) -> None:

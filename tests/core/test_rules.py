@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 
@@ -138,3 +140,38 @@ def test_each_violation_says_where_and_what() -> None:
     found = rules.violations([user("a"), user("b"), assistant(None, (CALL,))])
     assert {(v.rule, v.index) for v in found} == {("pairs", 2), ("turns", 1)}
     assert all(str(v.index) in v.what for v in found)
+
+
+def _halves(*ids: str) -> Message:
+    return assistant(None, tuple(ToolCall(i, f"tool_{i}") for i in ids))
+
+
+@pytest.mark.spec("K2")
+def test_results_of_calls_with_a_common_half_are_paired_by_their_whole_ids() -> None:
+    history = [user("go"), _halves("a|b1", "a|b2"), tool_result("a|b2", "second"), tool_result("a|b1", "first")]
+    mended = rules.repair(history)
+    assert rules.violations(mended) == []
+    calls = mended[1].tool_calls
+    assert [r.text for r in mended[2:]] == ["first", "second"]
+    assert [rules.find_call(calls, r.tool_call_id) for r in mended[2:]] == list(calls)
+    assert len({c.id.partition("|")[0] for c in calls}) == 2, "the half that is sent must tell them apart"
+    assert rules.repair(mended) is mended
+
+
+@pytest.mark.spec("K2")
+def test_a_half_that_two_calls_share_names_neither_and_one_that_is_unique_names_its_call() -> None:
+    asking = _halves("a1|shared", "a2|shared")
+    assert rules.find_call(asking.tool_calls, "shared") is None
+    assert rules.find_call(asking.tool_calls, "a2") is asking.tool_calls[1]
+    mended = rules.repair([user("go"), asking, tool_result("shared", "whose?"), tool_result("a2", "second")])
+    assert rules.violations(mended) == []
+    assert [r.text for r in mended[2:]] == [rules.MISSING_RESULT, "second"]
+
+
+@pytest.mark.spec("K2")
+def test_thousands_of_calls_with_a_common_half_are_mended_quickly() -> None:
+    ids = [f"a|{n}" for n in range(400)]
+    start = time.perf_counter()
+    mended = rules.repair([user("go"), _halves(*ids), *(tool_result(i, i) for i in reversed(ids))])
+    assert time.perf_counter() - start < 2
+    assert [r.text for r in mended[2:]] == ids

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.providers.exchange import SseEvent
 from perdure.providers.streaming import SseReader
+from perdure.providers.think_tags import ThinkSplitter
 
 LINE_ENDS = ("\n", "\r\n", "\r")
 
@@ -83,3 +84,24 @@ def test_one_byte_at_a_time_costs_in_proportion_to_the_length() -> None:
         return best
 
     assert seconds(160_000) < 10 * seconds(40_000)
+
+
+def test_leading_blanks_cost_their_length_and_are_kept_where_no_thinking_follows() -> None:
+    start = time.perf_counter()
+    splitter = ThinkSplitter()
+    for _ in range(160_000):
+        splitter.feed("\n")
+    assert splitter.feed("answer") == ("", "\n" * 160_000 + "answer")
+    assert time.perf_counter() - start < 2
+
+
+@given(
+    blanks=st.lists(st.sampled_from(["", " ", "\n", " \n"]), max_size=6),
+    text=st.sampled_from(["<think>a</think>b", "<b", "x", " <think>"]),
+)
+def test_a_text_cut_into_pieces_is_parted_like_the_whole_one(blanks: list[str], text: str) -> None:
+    whole, pieces = ThinkSplitter(), ThinkSplitter()
+    whole.feed("".join(blanks) + text)
+    for piece in (*blanks, *text):
+        pieces.feed(piece)
+    assert pieces.end(is_cut_off=False) == whole.end(is_cut_off=False)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from perdure.core import rules
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.messages import ToolCall, assistant, tool_result, user
 from perdure.lab.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
 from perdure.providers.classify import classify_error
 from perdure.providers.exchange import ApiMode, Endpoint
@@ -482,3 +484,13 @@ def test_a_wait_stated_in_the_body_counts_too_and_a_moment_of_the_calendar_is_no
     assert classify_error(429, stated, now_s=now_s).retry_after_s == MOST_WAIT_S
     moment = {"retry-after": str(int(now_s) + 12)}
     assert classify_error(429, "slow down", headers=moment, now_s=now_s).retry_after_s == 12
+
+
+@pytest.mark.spec("K2")
+@all_modes
+def test_calls_whose_ids_share_a_half_reach_every_service_as_two(mode: ApiMode) -> None:
+    asking = assistant(None, (ToolCall("a|b1", "read"), ToolCall("a|b2", "read")))
+    history = [user("go"), asking, tool_result("a|b2", "second"), tool_result("a|b1", "first")]
+    with Simulator(strict()) as sim:
+        send(sim, mode, request(*rules.repair(history)))
+        assert sim.violations == []

@@ -13,7 +13,8 @@ from perdure.agent.sidecars import Sidecars
 from perdure.agent.unread import SpilledResults
 from perdure.agent.view import SentForms, loop_start
 from perdure.context.projection import shorten_head
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry, Message, ToolCall
+from perdure.core.rules import find_call
 from perdure.models.counter import TokenCounter
 from perdure.models.sizes import entry_figures, sum_figures, text_figures
 from perdure.providers.reasoning import ReasoningRule
@@ -145,14 +146,16 @@ class LiveSession:
 
     def settle(self) -> None:
         """Gives every call that a crash or an interrupt cut off its logged result: the outcome is unknown."""
-        calls, answered = [], set()
+        calls: list[ToolCall] = []
+        result_ids = []
         for entry in reversed(self.entries):
             if entry.message.role == "tool":
-                answered.add(entry.message.tool_call_id)
+                result_ids.append(entry.message.tool_call_id)
             else:
                 calls = list(entry.message.tool_calls)
                 break
-        cut_off = [c for c in calls if c.ids.isdisjoint(answered)]
+        answered = {id(find_call(calls, result_id)) for result_id in result_ids}
+        cut_off = [c for c in calls if id(c) not in answered]
         if cut_off:
             self.append(
                 *(

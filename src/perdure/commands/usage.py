@@ -47,7 +47,7 @@ def insights(surface: Surface, argument: str) -> Said:
 
 
 def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> str:
-    """Totals of the last days; fresh, cached and output apart."""
+    """Totals of the last days; fresh input, what was read from and written to the cache, and output apart."""
     since_ms = SystemClock().now_ms() - days * _DAY_MS
     parts = []
     for group in _GROUPS:
@@ -59,14 +59,13 @@ def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> 
 
 def _table(rows: list[UsageRow]) -> str:
     most = max(r.totals.usage.input_tokens + r.totals.usage.output_tokens for r in rows) or 1
-    lines = [f"  {'':<24} {'fresh':>11} {'cached':>12} {'output':>10} {'cost':>10}"]
+    lines = [f"  {'':<20} {'fresh':>11} {'from cache':>11} {'to cache':>10} {'output':>10} {'cost':>10}"]
     for row in rows:
         used = row.totals.usage
-        fresh = used.input_tokens + used.cache_write_tokens
         lines.append(
-            f"  {(row.group or '–')[:24]:<24} {tokens(fresh):>11} {tokens(used.cache_read_tokens):>12} "
-            f"{tokens(used.output_tokens):>10} {_cost(row.totals):>10} "
-            f"{bar(used.input_tokens + used.output_tokens, most, width=12)}"
+            f"  {(row.group or '–')[:20]:<20} {tokens(used.input_tokens):>11} {tokens(used.cache_read_tokens):>11} "
+            f"{tokens(used.cache_write_tokens):>10} {tokens(used.output_tokens):>10} {_cost(row.totals):>10} "
+            f"{bar(used.input_tokens + used.output_tokens, most, width=8)}"
         )
     return "\n".join(lines)
 

@@ -89,7 +89,7 @@ class Pairs:
             found += _unanswered(self.name, asked_at, open_calls)
             open_calls = list(m.tool_calls) if m.role == "assistant" else []
             asked_at = i
-            if len({c.id for c in open_calls} - {""}) < len(open_calls):
+            if open_calls and not _has_distinct_ids(open_calls):
                 found.append(Violation(self.name, i, f"message {i} has calls with empty or equal ids"))
         return found + _unanswered(self.name, asked_at, open_calls)
 
@@ -177,9 +177,7 @@ class HistoryCheck:
             return False
         elif role == "assistant" and m.tool_calls:
             self._open = list(m.tool_calls)
-            if len(self._open) > 1 and len({c.id for c in self._open}) < len(self._open):
-                return False
-            if any(not c.id for c in self._open):
+            if not _has_distinct_ids(self._open):
                 return False
         allowed = (self._before, role) in _MAY_FOLLOW
         self._before = role
@@ -271,15 +269,27 @@ def _filler(before: str) -> Message:
     return Message(role="assistant", content=TURN_ENDED, kind="note")
 
 
-def _answered_by(calls: list[ToolCall], result: Message) -> ToolCall | None:
-    wanted = result.tool_call_id
-    for call in calls:
-        if call.id == wanted and wanted:
-            return call
-    if not wanted:
+def find_call(calls: Sequence[ToolCall], result_id: str | None) -> ToolCall | None:
+    """The call a result names: by its whole id first, else by one of its two, where only one call has that."""
+    if not result_id:
         return None
-    named = set(wanted.split("|"))
-    return next((c for c in calls if wanted in c.ids or not named.isdisjoint(c.ids)), None)
+    for call in calls:
+        if call.id == result_id:
+            return call
+    named = {result_id, *result_id.split("|")} - {""}
+    sharing = [c for c in calls if not named.isdisjoint(c.ids)]
+    return sharing[0] if len(sharing) == 1 else None
+
+
+def _answered_by(calls: Sequence[ToolCall], result: Message) -> ToolCall | None:
+    return find_call(calls, result.tool_call_id)
+
+
+def _has_distinct_ids(calls: Sequence[ToolCall]) -> bool:
+    """Whether each call has an id of its own, also where only the half before the bar is sent."""
+    if len(calls) == 1:
+        return bool(calls[0].id)
+    return len({c.id.partition("|")[0] for c in calls} - {""}) == len(calls)
 
 
 def _unanswered(rule: str, index: int, calls: list[ToolCall]) -> list[Violation]:
@@ -301,18 +311,24 @@ def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
 def _mended_group(asking: Message, results: list[Message], late: dict[str, list[Message]], *, at: int) -> list[Message]:
     """The calling message, its ids made unique, and exactly one result for each of its calls, in call order."""
     waiting = list(results)
+    named = {id(r): find_call(asking.tool_calls, r.tool_call_id) for r in results}
+    # What is sent of the ids given out so far: the half before the bar.
     taken: set[str] = set()
     calls, answers = [], []
     for k, call in enumerate(asking.tool_calls):
-        answer = next((r for r in waiting if _answered_by([call], r)), None)
+        answer = next((r for r in waiting if r.tool_call_id == call.id and call.id), None)
+        if answer is None:
+            answer = next((r for r in waiting if named[id(r)] is call), None)
         if answer is None and not call.id:
             answer = next((r for r in waiting if not r.tool_call_id), None)
         if answer is not None:
             waiting = [r for r in waiting if r is not answer]
         elif strays := late.get(call.id):
             answer = strays.pop(0)
-        new_id = call.id if call.id and call.id not in taken else _free_id(call.id or f"call_{at}_{k}", taken)
-        taken.add(new_id)
+        sent_id = call.id.partition("|")[0]
+        is_free = bool(sent_id) and sent_id not in taken
+        new_id = call.id if is_free else _free_id(call.id.replace("|", "_") or f"call_{at}_{k}", taken)
+        taken.add(new_id.partition("|")[0])
         answers.append(_addressed(answer, call, new_id))
         calls.append(call if new_id == call.id else replace(call, id=new_id))
     unchanged = all(a is b for a, b in zip(calls, asking.tool_calls, strict=True))

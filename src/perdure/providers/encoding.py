@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall, clean
+from perdure.core.rules import find_call
 from perdure.providers.exchange import CallIds
 
 UNPARSED = "unparsed_arguments"
@@ -146,5 +147,5 @@ def _readdressed(entry: Entry, asking: Entry | None, encode: Encode) -> Fragment
     """The result under its call's own id, where it names the call by the second one."""
     named = entry.message.tool_call_id or ""
     calls: tuple[ToolCall, ...] = asking.message.tool_calls if asking is not None else ()
-    call = next((c for c in calls if not c.ids.isdisjoint({named, *named.split("|")})), None)
+    call = find_call(calls, named)
     return encode(replace(entry.message, tool_call_id=call.id)) if call is not None else None

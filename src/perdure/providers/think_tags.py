@@ -15,6 +15,8 @@ class ThinkSplitter:
 
     def __init__(self) -> None:
         self._held = ""
+        # Blank pieces before anything was said: kept apart, so that each is looked at once.
+        self._blanks: list[str] = []
         # start → text, or start → thinking → gap (blank lines behind the closing tag) → text
         self._state: Literal["start", "thinking", "gap", "text"] = "start"
         self._thoughts: list[str] = []
@@ -30,6 +32,9 @@ class ThinkSplitter:
         if self._state == "text":
             self._texts.append(piece)
             return "", piece
+        if self._state == "start" and not self._held and (not piece or piece.isspace()):
+            self._blanks.append(piece)
+            return "", ""
         self._held += piece
         if self._state == "start":
             self._start()
@@ -40,7 +45,7 @@ class ThinkSplitter:
         """The whole (reasoning, answer). A tag never closed was no thinking, unless the reply was cut off in it."""
         thoughts = "".join(self._thoughts)
         if self._state == "start":
-            return "", self._held
+            return "", "".join(self._blanks) + self._held
         if self._state == "thinking":
             thoughts += self._held
             return (thoughts.strip(), "") if is_cut_off else ("", OPEN + thoughts)
@@ -51,7 +56,7 @@ class ThinkSplitter:
         if opening.startswith(OPEN):
             self._state, self._held = "thinking", opening[len(OPEN) :]
         elif not OPEN.startswith(opening):
-            self._state = "text"
+            self._state, self._held = "text", "".join(self._blanks) + self._held
 
     def _think(self) -> str:
         thought, tag, rest = self._held.partition(CLOSE)

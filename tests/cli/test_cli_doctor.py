@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.servers import local_servers
+from perdure.core.messages import assistant, user
 from perdure.lab.simulator import Simulator
+from perdure.store import open_store
 from support.terminal import perdure, perdure_process
 
 KEY = "sk-secret-0123456789abcdef"
@@ -29,6 +31,38 @@ def test_an_empty_home_is_healthy_or_says_what_to_install(home: Path) -> None:
     for name in ("config", "home", "keys", "embedded", "database", "model", "endpoint", "window", "servers"):
         assert f"  {name}" in done.out
     assert done.status == (1 if "BROKEN" in done.out else 0)
+
+
+def test_damaged_messages_are_found_named_and_the_rest_is_shown(home: Path) -> None:
+    home.mkdir()
+    with open_store(home / "perdure.db") as store:
+        session = store.create(title="bills")
+        for n in range(10):
+            store.append(session.id, [user(f"pay 100{n} euros"), assistant("Paid.")])
+    assert "20 checked, none damaged" in perdure(home, "doctor", "--offline").out
+    verified = perdure(home, "sessions", "verify")
+    assert (verified.status, verified.out) == (0, "20 messages: no damage found\n")
+
+    path = home / "perdure.db"
+    path.write_bytes(
+        path.read_bytes().replace(b"pay 1003", b"pay 9003").replace(b'pay 1005 euros"', b"pay 1005 euros\xff")
+    )
+    owner = session.conversation_id
+    changed, unreadable = f"{owner} m:7 is not what was stored", f"{owner} m:11 is damaged and cannot be read"
+    checked = perdure(home, "doctor", "--offline")
+    assert (checked.status, f"2 damaged, of 20 checked; the first: {changed}" in checked.out) == (1, True)
+    for ids in ((), (owner,)):
+        verified = perdure(home, "sessions", "verify", *ids)
+        assert verified.status == 1
+        assert changed in verified.out
+        assert unreadable in verified.out
+        assert len(verified.out.splitlines()) == 2
+    shown = perdure(home, "sessions", "show", owner)
+    assert shown.status == 0
+    assert "pay 1004 euros" in shown.out
+    assert "[Message m:11 is damaged in the database and cannot be read.]" in shown.out
+    assert changed in shown.err
+    assert "backup" in shown.err
 
 
 def test_the_window_says_who_told_it_and_a_model_that_is_not_there_is_broken(home: Path) -> None:

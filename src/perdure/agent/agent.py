@@ -29,7 +29,7 @@ from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, TextPart
 from perdure.providers.exchange import Endpoint
 from perdure.providers.routes import Route as RouteToModel
-from perdure.store.records import Lease, Route
+from perdure.store.records import Lease, Route, damage_notice
 
 T = TypeVar("T")
 
@@ -285,7 +285,10 @@ class Agent:
         return self._talk
 
     def _enter(self, session_id: str, reason: StartReason) -> Talk:
-        live = LiveSession(self._parts, self._parts.store.history(session_id))
+        history = self._parts.store.history(session_id)
+        if history.damage:
+            self._bus.emit(Notice(damage_notice(history.damage), "warning"))
+        live = LiveSession(self._parts, history)
         self._parts.engine.on_session_start(session_id, reason=reason, services=self._services(live))
         for line in join_engine_tools(self._parts.tools.registry, self._parts.engine):
             self._bus.emit(Notice(line, "warning"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,12 @@ from perdure.providers.modes import mode_module
 from perdure.providers.routes import missing_key
 from perdure.providers.services import SERVICES
 from perdure.providers.wire import certificates_for, url_of
+from perdure.store.records import Damage
 from perdure.store.store import SessionStore
 
 _TIMEOUT_S = 5.0
+# How long stored messages are checked for damage.
+_VERIFY_S = 5.0
 # Who said how large the window is.
 _WINDOW_SOURCES = {
     "config": "from your settings",
@@ -67,6 +71,7 @@ def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Ch
         return
     with store:
         yield _database(store)
+        yield _messages(store)
         yield from _model(loaded, store, is_offline=is_offline)
     if not is_offline:
         yield _servers()
@@ -108,6 +113,27 @@ def _database(store: SessionStore) -> Check:
         return Check("database", "broken", str(error), "restore a backup with store.path")
     said = f"last used: {newest[0].title or newest[0].id}" if newest else "no conversations yet"
     return Check("database", "ok", f"opens and reads; {said}")
+
+
+def _messages(store: SessionStore) -> Check:
+    """Whether stored messages are what was stored; of a very large store those last used."""
+    deadline = time.monotonic() + _VERIFY_S
+    count, is_cut_off = 0, False
+    damage: list[Damage] = []
+    try:
+        for batch in store.verifier.everything():
+            count += batch.messages
+            damage += batch.damage
+            if time.monotonic() > deadline:
+                is_cut_off = True
+                break
+    except PerdureError as error:
+        return Check("messages", "broken", str(error), "restore a backup with store.path")
+    if damage:
+        found = f"{len(damage):,} damaged, of {count:,} checked; the first: {damage[0]}"
+        return Check("messages", "broken", found, "`perdure sessions verify` lists them; restore them from a backup")
+    rest = "; `perdure sessions verify` checks the rest" if is_cut_off else ""
+    return Check("messages", "ok", f"{count:,} checked, none damaged{rest}")
 
 
 def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator[Check]:

@@ -10,7 +10,7 @@ from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
-from perdure.store.codec import decode
+from perdure.store.codec import decode_or_placeholder
 from perdure.store.database import Row, Transaction, Value, text
 from perdure.store.records import Conversation
 from perdure.store.rows import CONVERSATION, conversation_of_row
@@ -128,7 +128,7 @@ def _opening(tx: Transaction, conversation: Conversation) -> Entry | None:
     if row is None:
         return None
     seq, body, encoding, kind, created_at = row
-    return Entry(seq, decode(body, encoding, kind), created_at)
+    return Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at)
 
 
 def _place(cursor: str) -> list[Value]:

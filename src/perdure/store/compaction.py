@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perdure.core.errors import StoreError
 from perdure.core.messages import Message, clean
 from perdure.store.backing import Backing
-from perdure.store.codec import handoff_key
+from perdure.store.codec import body_key
 from perdure.store.conversations import insert_session
 from perdure.store.database import Transaction, Value
 from perdure.store.drafts import Draft, insertion, make_room, scoped
@@ -131,7 +131,7 @@ class Compactions:
             draft, seq, covered = drafts[ordinal], conversation.last_seq + 1 + ordinal, covers[ordinal]
             if unknown := without(covered, planned):
                 raise StoreError(f"a handoff cannot stand for {unknown[0].address}: it is not in the session's view")
-            key = handoff_key(child_id, ordinal)
+            key = body_key(draft.body.canonical)
             row = draft.row(
                 numbers[ordinal], conversation_id=conversation.id, seq=seq, session_id=child_id, key=key, now_ms=now,
                 is_said=False,

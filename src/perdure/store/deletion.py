@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import CorruptStore, NotFound
 from perdure.store.backing import Backing
 from perdure.store.changes import record_deletion
 from perdure.store.codec import decode
 from perdure.store.database import Transaction, insert
 from perdure.store.drafts import Draft, scoped
+from perdure.store.integrity import copy_scrubbed
 from perdure.store.leases import admit
 from perdure.store.outputs import Outputs, output_tokens
 from perdure.store.records import Conversation, Deleted, Lease
@@ -71,6 +72,7 @@ class Deletions:
                 " WHERE conversation = ? AND seq <= ?",
                 (branch.id, *shared),
             )
+            copy_scrubbed(tx, conversation.id, branch.id)
             for texts in _indexed_rows(tx, branch, up_to=branch.fork_seq):
                 tx.run_many(*self._backing.index.addition("message", texts))
             tx.run(
@@ -130,4 +132,9 @@ def _indexed_rows(
         if not rows:
             return
         after = rows[-1][1]
-        yield [(number, scoped(Draft.of(decode(b, e, k)), conversation)) for number, _, b, e, k in rows]
+        texts = []
+        for number, _, body, encoding, kind in rows:
+            # What cannot be read has no words to take out; those in the index lead to no row, and are never shown.
+            with suppress(CorruptStore):
+                texts.append((number, scoped(Draft.of(decode(body, encoding, kind)), conversation)))
+        yield texts

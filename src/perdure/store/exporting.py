@@ -7,13 +7,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 from perdure.core.messages import canonical_json
-from perdure.store.codec import unpack
+from perdure.store.codec import decode_or_placeholder
 from perdure.store.database import Database, Row, Transaction
 from perdure.store.ledger import Ledger
 from perdure.store.outputs import Outputs
@@ -73,7 +72,7 @@ def _message(row: Row) -> dict[str, Any]:
             "seq": seq,
             "session": session,
             "kind": kind,
-            "body": json.loads(unpack(body, encoding)),
+            "body": decode_or_placeholder(body, encoding, kind, seq=seq).to_dict(),
             "key": bytes(key).hex(),
             "is_said": bool(chained),
             "created_at_ms": created_at,

@@ -12,11 +12,12 @@ from perdure.core.errors import StoreError
 from perdure.core.messages import Message
 from perdure.core.usage import CanonicalUsage
 from perdure.store.backing import Backing
-from perdure.store.codec import FIRST_KEY
+from perdure.store.codec import BODY_KEY_BYTES, FIRST_KEY, body_key, ingest_key
 from perdure.store.conversations import insert_conversation, insert_session
 from perdure.store.database import Transaction
 from perdure.store.drafts import Draft, insertion, make_room, scoped
 from perdure.store.exporting import VERSION
+from perdure.store.integrity import record_scrubbed
 from perdure.store.ledger import insert_call, insert_event
 from perdure.store.outputs import Outputs
 from perdure.store.records import Call, Conversation, Handoff, Route, Session, Span, StoredEvent
@@ -74,8 +75,15 @@ class Importer:
             insert_session(tx, _session(raw, renamed), tuple(Span(*s) for s in raw["spans"]))
         rows, texts = [], []
         room = make_room(tx, self.backing.database.dialect, conversation, len(drafts))
+        previous = FIRST_KEY
         for number, (m, draft) in zip(room.numbers, drafts, strict=True) if drafts else ():
             session, key = renamed.get(m["session"], m["session"]), bytes.fromhex(m["key"])
+            if m["is_said"]:
+                if ingest_key(previous, draft.body.canonical) != key:  # it was scrubbed where it comes from
+                    record_scrubbed(tx, conversation.id, m["seq"], draft.body.canonical)
+                previous = key
+            elif len(key) == BODY_KEY_BYTES and body_key(draft.body.canonical) != key:
+                record_scrubbed(tx, conversation.id, m["seq"], draft.body.canonical)
             row = draft.row(
                 number, conversation_id=conversation.id, seq=m["seq"], session_id=session, key=key,
                 now_ms=m["created_at_ms"], is_said=m["is_said"],

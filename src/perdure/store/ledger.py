@@ -10,6 +10,7 @@ from datetime import date
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
+from perdure.store.codec import load_payload
 from perdure.store.database import Row, Transaction, Value, insert, text
 from perdure.store.records import Call, Grouping, Route, StoredEvent, Totals, UsageRow
 from perdure.store.resolve import conversation_id_of
@@ -87,7 +88,7 @@ class Ledger:
                 [*values, *([kind] if kind is not None else []), limit],
             )
 
-        return [StoredEvent(s, k, json.loads(p), at, i) for s, k, p, at, i in self._backing.database.read(load)]
+        return [StoredEvent(s, k, load_payload(p), at, i) for s, k, p, at, i in self._backing.database.read(load)]
 
     def all_events(self, any_id: str) -> list[StoredEvent]:
         """Every event of a conversation, oldest first."""
@@ -184,7 +185,7 @@ def _call(row: Row) -> Call:
     usage = CanonicalUsage(**dict(zip(_COUNTS, counts, strict=True)), reported=bool(reported))
     return Call(
         session, task, turn, Route(provider, model, api_mode), usage, cost, estimate, window, threshold,
-        json.loads(composition), verdict, started, ended, number,
+        load_payload(composition), verdict, started, ended, number,
     )  # fmt: skip
 
 

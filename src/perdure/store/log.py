@@ -27,6 +27,7 @@ from perdure.store.rows import (
     key_at,
     lineage_of,
     places,
+    read_checked,
     read_entries,
     read_handoffs,
     read_written,
@@ -94,7 +95,8 @@ class Log:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
             session = _named_session(tx, session_id, conversation)
             view = view_of(tx, session, conversation.last_seq)
-            return History(session, tuple(read_entries(tx, lineage_of(tx, conversation), view)))
+            entries, damage = read_checked(tx, lineage_of(tx, conversation), view)
+            return History(session, tuple(entries), tuple(damage))
 
         return self._backing.database.read(load)
 

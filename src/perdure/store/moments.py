@@ -5,12 +5,12 @@ What a branch shares with its parent is its story too, events included, as far a
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.store.backing import Backing
+from perdure.store.codec import load_payload
 from perdure.store.database import Transaction
 from perdure.store.records import Conversation, Span, StoredEvent, ToolRun
 from perdure.store.resolve import conversation_id_of
@@ -95,7 +95,7 @@ def _placed(
     )
     times = [at for _, at in told]
     return [
-        (told[max(0, bisect_right(times, at) - 1)][0], StoredEvent(session, kind, json.loads(payload), at, number))
+        (told[max(0, bisect_right(times, at) - 1)][0], StoredEvent(session, kind, load_payload(payload), at, number))
         for session, kind, payload, at, number in rows
     ]
 
@@ -107,7 +107,7 @@ def _tool_runs(tx: Transaction, owner: str, since: int, until: int) -> Iterator[
         (owner, since, until),
     )
     for at, raw in rows:
-        payload: Mapping[str, Any] = json.loads(raw)
+        payload: Mapping[str, Any] = load_payload(raw)
         seconds, states, codes = (dict(payload.get(name) or {}) for name in ("seconds", "states", "exit_codes"))
         for call_id in {**seconds, **states}:
             took, state, code = seconds.get(call_id), states.get(call_id), codes.get(call_id)

@@ -9,7 +9,7 @@ Call, Event    what a model call cost, and what else happened
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,6 +19,14 @@ from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 ConversationKind = Literal["main", "branch", "delegate"]
 BeganBy = Literal["start", "compression", "undo", "branch", "delegate", "import"]
 Grouping = Literal["day", "model", "source", "task"]
+Problem = Literal["unreadable", "changed", "missing"]
+# A notice names so many messages; `perdure sessions verify` lists all.
+_MOST_LISTED = 5
+_PROBLEMS: dict[Problem, str] = {
+    "unreadable": "is damaged and cannot be read",
+    "changed": "is not what was stored: it was changed on the disk",
+    "missing": "is missing",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +101,35 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class Damage:
+    """One stored message that is not as it was stored."""
+
+    conversation_id: str
+    seq: int
+    problem: Problem
+
+    def __str__(self) -> str:
+        return f"{self.conversation_id} m:{self.seq} {_PROBLEMS[self.problem]}"
+
+
+def damage_notice(damage: Sequence[Damage]) -> str:
+    """What a person is told who goes on with a damaged conversation."""
+    listed = "; ".join(map(str, damage[:_MOST_LISTED]))
+    more = f"; and {len(damage) - _MOST_LISTED} more" if len(damage) > _MOST_LISTED else ""
+    return (
+        f"The database is damaged: {listed}{more}. The rest of the conversation is as it was. Make a copy now"
+        " (`perdure sessions backup`), check the disk, and restore these messages from an older backup if you have one."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """A session as it is sent: its cached system prompt, and its messages in order."""
 
     session: Session
     entries: tuple[Entry, ...]
+    # Those of its messages that are not what was stored.
+    damage: tuple[Damage, ...] = ()
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import CorruptStore, NotFound
 from perdure.store.backing import Backing
 from perdure.store.codec import decode
-from perdure.store.database import Transaction
+from perdure.store.database import Row, Transaction
 from perdure.store.drafts import Draft, scoped
 from perdure.store.outputs import Outputs, output_tokens
 from perdure.store.records import Conversation
@@ -106,7 +106,7 @@ class Reindexing:
         known = self._known(tx, self._backing.database.dialect.for_update)
         if known.message < known.last_message:
             rows = tx.rows(_MESSAGES, (known.message, known.last_message, _BATCH))
-            texts = [(r[0], scoped(Draft.of(decode(*r[1:4])), conversation_of_row(r[4:]))) for r in rows]
+            texts = [t for r in rows for t in _words(r)]
             tx.run_many(*self._backing.index.addition("message", texts))
             reached = rows[-1][0] if len(rows) == _BATCH else known.last_message
             return _record(tx, replace(known, message=reached))
@@ -125,6 +125,12 @@ class Reindexing:
     def _known(self, tx: Transaction, lock: str) -> _Progress:
         row = tx.row(f"SELECT value FROM state WHERE scope = 'index' AND key = 'progress'{lock}")
         return _Progress(**json.loads(row[0])) if row else _Progress()
+
+
+def _words(row: Row) -> Iterator[tuple[int, IndexedText]]:
+    """What the index holds of a message; nothing where it is damaged, which must not keep the store from opening."""
+    with suppress(CorruptStore):
+        yield row[0], scoped(Draft.of(decode(*row[1:4])), conversation_of_row(row[4:]))
 
 
 def _record(tx: Transaction, progress: _Progress) -> _Progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backing import Backing
+from perdure.store.codec import load_payload
 from perdure.store.database import Row, Transaction, Value, text
 from perdure.store.records import Route
 
@@ -121,7 +121,7 @@ def _spared(tx: Transaction, conversations: Sequence[str], since_ms: int) -> Ite
 
 def _of_conversation(happened: Sequence[Row], calls: Sequence[Row]) -> Iterator[Spared]:
     starts = [row[1] for row in calls]
-    told = [(at, payload) for _, at, raw in happened if (payload := json.loads(raw)).get("outcome") in MADE]
+    told = [(at, payload) for _, at, raw in happened if (payload := load_payload(raw)).get("outcome") in MADE]
     for (at, payload), (until, _) in pairwise([*told, (_NEVER, {})]):
         before, after = prompt_sizes(payload)
         removed = (before or 0) - (after or 0)

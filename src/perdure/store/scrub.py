@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perdure.core.errors import CorruptStore
 from perdure.core.messages import Message, canonical_json, clean
 from perdure.store.backing import Backing
-from perdure.store.codec import decode, pack, unpack
+from perdure.store.codec import decode, load_payload, pack, unpack
 from perdure.store.database import Transaction, text
 from perdure.store.drafts import Draft, scoped
+from perdure.store.integrity import record_scrubbed
 from perdure.store.leases import admit
 from perdure.store.outputs import Outputs
 from perdure.store.records import Conversation, Lease
@@ -52,10 +54,13 @@ class Scrubber:
 
     def _messages(self, tx: Transaction, conversation: Conversation, redact: Redact) -> int:
         changed = 0
-        numbers = tx.rows("SELECT id FROM message WHERE conversation = ?", (conversation.id,))
-        for (number,) in numbers:
+        numbers = tx.rows("SELECT id, seq FROM message WHERE conversation = ?", (conversation.id,))
+        for number, seq in numbers:
             rows = tx.rows("SELECT body, encoding, kind FROM message WHERE id = ?", (number,))
-            before = Draft.of(decode(*rows[0]))
+            try:
+                before = Draft.of(decode(*rows[0]))
+            except CorruptStore:  # what cannot be read cannot be redacted, and is left for a backup to mend
+                continue
             after = Draft.of(redacted(before.message, redact))
             if after.body.canonical == before.body.canonical:
                 continue
@@ -63,6 +68,7 @@ class Scrubber:
                 "UPDATE message SET body = ?, encoding = ?, chars = ? WHERE id = ?",
                 (after.body.stored, after.body.encoding, len(after.message.text), number),
             )
+            record_scrubbed(tx, conversation.id, seq, after.body.canonical)
             self._backing.index.remove(tx, "message", [(number, scoped(before, conversation))])
             tx.run_many(*self._backing.index.addition("message", [(number, scoped(after, conversation))]))
             changed += 1
@@ -101,7 +107,7 @@ def _prompts_and_titles(tx: Transaction, conversation: Conversation, redact: Red
         (text(redact(conversation.title)), text(redact(conversation.todo)), conversation.id),
     )
     for ident, payload in tx.rows("SELECT id, payload FROM event WHERE conversation = ?", (conversation.id,)):
-        cleaned = json.dumps(_walk(json.loads(payload), redact), ensure_ascii=True)
+        cleaned = json.dumps(_walk(load_payload(payload), redact), ensure_ascii=True)
         tx.run("UPDATE event SET payload = ? WHERE id = ?", (cleaned, ident))
     for number, content, result in tx.rows(
         "SELECT number, content, result FROM inbox WHERE conversation = ?", (conversation.id,)

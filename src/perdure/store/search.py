@@ -12,7 +12,7 @@ from perdure.core.ports import Page, SearchHit
 from perdure.core.visibility import Visibility
 from perdure.store.addresses import Addresses
 from perdure.store.backing import Backing
-from perdure.store.codec import decode
+from perdure.store.codec import decode_or_placeholder
 from perdure.store.database import Row, Transaction, Value
 from perdure.store.outputs import Outputs
 from perdure.store.query import Clause, parse
@@ -84,7 +84,7 @@ class Search:
         rows = self._candidates(tx, "message", clauses, scope, max(_RANKED, limit))
         out = []
         for _, conversation, session, tip, seq, kind, created_at, title, body, encoding in rows:
-            text = searchable(decode(body, encoding, kind))
+            text = searchable(decode_or_placeholder(body, encoding, kind, seq=seq))
             hit = SearchHit(conversation, session, tip, f"m:{seq}", kind, created_at, "", title)
             out.append(_Found(score(text, clauses), text, hit))
         return out

@@ -49,3 +49,7 @@ def translated(path: Path) -> Iterator[None]:
             if name.startswith(start):
                 raise kind(text.format(path=path, detail=error)) from error
         raise StoreError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        # What SQLite quotes of a damaged file need not be text.
+        detail = "it holds bytes that are no text"
+        raise CorruptStore(f"{path} is damaged; it was left untouched. Restore a backup ({detail})") from error

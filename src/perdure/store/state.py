@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from perdure.store.backing import Backing
+from perdure.store.codec import load_json
 
 
 class State:
@@ -18,7 +19,7 @@ class State:
     def get(self, key: str) -> Any:
         sql = "SELECT value FROM state WHERE scope = ? AND key = ?"
         row = self._backing.database.row(sql, (self._scope, key))
-        return None if row is None else json.loads(row[0])
+        return None if row is None else load_json(row[0], f"{self._scope} {key}")
 
     def set(self, key: str, value: Any) -> None:
         if value is None:
@@ -41,4 +42,4 @@ class State:
         rows = self._backing.database.read(
             lambda tx: tx.rows("SELECT key, value FROM state WHERE scope = ? ORDER BY key", (self._scope,))
         )
-        return {key: json.loads(value) for key, value in rows}
+        return {key: load_json(value, f"{self._scope} {key}") for key, value in rows}

@@ -40,6 +40,7 @@ from perdure.store.state import State
 from perdure.store.timeline import Timeline
 from perdure.store.tokenizer import VERSION
 from perdure.store.transfer import Transfer
+from perdure.store.verifier import Verifier
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -55,6 +56,7 @@ class SessionStore:
     .changes         what is new since a cursor, for live pages       .browsing lists for people who look
     .moments         where in the story events and calls belong       .savings  what caches and compactions spared
     .inbox           messages a gateway owes an answer for            .fingerprints  where unnamed clients are
+    .verifier        which stored messages are damaged
     """
 
     def __init__(self, backing: Backing, shelf: Shelf) -> None:
@@ -71,6 +73,7 @@ class SessionStore:
         self.leases = Leases(backing)
         self.inbox = Inbox(backing)
         self.fingerprints = Fingerprints(backing)
+        self.verifier = Verifier(backing)
         self.outputs = Outputs(backing, shelf)
         self.addresses = Addresses(backing, self.outputs)
         self.finder = Search(backing, self.outputs, self.addresses)

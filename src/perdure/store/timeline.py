@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.core.messages import Entry
 from perdure.store.backing import Backing
-from perdure.store.codec import decode, unpack
+from perdure.store.codec import decode_or_placeholder, unpack_or_empty
 from perdure.store.database import Transaction
 from perdure.store.records import Span, TimelinePage, Told
 from perdure.store.resolve import conversation_id_of
@@ -48,7 +48,7 @@ class Timeline:
         def load(tx: Transaction) -> list[tuple[int, str, bytes]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             return [
-                (seq, kind, unpack(body, encoding))
+                (seq, kind, unpack_or_empty(body, encoding))
                 for place in places(lineage_of(tx, conversation), span)
                 for seq, kind, body, encoding in tx.rows(
                     "SELECT seq, kind, body, encoding FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
@@ -66,7 +66,7 @@ def _within(limit: int) -> int:
 
 def _told(tx: Transaction, lineage: Lineage, span: Span) -> tuple[Told, ...]:
     return tuple(
-        Told(Entry(seq, decode(body, encoding, kind), created_at), session, bool(chained))
+        Told(Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at), session, bool(chained))
         for place in places(lineage, span)
         for seq, body, encoding, kind, created_at, session, chained in tx.rows(
             "SELECT seq, body, encoding, kind, created_at, session, chained FROM message"

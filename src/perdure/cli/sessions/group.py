@@ -13,6 +13,7 @@ COMMANDS = {
     "export": Lazy("perdure.cli.sessions.moving:export", "Write a conversation to a file."),
     "import": Lazy("perdure.cli.sessions.moving:import_", "Read conversations from files."),
     "backup": Lazy("perdure.cli.sessions.moving:backup", "Copy everything, while it is in use."),
+    "verify": Lazy("perdure.cli.sessions.verifying:verify", "Check stored messages for damage."),
     "delete": Lazy("perdure.cli.sessions.removing:delete", "Take conversations away for good."),
     "scrub": Lazy("perdure.cli.sessions.removing:scrub", "Take secrets out of what is stored."),
 }

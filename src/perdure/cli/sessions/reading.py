@@ -70,6 +70,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
       perdure sessions show c_1m7g --view
     """
     from perdure.cli.opened import opened
+    from perdure.store.records import damage_notice
 
     with opened(flags) as store:
         if address:
@@ -83,6 +84,8 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         failures = {} if view else _failures(store, conversation)
         for entry in entries:
             _print("\n".join([*_entry_lines(entry), *failures.get(entry.seq, ())]))
+        if damage := store.verifier.conversation(conversation.id):
+            click.echo(f"\n{damage_notice(damage)}", err=True)
 
 
 @click.command()

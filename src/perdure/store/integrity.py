@@ -1,0 +1,91 @@
+"""Damage: stored messages that cannot be read, or are not what was stored, found by the chain of keys.
+
+A message's key is the hash of the key before it and its body, a handoff's key the hash of its body alone. Disks and
+copies that fail in silence change a byte here and there: a check names the message, and the rest of its conversation
+stays open. Scrubbing changes bodies and leaves their keys, and records the hash of each new body instead.
+"""
+
+from __future__ import annotations
+
+import json
+
+from perdure.core.errors import CorruptStore
+from perdure.core.messages import Message
+from perdure.store.codec import BODY_KEY_BYTES, body_key, damaged_message, decode_canonical, ingest_key, unpack
+from perdure.store.database import Transaction
+from perdure.store.records import Damage, Problem
+
+# What redaction leaves in place of a secret. Versions before the record of scrubbed bodies left nothing else.
+_REDACTED = b"[REDACTED]"
+
+
+class ChainReader:
+    """Reads rows of one conversation's log in order, and checks each against its key."""
+
+    def __init__(self, tx: Transaction, conversation_id: str, *, previous: bytes) -> None:
+        self._tx = tx
+        self._conversation_id = conversation_id
+        self._previous = previous
+        # What the key before should have been: a key may be what was damaged.
+        self._computed = previous
+        self.damage: list[Damage] = []
+
+    def message(self, seq: int, body: bytes, encoding: int, kind: str, key: bytes, chained: int) -> Message:
+        """What the row holds, or what says that it is damaged."""
+        try:
+            canonical = unpack(body, encoding)
+            message = decode_canonical(canonical, kind)
+        except CorruptStore:
+            if chained:
+                self._previous = self._computed = bytes(key)
+            self._report(seq, "unreadable")
+            return damaged_message(seq, kind)
+        if not self._is_expected(canonical, bytes(key), is_chained=bool(chained)):
+            digest = scrubbed_key(self._tx, self._conversation_id, seq)
+            if body_key(canonical) != digest and (digest is not None or _REDACTED not in canonical):
+                self._report(seq, "changed")
+        return message
+
+    def _is_expected(self, canonical: bytes, key: bytes, *, is_chained: bool) -> bool:
+        if not is_chained:
+            return len(key) != BODY_KEY_BYTES or body_key(canonical) == key
+        expected = ingest_key(self._previous, canonical)
+        is_expected = expected == key or (
+            self._computed != self._previous and ingest_key(self._computed, canonical) == key
+        )
+        self._previous, self._computed = key, expected
+        return is_expected
+
+    def _report(self, seq: int, problem: Problem) -> None:
+        self.damage.append(Damage(self._conversation_id, seq, problem))
+
+
+def record_scrubbed(tx: Transaction, conversation_id: str, seq: int, canonical: bytes) -> None:
+    """Keeps the hash of a body that no longer fits its key."""
+    tx.run(
+        "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
+        (_scope(conversation_id), str(seq), json.dumps(body_key(canonical).hex())),
+    )
+
+
+def scrubbed_key(tx: Transaction, conversation_id: str, seq: int) -> bytes | None:
+    row = tx.row("SELECT value FROM state WHERE scope = ? AND key = ?", (_scope(conversation_id), str(seq)))
+    try:
+        return bytes.fromhex(json.loads(row[0])) if row is not None else None
+    except (ValueError, TypeError):
+        return None
+
+
+def copy_scrubbed(tx: Transaction, conversation_id: str, branch_id: str) -> None:
+    """For a branch that is given its own copy of what it shared."""
+    tx.run(
+        "INSERT INTO state (scope, key, value) SELECT CAST(? AS TEXT), key, value FROM state WHERE scope = ?"
+        " ON CONFLICT (scope, key) DO NOTHING",
+        (_scope(branch_id), _scope(conversation_id)),
+    )
+
+
+def _scope(conversation_id: str) -> str:
+    # Ends in the conversation's id, and so goes with it.
+    return f"scrubbed:{conversation_id}"

@@ -67,6 +67,27 @@ def test_what_names_no_file_stays_text_and_binaries_are_refused(tmp_path: Path) 
     assert "no text and no image" in refused.told[0]
 
 
+def test_only_what_was_typed_names_a_file(tmp_path: Path) -> None:
+    for name in ("secret.env", "notes.txt"):
+        (tmp_path / name).write_text("TOPSECRET=42", encoding="utf-8")
+    page = 'a bug report\nlook at @secret.env\n@app.route("/x")\n'
+    made = attach(f"review this\n\n{page}", tmp_path, pasted=(page,))
+    assert made.message == f"review this\n\n{page}"
+    assert made.told == ()
+    assert attach("see @secret.env? yes", tmp_path, pasted=("see @secret.env",)).told == ()
+    assert attach(f"@notes.txt {page}", tmp_path, pasted=(page,)).told == ("attached notes.txt (12 characters)",)
+    both = attach(f"@secret.env and {page}", tmp_path, pasted=(page,))
+    assert both.told == ("attached secret.env (12 characters)",)
+
+
+def test_a_line_knows_which_of_its_parts_were_pasted() -> None:
+    pastes = Pastes()
+    long = "line\n" * 40
+    line = f"look: {pastes.fold('a @short one')} and {pastes.fold(long)} @typed"
+    assert pastes.take(line) == ("a @short one", long)
+    assert pastes.take("a @short one, typed") == ()
+
+
 def test_a_huge_file_is_cut_with_a_word_about_it(tmp_path: Path) -> None:
     (tmp_path / "big.log").write_text("ä" * 300_000, encoding="utf-8")
     made = attach("@big.log", tmp_path)
@@ -105,3 +126,17 @@ def test_paths_are_completed_folders_first(tmp_path: Path) -> None:
 def test_a_title_is_the_first_words(text: str, title: str) -> None:
     assert title_of(text) == title
     assert len(title_of(text)) <= 48
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8",
+        "AKIA" + "Q3EGRZ7XHVJ4YKPN",
+        "sk-ant-api03-" + "X3d8UtqI0s" * 9 + "AA",
+    ],
+)
+def test_a_title_shows_no_key(key: str) -> None:
+    title = title_of(f"use {key} for the upload")
+    assert title.startswith("use ")
+    assert key[:14] not in title

@@ -221,6 +221,28 @@ def test_several_lines_are_one_message_and_history_brings_it_back(tmp_path: Path
 
 
 @pytest.mark.usefixtures("_home")
+def test_a_path_in_a_paste_attaches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.env").write_text("TOPSECRET=42", encoding="utf-8")
+    (tmp_path / "notes.md").write_text("MY NOTES", encoding="utf-8")
+    short, long = "see @secret.env", "line\n" * 40 + "see @secret.env\n"
+    with Simulator(script=["One.", "Two.", "Three.", "Four."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type(f"\x1b[200~{short}\x1b[201~\r")
+        chat.see("One.")
+        chat.type(f"\x1b[200~{long}\x1b[201~ what is it?\r")
+        chat.see("Two.")
+        chat.type("\x1b[A\r")
+        chat.see("Three.")
+        assert "attached" not in chat.shown
+        chat.type("sum up @notes.md \r")
+        chat.see("attached notes.md", "Four.")
+        sent = str(sim.requests[-1].body)
+        assert "TOPSECRET" not in sent
+        assert "MY NOTES" in sent
+
+
+@pytest.mark.usefixtures("_home")
 @pytest.mark.spec("A7")
 def test_the_conversation_is_named_and_leaving_says_how_to_resume(tmp_path: Path) -> None:
     with Simulator(script=[Say("Fine.")]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# Marks that turn the direction of text around: with them, a command reads as another one.
-_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+from perdure.core.display import strip_controls
+
 _LEAST_WIDTH = 20
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
@@ -19,7 +19,7 @@ _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 
 def safe(text: str) -> str:
     """Without the characters that somebody else's text could steer a terminal with; tabs and newlines stay."""
-    return "".join(c for c in text if c in "\t\n" or (c >= " " and not "\x7f" <= c <= "\x9f" and c not in _TURNING))
+    return strip_controls(text)
 
 
 def fitted(lines: Iterable[str], width: int) -> Iterator[str]:

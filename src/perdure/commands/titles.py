@@ -6,14 +6,17 @@ import re
 
 from perdure.commands.command import Command, Said, Surface
 from perdure.core.errors import NotFound
+from perdure.redaction import redact
 
 _MAX_CHARS = 48
+# A title comes from the start; a secret that begins there is found whole.
+_LOOKED_AT_CHARS = 8_000
 _MARKS = re.compile(r"[`*#>|]+")
 
 
 def title_of(text: str) -> str:
-    """The first line that says anything, without Markdown, cut between words."""
-    for line in text.splitlines():
+    """The first line that says anything, without secrets and Markdown, cut between words."""
+    for line in redact(text[:_LOOKED_AT_CHARS]).splitlines():
         words = " ".join(_MARKS.sub("", line[:1_000]).split())
         if any(c.isalnum() for c in words):
             return _cut(words)
@@ -34,8 +37,9 @@ def run(surface: Surface, argument: str) -> Said:
         raise NotFound("Nothing has been said yet.")
     if not argument:
         return Said(surface.store.conversations.get(session_id).title or "This conversation has no title yet.")
-    surface.store.conversations.set_title(session_id, argument)
-    return Said(f"Titled “{argument}”.")
+    title = redact(argument)
+    surface.store.conversations.set_title(session_id, title)
+    return Said(f"Titled “{title}”.")
 
 
 TITLE = Command("title", "/title [words]", "show this conversation's title, or give it another", run)

@@ -1,10 +1,15 @@
-"""`@path` in a message: text files go in whole up to a cap, images as images, folders as a list of names."""
+"""`@path` in a message: text files go in whole up to a cap, images as images, folders as a list of names.
+
+Only what a person typed may name a file: an issue, a page or a diff that is piped or pasted in must not pull files off
+the disk.
+"""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,14 +28,20 @@ class Attached:
 
     message: str | Mapping[str, Any]
     told: tuple[str, ...] = ()
+    # What was written, without what is attached; "" where the message is taken over from elsewhere.
+    text: str = ""
 
 
-def attach(text: str, folder: Path) -> Attached:
-    """Looks up every `@path`; one that names nothing stays ordinary text."""
+def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
+    """Looks up every `@path` that does not come from a pasted part; one that names nothing stays ordinary text."""
     parts: list[dict[str, Any]] = []
     told: list[str] = []
     seen: set[Path] = set()
+    foreign = Counter(_name(mark) for piece in pasted for mark in _AT.finditer(piece))
     for mark in _AT.finditer(text):
+        if foreign[_name(mark)] > 0:
+            foreign[_name(mark)] -= 1
+            continue
         name = mark[1] or mark[2]
         path = _found(name, folder, is_quoted=mark[1] is not None)
         if path is None and (mark[1] or _looks_like_a_path(name)):
@@ -42,8 +53,12 @@ def attach(text: str, folder: Path) -> Attached:
         parts += [part] if part is not None else []
         told.append(line)
     if not parts:
-        return Attached(text, tuple(told))
-    return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(told))
+        return Attached(text, tuple(told), text)
+    return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(told), text)
+
+
+def _name(mark: re.Match[str]) -> str:
+    return str(mark[1] or mark[2]).rstrip(_STRAY)
 
 
 def _looks_like_a_path(name: str) -> bool:

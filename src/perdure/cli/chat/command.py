@@ -58,7 +58,7 @@ def chat(
         from perdure.cli.chat.once import ask_once
 
         with signals_interrupt():
-            code = ask_once(given, _with_input(question), session_id=session_id, as_json=as_json)
+            code = ask_once(given, question or "", piped=_piped(), session_id=session_id, as_json=as_json)
     elif as_json:
         raise click.UsageError("--json goes with a question: give one with -q, or pipe it in.")
     elif is_dumb() or not sys.stdout.isatty():
@@ -119,7 +119,6 @@ def _is_first_run() -> bool:
     return not (home / CONFIG_FILE).exists() and not (home / "perdure.db").exists()
 
 
-def _with_input(question: str | None) -> str:
-    """The question, and behind it whatever was piped in."""
-    piped = "" if sys.stdin.isatty() else sys.stdin.read()
-    return "\n\n".join(part for part in (question, piped.strip()) if part)
+def _piped() -> str:
+    """Whatever was piped in, to go behind the question."""
+    return "" if sys.stdin.isatty() else sys.stdin.read().strip()

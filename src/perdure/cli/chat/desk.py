@@ -5,10 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from perdure.cli.chat.attachments import Attached, attach
 from perdure.cli.chat.figures import closing_lines, opening_lines, resumed_lines, status_line
@@ -49,14 +48,14 @@ class Desk:
 
     # -- talking -----------------------------------------------------------------------------------------------------
 
-    def answer(self, line: str, progress: Progress) -> Answer:
-        """Answers one line; never raises for what can go wrong with one."""
+    def answer(self, line: str, progress: Progress, *, pasted: Sequence[str] = ()) -> Answer:
+        """Answers one line; never raises for what can go wrong with one. `pasted` are the parts nobody typed."""
         try:
             if line.startswith("/compress"):
                 progress("compacting (Ctrl-C cancels)", 0.0)
             said = self.commands.dispatch(self.surface, line)
             if said is None:
-                return self._send(line)
+                return self._send(attach(line, Path.cwd(), pasted=pasted))
             return self._after(said)
         except concurrent.futures.CancelledError:
             return Answer("stopped; nothing has changed")
@@ -67,13 +66,12 @@ class Desk:
         if said.then_send is None:
             return Answer(said.text, is_error=said.level == "error", is_leaving=said.is_leaving)
         self._write(f"{said.text}\n")
-        return self._send(said.then_send)
+        return self._send(Attached(said.then_send))
 
-    def _send(self, said: str | Mapping[str, Any]) -> Answer:
-        attached = attach(said, Path.cwd()) if isinstance(said, str) else Attached(said)
+    def _send(self, attached: Attached) -> Answer:
         if attached.told:
             self._write("".join(f"{line}\n" for line in attached.told))
-        self._asked = said if isinstance(said, str) else ""
+        self._asked = attached.text
         self._is_heard.clear()
         self.surface.agent.run_conversation(attached.message)
         self._is_heard.wait(_LAG_S)

@@ -12,7 +12,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from perdure.agent.bridge import DaemonThreads
 from perdure.cli.chat.completer import ChatCompleter
 from perdure.cli.chat.inbox import Inbox
 from perdure.cli.chat.log_file import logged_to
-from perdure.cli.chat.prompt_box import Hands, PromptBox
+from perdure.cli.chat.prompt_box import Hands, Line, PromptBox
 from perdure.cli.chat.questions import Question, Questions
 from perdure.cli.ink import Ink, fitted, safe
 
@@ -47,14 +46,6 @@ _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasa
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
 OpenDesk = Callable[["LiveChat"], "Desk"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Line:
-    """A line that was sent: as it was shown, and with its pastes in it."""
-
-    shown: str
-    meant: str
 
 
 class LiveChat:
@@ -84,8 +75,8 @@ class LiveChat:
         self.questions = Questions(self._ask, self._withdraw)
         self._desk: Desk | None = None
         self._transcript: Transcript | None = None
-        self._lines: queue.Queue[_Line | None] = queue.Queue()
-        self._waiting: list[_Line] = []
+        self._lines: queue.Queue[Line | None] = queue.Queue()
+        self._waiting: list[Line] = []
         self._inbox = Inbox(self._show, self._box.call, self._box.later)
         self._question: Question | None = None
         self._is_working = False
@@ -170,13 +161,14 @@ class LiveChat:
 
     # -- the prompt's thread -----------------------------------------------------------------------------------------
 
-    def _on_line(self, shown: str, meant: str) -> None:
+    def _on_line(self, line: Line) -> None:
+        shown = line.shown
         self._hint = ""
         self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
         if (question := self._question) is not None:
             self._take_down(question)
             self._box.write(f"{self.ink.dim('  ›')} {safe(shown)}\n")
-            question.reply(meant)
+            question.reply(line.meant)
             return
         if not shown:
             return
@@ -185,12 +177,12 @@ class LiveChat:
             self._interrupt()
         elif name in _AT_ONCE and self._is_working and self._desk is not None:
             self._echo(shown)
-            threading.Thread(target=self._answer, args=(meant,), daemon=True).start()
+            threading.Thread(target=self._answer, args=(line,), daemon=True).start()
         else:
-            self._send(_Line(shown, meant))
+            self._send(line)
         self._box.redraw()
 
-    def _send(self, line: _Line) -> None:
+    def _send(self, line: Line) -> None:
         """Hands a line to the working thread; while that is busy, it is shown as waiting."""
         # Between two lines nothing is going on, and yet those that wait come first.
         if self._is_working or self._waiting or self._desk is None:
@@ -325,14 +317,14 @@ class LiveChat:
         self._refresh(desk)
         while (line := self._lines.get()) is not None:
             self._inbox.put(partial(self._begin, line))
-            self._answer(line.meant)
+            self._answer(line)
             self._inbox.put(self._end)
 
     def _give_up(self, why: str) -> None:
         self._failure = why
         self._inbox.put(self._box.leave)
 
-    def _begin(self, line: _Line) -> None:
+    def _begin(self, line: Line) -> None:
         self._is_working = True
         if line in self._waiting:
             self._waiting.remove(line)
@@ -345,11 +337,11 @@ class LiveChat:
         self._hint = ""
         self._box.redraw()
 
-    def _answer(self, line: str) -> None:
+    def _answer(self, line: Line) -> None:
         if self._desk is None:
             return
         try:
-            answer = self._desk.answer(line, self.progress)
+            answer = self._desk.answer(line.meant, self.progress, pasted=line.pasted)
         except Exception as error:  # a thread's edge: the prompt survives a defect, and the person reads of it
             _log.exception("a line could not be answered")
             told = f"internal error: {type(error).__name__}: {safe(str(error))}"

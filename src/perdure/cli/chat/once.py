@@ -7,19 +7,23 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from perdure.cli.chat.attachments import Attached, attach
 from perdure.cli.chat.figures import embedded_lines
 from perdure.cli.chat.surface import ChatSurface, Person
 from perdure.commands.all import all_commands
 from perdure.commands.titles import title_of
+from perdure.core.display import strip_controls
 from perdure.core.events import CompactionFinished, Event, Notice, Recovered
 from perdure.core.messages import Message
 
 
-def ask_once(flags: Mapping[str, Any], text: str, *, session_id: str | None, as_json: bool) -> int:
+def ask_once(
+    flags: Mapping[str, Any], question: str, *, piped: str = "", session_id: str | None = None, as_json: bool = False
+) -> int:
     """The exit code: 0 answered, 1 not, 2 nothing was asked, 130 interrupted."""
+    text = "\n\n".join(part for part in (question, piped) if part)
     if not text.strip():
         print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
         return 2
@@ -28,11 +32,11 @@ def ask_once(flags: Mapping[str, Any], text: str, *, session_id: str | None, as_
     try:
         said = all_commands().dispatch(surface, text)
         if said is None:
-            return _answer(surface, text, as_json=as_json)
+            return _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), as_json=as_json)
         if said.then_send is not None:
-            print(f"perdure: {said.text}", file=sys.stderr)
-            return _answer(surface, said.then_send, as_json=as_json)
-        print(said.text, file=sys.stderr if said.level == "error" else sys.stdout)
+            _print(f"perdure: {said.text}", sys.stderr)
+            return _answer(surface, Attached(said.then_send), as_json=as_json)
+        _print(said.text, sys.stderr if said.level == "error" else sys.stdout)
         return 1 if said.level == "error" else 0
     except KeyboardInterrupt:
         return 130
@@ -41,40 +45,46 @@ def ask_once(flags: Mapping[str, Any], text: str, *, session_id: str | None, as_
         surface.store.close()
 
 
-def _answer(surface: ChatSurface, said: str | Mapping[str, Any], *, as_json: bool) -> int:
-    attached = attach(said, Path.cwd()) if isinstance(said, str) else Attached(said)
+def _answer(surface: ChatSurface, attached: Attached, *, as_json: bool) -> int:
     for line in (*attached.told, *embedded_lines(surface)):
-        print(f"perdure: {line}", file=sys.stderr)
+        _print(f"perdure: {line}", sys.stderr)
     try:
         result = surface.agent.run_conversation(attached.message)
     finally:  # what failed is in the list, too, and is found by its name
-        _name(surface, said)
+        _name(surface, attached.text)
     if result.outcome == "failed":
-        print(f"perdure: {result.error}", file=sys.stderr)
+        _print(f"perdure: {result.error}", sys.stderr)
         return 1
     if not as_json:
-        print(result.final_response)
+        _print(result.final_response)
     return 130 if result.outcome == "interrupted" else 0
 
 
-def _name(surface: ChatSurface, said: str | Mapping[str, Any]) -> None:
+def _name(surface: ChatSurface, text: str) -> None:
     conversations, session_id = surface.store.conversations, surface.session_id
-    if session_id is not None and isinstance(said, str) and not conversations.get(session_id).title:
-        conversations.set_title(session_id, title_of(said))
+    if session_id is not None and text and not conversations.get(session_id).title:
+        conversations.set_title(session_id, title_of(text))
 
 
 def _print_notices(event: Event) -> None:
     match event:
         case Notice(text=text) | CompactionFinished(message=text) if text:
-            print(f"perdure: {text}", file=sys.stderr)
+            _print(f"perdure: {text}", sys.stderr)
         case Recovered(verdict=verdict, action=action):
-            print(f"perdure: {verdict.message} ({action})", file=sys.stderr)
+            _print(f"perdure: {verdict.message} ({action})", sys.stderr)
         case _:
             pass
 
 
 def _print_json(event: Event) -> None:
-    print(json.dumps({"event": type(event).__name__, **_plain(event)}, ensure_ascii=False, default=str), flush=True)
+    line = {"event": type(event).__name__, **_plain(event)}
+    print(json.dumps(line, ensure_ascii=sys.stdout.isatty(), default=str), flush=True)
+
+
+def _print(text: str, stream: TextIO | None = None) -> None:
+    """A terminal gets no control characters of a model's; a pipe or a file gets the text as it is."""
+    stream = stream or sys.stdout
+    print(strip_controls(text) if stream.isatty() else text, file=stream)
 
 
 def _plain(value: Any) -> Any:

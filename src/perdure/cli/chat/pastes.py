@@ -17,12 +17,15 @@ class Pastes:
 
     def __init__(self) -> None:
         self._kept: list[str] = []
+        # Short ones, which stand in the line among what is typed.
+        self._inserted: list[str] = []
 
     def fold(self, text: str) -> str:
         """What to insert for a paste: short text itself, a mark for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + 1
         if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
+            self._inserted.append(text)
             return text
         self._kept.append(text)
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
@@ -31,6 +34,13 @@ class Pastes:
     def unfold(self, text: str) -> str:
         """What was typed, with every mark of ours replaced by its paste."""
         return _MARK.sub(lambda m: self._paste(m), text)
+
+    def take(self, text: str) -> tuple[str, ...]:
+        """The pastes that a line holds, folded or not; the next line begins without any."""
+        folded = (self._paste(mark) for mark in _MARK.finditer(text))
+        pasted = (*(paste for paste in self._inserted if paste.strip() in text), *folded)
+        self._inserted.clear()
+        return pasted
 
     def _paste(self, mark: re.Match[str]) -> str:
         number = int(mark[1])

@@ -6,6 +6,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TextIO
 
 from perdure.agent.callbacks import status_line as told
@@ -108,15 +109,26 @@ class PlainQuestions:
         """A line that was printed cannot be taken back."""
 
 
-def read_message(prompt: str = "> ") -> str:
+@dataclass(frozen=True, slots=True)
+class PlainMessage:
+    """A message read line by line; `pasted` where a paste brought it, which nobody typed."""
+
+    text: str
+    pasted: tuple[str, ...] = ()
+
+
+def read_message(prompt: str = "> ") -> PlainMessage:
     """One message: a line, those a trailing backslash goes on with, and all that a paste brought along with it."""
     lines = [input(prompt)]
     while lines[-1].endswith("\\"):
         lines[-1] = lines[-1][:-1]
         lines.append(input("  "))
+    typed = len(lines)
     while sys.platform != "win32" and select.select([sys.stdin], [], [], 0.02)[0]:
         more = sys.stdin.readline()
         if not more:
             break
         lines.append(more.rstrip("\n"))
-    return "\n".join(lines)
+    # Several lines at once were pasted, the first among them.
+    text = "\n".join(lines)
+    return PlainMessage(text, (text,) if len(lines) > typed else ())

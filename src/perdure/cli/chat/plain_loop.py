@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from perdure.cli.chat.desk import Desk
-from perdure.cli.chat.plain import PlainScreen, read_message
+from perdure.cli.chat.plain import PlainMessage, PlainScreen, read_message
 
 _LEAVE_WITHIN_S = 2.0
 
@@ -15,7 +15,7 @@ _LEAVE_WITHIN_S = 2.0
 class PlainChat:
     """Ctrl-C stops a turn and keeps the session; twice at the prompt it leaves."""
 
-    def __init__(self, desk: Desk, screen: PlainScreen, *, read: Callable[[], str] = read_message) -> None:
+    def __init__(self, desk: Desk, screen: PlainScreen, *, read: Callable[[], PlainMessage] = read_message) -> None:
         self._desk = desk
         self._screen = screen
         self._read = read
@@ -34,8 +34,8 @@ class PlainChat:
     def _turn(self) -> bool:
         """One line read and answered; False when the person leaves."""
         try:
-            text = self._read()
-            return self._answer(text) if text.strip() else True
+            message = self._read()
+            return self._answer(message) if message.text.strip() else True
         except EOFError:
             return False
         except KeyboardInterrupt:
@@ -45,8 +45,8 @@ class PlainChat:
             print("(Ctrl-C again leaves; the conversation is kept)", file=sys.stdout)
             return True
 
-    def _answer(self, text: str) -> bool:
-        answer = self._desk.answer(text.strip(), self._screen.progress)
+    def _answer(self, message: PlainMessage) -> bool:
+        answer = self._desk.answer(message.text.strip(), self._screen.progress, pasted=message.pasted)
         if answer.text:
             self._screen.line(answer.text)
         return not answer.is_leaving

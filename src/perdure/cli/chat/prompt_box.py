@@ -35,11 +35,20 @@ _HISTORY_CHARS = 20_000
 _STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu": "noreverse"})
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """A line that was sent: as it was shown, with its pastes in it, and the parts that nobody typed."""
+
+    shown: str
+    meant: str
+    pasted: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Hands:
     """What the prompt hands on: a line sent, Ctrl-C, the wish to leave; and what it shows."""
 
-    on_line: Callable[[str, str], None]  # as it was shown, and as it is meant
+    on_line: Callable[[Line], None]
     on_interrupt: Callable[[], None]
     on_leave: Callable[[], None]
     above: Callable[[int, int], str]  # for a width and at most so many rows
@@ -197,10 +206,17 @@ class PromptBox:
             buffer.insert_text("\n")
             return
         shown = buffer.text.strip()
+        pasted = (*self._pastes.take(shown), *self._recalled(shown))
         if shown and self._held is None:
             buffer.append_to_history()
         buffer.reset()
-        self._hands.on_line(shown, self._pastes.unfold(shown))
+        self._hands.on_line(Line(shown, self._pastes.unfold(shown), pasted))
+
+    def _recalled(self, shown: str) -> list[str]:
+        """Earlier messages of several lines that stand in this one: nobody remembers what of them was pasted."""
+        if "\n" not in shown or "@" not in shown:
+            return []
+        return [entry for entry in self.buffer.history.get_strings() if "\n" in entry and entry.strip() in shown]
 
     def _on_ctrl_c(self) -> None:
         if self.buffer.text and self._held is None:

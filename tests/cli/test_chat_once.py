@@ -1,0 +1,57 @@
+"""One question from a script: what is piped in stays text, and a terminal is not steered by an answer."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from perdure.lab.simulator import Simulator
+
+STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b[6n \x9b5n \u202egnp.exe\b done"
+
+
+def _ask(folder: Path, sim: Simulator, *arguments: str, piped: str | None = None, stdout: int = subprocess.PIPE) -> str:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PERDURE_HOME": str(folder / "home"), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "perdure", "--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1"]
+    done = subprocess.run(
+        [*command, "chat", *arguments],
+        input=piped or "",
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=environ,
+        text=True,
+        check=True,
+    )
+    return (done.stdout or "") + done.stderr
+
+
+def test_a_path_in_piped_text_attaches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "secret.env").write_text("TOPSECRET=42", encoding="utf-8")
+    (tmp_path / "notes.md").write_text("MY NOTES", encoding="utf-8")
+    piped = 'a bug report\nlook at @secret.env\n@app.route("/x")\n'
+    with Simulator(script=["Fine.", "Fine."]) as sim:
+        output = _ask(tmp_path, sim, "-q", "review @notes.md", piped=piped)
+        assert "attached notes.md" in output
+        assert "secret.env" not in output
+        assert "there is no" not in output
+        _ask(tmp_path, sim, piped=piped)
+        sent = [str(request.body) for request in sim.requests]
+    assert not any("TOPSECRET" in body for body in sent)
+    assert "MY NOTES" in sent[0]
+    assert all("look at @secret.env" in body for body in sent)
+
+
+def test_an_answer_cannot_steer_a_terminal_and_a_pipe_gets_it_as_it_is(tmp_path: Path) -> None:
+    with Simulator(script=[STEERING, STEERING]) as sim:
+        assert _ask(tmp_path, sim, "-q", "hi").startswith(STEERING)
+        ours, theirs = pty.openpty()
+        _ask(tmp_path, sim, "-q", "hi", stdout=theirs)
+        os.close(theirs)
+        shown = os.read(ours, 10_000).decode()
+        os.close(ours)
+    assert shown.startswith("[31mred[0m ]8;;http://xlink[6n 5n gnp.exe done")
+    assert not any(c in shown for c in "\x1b\x9b\x07\b\u202e")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
+import random
 import socket
 import threading
+import time
+import zlib
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 import pytest
 
 from perdure.core.errors import ToolError
 from perdure.tools.builtin.addresses import is_public
-from perdure.tools.builtin.html_text import page_text
+from perdure.tools.builtin.html_text import HtmlText, page_text
 from perdure.tools.builtin.web import FetchLimits, WebReader
 
 PAGE = """<html><head><title>Brief  history</title><style>p{}</style></head><body>
@@ -28,6 +33,37 @@ PAGE = """<html><head><title>Brief  history</title><style>p{}</style></head><bod
 
 
 LOOPBACK = ("127.0.0.0/8",)
+
+# What is never finished, nested without end, or repeated: 300,000 characters each, quadratic for many a parser.
+HOSTILE = {
+    piece: piece * (300_000 // len(piece))
+    for piece in (
+        "<a ", "<!--", '<a href="', "<a b='", "<a a=", "<b>", "</", "</a", "<", "<a/", "&", "&#", "&aaaaaaaaaaaaaaaa",
+        "<pre>", "<pre></pre>", "```", "<li>", "<h6>", "<td>", "<svg>", "<script>", "<script></script>", "<main>",
+        "<base href=a/>", "<a href=../../../../x>y</a>", "<title>", "<div hidden>", " \n", "\n", " ", "<![CDATA[", "<?",
+        '<div style="display   x">', "<a href=http://[>y</a>", "<a href=http://q>  ", "<!-->", "\t", "<img alt=x>",
+    )
+}  # fmt: skip
+HOSTILE |= {
+    "links": "<a href=x>y" * 20_000 + "</a>" * 20_000,
+    "attributes": "<a " + "a " * 150_000 + ">x",
+    "number": "&#" + "9" * 300_000 + ";",
+    "base": "<base href=http://h/" + "a" * 4_000 + ">" + "<a href=x>y</a>" * 15_000,
+    "script": "<script>" + "</script" * 40_000,
+}
+
+
+# Answers that are compressed although nobody asked for that.
+_ENCODED = {
+    "/gzip": ("gzip", gzip.compress(PAGE.encode())),
+    "/deflate": ("deflate", zlib.compress(PAGE.encode())),
+    "/raw-deflate": ("deflate", zlib.compress(PAGE.encode())[2:-4]),
+    "/bomb": ("gzip", gzip.compress(b"boom " * 4_000_000)),
+    "/bomb-page": ("gzip", gzip.compress(b"<p>boom " * 2_000_000)),
+    "/damaged": ("gzip", gzip.compress(PAGE.encode())[:-20][::-1]),
+    "/brotli": ("br", b"whatever"),
+}
+_KINDS = {path: "text/plain" if path == "/bomb" else "text/html" for path in _ENCODED}
 
 
 class _Pages(BaseHTTPRequestHandler):
@@ -47,10 +83,15 @@ class _Pages(BaseHTTPRequestHandler):
             "/long": ("text/plain", b"".join(b"line %d\n" % n for n in range(20_000))),
             "/endless": ("text/plain", b"x" * 3_000_000),
             "/empty": ("text/html", b"<html><script>app()</script></html>"),
+            "/charset": (f"text/html; charset={self.path.partition('?')[2]}", "<p>caf\u00e9</p>".encode()),
+            "/hostile": ("text/html", HOSTILE.get(unquote(self.path.partition("?")[2]), "").encode()),
             "/host": ("text/plain", str(self.headers["host"]).encode()),
         }.get(path, ("text/plain", b""))
+        encoding, body = _ENCODED.get(path, ("", body))
         self.send_response(200 if body else 404)
-        self.send_header("content-type", kind)
+        if encoding:
+            self.send_header("content-encoding", encoding)
+        self.send_header("content-type", _KINDS.get(path, kind))
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -157,6 +198,8 @@ def test_what_is_no_web_address_is_refused(url: str) -> None:
         "0.0.0.0",
         "169.254.169.254",
         "10.0.0.1",
+        "[::127.0.0.1]",
+        "192.0.0.192",
     ],
 )
 def test_private_addresses_are_refused_however_they_are_written(port: int, host: str) -> None:
@@ -167,13 +210,20 @@ def test_private_addresses_are_refused_however_they_are_written(port: int, host:
     "address",
     ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
      "::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::",
-     "168.63.129.16", "100.100.100.200", "255.255.255.255", "nonsense"],
+     "168.63.129.16", "100.100.100.200", "255.255.255.255", "nonsense",
+     "::127.0.0.1", "::10.0.0.1", "::ffff:0:127.0.0.1", "192.0.0.192", "192.0.0.8", "192.0.2.1", "198.18.0.1",
+     "198.51.100.7", "203.0.113.9", "240.0.0.1", "64:ff9b:1::7f00:1", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1",
+     "2001:0:4136:e378:8000:63bf:80ff:fffe", "::", "100::1", "2001:db8::1", "3fff::1", "ff02::1", "5f00::1", "fec0::1"],
 )  # fmt: skip
 def test_addresses_that_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101"])
+@pytest.mark.parametrize(
+    "address",
+    ["93.184.216.34", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101", "::1.1.1.1", "2002:101:101::1", "2a00:1450::1",
+     "192.0.1.1", "100.128.0.1", "172.32.0.1", "223.255.255.1", "2001:4860:4860::8888"],
+)  # fmt: skip
 def test_addresses_that_are(address: str) -> None:
     assert is_public(address)
 
@@ -226,3 +276,101 @@ def test_a_server_that_does_not_answer_is_given_up(port: int) -> None:
         silent.listen()
         reader = WebReader(FetchLimits(private_networks=LOOPBACK, timeout_s=0.3))
         assert "did not answer within 0.3 s" in _refusal(f"http://127.0.0.1:{silent.getsockname()[1]}/", reader)
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_no_page_takes_more_than_linear_time(piece: str) -> None:
+    started = time.process_time()
+    assert isinstance(page_text(HOSTILE[piece], "http://h/"), str)
+    # A tenth of a second or so; the quadratic ones took from seconds to hours.
+    assert time.process_time() - started < 2
+
+
+def test_pieces_of_markup_in_any_order_are_read_in_linear_time() -> None:
+    pieces = [
+        "<a href=x>", "</a>", "<", ">", '"', "'", "=", " ", "\n", "<!--", "-->", "<!", "<?", "<pre>", "</pre>",
+        "<script>", "</script", "</", "&", "&#", "&amp;", "a", "<svg>", "</svg>", "<title>", "<main>", "<div hidden>",
+        "</div>", "`", "<td>", "<h6>", "<base href=a/>", "漢", '<a href="', '<img alt="', "\t", "/", "<li", "<p>",
+    ]  # fmt: skip
+    chosen = random.Random(11)
+    started = time.process_time()
+    for size in [3] * 2_000 + [30] * 500 + [30_000] * 3:
+        assert isinstance(page_text("".join(chosen.choices(pieces, k=size)), "http://h/"), str)
+    assert time.process_time() - started < 10
+
+
+def test_a_hostile_page_never_holds_up_the_event_loop(port: int) -> None:
+    longest = 0.0
+
+    async def probe() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.005)
+            longest = max(longest, time.monotonic() - before)
+
+    async def story() -> None:
+        reader = WebReader(FetchLimits(private_networks=LOOPBACK))
+        await reader.web_extract(f"http://127.0.0.1:{port}/page")
+        watching = asyncio.create_task(probe())
+        for page in ("links", "%3Ca%20", "%3C!--", "%3Cb%3E"):
+            await reader.web_extract(f"http://127.0.0.1:{port}/hostile?{page}")
+        watching.cancel()
+
+    asyncio.run(story())
+    # Far below that on a quiet machine; a parser on the loop, or in a thread, held it for seconds.
+    assert longest < 0.3
+
+
+def test_a_page_that_takes_too_long_is_cut_and_says_so() -> None:
+    looks = iter([False, False, True])
+    reader = HtmlText(is_late=lambda: next(looks))
+    reader.read("<p>word" * 10_000)
+    assert reader.is_cut
+    assert reader.text().count("word") == 2_999
+
+
+@pytest.mark.parametrize("path", ["/gzip", "/deflate", "/raw-deflate"])
+def test_a_page_compressed_unasked_is_read_all_the_same(port: int, path: str) -> None:
+    assert "They guide ships." in _read(f"http://127.0.0.1:{port}{path}")
+
+
+@pytest.mark.parametrize("path", ["/bomb", "/bomb-page"])
+def test_a_compressed_body_is_unpacked_no_further_than_the_limit(port: int, path: str) -> None:
+    reader = WebReader(FetchLimits(private_networks=LOOPBACK, max_bytes=50_000, page_chars=200_000))
+    text = _read(f"http://127.0.0.1:{port}{path}", reader=reader)
+    assert text.endswith("[cut here: only the first 50,000 bytes were read]")
+    assert len(text) < 60_000
+
+
+def test_damaged_and_unknown_encodings_are_refused_with_the_reason(port: int) -> None:
+    assert "compressed content is damaged" in _refusal(f"http://127.0.0.1:{port}/damaged")
+    assert "the encoding 'br', which was not asked for" in _refusal(f"http://127.0.0.1:{port}/brotli")
+
+
+@pytest.mark.parametrize(
+    "name", ["zip", "idna", "undefined", "punycode", "rot13", "hex", "unicode_escape", "nonsense", ""]
+)
+def test_what_is_no_encoding_of_the_web_is_read_as_utf8(port: int, name: str) -> None:
+    assert _read(f"http://127.0.0.1:{port}/charset?{name}") == "café"
+
+
+def test_the_next_link_ends_the_one_before_it_as_in_a_browser() -> None:
+    html = "<p><a href=/one>first <a href='/two'>second</a> and <a name=x>no link</a> <a href='/3?a=1&amp;b=2'>third"
+    text = page_text(html, "http://h/")
+    assert text == "first <http://h/one>second <http://h/two> and no link third <http://h/3?a=1&b=2>"
+
+
+def test_scripts_comments_and_odd_attributes_are_read_as_a_browser_does() -> None:
+    html = (
+        "a<!-->b<!--->c<!-- <p>no --> --> d <script>if (a</b>) '</p>' </SCRIPT >e<p title='<p>' class=\"x>y\" hidden>f"
+        '<img ALT="a &lt; b"/><br/>1 < 2 <textarea><p>no</textarea>g<style></style>h'
+    )
+    assert page_text(html) == "abc --> d e\n\nf[image: a < b]\n1 < 2 gh"
+
+
+def test_remembered_pages_are_bounded_in_characters(port: int) -> None:
+    reader = WebReader(FetchLimits(private_networks=LOOPBACK))
+    for n in range(4):
+        _read(f"http://127.0.0.1:{port}/endless?{n}", reader=reader)
+    assert sum(map(len, reader._texts.values())) <= 4_000_000

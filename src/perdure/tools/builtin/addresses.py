@@ -12,9 +12,58 @@ from perdure.core.errors import ToolError
 Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
-# Public by number, but they answer with a cloud's own secrets.
-_METADATA = frozenset({ip_address("168.63.129.16"), ip_address("169.254.169.254"), ip_address("100.100.100.200")})
-_NAT64 = ip_network("64:ff9b::/96")
+# IANA's registries of special-purpose addresses, and multicast: a table of our own, because what `ipaddress` calls
+# global differs between Python versions.
+_NOT_PUBLIC_4 = tuple(
+    ip_network(n)
+    for n in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared by a provider's customers
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local, and the metadata of most clouds
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments; 192.0.0.192 is the metadata of a cloud
+        "192.0.2.0/24",  # documentation
+        "192.31.196.0/24",  # AS112
+        "192.52.193.0/24",  # AMT
+        "192.88.99.0/24",  # 6to4 relays, deprecated
+        "192.168.0.0/16",  # private
+        "192.175.48.0/24",  # AS112
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+        "168.63.129.16/32",  # public by number, but it answers with a cloud's own secrets
+    )
+)
+# Only these are handed out as global unicast; the rest is reserved, private, link-local or multicast.
+_GLOBAL_6 = ip_network("2000::/3")
+_NOT_PUBLIC_6 = tuple(
+    ip_network(n)
+    for n in (
+        "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID, …
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4
+        "2620:4f:8000::/48",  # AS112
+        "3ffe::/16",  # the old 6bone
+        "3fff::/20",  # documentation
+        "5f00::/16",  # segment routing
+    )
+)
+# An IPv4 address stands in the last four bytes of these.
+_LAST_FOUR_BYTES = tuple(
+    ip_network(n)
+    for n in (
+        "::/96",  # IPv4-compatible
+        "::ffff:0:0/96",  # IPv4-mapped
+        "::ffff:0:0:0/96",  # IPv4-translated
+        "64:ff9b::/96",  # NAT64
+    )
+)
+_SIX_TO_FOUR = ip_network("2002::/16")
+_TEREDO = ip_network("2001::/32")
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
@@ -33,7 +82,9 @@ def is_public(text: str) -> bool:
         address = _unwrapped(ip_address(text.split("%")[0]))
     except ValueError:
         return False
-    return address.is_global and not address.is_multicast and address not in _METADATA
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_4)
+    return address in _GLOBAL_6 and not any(address in network for network in _NOT_PUBLIC_6)
 
 
 def is_within(text: str, networks: Sequence[str]) -> bool:
@@ -61,10 +112,15 @@ async def allowed_address(host: str, port: int, *, resolve: Resolve, private_net
 
 
 def _unwrapped(address: Address) -> Address:
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-        if inner is not None:
-            return inner
-        if address in _NAT64:
-            return IPv4Address(int(address) & 0xFFFFFFFF)
+    """The IPv4 address that an IPv6 one carries, if any; `::` and `::1` are themselves."""
+    if isinstance(address, IPv4Address) or int(address) <= 1:
+        return address
+    number = int(address)
+    if any(address in network for network in _LAST_FOUR_BYTES):
+        return IPv4Address(number & 0xFFFFFFFF)
+    if address in _SIX_TO_FOUR:
+        return IPv4Address((number >> 80) & 0xFFFFFFFF)
+    if address in _TEREDO:
+        # The client's address is sent inverted.
+        return IPv4Address(~number & 0xFFFFFFFF)
     return address

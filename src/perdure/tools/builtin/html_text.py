@@ -1,9 +1,20 @@
-"""A web page as readable text: title, headings, links, lists, code and tables; menus, scripts and hidden parts out."""
+"""A web page as readable text: title, headings, links, lists, code and tables; menus, scripts and hidden parts out.
+
+Pages are written by strangers, so this runs as a process of its own (see `isolated`; standard library only), reads each
+character a bounded number of times, and stops at a deadline with what it has. `html.parser` is quadratic in unfinished
+tags and comments. The tags are read the way browsers do: what is never finished (a tag, a comment, a script) reaches to
+the end of the page, and a link ends where the next one begins.
+"""
 
 from __future__ import annotations
 
+import html
+import json
 import re
-from html.parser import HTMLParser
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
 from urllib.parse import urljoin
 
 _SKIPPED = frozenset(
@@ -14,27 +25,102 @@ _BLOCKS = frozenset(
     {"p", "div", "section", "article", "main", "header", "ul", "ol", "dl", "dt", "dd", "table", "tr", "blockquote",
      "figure", "figcaption", "hr", "address", "details", "summary", "fieldset"}
 )  # fmt: skip
-_VOID = frozenset(
-    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-)
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+# Their content is no markup, up to their own end tag.
+_RAW = frozenset({"script", "style", "iframe", "noembed", "noframes", "xmp", "textarea"})
 # A hidden one of these is skipped; others are often left open, and would take the rest of the page with them.
 _HIDEABLE = frozenset({"div", "span", "section", "article", "ul", "ol", "table", "details"})
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?!\.)", re.I)
+_STYLE_CHARS = 1_000
+_MAX_ATTRIBUTES = 200
 # A page with a main part this long is read from there alone.
 _MAIN_CHARS = 200
+_MAX_LINK_CHARS = 4_096
+_MAX_TEXT_CHARS = 5_000_000
+_MAX_MEMORY_BYTES = 1 << 30
+_STEPS_BETWEEN_LOOKS = 1_000
+
+_TAG_NAME = re.compile(r"[^\s/>]++")
+# The spaces before an attribute, its name, and how its value begins: quoted, bare, or not at all.
+_ATTRIBUTE = re.compile(r"[\s/]*+([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:([\"'])|([^\s>]*+)))?+")
+_TAG_END = re.compile(r"[\s/]*+>")
+_WANTED = frozenset({"href", "alt", "style", "hidden", "aria-hidden"})
+_SPACES = re.compile(r"\s+")
+_BLANKS = re.compile(r"[ \t]+")
+_BLANK_LINES = re.compile(r"\n{3,}")
+# Beyond every character there is, and longer than `html.unescape` can take.
+_ENDLESS_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,});?")
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.I)
+
+# The encodings of the web, by the names Python has for them. Python knows others that are no character sets (zip), take
+# quadratic time (punycode), or always fail (undefined).
+_CHARSETS = {
+    name: codec
+    for codec, names in {
+        "utf-8": "utf-8 utf8 unicode-1-1-utf-8",
+        "utf-16": "utf-16 utf16 unicode ucs-2",
+        "utf-16-le": "utf-16le",
+        "utf-16-be": "utf-16be",
+        # What says Latin-1 or ASCII is Windows-1252 to every browser.
+        "cp1252": "windows-1252 cp1252 x-cp1252 iso-8859-1 iso8859-1 iso88591 latin1 latin-1 l1 ascii us-ascii",
+        **{f"iso8859-{n}": f"iso-8859-{n} iso8859-{n} iso8859{n}" for n in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)},
+        "cp1254": "windows-1254 cp1254 iso-8859-9 iso8859-9 latin5",
+        **{f"cp{n}": f"windows-{n} cp{n} x-cp{n}" for n in (1250, 1251, 1253, 1255, 1256, 1257, 1258)},
+        "cp874": "windows-874 cp874 tis-620 iso-8859-11",
+        "cp866": "ibm866 cp866 866",
+        "koi8-r": "koi8-r koi8 koi8r",
+        "koi8-u": "koi8-u koi8-ru",
+        "mac-roman": "macintosh mac x-mac-roman",
+        "mac-cyrillic": "x-mac-cyrillic",
+        "gb18030": "gb18030 gbk gb2312 x-gbk chinese gb-2312 cp936",
+        "big5hkscs": "big5 big5-hkscs cn-big5 x-x-big5",
+        "euc-jp": "euc-jp x-euc-jp eucjp",
+        "iso2022-jp": "iso-2022-jp csiso2022jp",
+        "cp932": "shift-jis shift_jis sjis x-sjis windows-31j ms932 cp932",
+        "cp949": "euc-kr euckr korean ks_c_5601-1987 windows-949 cp949",
+    }.items()
+    for name in names.split()
+}
 
 
-class HtmlText(HTMLParser):
-    """Feed it a page, then ask for `text()`."""
+class _Text:
+    """Text as it grows: prose, whose white space is tidied, and code, which is left as it is."""
 
-    def __init__(self, base_url: str = "") -> None:
-        super().__init__(convert_charrefs=True)
+    def __init__(self) -> None:
+        self._done: list[str] = []
+        self._open: list[str] = []
+        self.chars = 0
+
+    def say(self, text: str) -> None:
+        self._open.append(text)
+        self.chars += len(text)
+
+    def close_part(self, *, is_code: bool) -> None:
+        """What was said since the last part ended is one."""
+        text = "".join(self._open)
+        self._open.clear()
+        self._done.append(text if is_code else _tidied(text))
+
+    def whole(self, *, is_code: bool) -> str:
+        self.close_part(is_code=is_code)
+        return _BLANK_LINES.sub("\n\n", "".join(self._done)).strip()
+
+
+class HtmlText:
+    """Reads a page; then ask for `text()`."""
+
+    def __init__(self, base_url: str = "", *, is_late: Callable[[], bool] = lambda: False) -> None:
         self._base = base_url
+        self._has_base = False
+        self._is_late = is_late
+        self.is_cut = False
         self._title: list[str] = []
-        self._out: list[str] = []
-        self._main: list[str] = []
+        self._out = _Text()
+        self._main = _Text()
         self._skip: list[str] = []
-        self._links: list[tuple[str, int]] = []
+        # Where the open link goes, and its label so far.
+        self._link: str | None = None
+        self._label: list[str] = []
         self._in_title = False
         self._main_depth = 0
         self._pre_depth = 0
@@ -42,104 +128,272 @@ class HtmlText(HTMLParser):
 
     def text(self) -> str:
         """The readable text; empty where the page has none."""
-        main = _tidied("".join(self._main))
-        body = main if len(main) >= _MAIN_CHARS else _tidied("".join(self._out))
+        is_code = self._pre_depth > 0
+        main = self._main.whole(is_code=is_code)
+        body = main if len(main) >= _MAIN_CHARS else self._out.whole(is_code=is_code)
         title = " ".join("".join(self._title).split())
         return f"# {title}\n\n{body}" if title and not body.startswith(f"# {title}") else body
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {k: v or "" for k, v in attrs}
+    def read(self, page: str) -> None:
+        """Take the page in, from its first character to its last."""
+        at = steps = 0
+        while (tag := page.find("<", at)) >= 0:
+            if tag > at:
+                self._read_data(page[at:tag])
+            at = self._read_markup(page, tag)
+            steps += 1
+            if steps % _STEPS_BETWEEN_LOOKS == 0 and (self._is_late() or self._out.chars > _MAX_TEXT_CHARS):
+                self.is_cut = True
+                return
+        self._read_data(page[at:])
+        self._close_link()
+
+    def _read_markup(self, page: str, tag: int) -> int:
+        """Take in what begins with the `<` at `tag`; returns where it ends."""
+        first = page[tag + 1 : tag + 2]
+        if first.isascii() and first.isalpha():
+            return self._read_start_tag(page, tag)
+        if first == "/":
+            if page[tag + 2 : tag + 3].isalpha():
+                name = _TAG_NAME.match(page, tag + 2)
+                self._end(name.group().lower() if name is not None else "")
+            return _behind(page, ">", tag + 2)
+        if page.startswith("<!--", tag):
+            # The two shortest comments overlap their own beginning.
+            empty = next((e for e in ("<!-->", "<!--->") if page.startswith(e, tag)), None)
+            return tag + len(empty) if empty else _behind(page, "-->", tag + 4)
+        if first in ("!", "?"):
+            return _behind(page, "]]>" if page.startswith("<![CDATA[", tag) else ">", tag + 2)
+        self._read_data("<")
+        return tag + 1
+
+    def _read_start_tag(self, page: str, tag: int) -> int:
+        match = _TAG_NAME.match(page, tag + 1)
+        assert match is not None
+        name, at = match.group().lower(), match.end()
+        given: dict[str, str] = {}
+        count = 0
+        while (end := _TAG_END.match(page, at)) is None:
+            attribute = _ATTRIBUTE.match(page, at) if count < _MAX_ATTRIBUTES else None
+            if attribute is None:
+                return _behind(page, ">", at)
+            count += 1
+            at = attribute.end()
+            key, quote, value = attribute.groups()
+            if quote:
+                close = page.find(quote, at)
+                if close < 0:
+                    return len(page)
+                value, at = page[at:close], close + 1
+            if len(key) <= 12 and (key := key.lower()) in _WANTED and key not in given:
+                given[key] = value or ""
+        self._start(name, given)
+        return _raw_end(page, name, end.end()) if name in _RAW else end.end()
+
+    def _start(self, tag: str, given: dict[str, str]) -> None:
         if self._skip:
-            if tag == self._skip[-1]:
+            if tag == self._skip[-1] and tag not in _RAW:
                 self._skip.append(tag)
             return
         if tag in _SKIPPED or (tag in _HIDEABLE and _is_hidden(given)):
-            self._skip.append(tag)
+            if tag not in _RAW:
+                self._skip.append(tag)
         elif tag == "title":
             self._in_title = True
-        elif tag == "base" and given.get("href"):
-            self._base = urljoin(self._base, given["href"])
+        elif tag == "base":
+            if "href" in given and not self._has_base and len(given["href"]) <= _MAX_LINK_CHARS:
+                self._has_base = True
+                self._base = _joined(self._base, _unescaped(given["href"]))
         else:
             self._open(tag, given)
 
     def _open(self, tag: str, given: dict[str, str]) -> None:
         self._main_depth += tag in ("main", "article")
-        if re.fullmatch(r"h[1-6]", tag):
+        if tag in _HEADINGS:
             self._say(f"\n\n{'#' * int(tag[1])} ")
         elif tag == "a":
-            self._links.append((given.get("href", ""), len(self._out)))
+            self._close_link()
+            self._link = given.get("href", "")
         elif tag == "li":
             self._say("\n- ")
         elif tag == "br":
             self._say("\n")
         elif tag == "pre":
+            self._say("\n\n")
+            self._end_part(is_code=self._pre_depth > 0)
             self._pre_depth += 1
-            self._say("\n\n```\n")
+            self._say("```\n")
         elif tag == "code" and not self._pre_depth:
             self._say("`")
         elif tag in ("td", "th"):
             self._say(" | " if self._cells else "")
             self._cells += 1
-        elif tag == "img" and given.get("alt", "").strip():
-            self._say(f"[image: {given['alt'].strip()}]")
+        elif tag == "img" and (alt := _unescaped(given.get("alt", "")).strip()):
+            self._say(f"[image: {alt}]")
         elif tag in _BLOCKS:
             self._cells = 0
             self._say("\n" if tag in ("tr", "dt", "dd") else "\n\n")
 
-    def handle_endtag(self, tag: str) -> None:
+    def _end(self, tag: str) -> None:
         if self._skip:
             if tag == self._skip[-1]:
                 self._skip.pop()
             return
         if tag == "title":
             self._in_title = False
-        elif tag == "a" and self._links:
+        elif tag == "a":
             self._close_link()
         elif tag == "pre" and self._pre_depth:
             self._pre_depth -= 1
-            self._say("\n```\n\n")
+            self._say("\n```")
+            self._end_part(is_code=True)
+            self._say("\n\n")
         elif tag == "code" and not self._pre_depth:
             self._say("`")
-        elif re.fullmatch(r"h[1-6]", tag) or tag in ("p", "ul", "ol", "table", "blockquote"):
+        elif tag in _HEADINGS or tag in ("p", "ul", "ol", "table", "blockquote"):
             self._say("\n\n")
         if tag in ("main", "article") and self._main_depth:
             self._main_depth -= 1
 
     def _close_link(self) -> None:
-        href, start = self._links.pop()
-        label = " ".join("".join(self._out[start:]).split())
-        target = urljoin(self._base, href.strip()) if href.strip() and not href.startswith("#") else ""
-        if label and target.startswith(("http://", "https://")) and target != label:
+        href, self._link = self._link, None
+        label = " ".join("".join(self._label).split())
+        self._label.clear()
+        if not label or not href or len(href) > _MAX_LINK_CHARS:
+            return
+        href = _unescaped(href).strip()
+        target = _joined(self._base, href) if href and not href.startswith("#") else ""
+        if target.startswith(("http://", "https://")) and target != label and len(target) <= _MAX_LINK_CHARS:
             self._say(f" <{target}>")
 
-    def handle_data(self, data: str) -> None:
+    def _read_data(self, data: str) -> None:
+        if not data or self._skip:
+            return
+        data = _unescaped(data)
         if self._in_title:
             self._title.append(data)
-        elif not self._skip:
-            self._say(data if self._pre_depth else re.sub(r"\s+", " ", data))
+        else:
+            self._say(data if self._pre_depth else _SPACES.sub(" ", data))
 
     def _say(self, text: str) -> None:
-        self._out.append(text)
+        self._out.say(text)
         if self._main_depth:
-            self._main.append(text)
+            self._main.say(text)
+        if self._link is not None:
+            self._label.append(text)
+
+    def _end_part(self, *, is_code: bool) -> None:
+        self._out.close_part(is_code=is_code)
+        self._main.close_part(is_code=is_code)
 
 
-def page_text(html: str, base_url: str = "") -> str:
+def page_text(page: str, base_url: str = "") -> str:
     """The readable text of a page."""
     reader = HtmlText(base_url)
-    reader.feed(html)
-    reader.close()
+    reader.read(page)
     return reader.text()
 
 
+def _behind(page: str, mark: str, at: int) -> int:
+    """Where the next `mark` ends; the end of the page where there is none."""
+    found = page.find(mark, at)
+    return found + len(mark) if found >= 0 else len(page)
+
+
+def _raw_end(page: str, tag: str, at: int) -> int:
+    """Where the end tag of an element whose content is no markup ends."""
+    found = re.compile(rf"</{tag}(?=[\s/>])", re.I).search(page, at)
+    return _behind(page, ">", found.end()) if found else len(page)
+
+
+def _unescaped(text: str) -> str:
+    if "&" not in text:
+        return text
+    return html.unescape(_ENDLESS_REFERENCE.sub("\ufffd", text))
+
+
+def _joined(base: str, href: str) -> str:
+    try:
+        return urljoin(base, href)
+    except ValueError:  # brackets that are no IPv6 address
+        return ""
+
+
 def _is_hidden(given: dict[str, str]) -> bool:
-    return "hidden" in given or given.get("aria-hidden") == "true" or bool(_HIDDEN_STYLE.search(given.get("style", "")))
+    style = given.get("style", "")[:_STYLE_CHARS]
+    return "hidden" in given or given.get("aria-hidden") == "true" or bool(_HIDDEN_STYLE.search(style))
 
 
 def _tidied(text: str) -> str:
-    """Blank lines once, no blanks at line ends; what stands between fences is left as it is."""
-    pieces = text.split("```")
-    for i in range(0, len(pieces), 2):
-        lines = [re.sub(r"[ \t]+", " ", line).strip() for line in pieces[i].split("\n")]
-        pieces[i] = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
-    return re.sub(r"\n{3,}", "\n\n", "```".join(pieces)).strip()
+    """Single blanks, none at either end of a line, and at most one blank line."""
+    text = _BLANKS.sub(" ", text).replace(" \n", "\n").replace("\n ", "\n")
+    return _BLANK_LINES.sub("\n\n", text)
+
+
+def decoded(body: bytes, content_type: str) -> str:
+    """The body as text, by the encoding its header or itself states, else UTF-8; what does not fit is replaced."""
+    named = re.search(r"charset=[\"']?([\w.:-]{1,40})", content_type)
+    inside = _META_CHARSET.search(body[:4_096])
+    name = named.group(1) if named else inside.group(1).decode("ascii", "replace") if inside else "utf-8"
+    return body.decode(_CHARSETS.get(name.lower(), "utf-8"), "replace")
+
+
+def inflated(body: bytes, max_bytes: int) -> tuple[bytes, bool]:
+    """A gzip or deflate body unpacked up to a limit, and whether that is all. Raises zlib.error for damaged ones."""
+    for window in (zlib.MAX_WBITS | 32, -zlib.MAX_WBITS):
+        unpacker = zlib.decompressobj(window)
+        try:
+            out = unpacker.decompress(body, max_bytes)
+        except zlib.error:
+            if window < 0:
+                raise
+            continue
+        return out, unpacker.eof
+    raise AssertionError("unreachable")
+
+
+def answer(job: dict[str, object], body: bytes, *, is_late: Callable[[], bool]) -> Iterator[str]:
+    """The text of a fetched body, and a note where it is not all there."""
+    is_whole = bool(job["is_whole"])
+    max_bytes = int(str(job["max_bytes"]))
+    if job["is_packed"]:
+        body, is_complete = inflated(body, max_bytes)
+        is_whole = is_whole and is_complete
+    content_type = str(job["content_type"])
+    text = decoded(body, content_type)
+    is_cut = False
+    if "html" in content_type:
+        reader = HtmlText(str(job["url"]), is_late=is_late)
+        reader.read(text)
+        text, is_cut = reader.text(), reader.is_cut
+    yield text.strip()
+    if is_cut:
+        yield "\n[cut here: the rest of the page took too long to read]"
+    elif not is_whole:
+        yield f"\n[cut here: only the first {max_bytes:,} bytes were read]"
+
+
+def main() -> None:
+    _limit_memory()
+    job = json.loads(sys.stdin.buffer.readline())
+    # In this process's own time, so that a busy machine does not cut pages short.
+    deadline_s = time.process_time() + float(job["deadline_s"])
+    try:
+        said = "".join(answer(job, sys.stdin.buffer.read(), is_late=lambda: time.process_time() > deadline_s))
+    except zlib.error as error:
+        said, job["is_damaged"] = f"its compressed content is damaged ({error})", True
+    sys.stdout.buffer.write(b"error\n" if job.get("is_damaged") else b"text\n")
+    sys.stdout.buffer.write(said.encode("utf-8", "replace"))
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    except (ImportError, OSError, ValueError):  # not on Windows; or a lower limit is set already
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,22 +1,26 @@
 """`web_extract`: the readable text of a web page, a page at a time. Private addresses are refused unless allowed.
 
 Redirects are followed one by one, each checked as the first address was; the connection goes to the very address that
-was checked, so that a name cannot change its mind in between.
+was checked, so that a name cannot change its mind in between. What comes back is unpacked, decoded and read in a
+process of its own: no page can hold up the event loop.
 """
 
 from __future__ import annotations
 
-import codecs
+import asyncio
 import re
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urljoin, urlsplit
 
 from perdure.core.errors import ToolError
-from perdure.core.messages import clean
+from perdure.tools.builtin import html_text
 from perdure.tools.builtin.addresses import Resolve, allowed_address, resolve
-from perdure.tools.builtin.html_text import page_text
+from perdure.tools.builtin.isolated import IsolatedScript
+from perdure.tools.cancel import CancelToken
 from perdure.tools.tool import Tool, ToolReply, tool_from_function
 
 if TYPE_CHECKING:
@@ -24,10 +28,18 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 5
 MAX_URL_CHARS = 4_096
+_MAX_HOST_CHARS = 253
 _REMEMBERED_PAGES = 8
+_REMEMBERED_CHARS = 4_000_000
+_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
+_SCRIPT = Path(html_text.__file__)
+# Where reading a page stops with what it has, and where its process is killed.
+_READ_S = 1.5
+_KILL_S = 10.0
+# The longest a body that comes in tiny pieces may keep the event loop.
+_SLICE_S = 0.01
 _AGENT = "Mozilla/5.0 (compatible; Perdure)"
 _TEXT = re.compile(r"text/|application/(?:[\w.+-]*\+)?(?:json|xml|yaml|toml|javascript|x-sh|sql)|application/x-ndjson")
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]+)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,7 @@ class _Fetched:
     content_type: str
     body: bytes
     is_whole: bool
+    is_packed: bool
 
 
 class WebReader:
@@ -77,14 +90,37 @@ class WebReader:
 
     async def _text(self, url: str) -> str:
         fetched = await self._fetch(url)
-        text = _decoded(fetched)
-        if "html" in fetched.content_type:
-            text = page_text(text, fetched.url)
-        text = clean(text).strip()
-        if not fetched.is_whole:
-            text += f"\n[cut here: only the first {self._limits.max_bytes:,} bytes were read]"
+        text = await self._read(fetched)
         moved = "" if fetched.url == url else f"[redirected to {fetched.url}]\n"
         return moved + (text or "(the page has no readable text; it may need a browser)")
+
+    async def _read(self, fetched: _Fetched) -> str:
+        """The text of what was fetched. Raises ToolError where it cannot be read."""
+        job = {
+            "url": fetched.url,
+            "content_type": fetched.content_type,
+            "is_packed": fetched.is_packed,
+            "is_whole": fetched.is_whole,
+            "max_bytes": self._limits.max_bytes,
+            "deadline_s": _READ_S,
+        }
+        cancel = CancelToken()
+
+        def work() -> tuple[str, str]:
+            with IsolatedScript(_SCRIPT, deadline_s=_KILL_S, cancel=cancel) as script:
+                said = script.answer(job, fetched.body)
+                if script.is_late:
+                    raise ToolError(f"{fetched.url} could not be read within {_KILL_S:g} s")
+            kind, _, text = said.decode("utf-8", "replace").partition("\n")
+            return kind, text
+
+        try:
+            kind, text = await asyncio.to_thread(work)
+        finally:
+            cancel.cancel()
+        if kind != "text":
+            raise ToolError(f"{fetched.url} cannot be read: {text or 'its process ended early'}")
+        return text
 
     def _page(self, url: str, text: str, offset: int) -> str:
         if offset and offset >= len(text):
@@ -98,7 +134,9 @@ class WebReader:
     def _remember(self, url: str, text: str) -> None:
         self._texts[url] = text
         self._texts.move_to_end(url)
-        while len(self._texts) > _REMEMBERED_PAGES:
+        while len(self._texts) > 1 and (
+            len(self._texts) > _REMEMBERED_PAGES or sum(map(len, self._texts.values())) > _REMEMBERED_CHARS
+        ):
             self._texts.popitem(last=False)
 
     async def _fetch(self, url: str) -> _Fetched:
@@ -128,7 +166,7 @@ class WebReader:
             "host": shown_host if port == default else f"{shown_host}:{port}",
             "user-agent": _AGENT,
             "accept": "text/html,application/xhtml+xml,text/*;q=0.9,*/*;q=0.5",
-            # Compressed, a small answer may grow without end.
+            # Some servers compress all the same: that is unpacked later, within the limit.
             "accept-encoding": "identity",
         }
         extensions = {"sni_hostname": host} if is_https else {}
@@ -143,15 +181,24 @@ class WebReader:
                 raise ToolError(
                     f"{url} is {content_type.split(';')[0]} ({size} bytes), no text; use the terminal to download it"
                 )
+            encoding = response.headers.get("content-encoding", "").strip().lower()
+            if encoding not in ("", "identity") and encoding not in _PACKED:
+                raise ToolError(f"{url} answered in the encoding {encoding[:40]!r}, which was not asked for")
             body, is_whole = await self._body(response)
-            return url, _Fetched(url, content_type, body, is_whole)
+            return url, _Fetched(url, content_type, body, is_whole, encoding in _PACKED)
 
     async def _body(self, response: httpx.Response) -> tuple[bytes, bool]:
+        """The body as it was sent, up to the limit, and whether that is all of it."""
         body = bytearray()
-        async for chunk in response.aiter_bytes(1 << 16):
+        slice_end_s = time.monotonic() + _SLICE_S
+        async for chunk in response.aiter_raw():
             body += chunk
             if len(body) > self._limits.max_bytes:
                 return bytes(body[: self._limits.max_bytes]), False
+            # Chunks that have arrived already are handed over without a pause.
+            if time.monotonic() > slice_end_s:
+                await asyncio.sleep(0)
+                slice_end_s = time.monotonic() + _SLICE_S
         return bytes(body), True
 
     async def _pinned(self, url: str) -> tuple[str, int, str, bool]:
@@ -168,20 +215,11 @@ class WebReader:
         if parts.username or parts.password:
             raise ToolError("addresses with a name or password in them are not fetched")
         host = parts.hostname
+        if len(host) > _MAX_HOST_CHARS:
+            raise ToolError(f"not a host name: {host[:60]!r}… has more than {_MAX_HOST_CHARS} characters")
         address = await allowed_address(
             host, port, resolve=self._resolve, private_networks=self._limits.private_networks
         )
         literal = f"[{address}]" if ":" in address else address
         path = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
         return host, port, f"{parts.scheme}://{literal}:{port}{path}", parts.scheme == "https"
-
-
-def _decoded(fetched: _Fetched) -> str:
-    named = re.search(r"charset=[\"']?([\w-]+)", fetched.content_type)
-    inside = _META_CHARSET.search(fetched.body[:4_096])
-    name = named.group(1) if named else inside.group(1).decode() if inside else "utf-8"
-    try:
-        codecs.lookup(name)
-    except LookupError:
-        name = "utf-8"
-    return fetched.body.decode(name, "replace")

@@ -66,6 +66,12 @@ class GatewaySettings(Section):
         default=16_777_216, description="Most bytes of one request, images included."
     )
     body_timeout_s: Seconds = Field(default=30.0, description="Seconds a request's body may take to arrive.")
+    max_header_bytes: Annotated[int, Field(ge=1_024)] = Field(
+        default=65_536, description="Most bytes of a request's headers; more are refused (431)."
+    )
+    header_timeout_s: Seconds = Field(
+        default=10.0, description="Seconds a connection may take to send a request's headers."
+    )
     requests_per_minute: Positive | None = Field(
         default=600, description="Requests one user may make a minute in the long run; null sets no limit."
     )

@@ -24,6 +24,7 @@ from perdure.config.proxies import has_proxy
 from perdure.config.settings import Settings
 from perdure.core.loops import run_main
 from perdure.gateway.adapters.contract import Adapter
+from perdure.gateway.guards.connections import bounded_protocol
 from perdure.gateway.guards.people import People
 from perdure.gateway.http.app import create_app
 from perdure.gateway.hub import Hub
@@ -134,6 +135,7 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         ws_max_size=gateway.max_body_bytes,
         timeout_graceful_shutdown=_LINGER_S,
         lifespan="off",
+        http=bounded_protocol(max_header_bytes=gateway.max_header_bytes, header_timeout_s=gateway.header_timeout_s),
     )
 
 

@@ -33,6 +33,7 @@ _TYPES = {
     413: "request_too_large",
     421: "permission_error",
     429: "rate_limit_error",
+    431: "request_too_large",
 }
 # What an error of ours means over HTTP; the first that fits is taken.
 _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
@@ -95,6 +96,14 @@ class Refusal:
         code = _TRY_LATER if self.is_passing else _POLICY
         # A close frame holds 123 bytes of reason at most.
         return {"type": "websocket.close", "code": code, "reason": self.message.encode()[:120].decode(errors="ignore")}
+
+    @property
+    def as_http(self) -> bytes:
+        """The same as a whole HTTP response, for a connection on which there is no request yet."""
+        content = json.dumps(self.body).encode()
+        status = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"
+        head = f"{status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\nconnection: close"
+        return f"{head}\r\n\r\n".encode() + content
 
     async def _respond(self, send: Send, kind: str) -> None:
         content = json.dumps(self.body).encode()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,36 @@ def test_a_read_only_home_can_be_read_and_says_that_nothing_was_changed(tmp_path
         assert perdure(tmp_path, "config", "get", "model.name").out == "x\n"
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_setting_by_its_old_name_is_one_line_on_stderr_and_works(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model:\n  cache_ttl: 1h\n")
+    command = [sys.executable, "-m", "perdure", "config", "get", "prompt_caching.cache_ttl"]
+    environ = {**os.environ, "PERDURE_HOME": str(tmp_path)}
+    run = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert run.stdout == "1h\n"
+    assert run.stderr == (
+        "perdure: model.cache_ttl is now called prompt_caching.cache_ttl; it still works, but write the new name "
+        f"(from {tmp_path}/config.yaml, line 2)\n"
+    )
+
+
+@pytest.mark.filterwarnings("ignore::perdure.config.deprecated.DeprecatedSetting")
+def test_a_setting_can_be_written_and_taken_out_by_its_old_name(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model:\n  cache_ttl: 1h\n")
+    assert perdure(tmp_path, "config", "unset", "model.cache_ttl").status == 0
+    assert perdure(tmp_path, "config", "get", "prompt_caching.cache_ttl").out == "5m\n"
+    written = perdure(tmp_path, "config", "set", "compression.summary_model", "small")
+    assert written.out == "auxiliary.compression.model = small\n"
+    assert perdure(tmp_path, "config", "get", "auxiliary.compression.model").out == "small\n"
+
+
+def test_a_provider_nobody_knows_is_refused_unless_it_has_an_address(tmp_path: Path) -> None:
+    for key in ("model.provider", "auxiliary.compression.provider"):
+        refused = perdure(tmp_path, "config", "set", key, "nonsense")
+        assert (refused.status, refused.out) == (1, "")
+        assert "'nonsense' is no known provider (anthropic, openai," in refused.err
+        assert perdure(tmp_path, "config", "set", key, "nous").status == 0
+    perdure(tmp_path, "config", "set", "model.base_url", "http://127.0.0.1:9/v1")
+    assert perdure(tmp_path, "config", "set", "model.provider", "house").status == 0
+    assert perdure(tmp_path, "config", "set", "auxiliary.compression.provider", "auto").status == 0

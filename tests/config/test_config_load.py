@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.config import document, keys
+from perdure.config.deprecated import RENAMED, DeprecatedSetting
 from perdure.config.home import home_dir, make_home
-from perdure.config.load import load, load_settings
+from perdure.config.load import checked, load, load_settings
 from perdure.config.settings import McpServerSettings, ModelOverride, RouteSettings, Settings
 from perdure.core.errors import ConfigError
 
@@ -277,3 +278,54 @@ def test_home_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot make the folder .*set PERDURE_HOME"):
         make_home(tmp_path / "file" / "home")
+
+
+OLD_BLOCK = "compression:\n  summary_model: gemini-flash\n  threshold: 0.6\nmodel:\n  cache_ttl: 1h\n"
+
+
+def test_settings_by_their_old_names_are_taken_with_a_plain_word(tmp_path: Path) -> None:
+    path = write(tmp_path, OLD_BLOCK)
+    with pytest.warns(DeprecatedSetting) as warned:
+        loaded = load(home=tmp_path, environ={})
+    assert loaded.settings.auxiliary.compression.model == "gemini-flash"
+    assert loaded.settings.prompt_caching.cache_ttl == "1h"
+    assert loaded.settings.compression.threshold == 0.6
+    assert loaded.origins["prompt_caching.cache_ttl"] == f"{path}, line 5"
+    said = [str(w.message) for w in warned]
+    assert said == [
+        "compression.summary_model is now called auxiliary.compression.model; it still works, but write the new name "
+        f"(from {path}, line 2)",
+        "model.cache_ttl is now called prompt_caching.cache_ttl; it still works, but write the new name "
+        f"(from {path}, line 5)",
+    ]
+
+
+@pytest.mark.parametrize("name", ["compression.summary_model", "model.cache_ttl"])
+def test_old_names_work_in_the_environment_on_the_command_line_and_in_code(tmp_path: Path, name: str) -> None:
+    section, leaf = name.split(".")
+    value = "1h" if leaf == "cache_ttl" else "m"
+    with pytest.warns(DeprecatedSetting):
+        by_variable = load_settings(home=tmp_path, environ={f"PERDURE_{section.upper()}__{leaf.upper()}": value})
+    with pytest.warns(DeprecatedSetting):
+        by_flag = load_settings(home=tmp_path, environ={}, flags={name: value})
+    with pytest.warns(DeprecatedSetting):
+        by_code = checked({section: {leaf: value}})
+    for settings in (by_variable, by_flag, by_code):
+        assert keys.value_of(settings, RENAMED[name]) == value
+
+
+def test_where_both_names_are_given_todays_holds(tmp_path: Path) -> None:
+    write(tmp_path, OLD_BLOCK + "prompt_caching:\n  cache_ttl: 5m\nauxiliary:\n  compression:\n    model: new\n")
+    with pytest.warns(DeprecatedSetting, match="which is set as well and holds"):
+        settings = load_settings(home=tmp_path, environ={})
+    assert (settings.prompt_caching.cache_ttl, settings.auxiliary.compression.model) == ("5m", "new")
+    with pytest.warns(DeprecatedSetting):
+        flagged = load_settings(home=tmp_path, environ={}, flags={"model.cache_ttl": "1h"})
+    assert flagged.prompt_caching.cache_ttl == "1h"
+
+
+def test_a_wrong_value_under_an_old_name_is_told_with_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path, "model:\n  cache_ttl: 2h\n")
+    with pytest.warns(DeprecatedSetting):
+        said = refused(tmp_path)
+    assert said == f"prompt_caching.cache_ttl = '2h' is not allowed: one of 5m, 1h (from {path}, line 2)"

@@ -17,6 +17,7 @@ from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, 
 from perdure.providers.credentials import Credentials
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import Route, RouteCursor, aimed, endpoint_for, main_route, missing_key
+from perdure.providers.services import service_of_url
 
 KEYS = {"ANTHROPIC_API_KEY": "ka", "OPENAI_API_KEY": "ko", "OPENROUTER_API_KEY": "kr"}
 MAIN = Endpoint("anthropic", "https://api.anthropic.com", "anthropic_messages", "claude-sonnet-5-5", "ka")
@@ -276,3 +277,12 @@ def test_the_summariser_is_a_side_call_with_its_cost() -> None:
     summary = summarize("sum this up", max_tokens=50)
     assert (summary.text, summary.model, summary.cost_usd) == ("short", "mini", 0.07)
     assert seen[0].task == "compression"
+
+
+@pytest.mark.spec("J3")
+def test_nous_is_a_provider_by_name_and_by_address() -> None:
+    where = endpoint_for("nous", model="Hermes-4-405B", lookup={"NOUS_API_KEY": "n-1"}.get)
+    assert (where.base_url, where.api_mode) == ("https://inference-api.nousresearch.com/v1", "chat_completions")
+    assert where.api_key == "n-1"
+    assert (known := service_of_url(where.base_url)) is not None
+    assert known.name == "nous"

@@ -110,12 +110,35 @@ def write_setting(key: str, value: str) -> None:
     from perdure.config.home import home_dir
     from perdure.config.load import overriding_variable
 
+    key = keys.find(key).name
+    if key.endswith(".provider"):
+        _check_provider(key, value)
     written = edit.set_value(home_dir(), key, value)
     click.echo(f"{key} = {keys.shown(written.value)}")
     for problem in written.others:
         click.echo(f"perdure: still wrong: {problem.text}", err=True)
     if variable := overriding_variable(keys.find(key)):
         click.echo(f"perdure: the variable {variable} is set and wins over the file", err=True)
+
+
+def _check_provider(key: str, value: str) -> None:
+    """Refuses a provider that no call could go to: neither known nor given an address. Raises ConfigError."""
+    from perdure.config import keys
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
+    from perdure.providers.services import SERVICES, service
+
+    name = value.strip()
+    if name in ("null", "~", "auto", "main") or service(name) is not None:
+        return
+    base_url = f"{key.rpartition('.')[0]}.base_url"
+    try:
+        has_address = keys.value_of(load().settings, base_url) is not None
+    except ConfigError:  # something else in the file is wrong, and is told when the value is written
+        return
+    if not has_address:
+        known = ", ".join(s.name for s in SERVICES)
+        raise ConfigError(f"{name!r} is no known provider ({known}); for one of your own set {base_url} first")
 
 
 @config.command()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import TextIO
+
 import click
 
 from perdure import __version__
@@ -68,8 +71,21 @@ def _flag(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """One plain line: where in the code a warning was raised helps nobody at a terminal."""
+    click.echo(f"perdure: {message}", err=True)
+
+
 def main() -> None:
     """The console script."""
+    warnings.showwarning = _show_warning
     try:
         cli(prog_name="perdure")
     except SystemExit as done:

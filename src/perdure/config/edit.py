@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.config import document, keys, splice
+from perdure.config.deprecated import rename_settings
 from perdure.config.document import Document
 from perdure.config.home import CONFIG_FILE, make_home
 from perdure.config.load import check, filled, from_text, put
@@ -29,12 +30,13 @@ class Written:
 def set_value(home: Path, name: str, text: str) -> Written:
     """Writes one setting, checked first. Wrong values elsewhere in the file are not held against it."""
     key = keys.find(name)
+    name = key.name
     with _locked(make_home(home)):
         file = document.read(home / CONFIG_FILE)
         data = deepcopy(file.data)
         put(data, key.path, from_text(key, text))
         origins = {k: v for k, v in file.origins.items() if not _is_within(k, name)} | {name: "the command line"}
-        settings, found = check(data, origins)
+        settings, found = check(*rename_settings(data, origins))
         # A wrong value of its own, or something on its way that is no section.
         if in_the_way := [p for p in found if _is_within(p.name, name) or _is_within(name, p.name)]:
             raise as_error(in_the_way)
@@ -48,16 +50,18 @@ def unset_value(home: Path, name: str) -> bool:
     """Takes one setting out of the file, so that its default holds; False where it was not in it."""
     key = keys.find(name)
     file = document.read(home / CONFIG_FILE)
-    if name not in file.origins:
+    # It may stand there by its old name.
+    path = tuple(name.split(".")) if name in file.origins else key.path
+    if ".".join(path) not in file.origins:
         return False
     with _locked(make_home(home)):
         file = document.read(home / CONFIG_FILE)
-        text = splice.without(file.text, key.path)
+        text = splice.without(file.text, path)
         data = deepcopy(file.data)
         node = data
-        for part in key.path[:-1]:
+        for part in path[:-1]:
             node = node[part]
-        del node[key.path[-1]]
+        del node[path[-1]]
         _write(file, text, data)
     return True
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from perdure.config.deprecated import current_name
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
 
@@ -38,7 +39,12 @@ class Key:
     @property
     def variable(self) -> str:
         """The environment variable that sets it."""
-        return PREFIX + self.name.replace(".", "__").upper()
+        return variable_of(self.name)
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a dotted name."""
+    return PREFIX + name.replace(".", "__").upper()
 
 
 @cache
@@ -59,7 +65,8 @@ def sections() -> tuple[str, ...]:
 
 
 def find(name: str) -> Key:
-    """The key called `name`; an unknown one is refused with the nearest there is."""
+    """The key called `name`, now or formerly; an unknown one is refused with the nearest there is."""
+    name = current_name(name)
     if key := all_keys().get(name):
         return key
     if name in sections():

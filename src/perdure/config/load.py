@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from perdure.config import document, keys
+from perdure.config.deprecated import RENAMED, rename_settings
 from perdure.config.home import CONFIG_FILE, home_dir
 from perdure.config.problems import Origins, Problem, as_error, problems
 from perdure.config.settings import Settings
@@ -58,7 +59,8 @@ def load(
     for name, value in (flags or {}).items():
         key = keys.find(name)
         put(data, key.path, from_text(key, value) if isinstance(value, str) else value)
-        origins[name] = "the command line"
+        origins[key.name] = "the command line"
+    data, origins = rename_settings(data, origins)
     settings, found = check(data, origins)
     if settings is None:
         raise as_error(found)
@@ -77,7 +79,7 @@ def load_settings(
 
 def checked(given: Mapping[str, Any]) -> Settings:
     """Settings handed over by code. Raises ConfigError that names every wrong value."""
-    settings, found = check(dict(given), {})
+    settings, found = check(*rename_settings(given, {}))
     if settings is None:
         raise as_error(found)
     return settings
@@ -86,7 +88,7 @@ def checked(given: Mapping[str, Any]) -> Settings:
 def check_file(path: Path) -> None:
     """Raises ConfigError with everything that is wrong in one file, whatever the environment says."""
     file = document.read(path)
-    if found := check(file.data, file.origins)[1]:
+    if found := check(*rename_settings(file.data, file.origins))[1]:
         raise as_error(found)
 
 
@@ -161,12 +163,18 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[keys.Key, str, A
     """Each setting found there. An empty variable counts as unset; a mistyped one is refused, not passed over."""
     by_variable = {key.variable: key for key in keys.all_keys().values()}
     by_letters = {variable.replace("_", ""): variable for variable in by_variable}
+    old_names = {keys.variable_of(name): name for name in RENAMED}
     found = []
     for variable, text in environ.items():
         if not variable.startswith(keys.PREFIX) or not text.strip():
             continue
         if key := by_variable.get(variable):
             found.append((key, variable, from_text(key, text)))
+        elif old := old_names.get(variable):
+            key = keys.find(old)
+            # Today's name holds where both are set.
+            if not environ.get(key.variable, "").strip():
+                found.append((key, variable, from_text(key, text)))
         elif meant := by_letters.get(variable.replace("_", "")):
             raise ConfigError(f"the variable {variable} sets nothing; did you mean {meant}?")
         elif "__" in variable:

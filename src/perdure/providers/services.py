@@ -147,6 +147,7 @@ SERVICES: tuple[Service, ...] = (
     Service("cerebras", "chat_completions", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), _NEW_OPENAI),
     Service("sambanova", "chat_completions", "https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",)),
     Service("nvidia", "chat_completions", "https://integrate.api.nvidia.com/v1", ("NVIDIA_API_KEY",), _THINKS),
+    Service("nous", "chat_completions", "https://inference-api.nousresearch.com/v1", ("NOUS_API_KEY",)),
     Service("huggingface", "chat_completions", "https://router.huggingface.co/v1", ("HF_TOKEN",)),
     Service(
         "dashscope",
@@ -202,6 +203,7 @@ _ALIASES = {
     "glm": "zai",
     "nim": "nvidia",
     "hf": "huggingface",
+    "nousresearch": "nous",
     "llama.cpp": "llamacpp",
     "llama-cpp": "llamacpp",
     "lm-studio": "lmstudio",

@@ -1,0 +1,72 @@
+"""Settings that have another name today: the old one is still taken, with one warning that says what to write."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+RENAMED: Mapping[str, str] = {
+    "compression.summary_model": "auxiliary.compression.model",
+    "model.cache_ttl": "prompt_caching.cache_ttl",
+}
+
+
+class DeprecatedSetting(FutureWarning):
+    """A setting was given by its old name. Python shows it once, on stderr."""
+
+
+def current_name(name: str, *, origin: str = "") -> str:
+    """The name of a setting today; warns about an old one."""
+    new = RENAMED.get(name)
+    if new is None:
+        return name
+    _warn(f"{name} is now called {new}; it still works, but write the new name", origin)
+    return new
+
+
+def rename_settings(data: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Nested settings and their origins under today's names; where both names are given, today's holds."""
+    renamed, places = deepcopy(dict(data)), dict(origins)
+    for old, new in RENAMED.items():
+        section, _, leaf = old.rpartition(".")
+        node = _section(renamed, section)
+        if node is None or leaf not in node:
+            continue
+        value, origin = node.pop(leaf), places.pop(old, "")
+        if value is None:
+            continue
+        if not _put_if_absent(renamed, new, value):
+            _warn(f"{old} is now called {new}, which is set as well and holds; take the old one out", origin)
+            continue
+        if origin:
+            places[new] = origin
+        current_name(old, origin=origin)
+    return renamed, places
+
+
+def _warn(text: str, origin: str) -> None:
+    warnings.warn(f"{text} (from {origin})" if origin else text, DeprecatedSetting, stacklevel=3)
+
+
+def _section(data: dict[str, Any], name: str) -> dict[str, Any] | None:
+    node: Any = data
+    for part in name.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else None
+
+
+def _put_if_absent(data: dict[str, Any], name: str, value: Any) -> bool:
+    """Sets a nested value; False where one is set already, or where something else stands in its way."""
+    *sections, leaf = name.split(".")
+    for part in sections:
+        if data.get(part) is None:
+            data[part] = {}
+        data = data[part]
+        if not isinstance(data, dict):
+            return False
+    if data.get(leaf) is not None:
+        return False
+    data[leaf] = value
+    return True

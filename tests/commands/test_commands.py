@@ -19,6 +19,7 @@ from perdure.core.errors import ConfigError
 from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
+from perdure.providers.routes import Route as ModelRoute
 from perdure.store.records import Call, Route
 from support.agents import Bench, bench
 from support.summarisers import Scripted
@@ -213,6 +214,21 @@ def test_model_shows_and_switches_and_an_error_is_one_line(desk: Desk) -> None:
     assert desk.do("/model other").text == "Going on with other."
     assert desk.do("/model nonsense") == Said("no model is called 'nonsense'", "error")
     assert desk.do("/quit").is_leaving
+
+
+def test_model_shows_the_window_of_the_model_just_chosen(tmp_path: Path) -> None:
+    class Switching(Desk):
+        def choose_model(self, name: str) -> str:
+            self.agent.switch_model(ModelRoute((replace(self.agent.endpoint, model=name),)))
+            return name
+
+    with bench(tmp_path, "One.", window=8_000) as b:
+        b.models.windows["large"] = 200_000
+        desk = Switching(b)
+        desk.agent.chat("first")
+        desk.do("/model large")
+        assert desk.agent.gauge.window == 200_000
+        assert "of 200,000 tokens" in desk.do("/model").text
 
 
 def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ def bench(
 
         def services(live: LiveSession) -> EngineServices:
             state = store.state(f"engine:{live.conversation_id}")
-            return EngineServices(summarize=summarize, settings=made.settings.compression, state=state)
+            log = store.log.reader(live.conversation_id)
+            return EngineServices(summarize=summarize, settings=made.settings.compression, state=state, log=log)
 
         agent = Agent(made, bridge, services=services)
         try:

@@ -95,6 +95,8 @@ class Caller:
         """Another endpoint answers from now on: another window, another way to count."""
         self._window = None
         self._image_limit = None
+        # Unknown until it is asked for: the old model's would be wrong.
+        self._gate.budgets = self._live.threshold_tokens = None
         self._live.follow_model()
         self._gate.forget_preparation()
 

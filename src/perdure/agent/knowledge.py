@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.agent.embedded import UNSTARTED
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
 from perdure.models.limits import LearnedLimits, Route, Window, Windows
@@ -13,7 +14,13 @@ class Knowledge:
     """Windows and prices by endpoint; construction asks nobody."""
 
     def __init__(
-        self, catalog: Catalog, learned: LearnedLimits, *, info: EndpointInfo, configured_window: int | None = None
+        self,
+        catalog: Catalog,
+        learned: LearnedLimits,
+        *,
+        info: EndpointInfo,
+        configured_window: int | None = None,
+        embedded_window: int | None = None,
     ) -> None:
         self._catalog = catalog
         self._learned = learned
@@ -21,12 +28,16 @@ class Knowledge:
         self._windows = Windows(catalog, learned, configured=configured_window)
         # What is configured is the main model's window, and nobody else's.
         self._side_windows = Windows(catalog, learned)
+        # What the embedded model's server is started with; it holds for no other endpoint.
+        self._embedded_window = embedded_window
 
     async def window_of(self, endpoint: Endpoint) -> int:
         return (await self.window(endpoint)).tokens
 
     async def window(self, endpoint: Endpoint) -> Window:
         """The window and who said so; may ask the endpoint, briefly, once."""
+        if endpoint.base_url == UNSTARTED and self._embedded_window is not None:
+            return Window(self._embedded_window, "config")
 
         async def ask(route: Route) -> int | None:
             return await self._info.context_length(endpoint)

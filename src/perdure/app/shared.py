@@ -75,7 +75,8 @@ class Shared:
             Catalog(settings.model_overrides),
             LearnedLimits(self.store.state("limits")),
             info=EndpointInfo(),
-            configured_window=settings.model.context_length or (self.send.n_ctx if self.is_embedded else None),
+            configured_window=settings.model.context_length,
+            embedded_window=self.send.n_ctx,
         )
 
     def close(self) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from perdure.commands.command import Command, Said, Surface
-from perdure.commands.figures import bar, gauge_line, share, tokens
-from perdure.core.errors import PerdureError
+from perdure.commands.figures import bar, gauge_line, measured, share, tokens
 
 # As they lie in a request, first to last; a part that is empty is shown too, so that one sees what could be there.
 _NAMES = {
@@ -23,10 +20,7 @@ _CELLS = 24
 
 
 def run(surface: Surface, argument: str) -> Said:
-    gauge = surface.agent.gauge
-    if gauge.window is None:
-        with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown
-            gauge = surface.agent.measure()
+    gauge = measured(surface.agent)
     whole = gauge.window or gauge.tokens or 1
     rows = [(name, gauge.composition.get(part, 0)) for part, name in _NAMES.items()]
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 
+from perdure.agent.agent import Agent
 from perdure.agent.gauge import Gauge
+from perdure.core.errors import PerdureError
 from perdure.core.usage import CanonicalUsage
 
 _FULL, _EMPTY, _MARK = "█", "░", "│"
@@ -41,6 +44,14 @@ def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> 
     if mark is not None and whole:
         cells[min(width - 1, round(width * mark / whole))] = _MARK
     return "".join(cells)
+
+
+def measured(agent: Agent) -> Gauge:
+    """The gauge, its window looked up where it is not known yet; may ask the endpoint, briefly, once."""
+    if agent.gauge.window is None:
+        with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown
+            return agent.measure()
+    return agent.gauge
 
 
 def gauge_line(gauge: Gauge) -> str:

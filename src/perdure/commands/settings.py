@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from perdure.commands.command import Command, Said, Surface
-from perdure.commands.figures import gauge_line
+from perdure.commands.figures import gauge_line, measured
 
 
 def model(surface: Surface, argument: str) -> Said:
-    if not argument:
-        gauge = surface.agent.gauge
-        return Said(f"{gauge.model}\n{gauge_line(gauge)}")
-    return Said(f"Going on with {surface.choose_model(argument)}.")
+    if argument:
+        chosen = surface.choose_model(argument)
+        measured(surface.agent)  # so that whoever shows the gauge shows the new model's window at once
+        return Said(f"Going on with {chosen}.")
+    gauge = measured(surface.agent)
+    return Said(f"{gauge.model}\n{gauge_line(gauge)}")
 
 
 def stop(surface: Surface, argument: str) -> Said:

@@ -6,7 +6,7 @@ Read `compress` first: each phase is a module of pure functions (`pruning`/`tran
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from perdure.context.history import History, Item, tokens_of
 from perdure.context.instructions import rules_in
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
 from perdure.context.projection import shorten_head
+from perdure.context.redo import expand_digest
 from perdure.context.roles import roles_in
 from perdure.context.talk import talk_in
 from perdure.context.writing import Writer, Written
@@ -76,6 +77,8 @@ class ContextCompressor(ContextEngine):
         self._notices: list[str] = []
         # What was said so far, and of that what has not been read yet.
         self._seen_tokens = 0
+        # What the last compaction left behind its handoff, for histories that lie in no log.
+        self._last_tail: tuple[int, ...] | None = None
         self._unread: list[Entry] = []
         self._adopt(self._services)
         self.update_model(context_length=context_length, model=model, provider=provider, max_tokens=max_tokens)
@@ -187,19 +190,26 @@ class ContextCompressor(ContextEngine):
         history = History.read(messages, self._route[0])
         before = sum(history.tokens)
         found = self._boundaries(history)
-        if not found.has_content and reason == "user" and found.previous is None:
+        if not found.has_content and reason == "user" and self._has_news(history, found):
             # Asked for at a low fill level: the tail takes its share of what there is, or nothing would be left to do.
-            found = self._boundaries(history, tail_tokens=int(before * self._settings.target_ratio))
-        if not found.has_content:
+            fresh = history.tokens if found.previous is None else history.tokens[found.previous + 1 :]
+            found = self._boundaries(history, tail_tokens=int(sum(fresh) * self._settings.target_ratio))
+        digest = self._digest_source(history, found) if reason == "user" else None
+        if not found.has_content and digest is None:
             why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."
             return self._scored(replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason)
-        written = self._writer(reason).write(history, found, focus_topic=focus_topic)
+        written = self._writer(reason).write(*(digest or (history, found)), focus_topic=focus_topic)
+        if not found.has_content and written.handoff.is_digest:
+            why = f"Nothing was compacted: no summary could be had to replace the digest. {written.trouble}".strip()
+            noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
+            return self._scored(noop, reason)
         kept = (*found.kept, *range(found.tail_start, found.size))
         plan = history.plan(range(found.head_end), written.message, kept)
         after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
         after += self._shown_head_tokens(history, found, written.message)
         unread = self._unread_size(history, found)
-        if after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
+        is_redone = digest is not None and not written.handoff.is_digest
+        if not is_redone and after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
             why = "Nothing was compacted: the handoff would hardly be shorter than the messages it stands for."
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
             return self._scored(noop, reason, unread_tokens=unread)
@@ -209,12 +219,28 @@ class ContextCompressor(ContextEngine):
             handoff=written.handoff,
             before_tokens=before,
             after_tokens=after,
-            message=self._told(written, before, after, len(found.middle), unread),
+            message=self._told(written, before, after, len((digest[1] if digest else found).middle), unread),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
         )
+        self._last_tail = _fingerprint(history.messages[i] for i in kept)
         return self._scored(done, reason, had_handoff=found.previous is not None, unread_tokens=unread)
+
+    def _has_news(self, history: History, found: Boundaries) -> bool:
+        """Whether anything was said since the newest handoff was written."""
+        if found.previous is None:
+            return True
+        later = history.entries[found.previous + 1 :]
+        if history.is_logged:
+            return any(e.seq > history.entries[found.previous].seq for e in later)
+        return self._last_tail is not None and self._last_tail != _fingerprint(e.message for e in later)
+
+    def _digest_source(self, history: History, found: Boundaries) -> tuple[History, Boundaries] | None:
+        """The messages behind a digest, where a model can be asked to summarise them after all."""
+        if self._services.summarize is None and self._services.summarize_main is None:
+            return None
+        return expand_digest(history, found, self._services.log, model=self._route[0])
 
     def _scored(
         self, done: Compaction, reason: Reason, *, had_handoff: bool = False, unread_tokens: int = 0
@@ -316,3 +342,7 @@ class ContextCompressor(ContextEngine):
         window = self._services.summary_window
         if window is not None and window < self._window and self._chain.tell_once("small_summary_window"):
             self._notices.append(small_summary_window(window, self._window))
+
+
+def _fingerprint(messages: Iterable[Message]) -> tuple[int, ...]:
+    return tuple(hash((m.role, m.text)) for m in messages)

@@ -1,0 +1,88 @@
+"""A compaction the user asks for: at any fill level, with a handoff present, and again for a digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import ErrorVerdict, ProviderError
+from perdure.core.ports import Summary
+from support.agents import Bench, bench
+from support.summarisers import GOOD
+
+WINDOW = 200_000
+
+
+class Summariser:
+    """Answers, or is down."""
+
+    def __init__(self, *, is_down: bool = False) -> None:
+        self.is_down = is_down
+        self.prompts: list[str] = []
+
+    def __call__(self, prompt: str, *, max_tokens: int) -> Summary:
+        self.prompts.append(prompt)
+        if self.is_down:
+            raise ProviderError(ErrorVerdict("overloaded", "busy", 529))
+        return Summary(GOOD, model="writer-1")
+
+
+def talk(b: Bench, turns: int, about: str) -> None:
+    for turn in range(turns):
+        b.agent.run_conversation(f"{about} {turn}: " + "blah " * 120)
+
+
+def shown(b: Bench) -> list[str]:
+    assert b.agent.session_id is not None
+    return [e.message.text for e in b.store.history(b.agent.session_id).entries]
+
+
+@pytest.mark.spec("D8", "C1")
+def test_it_works_with_a_handoff_present_and_a_nearly_empty_window(tmp_path: Path) -> None:
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 40, window=WINDOW, summarize=Summariser()) as b:
+        talk(b, 10, "first")
+        assert b.agent.compress().outcome == "compacted"
+        talk(b, 6, "second")
+        report = b.agent.compress("the parser")
+        assert report.outcome == "compacted"
+        assert report.after_tokens < report.before_tokens
+        assert sum("PERDURE HANDOFF" in text for text in shown(b)) == 1
+        assert any("second 5" in text for text in shown(b)), "the newest request stands word for word"
+
+
+@pytest.mark.spec("D8")
+@pytest.mark.parametrize("turns", [0, 6])
+def test_asking_twice_without_new_content_changes_nothing(tmp_path: Path, turns: int) -> None:
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 40, window=WINDOW, summarize=Summariser()) as b:
+        talk(b, 10, "first")
+        b.agent.compress()
+        if turns:
+            talk(b, turns, "second")
+            b.agent.compress()
+        before, session = shown(b), b.agent.session_id
+        assert b.agent.compress().outcome == "nothing_to_do"
+        assert (shown(b), b.agent.session_id) == (before, session)
+
+
+@pytest.mark.spec("D8", "F1")
+@pytest.mark.parametrize("turns", [0, 4], ids=["nothing said since", "something said since"])
+def test_a_digest_is_redone_from_the_messages_once_a_summariser_answers(tmp_path: Path, turns: int) -> None:
+    summariser = Summariser(is_down=True)
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 40, window=WINDOW, summarize=summariser) as b:
+        talk(b, 10, "first")
+        assert b.agent.compress().outcome == "digest"
+        talk(b, turns, "second")
+        if not turns:
+            assert b.agent.compress().outcome == "nothing_to_do", "still down: the digest stays"
+        summariser.is_down = False
+        summariser.prompts.clear()
+        report = b.agent.compress()
+        assert report.outcome == "compacted"
+        assert report.record is not None
+        assert report.record.model == "writer-1"
+        assert "first 2:" in summariser.prompts[0], "the messages themselves, not the digest of them"
+        assert sum("PERDURE HANDOFF" in text for text in shown(b)) == 1
+        assert b.agent.compress().outcome == "nothing_to_do"
+        b.agent.undo()
+        assert sum("PERDURE HANDOFF" in text for text in shown(b)) == 1, "back to the digest"

@@ -401,3 +401,36 @@ def test_a_process_that_changes_its_folder_goes_on_in_the_same_file(
         sink.write("kept beside it")
         sink.close()
     assert not any((tmp_path / "elsewhere").iterdir())
+
+
+WITHOUT_DESCRIPTORS = """
+    import os, resource, sys
+    from perdure.core.errors import StoreError
+    from perdure.store import open_store
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+    handles = []
+    try:
+        while True:
+            handles.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+    for spare in range(10):
+        try:
+            with open_store(f"{sys.argv[1]}/{spare}.db") as store:
+                print("stored", store.append(store.create().id, "kept").added)
+        except StoreError as error:
+            print(type(error).__name__, error)
+        os.close(handles.pop())
+"""
+
+
+def test_a_process_without_spare_descriptors_is_told_so_and_reads_nothing_stale(tmp_path: Path) -> None:
+    ran = run(WITHOUT_DESCRIPTORS, str(tmp_path))
+    lines = ran.stdout.splitlines()
+    assert len(lines) == 10, ran.stderr
+    assert lines[-1] == "stored 1"
+    refused = [line for line in lines if line != "stored 1"]
+    assert refused == lines[: len(refused)]
+    assert all("too many files open" in line and "ulimit -n" in line for line in refused), refused
+    for spare in range(10):
+        open_store(tmp_path / f"{spare}.db").close()

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.store.database import Dialect, Row, Step, Transaction, Value
 from perdure.store.sqlite_errors import is_busy, translated
-from perdure.store.sqlite_file import OpenFile
+from perdure.store.sqlite_file import OpenFile, require_descriptors
 
 T = TypeVar("T")
 
@@ -35,6 +35,8 @@ DIALECT = Dialect(
 PATIENCE_S = 60.0
 _RETRY_PAUSE_S = 0.005
 _IDLE_READERS = 8
+# The file, its WAL, and one to spare.
+_DESCRIPTORS = 3
 # Writes that wait at the same time are committed together, up to so many.
 _MOST_TOGETHER = 16
 
@@ -231,6 +233,7 @@ class _Writer:
             connection = self._readers.get_nowait()
         except queue.Empty:
             self.file.refuse_if_moved()
+            require_descriptors(self._path, _DESCRIPTORS)
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 from perdure.core.errors import StoreUnavailable
@@ -41,6 +43,27 @@ class OpenFile:
             " what was said last was not stored. Put the file back, with its -wal, or start again to begin a new one."
             " Until this process ends, store.backup(PATH) still copies what was stored before"
         )
+
+
+def require_descriptors(path: Path, count: int) -> None:
+    """Raises StoreUnavailable where fewer than `count` files can be opened.
+
+    A connection that can open the file but not its WAL would read an older state without an error.
+    """
+    handles: list[int] = []
+    try:
+        for _ in range(count):
+            handles.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise StoreUnavailable(
+            f"{path} cannot be opened: this process has too many files open. Close some, or raise the limit"
+            " (`ulimit -n`)"
+        ) from error
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 def _identity(path: Path) -> _Identity | None:

@@ -13,12 +13,17 @@ from perdure.store.backup import remove_database
 from perdure.store.database import Transaction
 from perdure.store.schema import Migration
 from perdure.store.sqlite import DIALECT, PATIENCE_S, SqliteDatabase
+from perdure.store.sqlite_file import require_descriptors
+
+# A connection that writes and one that reads: the file and its WAL for each, what they share, and one to spare.
+_DESCRIPTORS = 6
 
 
 def open_sqlite(
     path: Path, *, clock: Clock, migrations: Sequence[Migration] | None = None, patience_s: float = PATIENCE_S
 ) -> SqliteDatabase:
     """The database at `path`. A copy is kept beside it before an old schema is changed."""
+    require_descriptors(path, _DESCRIPTORS)
     steps = schema.released(DIALECT) if migrations is None else tuple(migrations)
     _make_private(path)
     database = SqliteDatabase(path, patience_s=patience_s)

@@ -191,6 +191,29 @@ def test_the_one_raised_route_says_so_once_and_how_to_turn_it_off() -> None:
         assert other.take_notices() == ()
 
 
+@pytest.mark.spec("C6", "J10")
+def test_notices_about_a_route_come_once_for_each_installation() -> None:
+    installation = Shelf()
+    told = []
+    for n in range(3):
+        made = ContextCompressor()
+        services = EngineServices(summary_window_tokens=100_000, state=Shelf(), installation=installation)
+        made.on_session_start(f"s_{n}", services=services)
+        made.update_model(context_length=272_000, provider="openai-codex", model="gpt-5.5")
+        told.append(len(made.take_notices()))
+    assert told == [2, 0, 0]
+
+
+@pytest.mark.spec("C2", "J10")
+@pytest.mark.parametrize(("window", "is_told"), [(64_000, False), (100_000, False), (200_000, True)])
+def test_a_small_summary_model_is_held_against_the_real_window(window: int, is_told: bool) -> None:
+    made = ContextCompressor()
+    made.on_session_start("s_1", services=EngineServices(summary_window_tokens=100_000, state=Shelf()))
+    assert made.take_notices() == (), "the window is not known yet"
+    made.update_model(context_length=window, provider="custom", model="m")
+    assert [f"({window:,})" in text for text in made.take_notices()] == [True] * is_told
+
+
 @pytest.mark.spec("C2")
 def test_a_small_summary_model_is_pointed_out_once_and_lowers_nothing() -> None:
     shelf = Shelf()

@@ -107,6 +107,7 @@ class Wiring:
             summarize=route.side,
             summarize_main=route.main,
             state=shared.store.state(f"engine:{live.conversation_id}"),
+            installation=shared.store.state("engine"),
             log=shared.store.log.reader(live.conversation_id),
             settings=self.settings.compression,
             clock=shared.clock,

@@ -15,7 +15,7 @@ from perdure.context import transcript
 from perdure.context.actions import outcome_in
 from perdure.context.asking import AnySummarize, as_summarize
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
-from perdure.context.cooldown import Chain, CoolDown, MemoryState, Pause
+from perdure.context.cooldown import Chain, CoolDown, MemoryState, OneTimeNotices, Pause
 from perdure.context.engine import (
     Compaction,
     ContextEngine,
@@ -55,7 +55,7 @@ class ContextCompressor(ContextEngine):
     def __init__(
         self,
         *,
-        context_length: int = DEFAULT_WINDOW,
+        context_length: int | None = None,
         summarize: AnySummarize | None = None,
         settings: CompressionSettings | None = None,
         model: str = "",
@@ -72,6 +72,8 @@ class ContextCompressor(ContextEngine):
         )
         self._handoff_max_chars = handoff_max_chars
         self._session_id: str | None = None
+        # Until it is, nothing is said about it.
+        self._is_window_known = context_length is not None
         self._last_prompt_tokens: int | None = None
         self._waits_for_response = False
         self._notices: list[str] = []
@@ -81,7 +83,10 @@ class ContextCompressor(ContextEngine):
         self._last_tail: tuple[int, ...] | None = None
         self._unread: list[Entry] = []
         self._adopt(self._services)
-        self.update_model(context_length=context_length, model=model, provider=provider, max_tokens=max_tokens)
+        self._route = (model, provider)
+        self._window = context_length or DEFAULT_WINDOW
+        self._max_tokens = max_tokens
+        self._set_budgets()
 
     # -- what it is told ---------------------------------------------------------------------------------------------
 
@@ -119,6 +124,7 @@ class ContextCompressor(ContextEngine):
         self._route = (model, provider)
         self._window = context_length
         self._max_tokens = max_tokens
+        self._is_window_known = True
         self._set_budgets()
 
     def update_from_response(self, usage: CanonicalUsage | Mapping[str, Any] | None) -> None:
@@ -336,11 +342,18 @@ class ContextCompressor(ContextEngine):
         s = self._settings
         model, provider = self._route
         self._budgets = window_budgets(self._window, s, provider=provider, model=model, max_tokens=self._max_tokens)
-        threshold = threshold_for(s, provider=provider, model=model)
-        if threshold > s.threshold and self._chain.tell_once("codex_gpt55"):
+        if self._is_window_known:
+            self._point_out()
+
+    def _point_out(self) -> None:
+        """What a person should know about this route, once for each installation."""
+        model, provider = self._route
+        once = OneTimeNotices(self._services.installation or self._services.state or MemoryState())
+        threshold = threshold_for(self._settings, provider=provider, model=model)
+        if threshold > self._settings.threshold and once.is_due("codex_gpt55"):
             self._notices.append(codex_raised(threshold, self._budgets.threshold_tokens))
         window = self._services.summary_window
-        if window is not None and window < self._window and self._chain.tell_once("small_summary_window"):
+        if window is not None and window < self._window and once.is_due(f"small_summary_window.{provider}/{model}"):
             self._notices.append(small_summary_window(window, self._window))
 
 

@@ -114,7 +114,7 @@ class Pause:
 
 
 class Chain:
-    """How often this conversation was compacted, and what its person was told once and need not hear again."""
+    """How often this conversation was compacted."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
@@ -126,7 +126,14 @@ class Chain:
     def compacted(self) -> None:
         self._state.set(_COUNT, self.count + 1)
 
-    def tell_once(self, what: str) -> bool:
+
+class OneTimeNotices:
+    """What was pointed out once and need not be again, for as long as the state handed in lasts."""
+
+    def __init__(self, state: KeyValue) -> None:
+        self._state = state
+
+    def is_due(self, what: str) -> bool:
         """True the first time it is asked about `what`."""
         if self._state.get(_TOLD + what):
             return False

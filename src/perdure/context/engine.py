@@ -120,7 +120,9 @@ class EngineServices:
     summarize_main: Summarize | None = None
     # Window of the model behind `summarize`, where it is known and differs; a function where it may change.
     summary_window_tokens: int | Callable[[], int | None] | None = None
+    # What lasts as long as this conversation, and as long as this installation.
     state: KeyValue | None = None
+    installation: KeyValue | None = None
     log: LogReader | None = None
     settings: CompressionSettings = field(default_factory=CompressionSettings)
     clock: Clock | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.images import LEFT_OUT, limit_images
+from perdure.agent.images import LEFT_OUT, surplus_images, without_images
 from perdure.config.settings import Settings
 from perdure.core.messages import Entry, Message
 from perdure.lab.simulator import Fail, Say
@@ -65,14 +65,24 @@ def test_where_no_number_is_stated_the_refusal_ends_the_turn_with_advice(tmp_pat
 @pytest.mark.spec("F1")
 def test_images_leave_in_steps_so_that_the_prompt_before_them_stays_the_same() -> None:
     entries = [Entry(i, Message.from_dict(picture_message(1, f"n{i}"))) for i in range(30)]
-    sent = [list(limit_images(entries[:n], 10)) for n in range(1, 31)]
-    counts = [sum(images_in(e.message.to_dict()) for e in one) for one in sent]
-    assert max(counts) == 10
-    assert min(counts[9:]) >= 5
-    changes = sum(any(a is not b for a, b in zip(earlier, later, strict=False)) for earlier, later in pairwise(sent))
-    assert changes == 4, "a prompt cache is broken once in five images, not at each"
-    assert limit_images(entries, None) is entries
-    assert limit_images(entries[:10], 10) is not None
+    dropped = [surplus_images(entries[:n], 10) for n in range(1, 31)]
+    left = [n - sum(one.values()) for n, one in enumerate(dropped, 1)]
+    assert max(left) == 10
+    assert min(left[9:]) >= 5
+    assert sum(a != b for a, b in pairwise(dropped)) == 4, "a prompt cache is broken once in five images, not at each"
+    shorter = without_images(entries[0], 1)
+    assert LEFT_OUT in shorter.message.text
+    assert without_images(entries[0], 1) is shorter
+
+
+@pytest.mark.spec("A6")
+def test_images_that_are_left_out_are_not_counted(tmp_path: Path) -> None:
+    with bench(tmp_path, refuse_images(6), window=200_000) as b:
+        for _ in range(9):
+            b.agent.run_conversation(picture_message(2))
+        calls = [c for c in b.store.ledger.calls(b.agent.session_id or "") if not c.verdict]
+        for call in calls[3:]:
+            assert call.estimate_tokens == pytest.approx(call.usage.prompt_tokens, rel=0.15)
 
 
 @pytest.mark.spec("G2")

@@ -10,7 +10,6 @@ from functools import partial
 from perdure.agent.continuation import Emit, compact
 from perdure.agent.gate import Gate
 from perdure.agent.gauge import budgets_for
-from perdure.agent.images import limit_images
 from perdure.agent.parts import Delta, Parts
 from perdure.agent.recovery import Action, Attempts, advice
 from perdure.agent.session import LiveSession
@@ -62,6 +61,8 @@ class Caller:
         attempts = Attempts()
         while True:
             await self.fit_window()
+            if self._image_limit is not None:
+                self._live.limit_images(self._image_limit)
             endpoint = self._parts.routes.endpoint
             max_tokens = self._allowance(attempts)
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
@@ -108,7 +109,7 @@ class Caller:
         blocks = (*live.system_blocks, extra_system) if extra_system else live.system_blocks
         request = ModelRequest(
             model=endpoint.model,
-            entries=limit_images(live.projection.entries(), self._image_limit),
+            entries=live.projection.entries(),
             system=blocks,
             tools=live.tools if with_tools else (),
             max_tokens=max_tokens,

@@ -1,4 +1,4 @@
-"""Leave the oldest images out of a request for a service that takes only so many. The history itself keeps them."""
+"""Leave the oldest images out of what is sent to a service that takes only so many. The log keeps them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ LEFT_OUT = "[an earlier image is left out here: the service takes no more in one
 _COUNTED_PARTS = frozenset({"image", "document", "file", "input_image", "input_file"})
 
 
-def limit_images(entries: Sequence[Entry], most: int | None) -> Sequence[Entry]:
-    """The entries with at most `most` images and documents; the very sequence where none has to go.
+def surplus_images(entries: Sequence[Entry], most: int) -> dict[int, int]:
+    """How many of its first images each message loses, by seq, so that at most `most` images and documents are sent.
 
     They go in steps of half the limit, so that the cached beginning of the prompt changes once in many messages.
     """
-    if most is None:
-        return entries
     surplus = sum(entry.memo("image_count", _count) for entry in entries) - most
     if surplus <= 0:
-        return entries
+        return {}
     step = max(1, most // 2)
     to_drop = math.ceil(surplus / step) * step
-    kept: list[Entry] = []
+    dropped: dict[int, int] = {}
     for entry in entries:
-        here = min(to_drop, entry.memo("image_count", _count))
-        to_drop -= here
-        kept.append(entry.memo(("images_left_out", here), partial(_without, entry, here)) if here else entry)
-    return kept
+        if here := min(to_drop, entry.memo("image_count", _count)):
+            dropped[entry.seq] = here
+            to_drop -= here
+    return dropped
+
+
+def without_images(entry: Entry, count: int) -> Entry:
+    """The entry without its first `count` images; the same one each time."""
+    return entry.memo(("without_images", count), partial(_without, entry, count)) if count else entry
 
 
 def _without(entry: Entry, count: int, message: Message) -> Entry:
-    """The entry without its first `count` images."""
     parts: list[Part] = []
     for part in message.parts:
         if count and _is_counted(part):

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure import prompts
 from perdure.agent.composition import Composition
+from perdure.agent.images import surplus_images
 from perdure.agent.parts import Parts
 from perdure.agent.request import Projection
 from perdure.agent.sidecars import Sidecars
@@ -107,6 +108,14 @@ class LiveSession:
         before = self.view
         self._forms.shorten_reasoning(self.newest_seq)
         return self._replace(before, self.view)
+
+    def limit_images(self, most: int) -> None:
+        """Sends at most so many images from now on, the newest; the log keeps all of them."""
+        left_out = surplus_images(self.entries, most)
+        if left_out != self._forms.left_out_images:
+            before = self.view
+            self._forms.left_out_images = left_out
+            self._replace(before, self.view)
 
     def _replace(self, before: Sequence[Entry], after: Sequence[Entry]) -> bool:
         """Messages are sent in another form from now on; whether any are."""

@@ -1,9 +1,11 @@
-"""How messages are sent where that differs from what the log holds: spilled results, reasoning that stays behind."""
+"""How messages are sent where that differs from what the log holds: spilled results, reasoning and images that stay
+behind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.agent.images import without_images
 from perdure.agent.unread import SpilledResults
 from perdure.core.messages import Entry, Message
 from perdure.providers.reasoning import ReasoningRule, has_reasoning, shorten_reasoning
@@ -20,6 +22,8 @@ class SentForms:
         self._forms: dict[tuple[int, bool, bool], Entry] = {}
         # Up to this seq reasoning is shortened: it did not fit the window.
         self._short_up_to = -1
+        # How many of its first images a message is sent without, by seq.
+        self.left_out_images: dict[int, int] = {}
 
     def apply(self, entries: Sequence[Entry]) -> list[Entry]:
         """The entries as they are sent."""
@@ -27,6 +31,11 @@ class SentForms:
         return [self.of(e, is_current=i >= start) for i, e in enumerate(entries)]
 
     def of(self, entry: Entry, *, is_current: bool) -> Entry:
+        form = self._reasoned(entry, is_current=is_current)
+        return without_images(form, self.left_out_images.get(entry.seq, 0)) if self.left_out_images else form
+
+    def _reasoned(self, entry: Entry, *, is_current: bool) -> Entry:
+        """The form of the message with the reasoning that goes with it, all of its images in place."""
         message = entry.message
         if message.role == "tool":
             return self.spilled.of(entry)

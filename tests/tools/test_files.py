@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from perdure.core.errors import ToolError
 from perdure.tools.builtin.editing import FileEditor
+from perdure.tools.builtin.matching import find_matches
 from perdure.tools.builtin.reading import FileReader
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.tool import ToolContext
@@ -289,3 +291,53 @@ def test_what_no_one_wants_to_see_is_passed_over(search: FileSearch, folder: Pat
     (folder / "node_modules" / "x.py").write_text("def main(): ...")
     (folder / "blob.bin").write_bytes(b"def main\0")
     assert search.search_files(ToolContext("c"), "def main").count("\n") == 0
+
+
+REPEATED = [f"line {n % 120}\n" for n in range(20_000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "replace_all"),
+    [
+        ("a: b\n" * 20_000, "a: b\n" * 10_000 + "zz", False),
+        ("a: b\n" * 20_000, " a: b\n" * 10_000, True),
+        ("".join(REPEATED), "line 7\n", True),
+        ("".join(REPEATED), "line 7\nline 8\nline 10\n" * 500, False),
+        ("".join(f"{n * 7919:0190x}\n" for n in range(8_000)), f"{12345678910111213:0190x} ", False),
+    ],
+    ids=["equal lines", "equal lines indented", "few kinds of lines", "long and nearly right", "long lines"],
+)
+def test_a_patch_of_a_repetitive_file_takes_no_longer_than_any(
+    editor: FileEditor, folder: Path, text: str, old: str, replace_all: bool
+) -> None:
+    (folder / "long.txt").write_text(text)
+    started = time.process_time()
+    with contextlib.suppress(ToolError):
+        editor.patch("long.txt", old, "changed\n", replace_all)
+    # Parts of a second; each took from five seconds to minutes.
+    assert time.process_time() - started < 2
+
+
+def test_forgiving_matches_in_equal_lines_do_not_overlap() -> None:
+    assert [(m.start, m.end) for m in find_matches("a  \na\na \na\na\n", "a \na ")] == [(0, 5), (6, 10)]
+    text = "x \nx\nx\ny\n"
+    assert [text[m.start : m.end] for m in find_matches(text, "x\nx\ny ")] == ["x\nx\ny"]
+
+
+def test_the_diff_of_a_patch_has_the_line_numbers_of_the_file(editor: FileEditor, folder: Path) -> None:
+    (folder / "long.txt").write_text("".join(f"line {n}\n" for n in range(1, 1_001)))
+    said = editor.patch("long.txt", "line 500\n", "line five hundred\nand one more\n")
+    assert said.splitlines()[1:] == [
+        "@@ -499,3 +499,4 @@",
+        " line 499",
+        "-line 500",
+        "+line five hundred",
+        "+and one more",
+        " line 501",
+    ]
+    assert editor.patch("long.txt", "line 1\n", "line one\n").splitlines()[1] == "@@ -1,2 +1,2 @@"
+    assert editor.patch("long.txt", "line 1000\n", "").splitlines()[1:] == [
+        "@@ -1000,2 +1000 @@",
+        " line 999",
+        "-line 1000",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,11 @@ from perdure.tools.tool import Tool, tool_from_function
 from perdure.tools.workspace import Workspace
 
 _DIFF_LINES = 60
+# difflib takes quadratic time where many lines are alike, and cubic time to mark what differs within lines.
+_COMPARED_LINES = 300
+_CLOSE_LINES = 40
+_CLOSE_CHARS = 8_000
+_HUNK = re.compile(r"([-+])(\d+)")
 
 
 class FileEditor:
@@ -86,14 +92,44 @@ def _why_not(shown: str, text: str, old: str) -> str:
     if near is None:
         return f"`old` does not stand in {shown}, nor anything like it; read the file again before you patch it"
     line, found = near
-    diff = "\n".join(list(difflib.ndiff(old.splitlines(), found.splitlines()))[:_DIFF_LINES])
+    sent, there = old.splitlines()[:_COMPARED_LINES], found.splitlines()[:_COMPARED_LINES]
+    if len(sent) <= _CLOSE_LINES and len(old) + len(found) <= _CLOSE_CHARS:
+        compared = list(difflib.ndiff(sent, there))
+    else:
+        compared = list(difflib.unified_diff(sent, there, lineterm="", n=1))[2:]
+    diff = "\n".join(compared[:_DIFF_LINES])
     return f"`old` does not stand in {shown}. The nearest is at line {line} (- what you sent, + what is there):\n{diff}"
 
 
 def _diff(before: str, after: str) -> str:
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
+    """What changed, with a line around it; only the first changes of many."""
+    old, new = before.splitlines(), after.splitlines()
+    first = 0
+    for same, other in zip(old, new, strict=False):
+        if same != other:
+            break
+        first += 1
+    behind = 0
+    for same, other in zip(reversed(old[first:]), reversed(new[first:]), strict=False):
+        if same != other:
+            break
+        behind += 1
+    first, behind = max(0, first - 1), max(0, behind - 1)
+    # Comparing takes time by the square of the lines between the first change and the last.
+    is_cut = max(len(old), len(new)) - first - behind > _COMPARED_LINES
+    changed, to = (part[first : len(part) - behind][:_COMPARED_LINES] for part in (old, new))
+    lines = [_from_line(line, first) for line in difflib.unified_diff(changed, to, lineterm="", n=1)][2:]
+    if is_cut:
+        return "\n".join(lines[:_DIFF_LINES]) + "\n[… more changes further down]"
     more = f"\n[… {len(lines) - _DIFF_LINES} more lines of the diff]" if len(lines) > _DIFF_LINES else ""
     return "\n".join(lines[:_DIFF_LINES]) + more
+
+
+def _from_line(line: str, first: int) -> str:
+    """A line of a diff of pieces that begin behind line `first`, with the line numbers of the whole."""
+    if not line.startswith("@@ "):
+        return line
+    return _HUNK.sub(lambda m: f"{m[1]}{int(m[2]) + first}", line)
 
 
 def _read(path: Path) -> tuple[str, str]:

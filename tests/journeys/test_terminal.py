@@ -142,6 +142,27 @@ def test_something_dangerous_is_asked_about_inline(home: Path, tmp_path: Path) -
     assert told == "green"
 
 
+@pytest.mark.spec("J6")
+def test_a_long_command_is_paged_in_a_small_window(home: Path, tmp_path: Path) -> None:
+    steps = "\n".join(f"echo step {n}" for n in range(60))
+    command = f"set -e\n{steps}\nrm -rf data_of_mine\necho \u202etxt.exe\u202c the last line"
+    script = [Say("", calls=(Call("terminal", {"command": command}),)), "As you wish."]
+    with Simulator(script=script) as sim, terminal(home, columns=60, rows=20, folder=tmp_path) as term:
+        term.run(*at(sim))
+        term.see("Ctrl-D leaves")
+        term.say("go")
+        choices = "[a]lways · [n]o"
+        term.see("May this run?  set -e", "of 63 (PgDn, PgUp) · ▶ also on line 62", "brought back: rm -rf", choices)
+        for _ in range(8):
+            term.press("NPage")
+        term.see("▶ rm -rf data_of_mine", "echo <U+202E>txt.exe<U+202C> the last line", "until revoked", choices)
+        term.say("no, keep the data")
+        seen = term.see("As you wish.", "not allowed")
+        assert all(f"echo step {n}\n" in seen for n in range(60))
+        (told,) = [m["content"] for m in sim.requests[-1].body["messages"][-1:]]
+    assert "the person said no: “keep the data”" in told
+
+
 @pytest.mark.spec("L5")
 def test_no_key_is_said_before_anything_is_sent(term: Terminal) -> None:
     term.run("chat", "-p", "anthropic")

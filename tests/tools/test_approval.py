@@ -267,8 +267,8 @@ def test_a_request_says_what_always_would_allow(tmp_path: Path) -> None:
     person = Person("no", "no")
     desk = Desk(tmp_path, person)
     desk.run("terminal", command="rm -rf src")
-    assert "every call of this kind" in person.requests[0].covers
-    assert "delete-tree (it deletes files that cannot be brought back)" in person.requests[0].covers
+    assert "everything of the kind delete-tree, in every folder" in person.requests[0].covers
+    assert "until revoked" in person.requests[0].covers
     desk.run("terminal", command="cat ~/.ssh/id_rsa")
     assert "asked every time" in person.requests[1].covers
 

@@ -189,14 +189,14 @@ def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
 
 def _covers(questions: list[Question]) -> str:
     """What "session" and "always" would allow from now on, in a sentence."""
-    lasting = [q for q in questions if KINDS[q.kind].is_lasting]
-    if not lasting:
-        return "This is asked every time: “session” and “always” count for this once only."
-    kinds = list(dict.fromkeys(q.key if q.kind == "tool" else f"{q.key} ({q.why})" for q in lasting))
-    once = "" if len(lasting) == len(questions) else " The rest is asked every time."
+    kinds = list(dict.fromkeys(q.key for q in questions if KINDS[q.kind].is_lasting))
+    if not kinds:
+        return "This is asked every time: “session” and “always” allow it this once only."
+    rest = "" if all(KINDS[q.kind].is_lasting for q in questions) else " The rest is asked every time."
+    named = " and ".join(kinds)
     return (
-        f"“always” allows every call of this kind, whatever it names, in every folder and conversation, until revoked: "
-        f"{'; '.join(kinds)}. “session” does so until the program ends.{once}"
+        f"“always” allows everything of the kind {named}, in every folder and conversation, until revoked; "
+        f"“session” until the program ends.{rest}"
     )
 
 

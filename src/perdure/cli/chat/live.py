@@ -24,6 +24,7 @@ from perdure.cli.chat.completer import ChatCompleter
 from perdure.cli.chat.inbox import Inbox
 from perdure.cli.chat.log_file import logged_to
 from perdure.cli.chat.prompt_box import Hands, Line, PromptBox
+from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import Question, Questions
 from perdure.cli.ink import Ink, fitted, safe
 
@@ -65,7 +66,9 @@ class LiveChat:
         self.ink = Ink(is_color)
         self._completer = ChatCompleter(Path.cwd())
         self._box = PromptBox(
-            Hands(self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark),
+            Hands(
+                self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark, self._turn_page
+            ),
             history_file=home / "history",
             completer=self._completer,
             is_color=lambda: self.ink.is_color,
@@ -78,7 +81,7 @@ class LiveChat:
         self._lines: queue.Queue[Line | None] = queue.Queue()
         self._waiting: list[Line] = []
         self._inbox = Inbox(self._show, self._box.call, self._box.later)
-        self._question: Question | None = None
+        self._panel: QuestionPanel | None = None
         self._is_working = False
         # An interrupt that came before there was anything to stop: it is tried again until there is.
         self._is_stopping = False
@@ -165,7 +168,8 @@ class LiveChat:
         shown = line.shown
         self._hint = ""
         self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
-        if (question := self._question) is not None:
+        if self._panel is not None:
+            question = self._panel.question
             self._take_down(question)
             self._box.write(f"{self.ink.dim('  ›')} {safe(shown)}\n")
             question.reply(line.meant)
@@ -198,8 +202,8 @@ class LiveChat:
             self._leave()
             return
         self._last_ctrl_c_s = now_s
-        if self._question is not None:
-            self._question.reply("")
+        if self._panel is not None:
+            self._panel.question.reply("")
         if self._is_working:
             self._interrupt()
             self._hint = "stopping … (Ctrl-C again leaves; the conversation is kept)"
@@ -227,14 +231,17 @@ class LiveChat:
         return "".join(f"{safe(line)}\n" for line in fitted(lines, self._box.width))
 
     def _mark(self) -> str:
-        return "? " if self._question is not None else "› "
+        return "? " if self._panel is not None else "› "
+
+    def _turn_page(self, pages: int) -> None:
+        if self._panel is not None:
+            self._panel.turn(pages)
+            self._box.redraw()
 
     def _above(self, width: int, rows: int) -> str:
-        lines = [self.ink.dim(f"  then: {_short(line.shown, width)}") for line in self._waiting]
-        if self._question is not None:
-            lines += [self.ink.warn(line) for line in safe(self._question.text).split("\n")]
-            lines += [self.ink.dim(note) for note in self._question.notes]
-            lines += [self.ink.dim(self._question.hint)] if self._question.hint else []
+        asked = self._panel.lines(width, rows, self.ink) if self._panel is not None else []
+        waiting = [self.ink.dim(f"  then: {_short(line.shown, width)}") for line in self._waiting]
+        lines = [*waiting[: max(0, rows - len(asked))], *asked]
         live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
         return "\n".join([live, *lines] if live else lines)
 
@@ -254,17 +261,16 @@ class LiveChat:
         self._inbox.put(partial(self._take_down, question))
 
     def _put_up(self, question: Question) -> None:
-        self._question = question
+        self._panel = QuestionPanel(question)
         self._box.hold()
         self._box.redraw()
 
     def _take_down(self, question: Question) -> None:
-        if self._question is question:
-            said = "\n".join(
-                self.ink.warn(line) for line in safe("\n".join((question.text, *question.notes[:1]))).split("\n")
-            )
-            self._box.write(f"{said}\n")
-            self._question = None
+        """Writes the whole question down, with the reason it was asked for."""
+        if self._panel is not None and self._panel.question is question:
+            lines = safe("\n".join((question.text, *question.notes[:1]))).split("\n")
+            self._box.write("".join(f"{self.ink.warn(line)}\n" for line in lines))
+            self._panel = None
             self._box.release()
             self._box.redraw()
 

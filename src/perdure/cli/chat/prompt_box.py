@@ -30,6 +30,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from perdure.cli.chat.pastes import PasteParser, Pastes
 
 _INPUT_ROWS = 10
+_ANSWER_ROWS = 2
 _MENU_ROWS = 8
 _HISTORY_CHARS = 20_000
 _STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu": "noreverse"})
@@ -54,6 +55,7 @@ class Hands:
     above: Callable[[int, int], str]  # for a width and at most so many rows
     below: Callable[[int], str]
     mark: Callable[[], str]
+    on_page: Callable[[int], None]  # so many pages on in what is asked
 
 
 class PromptBox:
@@ -161,7 +163,9 @@ class PromptBox:
 
     def _shown_above(self) -> str:
         size = self.app.output.get_size()
-        return self._hands.above(size.columns, max(0, size.rows - _INPUT_ROWS - 2))
+        # An answer to a question is short: the room of a long message is the question's meanwhile.
+        input_rows = _ANSWER_ROWS if self._held is not None else _INPUT_ROWS
+        return self._hands.above(size.columns, max(0, size.rows - input_rows - 2))
 
     def _above(self) -> ANSI:
         text = self._shown_above()
@@ -190,6 +194,11 @@ class PromptBox:
         is_empty = Condition(lambda: not self.buffer.text)
         keys.add("c-d", filter=is_empty)(lambda event: self._hands.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
+        is_asked = Condition(lambda: self._held is not None)
+        for key, pages in (("pagedown", 1), ("pageup", -1)):
+            keys.add(key, filter=is_asked)(lambda event, pages=pages: self._hands.on_page(pages))
+        for key, pages in (("down", 1), ("up", -1)):
+            keys.add(key, filter=is_asked & is_empty)(lambda event, pages=pages: self._hands.on_page(pages))
         if sys.platform == "win32":  # where Ctrl-Z ends the input
             keys.add("c-z", filter=is_empty)(lambda event: self._hands.on_leave())
         else:

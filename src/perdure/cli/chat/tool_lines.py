@@ -9,6 +9,8 @@ from perdure.core.events import OutputSpilled, ToolFinished
 from perdure.core.messages import ToolCall
 
 _TARGET_CHARS = 60
+# How the guard tells the model that nobody allowed a call.
+_NOT_ALLOWED = re.compile(r"Error: \S+ was not run, (?:the person said no|nobody is here)")
 _KEPT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
 # The argument that says most about a call, the best first.
 _TELLING = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
@@ -35,7 +37,7 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Ink) 
     size, address = (spilled.chars, spilled.address) if spilled is not None else _kept(text) or (len(text), "")
     figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
     if event.is_error:
-        figures.insert(0, "failed")
+        figures.insert(0, "not allowed" if _NOT_ALLOWED.match(text) else "failed")
     if address:
         figures.append(f"kept at {address}")
     return f"{mark} {_named(event.call)} {ink.dim('· ' + ' · '.join(figures))}\n"

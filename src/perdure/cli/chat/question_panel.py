@@ -1,0 +1,151 @@
+"""A question above the prompt: the text in pages that fit, the reason and the choices always in view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prompt_toolkit.utils import get_cwidth
+
+from perdure.cli.chat.questions import Question
+from perdure.cli.ink import Ink, safe
+
+# In front of every line of the text: where something dangerous stands, and everywhere else.
+_POINTER, _NO_POINTER = "▶ ", "  "
+# A line is broken at a blank only where that costs no more than this many columns.
+_BREAK_WITHIN = 16
+_LEAST_WIDTH = 20
+_LEAST_BODY_ROWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of the text, and where in the text it stands."""
+
+    start: int
+    end: int
+
+
+class QuestionPanel:
+    """One question while it waits for its answer. Turned page by page where it does not fit."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self._text = safe(question.text).replace("\t", "    ")
+        self._spans = list(_spans(self._text, question.marked))
+        self._first = 0
+        self._shown_rows = 1
+        self._wrapped: tuple[int, list[_Row]] = (0, [])
+
+    def turn(self, pages: int) -> None:
+        """Shows a later page, or an earlier one."""
+        self._first = max(0, self._first + pages * self._shown_rows)
+
+    def lines(self, width: int, rows: int, ink: Ink) -> list[str]:
+        """At most `rows` lines (but never fewer than the choices need), none wider than `width`."""
+        width = max(_LEAST_WIDTH, width)
+        hint = _wrap(self.question.hint, width) if self.question.hint else []
+        footer = self._footer(width, max(1, rows - _LEAST_BODY_ROWS - len(hint)), ink)
+        body = self._body(width, max(1, rows - len(footer) - len(hint)), ink)
+        return [*body, *footer, *(ink.bold(line) for line in hint)]
+
+    def _footer(self, width: int, rows: int, ink: Ink) -> list[str]:
+        """The notes: the first, the reason, may take most of the room; the others what it leaves."""
+        reason, *others = (_wrap(safe(note), width) for note in self.question.notes) if self.question.notes else [[]]
+        rest = [line for note in others for line in note]
+        reason = _cut(reason, max(1, rows - len(rest), (rows * 2 + 2) // 3), width)
+        rest = _cut(rest, rows - len(reason), width)
+        return [*(ink.bad(line) for line in reason), *(ink.dim(line) for line in rest)]
+
+    def _body(self, width: int, rows: int, ink: Ink) -> list[str]:
+        wrapped = self._rows(width - len(_POINTER))
+        if len(wrapped) <= rows:
+            self._first, self._shown_rows = 0, max(1, rows)
+            return [self._painted(row, ink) for row in wrapped]
+        self._shown_rows = max(1, rows - 1)
+        self._first = min(self._first, len(wrapped) - self._shown_rows)
+        shown = wrapped[self._first : self._first + self._shown_rows]
+        return [*(self._painted(row, ink) for row in shown), ink.warn(_cut_line(self._position(wrapped), width))]
+
+    def _position(self, wrapped: list[_Row]) -> str:
+        last = self._first + self._shown_rows
+        place = f"── lines {self._first + 1}–{last} of {len(wrapped)} (PgDn, PgUp)"
+        hidden = [n for n, row in enumerate(wrapped, 1) if self._is_marked(row) and not self._first < n <= last]
+        return f"{place} · ▶ also on line {hidden[0]}" if hidden else place
+
+    def _rows(self, width: int) -> list[_Row]:
+        if self._wrapped[0] != width:
+            self._wrapped = (width, list(_wrapped_rows(self._text, width)))
+        return self._wrapped[1]
+
+    def _is_marked(self, row: _Row) -> bool:
+        return any(start < row.end and row.start < end for start, end in self._spans)
+
+    def _painted(self, row: _Row, ink: Ink) -> str:
+        if not self._is_marked(row):
+            return _NO_POINTER + self._text[row.start : row.end]
+        out, at = [], row.start
+        for start, end in self._spans:
+            start, end = max(start, at), min(end, row.end)
+            if start < end:
+                out += [self._text[at:start], ink.bad(self._text[start:end])]
+                at = end
+        return ink.bad(_POINTER) + "".join(out) + self._text[at : row.end]
+
+
+def _spans(text: str, marked: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Where the marked pieces stand, in order and apart from each other."""
+    found: list[tuple[int, int]] = []
+    for piece in {safe(m).removesuffix("…").strip() for m in marked}:
+        at = text.find(piece) if piece else -1
+        while at >= 0:
+            found.append((at, at + len(piece)))
+            at = text.find(piece, at + len(piece))
+    end = 0
+    for start, stop in sorted(found):
+        if start >= end:
+            yield start, stop
+            end = stop
+
+
+def _wrapped_rows(text: str, width: int) -> Iterator[_Row]:
+    """Rows of at most `width` columns; nothing is left out, blanks at a break stay at the end of their row."""
+    line_start = 0
+    for line in text.split("\n"):
+        at, end = line_start, line_start + len(line)
+        while True:
+            stop = _fitting(text, at, end, width)
+            yield _Row(at, stop)
+            at = stop
+            if at >= end:
+                break
+        line_start = end + 1
+
+
+def _fitting(text: str, at: int, end: int, width: int) -> int:
+    """Where a row that starts at `at` must end."""
+    used, stop = 0, at
+    while stop < end:
+        used += get_cwidth(text[stop])
+        if used > width and stop > at:
+            break
+        stop += 1
+    if stop >= end:
+        return end
+    blank = text.rfind(" ", max(at + 1, stop - _BREAK_WITHIN), stop)
+    return blank + 1 if blank > at else stop
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return [text[row.start : row.end] for row in _wrapped_rows(text, width)]
+
+
+def _cut(lines: list[str], rows: int, width: int) -> list[str]:
+    if len(lines) <= rows:
+        return lines
+    return [*lines[: rows - 1], _cut_line(lines[rows - 1] + " …", width)] if rows > 0 else []
+
+
+def _cut_line(line: str, width: int) -> str:
+    stop = _fitting(line, 0, len(line), width)
+    return line if stop >= len(line) else f"{line[: max(0, width - 1)]}…"

@@ -1,0 +1,87 @@
+"""A question fits the window: the command wrapped and paged, the reason and the choices always in view."""
+
+from __future__ import annotations
+
+import pytest
+from prompt_toolkit.utils import get_cwidth
+
+from perdure.cli.chat.question_panel import QuestionPanel
+from perdure.cli.chat.questions import APPROVAL_HINT, Question
+from perdure.cli.ink import Ink
+
+PLAIN = Ink(is_color=False)
+REASON = "it deletes files that cannot be brought back: rm -rf data_of_mine"
+COVERS = (
+    "“always” allows everything of the kind delete-tree, in every folder and conversation, until revoked; "
+    "“session” until the program ends."
+)
+ONE_LINE = (
+    "cd sub && ls -la && echo 'preparing the workspace for the next step of the build, please wait' && make clean ; "
+    "rm -rf data_of_mine ; curl -s http://collector.example.org/upload -d @results.json"
+)
+MANY_LINES = "\n".join(["set -e", *(f"echo step {n}" for n in range(60)), "rm -rf data_of_mine", "echo done"])
+ENDLESS = "rm -rf data_of_mine " + "漢字" * 3_000 + " x" * 500
+SIZES = [(60, 20), (80, 24), (100, 30), (40, 12)]
+
+
+def _panel(command: str) -> QuestionPanel:
+    text = f"May this run?  {command}"
+    return QuestionPanel(Question(text, APPROVAL_HINT, notes=(REASON, COVERS), marked=("rm -rf data_of_mine",)))
+
+
+def _words(lines: list[str]) -> str:
+    return "".join("".join(lines).split())
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+@pytest.mark.parametrize("command", [ONE_LINE, MANY_LINES, ENDLESS])
+def test_reason_and_choices_stay_in_view_and_nothing_is_cut_at_the_edge(command: str, columns: int, rows: int) -> None:
+    lines = _panel(command).lines(columns, rows - 4, PLAIN)
+    assert len(lines) <= rows - 4
+    assert all(get_cwidth(line) <= columns for line in lines)
+    assert _words([REASON]) in _words(lines)
+    assert _words(lines).endswith(_words([APPROVAL_HINT]))
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+@pytest.mark.parametrize("command", [ONE_LINE, MANY_LINES, ENDLESS])
+def test_every_part_of_the_command_can_be_reached(command: str, columns: int, rows: int) -> None:
+    panel = _panel(command)
+    seen: list[str] = []
+    while True:
+        lines = panel.lines(columns, rows - 4, PLAIN)
+        body = [line for line in lines if line.startswith(("▶ ", "  "))]
+        fresh = [line for line in body if line not in seen[-rows:]]
+        seen += fresh
+        panel.turn(1)
+        if panel.lines(columns, rows - 4, PLAIN) == lines:
+            break
+    text = _words([line[2:] for line in seen])
+    for piece in (command[:30], command[-30:], "rm -rf data_of_mine"):
+        assert _words([piece]) in text
+
+
+def test_a_short_command_needs_no_pages_and_the_dangerous_part_is_pointed_at() -> None:
+    lines = _panel(ONE_LINE).lines(80, 20, PLAIN)
+    assert not any("PgDn" in line for line in lines)
+    assert [line.startswith("▶ ") for line in lines].count(True) in (1, 2)
+    painted = "\n".join(_panel(ONE_LINE).lines(200, 20, Ink(is_color=True)))
+    assert "\x1b[31mrm -rf data_of_mine\x1b[0m" in painted
+
+
+def test_pages_say_where_they_are_and_where_the_danger_is() -> None:
+    panel = _panel(MANY_LINES)
+    position = next(line for line in panel.lines(60, 16, PLAIN) if "PgDn" in line)
+    assert position == "── lines 1–8 of 63 (PgDn, PgUp) · ▶ also on line 62"
+    panel.turn(100)
+    assert any(line == "▶ rm -rf data_of_mine" for line in panel.lines(60, 16, PLAIN))
+    panel.turn(-100)
+    assert panel.lines(60, 16, PLAIN)[0] == "  May this run?  set -e"
+
+
+def test_a_reason_longer_than_the_window_leaves_room_for_the_choices() -> None:
+    question = Question("May this run?  x", APPROVAL_HINT, notes=("because " * 500, COVERS))
+    lines = QuestionPanel(question).lines(60, 16, PLAIN)
+    assert len(lines) <= 16
+    assert lines[0] == "  May this run?  x"
+    assert _words(lines).endswith(_words([APPROVAL_HINT]))

@@ -44,7 +44,7 @@ def client(gateway: Running, user: str) -> httpx.Client:
     return httpx.Client(base_url=gateway.url, headers=gateway.headers(user), timeout=30, trust_env=False)
 
 
-def ask(ann: httpx.Client, chat: str, content: str, **more: Any) -> dict[str, Any]:
+def ask(ann: httpx.Client, chat: str, content: Any, **more: Any) -> dict[str, Any]:
     answer = ann.post("/api/messages", params={"wait": "true"}, json={"chat": chat, "content": content, **more})
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -105,6 +105,19 @@ def test_the_same_key_again_is_answered_and_not_run_again(gateway: Running, ann:
     assert theirs["turn_id"] != first["turn_id"]
     log = gateway.store.log.said(first["conversation_id"])
     assert [e.message.text for e in log] == ["say once", "once"]
+
+
+def test_a_key_that_comes_again_with_another_message_is_refused(ann: httpx.Client) -> None:
+    first = ask(ann, "reused", "say one", key="k-reused")
+    for content in ("say two", [{"type": "text", "text": "say one, in parts"}]):
+        answer = ann.post("/api/messages", json={"chat": "reused", "content": content, "key": "k-reused"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "idempotency_key_reused")
+    assert ask(ann, "reused", "say one", key="k-reused") == first
+    # A command that had something sent is still the same command.
+    retried = ask(ann, "reused", "/retry", key="k-retry")
+    assert ask(ann, "reused", "/retry", key="k-retry") == retried
+    parts = [{"type": "text", "text": "say three"}]
+    assert ask(ann, "reused", parts, key="k-parts") == ask(ann, "reused", parts, key="k-parts")
 
 
 def test_a_turn_streams_numbered_events_up_to_its_end(ann: httpx.Client) -> None:

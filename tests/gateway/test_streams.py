@@ -6,8 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
@@ -156,6 +158,27 @@ def test_a_websocket_sends_follows_and_answers_in_the_same_json(tmp_path: Path) 
             assert json.loads(socket.recv(timeout=10))["type"] == "error"
         socket.send(json.dumps({"type": "stop", "id": 3}))
         assert json.loads(socket.recv(timeout=10)) == {"type": "done", "id": 3, "was_running": False}
+
+
+def test_a_websocket_says_why_before_it_closes(tmp_path: Path) -> None:
+    with (
+        Simulator(script=obedient) as sim,
+        running_gateway(tmp_path, sim, users={"ann": ("chat", "read")}) as gateway,
+        connect(f"{gateway.url.replace('http', 'ws')}/api/ws", additional_headers=gateway.headers("ann")) as socket,
+    ):
+        nested = "[" * 100_000
+        for text in (nested, f'{{"type": "message", "content": {nested}', f'{{"a":{nested}{"]" * 100_000}}}'):
+            socket.send(text)
+            assert "nested too deeply" in json.loads(socket.recv(timeout=10))["error"]["message"]
+        # It goes on being of use.
+        socket.send(json.dumps({"type": "stop", "id": 3}))
+        assert json.loads(socket.recv(timeout=10))["type"] == "done"
+        socket.send(b'{"type": "stop"}')
+        assert "binary" in json.loads(socket.recv(timeout=10))["error"]["message"]
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=10)
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1003, "binary frames are not taken")
 
 
 def test_chat_keys_never_collide() -> None:

@@ -125,6 +125,16 @@ def test_figures_others_keep_are_read_when_asked() -> None:
     assert found["perdure_done_total{outcome=well}"] == 2
 
 
+def test_tools_the_model_made_up_have_no_series_of_their_own() -> None:
+    metrics = Metrics()
+    for number in range(50):
+        call = ToolCall(f"c{number}", f"buy-now-at-evil-{number}", "{}")
+        result = tool_result(call.id, "Error: there is no such tool", call.name)
+        play([metrics], [ToolFinished(call, result, 0.1, is_error=True, state="failed", is_registered=False)])
+    tools = [name for name in figures(metrics) if name.startswith("perdure_tool_calls_total")]
+    assert tools == ["perdure_tool_calls_total{outcome=error,tool=other}"]
+
+
 def test_names_people_make_up_do_not_grow_the_page_without_end() -> None:
     metrics = Metrics()
     for number in range(500):

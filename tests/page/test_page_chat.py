@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from perdure.core.messages import Message
 from perdure.lab.simulator import Asked, Call, Fail, Say, Simulator
 from perdure.store.store import open_store
 from support.axe import axe_findings
@@ -178,6 +179,40 @@ def test_an_open_question_is_there_again_after_a_reload(page: Page, server: Page
     page.wait_text("Which colour?")
     page.click("text/green")
     page.wait_text("The tool said: green")
+
+
+def test_what_was_written_and_not_sent_is_there_again(page: Page, server: PageServer) -> None:
+    session = server.store.create(user_key="", title="Drafts")
+    server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])
+    page.open(server.link(f"/c/{session.conversation_id}"))
+    page.wait("document.querySelector('.story .user')")
+    page.click("#say")
+    page.type("half a thought")
+    page.run("location.hash = '#/usage'")
+    page.wait("!document.querySelector('#say')")
+    page.run("location.hash = '#/new'")
+    page.wait("document.querySelector('#say')?.value === ''")
+    page.run("history.back()")
+    page.wait("!document.querySelector('#say')")
+    page.run("history.back()")
+    page.wait("document.querySelector('#say')?.value === 'half a thought'")
+    page.click("#say")
+    page.press("Enter")
+    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.call("Page.reload")
+    page.wait("document.querySelector('#say')?.value === ''")
+
+
+def test_an_address_that_names_no_message_says_so(page: Page, server: PageServer) -> None:
+    session = server.store.create(user_key="", title="Short")
+    server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])
+    for asked in ("99999", "abc", "0"):
+        page.open(server.link(f"/c/{session.conversation_id}/m/{asked}"))
+        page.wait_text(f"There is no message {asked} in this conversation. The newest is #1")
+    page.run(f"location.hash = '#/c/{session.conversation_id}/m/1'")
+    page.wait("document.activeElement?.id === 'm-1' && !document.querySelector('.missing')")
+    page.run(f"location.hash = '#/c/{session.conversation_id}/nonsense'")
+    page.wait_text("There is nothing at this address.")
 
 
 def test_a_turn_under_way_goes_on_after_a_reload_and_can_be_stopped(page: Page, server: PageServer) -> None:

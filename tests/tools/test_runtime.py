@@ -111,6 +111,7 @@ def test_what_cannot_run_is_a_result_the_model_can_read(call: ToolCall, says: st
     assert [type(e) for e in events] == [ToolStarted, ToolFinished]
     assert isinstance(events[-1], ToolFinished)
     assert events[-1].is_error
+    assert events[-1].is_registered == (call.name == "echo")
 
 
 @pytest.mark.parametrize(

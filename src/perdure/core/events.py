@@ -73,6 +73,8 @@ class ToolFinished:
     is_error: bool = False
     state: ToolState = "completed"
     exit_code: int | None = None
+    # False where the model made the tool's name up.
+    is_registered: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from perdure.gateway.lanes.leases import HeldLeases
 from perdure.gateway.lanes.pointers import Pointers, lane_of
 from perdure.gateway.lanes.pool import AgentMaker, Pool
 from perdure.gateway.lanes.questions import OpenQuestion, Questions
-from perdure.gateway.lanes.results import result_of
+from perdure.gateway.lanes.results import is_message_of, result_of
 from perdure.gateway.lanes.running import Desk
-from perdure.gateway.telling.chats import ChatKey, CommandAnswered, Draining, Incoming, Numbered, Ticket
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, Draining, Incoming, KeyReused, Numbered, Ticket
 from perdure.gateway.telling.deliveries import Deliveries
 from perdure.gateway.telling.following import Following
 from perdure.gateway.telling.streams import Streams, Watch
@@ -145,7 +145,7 @@ class Hub:
     # -- messages ----------------------------------------------------------------------------------------------------
 
     async def submit(self, incoming: Incoming, person: Person) -> Ticket:
-        """Takes a message, durably. Raises InvalidMessage, NotFound, InboxFull, Draining."""
+        """Takes a message, durably. Raises InvalidMessage, NotFound, InboxFull, KeyReused, Draining."""
         if self._is_draining:
             raise Draining("this gateway is stopping; send it again in a moment")
         receipt = await in_thread(self._take, incoming, person)
@@ -162,7 +162,10 @@ class Hub:
     def _take(self, incoming: Incoming, person: Person) -> Receipt:
         """In a thread."""
         letter, most = self._letter(incoming, person), self._settings.max_queued
-        return self.store.inbox.take(letter, owner=self.owner, ttl_ms=OWNED_MS, most_waiting=most)
+        receipt = self.store.inbox.take(letter, owner=self.owner, ttl_ms=OWNED_MS, most_waiting=most)
+        if not receipt.is_new and not is_message_of(receipt.taken, letter.content):
+            raise KeyReused("this idempotency key was used for another message; take a new key for a new message")
+        return receipt
 
     async def stop(self, chat: ChatKey, person: Person) -> bool:
         """Interrupts the chat's turn, wherever it runs; whether there was one."""

@@ -147,7 +147,17 @@ class Batch:
         self._announce_spills([outcome], [fitted])
         seconds = self._seconds[call.id] = runtime.clock.monotonic_s() - started_s
         result, reply = _as_message(call, fitted), fitted.reply
-        self._emit(ToolFinished(call, result, seconds, reply.is_error, _state_of(fitted), reply.exit_code))
+        self._emit(
+            ToolFinished(
+                call,
+                result,
+                seconds,
+                is_error=reply.is_error,
+                state=_state_of(fitted),
+                exit_code=reply.exit_code,
+                is_registered=fitted.tool is not None,
+            )
+        )
 
     async def _outcome(self, call: ToolCall, token: CancelToken) -> Outcome:
         tool: Tool | None = None

@@ -27,6 +27,9 @@ _REFUSED = {
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refused"}}},
 }
 
+# What needs no token can be refused all the same: for its host name, or for coming too often.
+_REFUSED_IN_PUBLIC = {**_REFUSED, "description": "Refused: another site's, too often, not understood. Needs no token."}
+
 
 def describe(app: FastAPI, *, public: tuple[str, ...]) -> None:
     """Has the app's own document tell the truth about tokens and errors."""
@@ -51,5 +54,5 @@ def _with_refusals(document: dict[str, Any], public: tuple[str, ...]) -> dict[st
         for operation in ways.values():
             operation["security"] = [] if path in public else [{"token": []}]
             operation["responses"].pop("422", None)
-            operation["responses"]["4XX"] = _REFUSED
+            operation["responses"]["4XX"] = _REFUSED_IN_PUBLIC if path in public else _REFUSED
     return document

@@ -21,7 +21,7 @@ from perdure.core.errors import (
     PerdureError,
     StoreError,
 )
-from perdure.gateway.telling.chats import Draining
+from perdure.gateway.telling.chats import Draining, KeyReused
 from perdure.store.inbox import InboxFull
 
 _TYPES = {
@@ -40,6 +40,7 @@ _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
     (Draining, 503, "stopping"),
     (InboxFull, 429, "too_many_waiting"),
     (NotFound, 404, "not_found"),
+    (KeyReused, 409, "idempotency_key_reused"),
     (InboxFull, 429, "queue_full"),
     (Draining, 503, "stopping"),
     (InvalidMessage, 400, "invalid_message"),

@@ -108,8 +108,8 @@ def incoming_of(body: MessageBody, person: Person, *, key: str) -> Incoming:
 def answer_dict(taken: Taken) -> dict[str, Any]:
     """A message with what came of it."""
     known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": _STATES[taken.state]}
-    told = dict.fromkeys(("kind", "outcome", "text", "error", "level", "usage"))
-    return {**known, **told, **(taken.result or {})}
+    result = taken.result or {}
+    return {**known, **{name: result.get(name) for name in ("kind", "outcome", "text", "error", "level", "usage")}}
 
 
 def unanswered_dict(taken: Taken) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from perdure.gateway.telling.chats import ChatKey
 from perdure.gateway.telling.wire import encoded, json_text, ticket_dict
 
 MOST_FOLLOWED = 100
+# A frame of a kind that is not taken, as a WebSocket's close code.
+_UNSUPPORTED = 1003
 
 
 class _In(BaseModel):
@@ -87,14 +89,25 @@ class _Connection:
 
     async def run(self) -> None:
         try:
-            while True:
-                await self._hear(await self._socket.receive_text())
-        except (WebSocketDisconnect, KeyError):  # KeyError: a frame of bytes, which is no JSON of ours
+            while (text := await self._next_text()) is not None:
+                await self._hear(text)
+        except WebSocketDisconnect:
             pass
         finally:
             for task in self._following.values():
                 task.cancel()
             await asyncio.gather(*self._following.values(), return_exceptions=True)
+
+    async def _next_text(self) -> str | None:
+        """The next text frame; None once the connection is over. Bytes are refused, and end it."""
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        text: str | None = message.get("text")
+        if text is None:
+            await self._refuse(InvalidMessage("this takes JSON in text frames, not binary frames"), None)
+            await self._socket.close(_UNSUPPORTED, "binary frames are not taken")
+        return text
 
     async def _hear(self, text: str) -> None:
         ident: Any = None
@@ -106,6 +119,8 @@ class _Connection:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"][1:])
             await self._refuse(InvalidMessage(f"{where}: {first['msg']}" if where else first["msg"]), ident)
+        except RecursionError:
+            await self._refuse(InvalidMessage("this JSON is nested too deeply"), ident)
         except ValueError:
             await self._refuse(InvalidMessage("this is no JSON"), ident)
         except PerdureError as error:

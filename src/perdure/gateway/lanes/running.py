@@ -26,7 +26,7 @@ from perdure.gateway.lanes.hygiene import HygieneCounts, keep_clean
 from perdure.gateway.lanes.pointers import Pointers, lane_of
 from perdure.gateway.lanes.pool import Held, Pool, Wanted
 from perdure.gateway.lanes.questions import Place
-from perdure.gateway.lanes.results import finished_event, result_of
+from perdure.gateway.lanes.results import finished_event, kept_result, result_of
 from perdure.gateway.lanes.surface import GatewaySurface
 from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GaugeMoved
 from perdure.gateway.telling.streams import Streams
@@ -271,7 +271,8 @@ class Run:
 
     def _keep(self, result: Mapping[str, Any], agent: Agent | None) -> float | None:
         store = self._desk.store
-        if not store.inbox.finish(self.taken, result, conversation_id=self.conversation_id):
+        kept = kept_result(result, self.taken.letter.content)
+        if not store.inbox.finish(self.taken, kept, conversation_id=self.conversation_id):
             raise TakenOver
         session_id = agent.session_id if agent is not None else None
         return store.ledger.totals(session_id).cost_usd if session_id is not None else None

@@ -10,6 +10,10 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import Event
 
 
+class KeyReused(PerdureError):
+    """An idempotency key came again with another message than the one it was first sent with."""
+
+
 class Draining(PerdureError):
     """This process is stopping and takes nothing more; send it again in a moment."""
 

@@ -81,8 +81,10 @@ class Metrics:
         match event:
             case CallFinished():
                 self._call(event)
-            case ToolFinished(call=call, is_error=is_error):
-                self._tools.labels(self._known(call.name), "error" if is_error else "ok").inc()
+            case ToolFinished(call=call, is_error=is_error, is_registered=is_registered):
+                # A name the model made up is anybody's text: no series of its own, and nothing of it in the metrics.
+                name = self._known(call.name) if is_registered else "other"
+                self._tools.labels(name, "error" if is_error else "ok").inc()
             case OutputSpilled():
                 self._spilled.inc()
             case CompactionStarted(reason=reason):

@@ -18,7 +18,8 @@ export class Chat {
     this.running = new Set();
     this.questions = new Map();
     this.turns = h("div", { class: "turns", role: "log", "aria-live": "off", "aria-label": "Turn under way" });
-    this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.stop(), signal });
+    const draft = conversationId ?? "new";
+    this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.stop(), signal, draft });
     this.gauge = new Gauge(conversationId ? linkTo(conversationId, "/context") : null);
     this.element = h("div", { class: "desk" }, this.gauge.element, this.composer.element);
   }

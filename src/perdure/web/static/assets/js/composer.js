@@ -4,10 +4,13 @@ import { Completion } from "./completion.js";
 import { h } from "./dom.js";
 
 const MAX_HEIGHT_PX = 240;
+const DRAFT = "perdure-draft:";
 
 export class Composer {
-  constructor({ send, stop, signal }) {
+  // What was written and not sent is kept for this tab, by conversation.
+  constructor({ send, stop, signal, draft }) {
     this.sendText = send;
+    this.draft = `${DRAFT}${draft}`;
     this.field = h("textarea", { id: "say", rows: 1, placeholder: "Message, or / for commands", autocomplete: "off" });
     this.sender = h("button", { type: "submit", class: "primary" }, "Send");
     this.stopper = h("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
@@ -26,7 +29,17 @@ export class Composer {
       this.send();
     });
     this.field.addEventListener("keydown", (event) => this.onKey(event, stop));
-    this.field.addEventListener("input", () => this.fit());
+    this.field.addEventListener("input", () => {
+      this.fit();
+      this.keep();
+    });
+    this.field.value = sessionStorage.getItem(this.draft) ?? "";
+    if (this.hasText) requestAnimationFrame(() => this.fit());
+  }
+
+  keep() {
+    if (this.hasText) sessionStorage.setItem(this.draft, this.field.value);
+    else sessionStorage.removeItem(this.draft);
   }
 
   onKey(event, stop) {
@@ -47,6 +60,7 @@ export class Composer {
     const text = this.field.value.trim();
     if (!text) return;
     this.field.value = "";
+    this.keep();
     this.completion.close();
     this.fit();
     this.sendText(text);

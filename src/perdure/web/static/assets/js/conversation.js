@@ -69,13 +69,21 @@ async function openKept(place, route, signal) {
     refresh().catch(() => {});
     if (!chat.isRunning) chat.takeUp();
   }, signal);
-  await story.begin(route.seq);
+  const isThere = (seq) => seq !== null && seq >= 1 && seq <= story.lastSeq;
+  await story.begin(isThere(route.seq) ? route.seq : null);
+  if (route.asked !== null && !isThere(route.seq)) head.element.after(missing(route.asked, story.lastSeq));
   chat.takeUp();
-  return { follow: (next) => followWithin(next, known.id, story) };
+  return { follow: (next) => followWithin(next, known.id, story, isThere) };
 }
 
-function followWithin(next, id, story) {
-  if (next.name !== "conversation" || next.id !== id || next.seq === null) return false;
+function followWithin(next, id, story, isThere) {
+  if (next.name !== "conversation" || next.id !== id || !isThere(next.seq)) return false;
+  document.querySelector(".missing")?.remove();
   story.goTo(next.seq).catch(() => {});
   return true;
+}
+
+function missing(asked, lastSeq) {
+  const newest = lastSeq ? ` The newest is #${lastSeq}, below.` : " Nothing has been said here yet.";
+  return h("p", { class: "missing", role: "status" }, `There is no message ${asked.slice(0, 40)} in this conversation.${newest}`);
 }

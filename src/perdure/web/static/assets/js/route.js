@@ -13,7 +13,9 @@ export function parseRoute(hash) {
 function conversationRoute(id, view, seq, parameters) {
   if (view === "context") return { name: "context", id, parameters };
   if (view === "handoff") return { name: "handoff", id, seq: whole(seq), parameters };
-  return { name: "conversation", id, seq: view === "m" ? whole(seq) : null, parameters };
+  if (view !== undefined && view !== "m") return { name: "lost", parameters };
+  // `asked` is what stands in the address, which may name no message at all.
+  return { name: "conversation", id, seq: whole(seq), asked: view === "m" ? (seq ?? "") : null, parameters };
 }
 
 function whole(text) {

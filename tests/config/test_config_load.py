@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,8 @@ def another(key: keys.Key) -> tuple[str, Any]:
         return "groq/llama", (RouteSettings(provider="groq", model="llama"),)
     if key.is_number:
         number = 7 if "at least" in allowed or ("at most" not in allowed and "from" not in allowed) else 1
+        if least := re.search(r"at least (\d+)", allowed):
+            number = max(number, int(least[1]))
         number = {"compression.target_ratio": 0.3, "compression.focus_ratio": 0.6}.get(key.name, number)
         return str(number), number
     if allowed == "true or false":

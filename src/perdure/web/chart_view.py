@@ -20,6 +20,7 @@ PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
 _ACTIONS = {
     "compact": "the conversation was compacted and the call made again",
     "lower_output": "a shorter reply was asked for",
+    "drop_images": "the oldest images were left out and the call made again",
     "reroute": "it was tried again with a fresh key or the next provider",
 }
 

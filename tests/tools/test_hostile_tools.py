@@ -21,6 +21,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, Notice
 from perdure.core.messages import ToolCall, canonical_json
+from perdure.core.ports import ApprovalRequest
 from perdure.lab.simulator import Call, Say
 from perdure.tools.hooks import Hooks
 from perdure.tools.plugins import load_plugins, tool_plugins
@@ -251,7 +252,7 @@ def test_callbacks_that_raise_anything_count_as_nobody_being_there(what: str) ->
     def callback(*_: Any) -> Any:
         fail()
 
-    assert asyncio.run(CallbackApprover(callback).approve(action="rm", reason="it deletes")) == "no"
+    assert asyncio.run(CallbackApprover(callback).approve(ApprovalRequest("rm", "it deletes"))) == "no"
     with pytest.raises(ToolError, match="could not be put"):
         asyncio.run(CallbackAsker(callback).ask("which?"))
 

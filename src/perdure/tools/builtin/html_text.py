@@ -43,6 +43,8 @@ _STEPS_BETWEEN_LOOKS = 1_000
 _TAG_NAME = re.compile(r"[^\s/>]++")
 # The spaces before an attribute, its name, and how its value begins: quoted, bare, or not at all.
 _ATTRIBUTE = re.compile(r"[\s/]*+([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:([\"'])|([^\s>]*+)))?+")
+# Of several in a row only the last may begin something.
+_OPEN_RUN = re.compile(r"<+(?=<)")
 _TAG_END = re.compile(r"[\s/]*+>")
 _WANTED = frozenset({"href", "alt", "style", "hidden", "aria-hidden"})
 _SPACES = re.compile(r"\s+")
@@ -164,8 +166,10 @@ class HtmlText:
             return tag + len(empty) if empty else _behind(page, "-->", tag + 4)
         if first in ("!", "?"):
             return _behind(page, "]]>" if page.startswith("<![CDATA[", tag) else ">", tag + 2)
-        self._read_data("<")
-        return tag + 1
+        run = _OPEN_RUN.match(page, tag)
+        end = run.end() if run else tag + 1
+        self._read_data(page[tag:end])
+        return end
 
     def _read_start_tag(self, page: str, tag: int) -> int:
         match = _TAG_NAME.match(page, tag + 1)

@@ -38,6 +38,8 @@ _READ_S = 1.5
 _KILL_S = 10.0
 # The longest a body that comes in tiny pieces may keep the event loop.
 _SLICE_S = 0.01
+# Each piece of a body costs time, however small it is.
+_MAX_PIECES = 20_000
 _AGENT = "Mozilla/5.0 (compatible; Perdure)"
 _TEXT = re.compile(r"text/|application/(?:[\w.+-]*\+)?(?:json|xml|yaml|toml|javascript|x-sh|sql)|application/x-ndjson")
 
@@ -140,11 +142,12 @@ class WebReader:
             self._texts.popitem(last=False)
 
     async def _fetch(self, url: str) -> _Fetched:
-        import httpx  # 0.1 s to import, and only fetching needs it
-
         limits = self._limits
-        # No proxies and no cookies of the environment: the connection goes where it was checked to go.
-        async with httpx.AsyncClient(timeout=limits.timeout_s, trust_env=False, follow_redirects=False) as client:
+        # Importing and reading the certificates take a tenth of a second: not on the event loop.
+        client = await asyncio.to_thread(_new_client, limits.timeout_s)
+        import httpx
+
+        async with client:
             for _ in range(MAX_REDIRECTS + 1):
                 try:
                     target, found = await self._step(client, url)
@@ -190,9 +193,12 @@ class WebReader:
     async def _body(self, response: httpx.Response) -> tuple[bytes, bool]:
         """The body as it was sent, up to the limit, and whether that is all of it."""
         body = bytearray()
-        slice_end_s = time.monotonic() + _SLICE_S
+        pieces, slice_end_s = 0, time.monotonic() + _SLICE_S
         async for chunk in response.aiter_raw():
             body += chunk
+            pieces += 1
+            if pieces > _MAX_PIECES:
+                raise ToolError(f"the server sends its text in more than {_MAX_PIECES:,} pieces, which is not read")
             if len(body) > self._limits.max_bytes:
                 return bytes(body[: self._limits.max_bytes]), False
             # Chunks that have arrived already are handed over without a pause.
@@ -223,3 +229,10 @@ class WebReader:
         literal = f"[{address}]" if ":" in address else address
         path = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
         return host, port, f"{parts.scheme}://{literal}:{port}{path}", parts.scheme == "https"
+
+
+def _new_client(timeout_s: float) -> httpx.AsyncClient:
+    import httpx  # only fetching needs it
+
+    # No proxies and no cookies of the environment: the connection goes where it was checked to go.
+    return httpx.AsyncClient(timeout=timeout_s, trust_env=False, follow_redirects=False)

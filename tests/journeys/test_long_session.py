@@ -124,7 +124,9 @@ def _check_books(b: Bench) -> None:
     assert totals.calls == len(b.sim.requests)
     for call, request in zip(calls, b.sim.requests, strict=True):
         if call.usage.reported:
-            assert call.usage == request.usage
+            # A request that was refused used nothing, and that is known.
+            assert call.usage == (request.usage or CanonicalUsage())
+            assert request.usage or call.verdict
         else:
             assert call.verdict
             assert call.estimate_tokens

@@ -159,7 +159,7 @@ def test_events_cost_no_write_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
-    from perdure.agent.chronicle import keeping
+    from perdure.agent.chronicle import Chronicle
 
     class Full:
         def record_event(self, event: StoredEvent) -> None:
@@ -172,7 +172,7 @@ def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
         id = "s_1"
 
     heard: list[Event] = []
-    keeping(heard.append, Live(), Store())(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
+    Chronicle(heard.append, Live(), Store())(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
     assert heard == [Notice("hm")]
 
 

@@ -5,11 +5,15 @@ Compactions and recoveries are recorded where they are done, for only there is k
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from perdure.agent.continuation import Emit
+from perdure.agent.parts import Keep, at_once
 from perdure.agent.session import LiveSession
 from perdure.core.errors import StoreError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
@@ -20,22 +24,52 @@ from perdure.tools.runtime import Batch
 _log = logging.getLogger(__name__)
 
 
-def keeping(emit: Emit, live: LiveSession, store: SessionStore) -> Emit:
-    """The way events go out, with those worth keeping written down first."""
+class Chronicle:
+    """The way events go out; those worth keeping are written down, in order, without holding up the loop."""
 
-    def emit_and_keep(event: Event) -> None:
+    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: Keep = at_once) -> None:
+        self._emit = emit
+        self._live = live
+        self._store = store
+        self._keep = keep
+        self._writes: set[asyncio.Task[None]] = set()
+        self._order = asyncio.Lock()
+
+    def __call__(self, event: Event) -> None:
         # Nearly all there are say words, and those are kept as the message they make.
         told = _told(event) if type(event) is not TextDelta else None
         if told is not None:
-            kind, payload = told
-            try:
-                store.ledger.record_event(StoredEvent(live.id, kind, payload))
-            except StoreError as error:
-                # A note that cannot be written down is no reason to end a turn.
-                _log.warning("a %s was not kept: %s", kind, error)
-        emit(event)
+            self._record(StoredEvent(self._live.id, *told))
+        self._emit(event)
 
-    return emit_and_keep
+    async def finish(self) -> None:
+        """Waits for what is being written; an interrupt meanwhile changes nothing."""
+        while self._writes:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(self._writes)
+
+    def _record(self, event: StoredEvent) -> None:
+        try:
+            loop = asyncio.get_running_loop() if self._keep is not at_once else None
+        except RuntimeError:  # a thread of its own: nobody waits for it
+            loop = None
+        if loop is None:
+            self._write(event)
+            return
+        task = loop.create_task(self._write_in_order(event))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _write_in_order(self, event: StoredEvent) -> None:
+        async with self._order:
+            await self._keep(partial(self._write, event))
+
+    def _write(self, event: StoredEvent) -> None:
+        try:
+            self._store.ledger.record_event(event)
+        except StoreError as error:
+            # A note that cannot be written down is no reason to end a turn.
+            _log.warning("a %s was not kept: %s", event.kind, error)
 
 
 def of_tools(batch: Batch, session_id: str) -> list[StoredEvent]:

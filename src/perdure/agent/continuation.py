@@ -32,16 +32,31 @@ async def compact(
             made = unchanged(entries, "The context engine answered with an empty history.", outcome="failed")
     except Exception as error:  # an engine may be anybody's plug-in: the conversation goes on without it
         made = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
-    return carry_out(made, live, parts, emit, reason=reason)
+    return await carry_out(made, live, parts, emit, reason=reason)
 
 
-def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, reason: str) -> Compaction:
-    """Turns a plan into a continuation. The old session stays as it was, whatever happens."""
-    prompt_before = live.counter.estimate
+async def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, reason: str) -> Compaction:
+    """Turns a plan into a continuation. The old session stays as it was, whatever happens.
+
+    An interrupt that comes meanwhile takes effect once the continuation stands.
+    """
     made = keep_essentials(made)
+    finished: list[CompactionFinished] = []
+    try:
+        await parts.keep(lambda: finished.append(_write(made, live, parts, reason=reason)))
+    finally:
+        for event in finished:
+            emit(event)
+            for text in made.notices:
+                emit(Notice(text, "warning"))
+    return made
+
+
+def _write(made: Compaction, live: LiveSession, parts: Parts, *, reason: str) -> CompactionFinished:
+    """Everything about a compaction that is stored."""
+    prompt_before = live.counter.estimate
     if not made.is_noop:
         _rotate(made, live, parts, focus=reason)
-    told = CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
     payload = {
         "outcome": made.outcome,
         "reason": reason,
@@ -54,10 +69,7 @@ def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, 
         "cost_usd": made.handoff.cost_usd if made.handoff is not None else None,
     }
     parts.store.ledger.record_event(StoredEvent(live.id, "compaction", payload))
-    emit(told)
-    for text in made.notices:
-        emit(Notice(text, "warning"))
-    return made
+    return CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
 
 
 def _rotate(made: Compaction, live: LiveSession, parts: Parts, *, focus: str) -> None:

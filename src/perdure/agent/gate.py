@@ -140,7 +140,8 @@ class Gate:
             await self._parts.keep(partial(self._live.spill, texts))
         for call, output in stored:
             payload = {"tool": call.name, "call": call.id, "address": output.address, "chars": output.chars}
-            self._parts.store.ledger.record_event(StoredEvent(self._live.id, "spill", payload))
+            event = StoredEvent(self._live.id, "spill", payload)
+            await self._parts.keep(partial(self._parts.store.ledger.record_event, event))
             self._emit(OutputSpilled(call, output.address, output.chars))
         return bool(texts)
 
@@ -168,7 +169,7 @@ class Gate:
             self._live.view, least_freed_tokens=self._least_freed(), model=self._parts.routes.endpoint.model
         )
         if prepared is not None:
-            return carry_out(prepared, self._live, self._parts, self._emit, reason="background")
+            return await carry_out(prepared, self._live, self._parts, self._emit, reason="background")
         self._background.discard()
         return await compact(self._live, self._parts, self._emit, reason=reason)
 

@@ -153,8 +153,22 @@ class LiveSession:
         if any(then.message is not now.message for then, now in zip(before, self._shown(), strict=True)):
             self._show()
 
+    @property
+    def has_open_calls(self) -> bool:
+        """A crash or an interrupt cut calls off before they had results."""
+        return bool(self._open_calls())
+
     def settle(self) -> None:
         """Gives every call that a crash or an interrupt cut off its logged result: the outcome is unknown."""
+        if cut_off := self._open_calls():
+            self.append(
+                *(
+                    Message(role="tool", content=INTERRUPTED, tool_call_id=c.id, name=c.name, kind="tool")
+                    for c in cut_off
+                )
+            )
+
+    def _open_calls(self) -> list[ToolCall]:
         calls: list[ToolCall] = []
         result_ids = []
         for entry in reversed(self.entries):
@@ -164,14 +178,7 @@ class LiveSession:
                 calls = list(entry.message.tool_calls)
                 break
         answered = {id(find_call(calls, result_id)) for result_id in result_ids}
-        cut_off = [c for c in calls if id(c) not in answered]
-        if cut_off:
-            self.append(
-                *(
-                    Message(role="tool", content=INTERRUPTED, tool_call_id=c.id, name=c.name, kind="tool")
-                    for c in cut_off
-                )
-            )
+        return [c for c in calls if id(c) not in answered]
 
     def move_to(self, session: Session, entries: Sequence[Entry]) -> None:
         """Goes on in a continuation: another view over the same log."""

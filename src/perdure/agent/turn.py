@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from perdure import prompts
 from perdure.agent.budget import SpendingLimit, Spent, Steps
 from perdure.agent.calling import Caller
-from perdure.agent.chronicle import keeping, of_tools
+from perdure.agent.chronicle import Chronicle, of_tools
 from perdure.agent.continuation import Emit
 from perdure.agent.gate import Gate
 from perdure.agent.loop_guard import LoopGuard, with_note
@@ -63,7 +64,7 @@ class Talk:
     def __init__(self, parts: Parts, live: LiveSession, emit: Emit) -> None:
         self.live = live
         # Whatever is told about the conversation goes this way, so that what is worth keeping is kept.
-        self.emit = keeping(emit, live, parts.store)
+        self.emit = Chronicle(emit, live, parts.store, parts.keep)
         self.gate = Gate(parts, live, self.emit)
         self.caller = Caller(parts, live, self.gate, self.emit)
 
@@ -86,22 +87,36 @@ class Turn:
         """
         self._caller.begin_turn()
         self._emit(TurnStarted(self._task_id, self._live.id, self._live.conversation_id))
-        self._live.settle()
         try:
-            if user_message is not None:
-                await self._take(user_message)
-            else:
-                self._loops.replay(_since_request(self._live.entries))
+            await self._begin(user_message)
             outcome, answer, error = *(await self._work()), None
             await self._gate.after_turn()
         except (ProviderError, SpendingLimit) as failure:
             outcome, answer, error = "failed", "", str(failure)
             await self._keep_failure(str(failure))
         except asyncio.CancelledError:
-            self._live.settle()
+            # A second interrupt changes nothing: the turn is ending.
+            with suppress(asyncio.CancelledError):
+                await self._settle()
             outcome, answer, error = "interrupted", "", None
         self._parts.memory.flush()
+        await self._emit.finish()
         return self._finished(outcome, answer, error)
+
+    async def _begin(self, user_message: Message | None) -> None:
+        """Settles what an earlier turn left, then keeps what was said, also where it is interrupted meanwhile."""
+        try:
+            await self._settle()
+        finally:
+            if user_message is not None:
+                await self._take(user_message)
+            else:
+                self._loops.replay(_since_request(self._live.entries))
+
+    async def _settle(self) -> None:
+        """Gives calls that were cut off their results."""
+        if self._live.has_open_calls:
+            await self._parts.keep(self._live.settle)
 
     async def _keep_failure(self, reason: str) -> None:
         """Keeps why a turn failed, with the conversation: whoever reads it later sees more than a question."""
@@ -175,7 +190,8 @@ class Turn:
         closing = prompts.load("closing", self._parts.prompts_folder).strip()
         reply = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
         text = reply.message.text or STEP_LIMIT
-        self._live.append(Message(role="assistant", content=text, kind="assistant"))
+        message = Message(role="assistant", content=text, kind="assistant")
+        await self._parts.keep(partial(self._live.append, message))
         return text
 
     def _spent(self) -> Spent:

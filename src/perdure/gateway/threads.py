@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache, partial
 from typing import ParamSpec, TypeVar
 
@@ -34,7 +35,10 @@ async def kept(work: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        await asyncio.wait([future])
+        # Whoever cancels once more waits for it too: what comes next may need what it writes.
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
         if not future.cancelled():
             future.exception()
         raise

@@ -86,4 +86,4 @@ async def _digest(agent: Agent, talk: Talk, emit: Emit) -> CompactionOutcome:
     )
     entries = list(live.view)
     made = await asyncio.to_thread(code.compress, entries, reason="hygiene")
-    return carry_out(made, live, parts, emit, reason="hygiene").outcome
+    return (await carry_out(made, live, parts, emit, reason="hygiene")).outcome

@@ -1,0 +1,177 @@
+"""Where others share the loop, an agent stores in threads: a database that takes long holds up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from perdure.agent.agent import Agent
+from perdure.agent.holder import this_process
+from perdure.config.settings import Settings
+from perdure.context.engine import EngineServices
+from perdure.core.clock import SystemClock
+from perdure.gateway.threads import kept
+from perdure.lab.simulator import Asked, Call, Say
+from perdure.store.backing import Backing
+from perdure.store.database import Dialect, Row, Transaction, Value
+from perdure.store.fts import FtsIndex
+from perdure.store.ids import TimeIds
+from perdure.store.shelf import FileShelf
+from perdure.store.sqlite_open import open_sqlite
+from perdure.store.store import SessionStore
+from support.agents import Bench, bench
+from support.long_histories import working_session
+
+T = TypeVar("T")
+
+
+class WatchedDatabase:
+    """A database that notes what is asked of it in a thread where an event loop runs."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = open_sqlite(path, clock=SystemClock())
+        self.on_loop: list[str] = []
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._database.dialect
+
+    @property
+    def is_usable(self) -> bool:
+        return self._database.is_usable
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        self._note("read", work)
+        return self._database.read(work)
+
+    def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
+        return self._database.row(sql, values)
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        self._note("write", work)
+        return self._database.write(work)
+
+    def erase(self, work: Callable[[Transaction], T]) -> T:
+        return self._database.erase(work)
+
+    def backup(self, path: Path) -> None:
+        self._database.backup(path)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _note(self, what: str, work: object) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self.on_loop.append(f"{what} {getattr(work, '__qualname__', work)}")
+
+
+@contextmanager
+def sharing(b: Bench, path: Path, settings: Settings | None = None) -> Iterator[tuple[Agent, WatchedDatabase]]:
+    """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
+    database, clock = WatchedDatabase(path), SystemClock()
+    with SessionStore(Backing(database, FtsIndex(), clock, TimeIds(clock)), FileShelf(path)) as store:
+        parts = replace(b.parts, store=store, keep=kept, settings=settings or b.parts.settings)
+        agent = Agent(parts, b.bridge, services=lambda live: EngineServices(settings=parts.settings.compression))
+        yield agent, database
+
+
+def with_history(agent: Agent) -> str:
+    agent.run_conversation("And now?", conversation_history=working_session(24))
+    assert agent.session_id is not None
+    return agent.session_id
+
+
+@pytest.mark.spec("D9")
+def test_a_compaction_is_stored_and_read_back_in_a_thread(tmp_path: Path) -> None:
+    with bench(tmp_path, "Fine.", window=200_000) as b, sharing(b, tmp_path / "perdure.db") as (agent, database):
+        lease = b.store.leases.acquire(with_history(agent), this_process())
+        with agent.lent(lease):
+            database.on_loop.clear()
+            assert agent.compress().outcome == "digest"
+        assert database.on_loop == []
+
+
+def reply(asked: Asked) -> Say | str:
+    return Say(calls=(Call("nothing", {}),)) if "tools" in asked.body else "Half of it is done."
+
+
+def nothing() -> str:
+    """Does nothing."""
+    return "done"
+
+
+@pytest.mark.spec("J9")
+def test_a_turn_that_ends_at_its_step_limit_writes_nothing_on_the_loop(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"agent": {"max_turns": 2}})
+    with (
+        bench(tmp_path, reply, tools=[nothing]) as b,
+        sharing(b, tmp_path / "perdure.db", settings) as (agent, database),
+    ):
+        agent.open()
+        lease = b.store.leases.acquire(agent.session_id or "", this_process())
+        with agent.lent(lease):
+            database.on_loop.clear()
+            assert agent.chat("go") == "Half of it is done."
+        events = [e.kind for e in b.store.ledger.all_events(agent.session_id or "")]
+        assert [what for what in database.on_loop if what.startswith("write")] == []
+        assert "notice" in events, "what was told of the limit is stored when the turn is over"
+
+
+@contextmanager
+def busy_database(path: Path) -> Iterator[None]:
+    """Another process writes most of the time."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+        while not is_over.is_set():
+            connection.execute("BEGIN IMMEDIATE")
+            is_over.wait(0.1)
+            connection.execute("COMMIT")
+            is_over.wait(0.02)
+        connection.close()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    time.sleep(0.02)
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_interrupts_while_a_compaction_is_stored_leave_one_that_is_whole(tmp_path: Path) -> None:
+    with bench(tmp_path, "Fine.", "Fine.", window=200_000) as b, sharing(b, tmp_path / "perdure.db") as (agent, _):
+        lease = b.store.leases.acquire(with_history(agent), this_process())
+        outcomes: list[str] = []
+
+        async def interrupted() -> None:
+            compaction = asyncio.ensure_future(agent.acompress())
+            for _ in range(4):
+                await asyncio.sleep(0.05)
+                agent.interrupt()
+            try:
+                outcomes.append((await compaction).outcome)
+            except asyncio.CancelledError:
+                outcomes.append("cancelled")
+
+        with agent.lent(lease), busy_database(tmp_path / "perdure.db"):
+            b.bridge.run(interrupted())
+        b.store.leases.release(lease)
+        assert agent.session_id == b.store.get_compression_tip(agent.session_id or ""), "at hand is what is stored"
+        assert agent.chat("go on") == "Fine."
+        assert len(outcomes) == 1
+        assert b.sim.violations == []

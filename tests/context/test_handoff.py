@@ -31,6 +31,10 @@ LINES = st.lists(
 ).map("\n".join)
 
 
+def ours(text: str) -> bool:
+    return True
+
+
 @pytest.mark.spec("E1")
 def test_thirteen_sections_in_their_order() -> None:
     text = render(Handoff({"Goal": "ship it"}))
@@ -130,12 +134,12 @@ def test_a_handoff_merged_with_a_message_is_taken_apart_again(content: str | tup
     handoff = Message("user", render(Handoff({"Goal": "ship it"})), kind="handoff")
     request = Message("user", content)
     merged = Message.from_dict(rules.merge(handoff, request).to_dict())
-    assert merged.kind == "handoff"
-    assert split_merged(merged) == (handoff, request)
+    assert merged.kind == "user"
+    assert split_merged(merged, ours) == (handoff, request)
     found = handoff_of(merged)
     assert found is not None
     assert found.section("Goal") == "ship it"
-    assert split_merged(user("hello")) == (user("hello"),)
+    assert split_merged(user("hello"), ours) == (user("hello"),)
 
 
 @pytest.mark.spec("D6")
@@ -143,18 +147,18 @@ def test_a_handoff_merged_with_a_bare_call_is_taken_apart_again() -> None:
     handoff = Message("assistant", render(Handoff({"Goal": "ship it"})), kind="handoff")
     calling = Message("assistant", None, (ToolCall("c", "terminal"),), kind="assistant")
     merged = Message.from_dict(rules.merge(handoff, calling).to_dict())
-    assert split_merged(merged) == (handoff, calling)
+    assert split_merged(merged, ours) == (handoff, calling)
 
 
 @pytest.mark.spec("D1", "D6")
 def test_a_handoff_keeps_its_own_image_when_it_is_taken_apart() -> None:
     picture, theirs = ImagePart("data:image/png;base64,AAAA"), ImagePart("data:image/png;base64,BBBB")
     handoff = Message("user", (TextPart(render(Handoff({}, has_image=True))), picture), kind="handoff")
-    assert split_merged(handoff) == (handoff,)
+    assert split_merged(handoff, ours) == (handoff,)
     request = Message("user", (theirs, TextPart("what is this?")))
-    assert split_merged(Message.from_dict(rules.merge(handoff, request).to_dict())) == (handoff, request)
+    assert split_merged(Message.from_dict(rules.merge(handoff, request).to_dict()), ours) == (handoff, request)
     bare = Message("user", render(Handoff({})), kind="handoff")
-    assert split_merged(Message.from_dict(rules.merge(bare, request).to_dict())) == (bare, request)
+    assert split_merged(Message.from_dict(rules.merge(bare, request).to_dict()), ours) == (bare, request)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1])), max_size=12))
@@ -174,11 +178,11 @@ def test_every_prompt_of_compaction_is_a_file_of_its_own() -> None:
 @pytest.mark.spec("D4", "D6", "E5")
 def test_what_was_joined_to_a_handoff_as_one_string_is_taken_apart_again() -> None:
     text = render(Handoff({"Goal": "ship it"}))
-    handoff, said = split_merged(Message("user", f"{text}\n\nNow paint the shed.", kind="handoff"))
+    handoff, said = split_merged(Message("user", f"{text}\n\nNow paint the shed.", kind="handoff"), ours)
     assert (handoff.kind, handoff.content) == ("handoff", text)
     assert (said.kind, said.content) == ("user", "Now paint the shed.")
     alone = Message("user", f"{text}\n", kind="handoff")
-    assert split_merged(alone) == (alone,)
+    assert split_merged(alone, ours) == (alone,)
 
 
 @pytest.mark.spec("E5")

@@ -17,6 +17,10 @@ NOTE = {"role": "system", "content": "a note in the middle"}
 BLANKS: list[Any] = ["", "  \n", None, [], [{"type": "text", "text": ""}]]
 
 
+def ours(text: str) -> bool:
+    return True
+
+
 def behind_the_handoff(report: perdure.CompactionReport) -> list[str]:
     out = [Message.from_dict(m) for m in report.messages]
     at = next(i for i, m in enumerate(out) if m.text.startswith(HANDOFF_FIRST_LINE))
@@ -61,9 +65,9 @@ def test_notes_alone_are_a_note_however_many_were_merged() -> None:
 
 def test_a_handoff_merged_with_a_note_is_taken_apart_into_just_these() -> None:
     handoff, note = f"{HANDOFF_FIRST_LINE}\n\n## Goal\nx", f"{SYSTEM_NOTE}be brief"
-    first, second = split_merged(Message.from_dict({"role": "user", "content": [handoff, note]}))
+    first, second = split_merged(Message.from_dict({"role": "user", "content": [handoff, note]}), ours)
     assert (first.kind, second.kind) == ("handoff", "note")
-    parts = split_merged(Message.from_dict({"role": "user", "content": [handoff, handoff, "and now?"]}))
+    parts = split_merged(Message.from_dict({"role": "user", "content": [handoff, handoff, "and now?"]}), ours)
     assert [m.kind for m in parts] == ["handoff", "handoff", "user"]
 
 

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.agent import gauge
@@ -421,7 +422,8 @@ def _user_message(given: str | Mapping[str, Any]) -> Message:
         raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")
     if not message.text.strip() and all(isinstance(p, TextPart) for p in message.parts):
         raise InvalidMessage("the message is empty; say something")
-    return message
+    # Typed by a person, whatever it looks like.
+    return message if message.kind == "user" else replace(message, kind="user")
 
 
 def _answer_of(result: ConversationResult) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import secrets
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from perdure.core.errors import ConfigError
 
 CONFIG_FILE = "config.yaml"
+# What handoffs in plain message lists are sealed with.
+KEY_FILE = "handoff.key"
 
 
 def home_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -35,6 +39,26 @@ def make_home(home: Path) -> Path:
             f"cannot make the folder {home}: {error.strerror}; set PERDURE_HOME to a folder Perdure may write to"
         ) from None
     return home
+
+
+def installation_key(home: Path) -> bytes:
+    """A random key that only this installation has, made when it is first needed. Raises ConfigError."""
+    path = home / KEY_FILE
+    try:
+        if not path.exists():
+            make_home(home)
+            # Complete before it bears its name: another process may be about to do the same.
+            with tempfile.NamedTemporaryFile("w", dir=home, prefix=KEY_FILE, delete=False) as file:
+                file.write(secrets.token_hex(32))
+            try:
+                os.link(file.name, path)
+            except FileExistsError:
+                pass
+            finally:
+                os.unlink(file.name)
+        return bytes.fromhex(path.read_text().strip())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot use the key file {path}: {error}; remove it, and a new one is made") from None
 
 
 def editor(environ: Mapping[str, str] | None = None) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from perdure.context.small_talk import goes_on, is_bare
-from perdure.core.messages import Message
+from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
 
 OPEN = "The user's unfinished requests, word for word, newest last:"
@@ -43,7 +43,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> Requests:
             continue
         if m.is_real_user:
             text = m.said.strip()
-            if not text:
+            if not text or text.startswith(SUMMARY_OPENINGS):
                 continue
             if not is_bare(text):
                 if before.open:

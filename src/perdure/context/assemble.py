@@ -15,7 +15,7 @@ from perdure.redaction import redact
 
 INSTRUCTIONS_HEADING = "The user's standing instructions, word for word:"
 FACTS_HEADING = "Exact values from the compacted messages:"
-FILES_HEADING = "Also touched:"
+FILES_HEADING = "Touched in the compacted messages:"
 # What a token of handoff text comes to in characters, for those who count in them.
 CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.

@@ -31,10 +31,11 @@ from perdure.context.notices import codex_raised, compacted_often, paused, small
 from perdure.context.projection import shorten_head
 from perdure.context.redo import expand_digest
 from perdure.context.roles import roles_in
+from perdure.context.seal import default_key
 from perdure.context.talk import talk_in
 from perdure.context.writing import Writer, Written
 from perdure.core.clock import SystemClock
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
@@ -63,6 +64,7 @@ class ContextCompressor(ContextEngine):
         max_tokens: int | None = None,
         clock: Clock | None = None,
         handoff_max_chars: int | None = None,
+        handoff_key: bytes | None = None,
     ) -> None:
         self._services = EngineServices(
             summarize=as_summarize(summarize),
@@ -71,6 +73,8 @@ class ContextCompressor(ContextEngine):
             clock=clock or SystemClock(),
         )
         self._handoff_max_chars = handoff_max_chars
+        # What handoffs in plain dicts are sealed with; the installation's own key where none is given.
+        self._handoff_key = default_key if handoff_key is None else lambda: handoff_key
         self._session_id: str | None = None
         # Until it is, nothing is said about it.
         self._is_window_known = context_length is not None
@@ -177,7 +181,7 @@ class ContextCompressor(ContextEngine):
         return self._settings.enabled and not self._waits_for_response and not self._pause.is_on
 
     def has_content_to_compress(self, messages: Sequence[Item]) -> bool:
-        history = History.read(messages, self._route[0])
+        history = History.read(messages, self._route[0], key=self._handoff_key)
         return self._boundaries(history).has_content
 
     def take_notices(self) -> tuple[str, ...]:
@@ -190,10 +194,11 @@ class ContextCompressor(ContextEngine):
     def compress(
         self, messages: Sequence[Item], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction:
+        focus_topic = None if focus_topic is None else clean(str(focus_topic))
         if reason == "user":
             self._pause.lift()
         self._unread = []
-        history = History.read(messages, self._route[0])
+        history = History.read(messages, self._route[0], key=self._handoff_key)
         before = sum(history.tokens)
         found = self._boundaries(history)
         if not found.has_content and reason == "user" and self._has_news(history, found):
@@ -325,6 +330,7 @@ class ContextCompressor(ContextEngine):
             cooldown=self._cooldown,
             is_asked_for=reason == "user",
             handoff_max_chars=self._handoff_max_chars,
+            handoff_key=self._handoff_key,
         )
 
     def _adopt(self, services: EngineServices) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perdure.context.actions import Action, Outcome, actions_of
 from perdure.context.facts.quotes import beginning, ending
-from perdure.context.own_words import spoken
+from perdure.context.own_words import own_words
 from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, sentences, talk_of
 from perdure.context.wording import Wording
 from perdure.core.messages import Message
@@ -105,7 +105,7 @@ def _goal(m: _Material, room: int) -> str:
     """The first request of all: a previous handoff's goal, else the first real message of the user."""
     if before := m.previous.get("Goal"):
         return before
-    first = next((spoken(x) for x in m.messages if x.is_real_user and spoken(x)), "")
+    first = next((words for x in m.messages if (words := own_words(x))), "")
     return f"The conversation began with: “{_whole_sentences(first, room - 32)}”" if first else ""
 
 
@@ -188,7 +188,7 @@ def _where(actions: Sequence[Action]) -> str:
 
 
 def _in_progress(m: _Material, room: int) -> str:
-    said = next((x.text for x in reversed(m.messages) if x.role == "assistant" and x.text.strip()), "")
+    said = next((x.text for x in reversed(m.messages) if x.kind == "assistant" and x.text.strip()), "")
     lines = [f"- The assistant's last words here: “{ending(said, min(400, room - 45))}”"] if said else []
     if m.actions:
         last = m.actions[-1]

@@ -204,6 +204,14 @@ def _checkable(line: str) -> list[str]:
     return sorted(found, key=line.find)
 
 
+def without_claims(text: str, users: Iterable[str]) -> str:
+    """Lines read off messages without those that claim of the user what the user never said."""
+    if not _USER_SAYS.search(text):
+        return text
+    known = Sources(users)
+    return "\n".join(line for line in text.splitlines() if _quotes(line) or not _invented("", line, known))
+
+
 def user_claims(checked: str) -> list[str]:
     """The lines of checked sections that speak for the user, or quote them."""
     return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]

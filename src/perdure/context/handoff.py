@@ -1,6 +1,7 @@
 """The handoff: what a compaction leaves in place of the turns it took away.
 
-    [PERDURE HANDOFF: …]      the first line never changes, so a handoff is known again in plain dicts
+    [PERDURE HANDOFF: …]      the first line never changes
+    Seal: …                   in plain dicts only: how it is known to be one of ours (`context.seal`)
     what it is, what it is not, and how to use it
     Source: …                 how many messages it stands for, where to open them, who wrote it, when, at what cost
 
@@ -15,14 +16,14 @@ whoever stored it and wherever it was found.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
-from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Message, Part, TextPart, kind_of
+from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart, kind_of
 
 SECTIONS: tuple[str, ...] = (
     "Active Task",
@@ -165,10 +166,17 @@ def handoff_of(message: Message) -> Handoff | None:
     return parse_handoff(first.text) if isinstance(first, TextPart) else None
 
 
-def split_merged(message: Message) -> tuple[Message, ...]:
-    """A handoff that was merged into the message behind it, as those it was; any other message alone."""
-    if not is_merged(message):
+def split_merged(message: Message, is_ours: Callable[[str], bool]) -> tuple[Message, ...]:
+    """A handoff that was merged into the message behind it, as those it was; any other message alone.
+
+    What merely looks like a handoff, and is not ours, is a note.
+    """
+    first = message.parts[0] if message.parts else None
+    if not looks_like_handoff(message) or not isinstance(first, TextPart):
         return (message,)
+    kind: Kind = "handoff" if is_ours(first.text) else "note"
+    if not is_merged(message):
+        return (replace(message, kind=kind),)
     parts = _parted_at_end(message.parts)
     own = _own_parts(parts)
     first = parts[0]
@@ -177,15 +185,23 @@ def split_merged(message: Message) -> tuple[Message, ...]:
     if isinstance(rest, tuple) and len(rest) == 1 and isinstance(rest[0], TextPart) and not rest[0].extra:
         rest = rest[0].text
     behind = replace(message, content=rest, kind=kind_of(message.role, rest))
-    return (Message(message.role, mine, kind="handoff"), *split_merged(behind))
+    return (Message(message.role, mine, kind=kind), *split_merged(behind, is_ours))
+
+
+def looks_like_handoff(message: Message) -> bool:
+    """Whether a message of the user or the assistant begins the way a handoff does."""
+    parts = message.parts
+    first = parts[0] if parts else None
+    if message.role not in ("user", "assistant") or not isinstance(first, TextPart):
+        return False
+    return first.text.startswith(HANDOFF_FIRST_LINE)
 
 
 def is_merged(message: Message) -> bool:
-    """A handoff stands before what the message itself has, by its text: merging may have changed what kind it is."""
-    parts = message.parts
-    first = parts[0] if parts else None
-    if not isinstance(first, TextPart) or not first.text.startswith(HANDOFF_FIRST_LINE):
+    """Whether what looks like a handoff stands before something that the message itself has."""
+    if not looks_like_handoff(message):
         return False
+    parts = message.parts
     return len(_parted_at_end(parts)) > _own_parts(parts) or bool(message.tool_calls)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from perdure.context.engine import Insert, Keep, Step
-from perdure.context.handoff import is_merged, split_merged
+from perdure.context.handoff import looks_like_handoff, split_merged
+from perdure.context.seal import default_key, is_sealed
 from perdure.core import rules
 from perdure.core.messages import Entry, Message
 from perdure.models.tokens import entry_figures, estimate_figures
@@ -30,8 +32,11 @@ class History:
     has_parts: bool
 
     @classmethod
-    def read(cls, items: Sequence[Item], model: str = "") -> History:
-        """Sizes are those under `model`. Raises InvalidMessage for a dict whose role nobody knows."""
+    def read(cls, items: Sequence[Item], model: str = "", *, key: Callable[[], bytes] = default_key) -> History:
+        """Sizes are those under `model`; `key` is what handoffs among plain dicts must be sealed with.
+
+        Raises InvalidMessage for a dict whose role nobody knows.
+        """
         is_logged = set(map(type, items)) == {Entry}
         entries = cast("Sequence[Entry]", items)
         if not is_logged:
@@ -41,14 +46,14 @@ class History:
         if not is_logged and not rules.is_valid(messages):
             entries, origins = _repaired(entries)
             messages = [e.message for e in entries]
-        # Almost no message can be a merged one; which cannot is told without looking into it.
-        parted = [m for m in messages if m.kind == "handoff" or type(m.content) is tuple]
-        if any(map(is_merged, parted)):
-            entries, origins = _split(entries, origins)
+        # In a log every message says what it is; elsewhere a handoff has to be recognised.
+        if not is_logged and any(map(looks_like_handoff, messages)):
+            entries, origins = _split(entries, origins, key())
             messages = [e.message for e in entries]
-        key = ("tokens", model)
-        tokens = [e.known(key) or tokens_of(e, model) for e in entries]
-        return cls(entries, messages, tokens, origins, is_logged, bool(parted))
+        has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
+        known = ("tokens", model)
+        tokens = [e.known(known) or tokens_of(e, model) for e in entries]
+        return cls(entries, messages, tokens, origins, is_logged, has_parts)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
         """Head, handoff, and what follows it, as steps over the input."""
@@ -87,14 +92,21 @@ def _repaired(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
     ], origins
 
 
-def _split(entries: Sequence[Entry], origins: Sequence[int | None] | None) -> tuple[list[Entry], list[int | None]]:
-    """Handoffs that were merged with the message behind them, taken apart again."""
+def _trusting(text: str) -> bool:
+    return True
+
+
+def _split(
+    entries: Sequence[Entry], origins: Sequence[int | None] | None, key: bytes
+) -> tuple[list[Entry], list[int | None]]:
+    """Handoffs recognised by their seal, and those merged with the message behind them taken apart again."""
     out: list[Entry] = []
     places: list[int | None] = []
     for i, e in enumerate(entries):
-        pieces = split_merged(e.message)
+        # A message object says what it is; only what a dict or a merge made of it is in question.
+        pieces = split_merged(e.message, _trusting if e.message.kind == "handoff" else partial(is_sealed, key=key))
         if len(pieces) == 1:
-            out.append(e)
+            out.append(e if pieces[0].kind == e.message.kind else Entry(e.seq, pieces[0], e.created_at_ms))
             places.append(i if origins is None else origins[i])
         else:
             out += [Entry(e.seq, piece, e.created_at_ms) for piece in pieces]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from perdure.context.small_talk import is_bare
-from perdure.core.messages import Message
+from perdure.core.messages import SUMMARY_OPENINGS, Message
 
 # What a line speaks of that hands over somebody else's text, at its end: "summarise this mail:", "here is the log:".
 _TEXT = (
@@ -84,7 +84,7 @@ def _own_lines(text: str) -> Iterator[str]:
             continue
         if is_fenced or is_ruled or line.lstrip().startswith((">", "|")):
             continue
-        if _MAIL.match(line[:_LONGEST_INTRODUCTION].lstrip()):
+        if line.startswith(SUMMARY_OPENINGS) or _MAIL.match(line[:_LONGEST_INTRODUCTION].lstrip()):
             return
         if inline := _INTRODUCES_INLINE.search(line, 0, 2 * _LONGEST_INTRODUCTION):
             yield line[: inline.end()]
@@ -96,7 +96,7 @@ def _own_lines(text: str) -> Iterator[str]:
 
 def spoken(message: Message) -> str:
     """What a person said in a message, without the markup that programs wrap around it."""
-    text = message.text
+    text = message.said
     return _without_markup(text).strip() if "<" in text else text.strip()
 
 

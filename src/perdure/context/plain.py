@@ -42,8 +42,12 @@ def compress(
     focus_topic: str | None = None,
     settings: CompressionSettings | Settings | Mapping[str, Any] | None = None,
     handoff_max_chars: int | None = None,
+    handoff_key: bytes | None = None,
 ) -> CompactionReport:
     """Compacts a message list if there is anything to compact; without `summarize`, by code alone.
+
+    `handoff_key` is what the handoff is sealed with, so that the next call knows it for ours; by default a key of this
+    installation. A loop that runs on several machines hands in one of its own.
 
     Raises InvalidMessage for a message no one could understand, and ConfigError for settings or a window out of range.
     """
@@ -54,6 +58,7 @@ def compress(
         summarize=summarize,
         settings=compression_settings(settings),
         handoff_max_chars=handoff_max_chars,
+        handoff_key=handoff_key,
     )
     done = engine.compress(messages, focus_topic=focus_topic, reason="user")
     return CompactionReport(

@@ -19,6 +19,7 @@ from perdure.context.sections import shorten
 from perdure.context.summary_check import problem_with
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
+from perdure.core.messages import clean
 from perdure.core.ports import Summarize, Summary
 from perdure.core.usage import CanonicalUsage
 from perdure.redaction import redact
@@ -224,7 +225,8 @@ def _as_summary(answer: object) -> Summary:
     if not isinstance(answer, Summary):
         answer = Summary(answer if isinstance(answer, str) else "")
     usage = answer.usage if isinstance(answer.usage, CanonicalUsage) else CanonicalUsage(reported=False)
-    return Summary(redact(answer.text), answer.model, usage, answer.cost_usd)
+    # Lone surrogates, which no encoder accepts, must not get into a handoff.
+    return Summary(redact(clean(str(answer.text))), clean(str(answer.model)), usage, answer.cost_usd)
 
 
 def _bounded(told: Transcript, room: int) -> Transcript:

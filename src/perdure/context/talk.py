@@ -85,10 +85,10 @@ def talk_of(message: Message) -> Talk:
         asked = [s for s in said if s[-1] == "?" or (not s.isascii() and _QUESTION.search(s))][-3:]
         chosen = _decided(said, message.text)
         return Talk(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING
-    if message.role != "assistant" or not message.text.strip():
+    if message.kind != "assistant" or not message.text.strip():
         return _NOTHING
     said = sentences(message.text)
-    decided = _decided(said, message.text) if message.kind == "assistant" else ()
+    decided = _decided(said, message.text)
     planned = tuple(tidy(s.lstrip("-*#> ")) for s in PLAN.among(said, message.text) if len(s) > 12)
     answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
     return Talk(decided, planned[:8], answer=answer)

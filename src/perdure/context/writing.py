@@ -15,7 +15,7 @@ from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
 from perdure.context.facts import FURTHEST_BACK, KEPT, MessageFacts, facts_in, read_facts
 from perdure.context.facts.scan import scan
-from perdure.context.grounding import check_summary, user_claims
+from perdure.context.grounding import check_summary, user_claims, without_claims
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
 from perdure.context.history import History
 from perdure.context.instructions import gathered, rules_in
@@ -23,6 +23,7 @@ from perdure.context.own_words import users_words
 from perdure.context.past import Past, in_order, read_past, told_sections
 from perdure.context.projection import shorten_head
 from perdure.context.roles import ledger_of
+from perdure.context.seal import SEAL_CHARS, default_key, seal
 from perdure.context.sections import read_sections
 from perdure.context.summarise import Brief, Failure, Outcome, summarise
 from perdure.context.talk import talk_in
@@ -40,6 +41,8 @@ _FULL_CHARS = 1_200
 TIMEOUT_S = 150.0
 # A digest tells the newest part of a very long middle; facts and quoted instructions are taken from all of it.
 _MOST_DIGESTED = 2_000
+# Sections of a digest that the assistant's own sentences fill: what those claim of the user needs the user's word.
+_SAID_BY_ASSISTANT = frozenset(("Key Decisions", "Remaining Work"))
 # What banner, source line, headings and end marker come to; below it a handoff has nothing to say.
 _FRAME_TOKENS = 600
 _LEAST_SHORT_TOKENS = 160
@@ -134,6 +137,8 @@ class Writer:
     # The user asked: a cool-down does not hold them off.
     is_asked_for: bool
     handoff_max_chars: int | None = None
+    # What a handoff that goes into plain dicts is sealed with.
+    handoff_key: Callable[[], bytes] = default_key
 
     def write(self, history: History, found: Boundaries, *, focus_topic: str | None) -> Written:
         """The handoff for a history's middle. Never fails: what no model can do, code does."""
@@ -168,6 +173,8 @@ class Writer:
         image = job.image if not shares.is_short else None
         handoff = replace(handoff, has_image=image is not None)
         text = render(handoff, banner=self._banner(shares), is_short=shares.is_short)
+        if not history.is_logged:
+            text = seal(text, self.handoff_key())
         message = handoff_message(text, job.before, job.after[0] if job.after else None, image)
         trouble = outcome.failure.why if outcome.failure else ""
         return Written(handoff, message, estimate_message(message), outcome.calls, trouble)
@@ -223,7 +230,8 @@ class Writer:
                 talks=[talk_in(e) for e in digested],
                 after=[talk_in(e) for e in job.behind],
             )
-            return dict(sections), ()
+            users = [*users_words([e.message for e in sources]), *user_claims(past.checked_text)]
+            return {n: without_claims(t, users) if n in _SAID_BY_ASSISTANT else t for n, t in sections.items()}, ()
         # Head and tail count too: what was said there is no invention.
         messages = [e.message for e in sources]
         known: list[MessageFacts] = [e.known(KEPT) for e in sources]
@@ -264,9 +272,14 @@ class Writer:
             summary_ratio=s.summary_ratio,
             summary_min_tokens=s.summary_min_tokens,
             whole_tokens=self._whole_tokens(job),
-            whole_chars=self.handoff_max_chars,
+            whole_chars=self._whole_chars(job),
             is_short=b.handoff_cap_tokens is not None or (self.handoff_max_chars or _FULL_CHARS) < _FULL_CHARS,
         )
+
+    def _whole_chars(self, job: _Job) -> int | None:
+        """The most characters the handoff may have before it is sealed."""
+        most = self.handoff_max_chars
+        return most if most is None or job.history.is_logged else max(1, most - SEAL_CHARS)
 
     def _whole_tokens(self, job: _Job) -> int | None:
         """The most the handoff may come to, where what must be kept leaves it less than its parts would take."""

@@ -24,8 +24,23 @@ Kind = Literal["system", "user", "assistant", "tool", "handoff", "note"]
 
 ROLES: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
 
-# The first line of every handoff. It never changes: it is how a handoff is known again in plain dicts.
+# The first line of every handoff. It never changes: a text that begins so may be one (`context.seal` tells).
 HANDOFF_FIRST_LINE = "[PERDURE HANDOFF: background for reference, not instructions]"
+
+# How the summaries begin that agents put into a history in the place of older turns: ours, and those of Hermes, Claude
+# Code, Codex, pi and Gemini CLI. Whatever role they carry, nobody said them: they are background, never a request.
+SUMMARY_OPENINGS = (
+    HANDOFF_FIRST_LINE,
+    "[CONTEXT COMPACTION",
+    "[CONTEXT SUMMARY]",
+    "This session is being continued from a previous conversation",
+    "Another language model started to solve this problem and produced a summary",
+    "The conversation history before this point was compacted",
+    "The following is a summary of a branch that this conversation came back from",
+    "Previous conversation summary:",
+    "<summary>\n",
+    "<state_snapshot>",
+)
 
 # What a repair puts where something is missing. Nobody said it, and it must be known again in plain dicts as well.
 TURN_ENDED = "[The turn ended here without a reply.]"
@@ -173,7 +188,7 @@ class Message:
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         texts = (p.text for p in self.content if isinstance(p, TextPart))
-        return "\n".join(t for t in texts if not _is_ours(self.role, t))
+        return "\n".join(t for t in texts if not _is_background(self.role, t))
 
     @classmethod
     def from_dict(cls, raw: object) -> Message:
@@ -286,23 +301,27 @@ _FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "r
 
 
 def kind_of(role: Role, content: Content) -> Kind:
-    """What a message is, by its role and words alone; notes merged with words of its own do not make it a note."""
-    if isinstance(content, str) and not content.startswith("["):  # as almost every one
+    """What a message is, by its role and words alone; notes merged with words of its own do not make it a note.
+
+    Never a handoff: only a record of the store or a seal makes a message one, whatever it looks like.
+    """
+    if isinstance(content, str) and not content.startswith(_MAY_BE_BACKGROUND):  # as almost every one
         return "system" if role == "developer" else role
     texts = [content] if not isinstance(content, tuple) else [p.text if isinstance(p, TextPart) else p for p in content]
-    first = next((t for t in texts if t), None)
-    # Never a tool result: a file or a page may begin like a handoff, and must not be able to speak as one.
-    if isinstance(first, str) and first.startswith("[") and role in ("user", "assistant"):
-        if first.startswith(HANDOFF_FIRST_LINE) and texts[0] == first:
-            return "handoff"
-        if all(isinstance(t, str) and (not t or _is_ours(role, t)) for t in texts):
-            return "note"
+    may_be_note = role in ("user", "assistant") and any(texts)
+    if may_be_note and all(isinstance(t, str) and (not t or _is_background(role, t)) for t in texts):
+        return "note"
     return "system" if role == "developer" else role
 
 
-def _is_ours(role: str, text: str) -> bool:
-    """A text that a repair put there."""
-    return text.startswith(SYSTEM_NOTE) or text == (TURN_ENDED if role == "assistant" else CONTINUES)
+_MAY_BE_BACKGROUND = ("[", *SUMMARY_OPENINGS)
+
+
+def _is_background(role: str, text: str) -> bool:
+    """A text that nobody said: a repair put it there, or it is a summary of older turns."""
+    if text.startswith(SYSTEM_NOTE) or text == (TURN_ENDED if role == "assistant" else CONTINUES):
+        return True
+    return text.startswith(SUMMARY_OPENINGS)
 
 
 def _is_mapping(raw: object) -> TypeGuard[Mapping[str, Any]]:

@@ -41,8 +41,8 @@ class MessageFacts:
 
     @property
     def role(self) -> str:
-        """Who speaks; a handoff speaks for all that came before it."""
-        return "handoff" if self.message.kind == "handoff" else self.message.role
+        """Who speaks; handoffs and notes carry somebody's role, and nobody said them."""
+        return self.message.kind if self.message.kind in ("handoff", "note") else self.message.role
 
 
 def facts_of(message: Message) -> MessageFacts:

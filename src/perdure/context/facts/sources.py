@@ -19,7 +19,10 @@ from perdure.context.facts.quotes import (
 )
 from perdure.context.facts.rank import Weights
 from perdure.context.facts.reading import MessageFacts
+from perdure.context.own_words import own_words
 
+# What the user handed over without saying it themselves goes under this.
+PASTED = "pasted by the user"
 _NOTE_CHARS = 90
 _ENOUGH_PIECES = 2
 _LONG_CALL = 400
@@ -54,6 +57,7 @@ class Sources:
         self._wanted = frozenset(wanted)
         self._wanted_at: dict[int, list[str]] = {}
         self._call_texts: dict[int, str] = {}
+        self._own_words: dict[int, str] = {}
         self._targets = {c.call_id: c.target or c.tool for entry in entries for c in entry.calls}
 
     def pieces(self, fact: str) -> list[Piece]:
@@ -77,7 +81,7 @@ class Sources:
 
     def _quoted(self, fact: str, place: int, text: str, at: int) -> list[Piece]:
         """As short as it can be understood, chosen for its own fact alone; and a line, for all the facts in it."""
-        label = self._label(place)
+        label = self._label(place, fact)
         end = at + len(fact)
         found: list[Piece] = []
         short = shortest_around(text, at, end)
@@ -109,14 +113,22 @@ class Sources:
             self._call_texts[place] = text
         return text
 
-    def _label(self, place: int) -> str:
+    def _label(self, place: int, fact: str) -> str:
         """The heading a piece goes under: what the call was about, or who spoke."""
         entry = self._entries[place]
         if entry.calls:
             return entry.calls[0].target or entry.calls[0].tool
+        if entry.role == "user" and fact not in self._typed(place):
+            return PASTED
         if entry.role != "tool":
             return entry.role
         return self._targets.get(entry.message.tool_call_id or "") or entry.message.name or "tool"
+
+    def _typed(self, place: int) -> str:
+        """What the user says in a message in their own words."""
+        if (words := self._own_words.get(place)) is None:
+            words = self._own_words[place] = own_words(self._entries[place].message)
+        return words
 
     def note(self, fact: str) -> str:
         """How a path came up: the line that first named it, or the words around the call that first used it."""

@@ -77,6 +77,11 @@ def test_a_danger_is_called_by_its_kind(command: str, kind: str) -> None:
     assert kind in _kinds(command)
 
 
+def test_a_danger_names_the_file_that_is_overwritten() -> None:
+    (danger,) = find_dangers("echo x > ~/thesis.tex", WHERE)
+    assert danger.what == "echo x > /home/me/thesis.tex"
+
+
 def test_the_folder_a_shell_stands_in_decides_what_a_relative_path_means() -> None:
     at_root = Surroundings(WHERE.workspace, Path("/"), WHERE.home, WHERE.environment)
     assert _kinds("rm -rf build") == set()
@@ -159,6 +164,8 @@ _COSTLY = {
     "names": "rm -rf " + " ".join(f"f{n}" for n in range(4_000)),
     "many names": "rm -rf " + " ".join(f"f{n}" for n in range(100_000)),
     "options": "curl " + _filled("-d x "),
+    "wrappers": "env A=1 " * 12_000 + "rm -rf /home",
+    "few wrappers": "sudo " * 2_000 + "rm -rf /home",
     "chmod": "chmod " + "a" * 100_000,
     "exec": "find . " + _filled("-exec "),
     "functions": "".join(f"f{n}(){{ f{n + 1}; f{n + 1}; }};" for n in range(3_000)) + "f0",

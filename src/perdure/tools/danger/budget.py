@@ -8,11 +8,10 @@ from collections.abc import Callable
 # Longer commands are not read at all. Large here-documents and quoted blobs stay far below.
 MAX_COMMAND_CHARS = 4_000_000
 # Commands, words and parts of words together.
-MAX_PIECES = 12_000
+MAX_PIECES = 10_000
 # Characters that expansion, pipes and files may produce, beyond a few times the command itself.
 _SPARE_CHARS = 300_000
 _CHARS_PER_CHAR = 6
-# A value, an argument or an output is never longer than the command by more than this.
 _DEADLINE_S = 1.0
 _LOOKS_AT_CLOCK_EVERY = 64
 

@@ -33,6 +33,8 @@ from perdure.tools.danger.syntax import Function, Group, Loop, Node, Pipeline, R
 MAX_STEPS = 2_500
 _MAX_DEPTH = 24
 _MAX_ITEMS = 8
+# What judging one more argument costs, in characters read.
+_CHARS_PER_ARGUMENT = 60
 
 Judge = Callable[[Run], Iterable[Danger]]
 JudgeCode = Callable[[CodeReading, Run], Iterable[Danger]]
@@ -210,7 +212,8 @@ class Walker:
         self._steps += 1
         if at.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
             raise Unreadable
-        self._budget.spend_chars(run.size)
+        # What was counted as words where it was typed is looked at again inside every `sudo` and `env`.
+        self._budget.spend_chars(run.size + (_CHARS_PER_ARGUMENT * len(run.args) if at.depth else 0))
         self._check_name(run, typed)
         self._report(run)
         self._builtin(run, at)

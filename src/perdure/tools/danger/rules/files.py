@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.danger.kinds import Danger
+from perdure.tools.danger.marks import without_marks
 from perdure.tools.danger.places import Place
 from perdure.tools.danger.rules.rule import Rule, always, asks_help, both, either, option, unless
 from perdure.tools.danger.run import Run
@@ -18,6 +19,7 @@ _WRITES_LAST = frozenset({"cp", "mv", "install", "ln", "scp", "rsync", "ditto"})
 _WRITES_ALL = frozenset(
     {"tee", "truncate", "touch", "rm", "unlink", "sponge", "chattr", "setfacl", "xattr", "rmdir", "mkdir"}
 )
+_SHOWN_PATH_CHARS = 200
 _WRITTEN_ZONES = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
@@ -95,10 +97,18 @@ def write_dangers(run: Run) -> Iterator[Danger]:
         if kind is None and _is_foreign(run, place) and path not in spared:
             kind = "write-outside"
         if kind and not (run.name in ("rm", "unlink", "mkdir", "touch") and zone == "git"):
-            yield Danger(kind, run.shown if run.name not in (">", "{") else f"> {path}")
+            yield Danger(kind, _written_as(run, path))
     for path in run.reads:
         if re.match(r"/dev/(?:tcp|udp)/", path):
             yield Danger("reverse-shell", f"{run.shown} < {path}")
+
+
+def _written_as(run: Run, path: str) -> str:
+    """The command, with the file it is redirected to: that is what a person must see."""
+    if path not in run.writes:
+        return run.shown
+    command = run.shown if run.name not in (">", "{") else ""
+    return f"{command} > {without_marks(path[:_SHOWN_PATH_CHARS], '…')}".strip()
 
 
 def _is_foreign(run: Run, place: Place) -> bool:

@@ -33,7 +33,7 @@ def test_dicts_in_dicts_out_without_a_model() -> None:
     raw = [{"role": "system", "content": "You are careful."}, *working_session(30)]
     report = perdure.compress(raw, context_length=64_000)
     assert report.outcome == "digest"
-    assert report.messages[0] is raw[0], "kept messages are the very dicts handed in"
+    assert report.messages[1] is raw[1], "kept messages are the very dicts handed in"
     assert report.messages[-1] is raw[-1]
     assert valid(report.messages)
     assert report.handoff.startswith(HANDOFF_FIRST_LINE)
@@ -57,8 +57,35 @@ def test_leading_system_messages_are_kept_and_never_counted() -> None:
     front = [{"role": "system", "content": "a"}, {"role": "developer", "content": "b " * 9_000}]
     report = perdure.compress([*front, *working_session(30)], context_length=64_000)
     bare = perdure.compress(working_session(30), context_length=64_000)
-    assert report.messages[:2] == front
+    assert report.messages[0] == front[0]
+    assert report.messages[1]["content"].startswith(front[1]["content"])
     assert len(report.messages) == len(bare.messages) + 2
+
+
+@pytest.mark.spec("D6")
+@pytest.mark.parametrize("content", ["You are careful.", [{"type": "text", "text": "You are careful."}], "", None])
+def test_a_system_message_gets_a_note_behind_its_own_words_once(content: Any) -> None:
+    given: list[dict[str, Any]] = [{"role": "system", "content": content}, *working_session(30)]
+    report = perdure.compress(given, context_length=32_000)
+    first = report.messages[0]["content"]
+    words = first if isinstance(first, str) else "\n".join(part["text"] for part in first)
+    assert "were compacted" in words
+    assert type(first) is (list if isinstance(content, list) else str)
+    assert first[: len(content)] == content if content else first.startswith("Earlier turns")
+    assert given[0]["content"] == content, "the list handed in stays as it was"
+    assert report.after_tokens == pytest.approx(perdure.estimate_tokens(report.messages), rel=0.03)
+    grown = perdure.compress([*report.messages, *working_session(30)], context_length=32_000)
+    assert grown.outcome == "digest"
+    assert grown.messages[0] == report.messages[0]
+    assert perdure.compress(grown.messages, context_length=32_000).messages == grown.messages
+
+
+@pytest.mark.spec("D6")
+def test_a_list_without_a_system_message_gets_none() -> None:
+    report = perdure.compress(working_session(30), context_length=32_000)
+    assert all(m["role"] != "system" for m in report.messages)
+    few = [{"role": "system", "content": "SYS"}, {"role": "user", "content": "hi"}]
+    assert perdure.compress(few, context_length=32_000).messages == few
 
 
 @pytest.mark.spec("C1")

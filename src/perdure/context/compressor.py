@@ -32,6 +32,7 @@ from perdure.context.projection import shorten_head
 from perdure.context.redo import expand_digest
 from perdure.context.roles import roles_in
 from perdure.context.seal import default_key
+from perdure.context.system_note import compaction_note, needs_note
 from perdure.context.talk import talk_in
 from perdure.context.writing import Writer, Written
 from perdure.core.clock import SystemClock
@@ -39,7 +40,7 @@ from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
-from perdure.models.tokens import estimate_message
+from perdure.models.tokens import estimate_message, estimate_text
 
 DEFAULT_WINDOW = 128_000
 # A history is not rewritten, and its cached prefix not thrown away, for less than this or a twentieth of it.
@@ -217,7 +218,7 @@ class ContextCompressor(ContextEngine):
         kept = (*found.kept, *range(found.tail_start, found.size))
         plan = history.plan(range(found.head_end), written.message, kept)
         after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
-        after += self._shown_head_tokens(history, found, written.message)
+        after += self._shown_head_tokens(history, found, written.message) + _note_tokens(history, found)
         unread = self._unread_size(history, found)
         is_redone = digest is not None and not written.handoff.is_digest
         if not is_redone and after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
@@ -365,3 +366,10 @@ class ContextCompressor(ContextEngine):
 
 def _fingerprint(messages: Iterable[Message]) -> tuple[int, ...]:
     return tuple(hash((m.role, m.text)) for m in messages)
+
+
+def _note_tokens(history: History, found: Boundaries) -> int:
+    """What the note takes that the system message of a plain list gets."""
+    if history.is_logged or not found.lead or not needs_note(history.messages[found.lead - 1]):
+        return 0
+    return estimate_text(compaction_note())

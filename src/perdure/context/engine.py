@@ -21,10 +21,12 @@ from perdure.config.settings import CompressionSettings
 from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
 from perdure.context.projection import project
+from perdure.context.system_note import with_compaction_note
 from perdure.core.errors import ToolError
 from perdure.core.events import CompactionOutcome
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock, KeyValue, LogReader, Summarize
+from perdure.core.rules import leading_system
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import estimate_message
 
@@ -93,7 +95,8 @@ class Compaction:
         if not all(isinstance(item, Mapping | str) for item in self.source):
             return shown
         given = {id(m): item for m, item in zip(made, applied, strict=True) if isinstance(item, Mapping)}
-        return [given.get(id(m)) or m.to_dict() for m in shown]
+        out = [given.get(id(m)) or m.to_dict() for m in shown]
+        return with_compaction_note(out, leading_system(shown)) if self.handoff is not None else out
 
     def apply(self, items: Sequence[T]) -> list[T | Message]:
         """The new history: kept items as they were handed in, inserted messages between them."""

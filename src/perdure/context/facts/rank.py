@@ -110,7 +110,7 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     """
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
     roles = tuple(Sightings(places=[*reversed(places)]) for places in (errors, decisions))
-    spoken = {"assistant": assistant, "handoff": assistant, "user": user}
+    spoken = {"assistant": assistant, "handoff": assistant, "note": assistant, "user": user}
     everywhere: list[tuple[int, frozenset[str]]] = []
     # In a history of thousands of messages the newest ones have more than enough to choose from.
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4

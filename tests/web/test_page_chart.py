@@ -53,9 +53,11 @@ def test_a_compaction_says_why_in_a_plain_sentence(told: Told) -> None:
         assert before >= event.payload["threshold"] > after
         threshold = chart["calls"][mark["at"]]["threshold"]
         assert event.payload["threshold"] == threshold
-        assert mark["text"] == (
-            f"compacted: {before:,} → {after:,} tokens, because the prompt reached the threshold of {threshold:,}"
-        )
+        cause = {
+            "preflight": f"because the prompt reached the threshold of {threshold:,}",
+            "threshold": f"because the prompt had reached the threshold of {threshold:,} when the turn ended",
+        }[event.payload["reason"]]
+        assert mark["text"] == f"compacted: {before:,} → {after:,} tokens, {cause}"
         # The prompt before it was larger than the one after it, and the mark stands between the two.
         larger, smaller = (chart["calls"][i]["estimate_tokens"] for i in (mark["at"] - 1, mark["at"]))
         assert smaller < larger

@@ -40,6 +40,8 @@ from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
 MOST_NAME_CHARS = 200
+# Parts of one message: each is looked at several times before a model sees it.
+MOST_PARTS = 1_000
 # How long a turn that was told to end may take to do so.
 _ABANDON_S = 10.0
 
@@ -278,6 +280,9 @@ class Hub:
         for name in (chat.chat, incoming.key):
             if len(name) > MOST_NAME_CHARS:
                 raise InvalidMessage(f"the name of a chat or key has at most {MOST_NAME_CHARS} characters")
+        given = incoming.content.get("content") if isinstance(incoming.content, Mapping) else None
+        if isinstance(given, list) and len(given) > MOST_PARTS:
+            raise InvalidMessage(f"a message has at most {MOST_PARTS:,} parts, and this one has {len(given):,}")
         message = Message.from_dict(incoming.content)
         if message.role != "user":
             raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")

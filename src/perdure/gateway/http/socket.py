@@ -26,8 +26,11 @@ from perdure.gateway.http.messages import incoming_of
 from perdure.gateway.hub import Hub
 from perdure.gateway.telling.chats import ChatKey
 from perdure.gateway.telling.wire import encoded, json_text, ticket_dict
+from perdure.gateway.threads import in_thread
 
 MOST_FOLLOWED = 100
+# Parsing a longer message takes long enough to hold others up.
+_LONG_CHARS = 262_144
 # A frame of a kind that is not taken, as a WebSocket's close code.
 _UNSUPPORTED = 1003
 
@@ -112,7 +115,7 @@ class _Connection:
     async def _hear(self, text: str) -> None:
         ident: Any = None
         try:
-            raw = json.loads(text)
+            raw = json.loads(text) if len(text) < _LONG_CHARS else await in_thread(json.loads, text)
             ident = raw.get("id") if isinstance(raw, dict) else None
             await self._do(_READ.validate_python(raw))
         except ValidationError as error:

@@ -208,7 +208,7 @@ def test_the_stop_command_waits_for_nothing(ann: httpx.Client) -> None:
         ({"content": "hi", "chat": ""}, 422),
         ({"content": "hi", "chat": "x" * 201}, 422),
         ({"content": "hi", "key": "x" * 201}, 422),
-        ({"content": [{"type": "text", "text": "a"}] * 1_001}, 400),
+        ({"content": [{"type": "text", "text": "a"}] * 1_001}, 422),
         ({"content": "hi", "conversation_id": "c_nothere"}, 404),
         ({"content": "hi", "more": 1}, 422),
         ({"content": 7}, 422),

@@ -70,7 +70,9 @@ def answer_errors_alike(app: FastAPI) -> None:
         return JSONResponse(refusal.body, refusal.status, headers=dict(refusal.headers))
 
     def answer_invalid(request: Request, error: Exception) -> JSONResponse:
-        first = error.errors()[0] if isinstance(error, RequestValidationError) and error.errors() else {}
+        found = error.errors() if isinstance(error, RequestValidationError) else []
+        # Of the alternatives a field has, the one that is merely too long is the one that was meant.
+        first = next((e for e in found if e["type"] == "too_long"), found[0] if found else {})
         where = ".".join(str(part) for part in first.get("loc", ())[1:])
         # What was sent is not sent back: it may be long, and it may be a secret.
         message = f"{where}: {first.get('msg', 'not valid')}" if where else str(first.get("msg", "not valid"))

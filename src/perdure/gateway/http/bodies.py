@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from perdure.gateway.hub import MOST_PARTS
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Platform = Literal["http", "page"]
 
@@ -15,7 +17,10 @@ class MessageBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    content: Annotated[str, Field(min_length=1)] | Annotated[list[dict[str, Any]], Field(min_length=1)]
+    content: (
+        Annotated[str, Field(min_length=1)]
+        | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_PARTS)]
+    )
     chat: Name = Field(default="main", description="Which of one's chats; each has its own conversation.")
     conversation_id: Name | None = Field(default=None, description="A conversation of one's own, by any id of it.")
     key: Annotated[str, Field(max_length=200)] = Field(

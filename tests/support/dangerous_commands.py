@@ -105,6 +105,10 @@ python3 -c "from pathlib import Path; Path('/home/me/thesis.tex').write_text('')
 node -e "require('fs').writeFileSync('/home/me/thesis.tex','')"
 rm ~/thesis.tex
 rm -f ../other/data.db
+unlink ~/thesis.tex
+sort -o ~/thesis.tex a
+perl -e "open(F,'>','/home/me/t')"
+awk '{print > "/home/me/t"}' a
 xxd ~/.gnupg/private-keys-v1.d/*
 strings ~/.mozilla/firefox/*/logins.json
 tar cf - ~/.ssh | base64

@@ -7,6 +7,7 @@ make > /dev/null 2>&1
 make 2>/dev/null
 echo oops >&2
 echo hi > /dev/stderr
+echo done > /proc/self/fd/1
 cargo build 2>&1 | tee build.log
 date > /tmp/started
 echo x >> /tmp/notes.txt

@@ -41,6 +41,7 @@ _WRITTEN_PATH = re.compile(
     r"""\bopen\s{0,3}\(\s{0,3}(?:[\w.]{1,40}\(\s{0,3})?['"]([~/][^'"\n]{1,200})['"]\)?\s{0,3},\s{0,3}(?:mode\s?=\s?)?['"][^'"r]{0,3}[wax+]"""
     r"""|(?:writeFile(?:Sync)?|appendFile(?:Sync)?|file_put_contents|File\.write|copyfile|os\.truncate)\s{0,3}\("""
     r"""\s{0,3}['"]([~/][^'"\n]{1,200})['"]"""
+    r"""|>{1,2}\s{0,3}['"]?(?:\s{0,3},\s{0,3})?['"]([~/][^'"\n]{1,200})['"]"""
     r"""|Path\(\s{0,3}['"]([~/][^'"\n]{1,200})['"]\s{0,3}\)[\w.()]{0,40}\.write_(?:text|bytes)"""
 )
 _EVALUATES = re.compile(

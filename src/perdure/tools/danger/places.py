@@ -178,6 +178,8 @@ class Places:
     def _zone(self, path: str) -> Zone:
         if FRESH in path:
             return "fresh"
+        if _PASSING.match(path):
+            return "outside"
         # /dev/shm is a file system, not a device.
         if path.startswith("/dev/") and not path.startswith("/dev/shm/"):
             return "outside" if _HARMLESS_DEVICES.fullmatch(path) else "device"

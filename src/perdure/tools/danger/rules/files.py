@@ -28,7 +28,7 @@ def delete_dangers(run: Run) -> Iterator[Danger]:
     """Deletes judged by what they name: `rm`, `find -delete`, and programs that do as `rm -r` does."""
     if asks_help(run):
         return
-    if run.name in ("rm", "grm", "del", "erase"):
+    if run.name in ("rm", "grm", "unlink", "del", "erase"):
         is_tree = run.has("-r", "-R", "--recursive") or "/s" in [a.lower() for a in run.args]
         for o in run.operands:
             yield from _deleted(run, o, is_tree=is_tree)
@@ -145,6 +145,8 @@ def _written(run: Run) -> Iterator[str]:
         yield out
     elif run.name in ("vim", "vi", "nano", "ed", "ex", "emacs") or run.name == "patch":
         yield from (o for o in run.operands if o.startswith(("/", "~")))
+    elif run.name == "sort" and (out := run.value_of("-o", "--output")):
+        yield out
     elif run.name == "dd":
         yield from (a[3:] for a in run.args if a.startswith("of=") and not a.startswith("of=/dev/"))
 

@@ -165,6 +165,21 @@ def test_lone_surrogates_of_a_summariser_or_a_topic_never_reach_the_handoff() ->
         (report.record.focus_topic or "").encode()
 
 
+@pytest.mark.spec("E7")
+def test_a_lone_surrogate_that_arguments_escape_never_reaches_the_handoff() -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    for n in range(40):
+        arguments = f'{{"path": "/srv/part_{n}/x\\udfff_{n}.py"}}'
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": arguments}}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": f"part {n} " * 90},
+        ]
+    report = perdure.compress(messages, context_length=16_000)
+    assert "part_" in report.handoff
+    report.handoff.encode()
+
+
 @pytest.mark.spec("D4")
 @pytest.mark.parametrize(
     "empty", [[], "", "  \n", None, [{"type": "text", "text": ""}], [{"type": "text", "text": " "}]]

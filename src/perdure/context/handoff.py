@@ -23,7 +23,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
-from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart, kind_of
+from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart, clean, kind_of
 
 SECTIONS: tuple[str, ...] = (
     "Active Task",
@@ -250,8 +250,11 @@ def parse_address(address: str) -> tuple[Interval, ...]:
 
 
 def _tidy(text: str) -> str:
-    """A section's text, with nothing in it that would read as a heading, a source line or an end of the whole."""
-    return _BREAKS.sub(lambda m: "###" if m[0] else "\\", text.strip())
+    """A section's text, with nothing in it that would read as a heading, a source line or an end of the whole.
+
+    What a call's JSON arguments escape may be a lone surrogate, which no encoder accepts.
+    """
+    return _BREAKS.sub(lambda m: "###" if m[0] else "\\", clean(text.strip()))
 
 
 def _epoch_ms(when: str | None) -> int:

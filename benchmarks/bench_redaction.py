@@ -61,7 +61,7 @@ def _speed(texts: list[str]) -> float:
 
 def _messages(name: str) -> Iterator[dict[str, Any]]:
     for session in sessions(name):
-        yield from session["messages"]
+        yield from session.get("messages", ())
 
 
 def _strings(value: object) -> Iterator[str]:

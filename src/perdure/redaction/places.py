@@ -20,6 +20,7 @@ _WEBHOOK = re.compile(
         hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/
       | (?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/
       | [\w.-]*webhook\.office\.com/webhookb?2?/ | outlook\.office(?:365)?\.com/webhook/
+      | [\w-]+\.tines\.com/webhook/
       | hooks\.zapier\.com/hooks/catch/
       | open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/
       | qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=

@@ -44,9 +44,12 @@ _TYPE = re.compile(
     re.IGNORECASE,
 )
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_CLASS_RUNS = re.compile(r"[a-z]+|[A-Z]+|\d+")
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _SIGNS = re.compile(r"[!@#$%^&*+=~]")
 _STRETCH = re.compile(r"[A-Za-z0-9]+")
+# Written in groups, as licence keys are: 4PZKZIW-CEYVIWU-VM4LGA6.
+_GROUPED = re.compile(r"[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){2,}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|-)[A-Za-z_$][\w$]*)*")
 # Which letter follows which in nine tenths of the pairs in words and names, and in a quarter of those drawn at random.
@@ -100,16 +103,22 @@ def is_wordy(value: str) -> bool:
     return held == 0 or (common >= 0.6 * pairs and pairs >= 0.4 * held)
 
 
+def class_switches(value: str) -> int:
+    """How often a lower-case letter, a capital and a digit follow one of another class."""
+    return len(_CLASS_RUNS.findall(value)) - 1
+
+
 def looks_random(value: str) -> bool:
     """Whether it was drawn rather than written, going by its longest stretch of letters and digits."""
+    value = value.replace("-", "") if _GROUPED.fullmatch(value) else value
     stretch = max(_STRETCH.findall(_SIGNS.sub("", value)), key=len, default="")
     parts = _PARTS.findall(stretch)
     held, digits = len(stretch), sum(len(part) for part in parts if part.isdigit())
-    if held < 8 or len(set(stretch)) < 5 or digits == held:
+    if held < 8 or len(set(stretch)) < 5 or digits == held or "abcdefgh" in stretch.lower():
         return False
     pairs, common = _pairs(parts)
     if digits == 0:
-        return held >= 16 and len(parts) >= 4 and common < 0.6 * pairs
+        return held >= 16 and common < (0.6 if len(parts) >= 4 else 0.45) * pairs
     switches = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(parts))
     if (switches >= 3 and held <= 3.2 * len(parts)) or (held >= 16 and _HEX.fullmatch(stretch)):
         return True

@@ -13,9 +13,10 @@ import pytest
 from benchmarks.data import EVAL, Skip, sessions
 
 from perdure.redaction import find_secrets, redact
+from support.innocent_identifiers import identifier_lines
 from support.innocent_text import innocent_lines
 
-LINES = innocent_lines()
+LINES = [*innocent_lines(), *identifier_lines()]
 
 
 @pytest.mark.spec("E9")

@@ -20,6 +20,17 @@ PIECES = [
     *("sk-", "sk-ant-", "ghp_", "AKIA", "eyJ", ".", "-", "_", "://", "@", "a", "b3", "Q7xZ9", "hunter2", "is", "value"),
     *("-----BEGIN", "-----END", "PRIVATE KEY-----", "MIIEpAIBAAKCAQEA7Zt9LmX2vBn4", "Bearer", "Basic", "Authorization"),
     *("Cookie", ";", ",", "(", ")", "{", "}", "<", ">", "$", "密码", "：", "😀", "\ud800", "\x1b[31m", "--password"),
+    *(
+        "|",
+        "| token |",
+        "\n|---|---|\n",
+        "api key is ",
+        " as the api key",
+        "acme_live_",
+        "AB_",
+        "zX9kQ2mT7vL4pR8sW1nB6cJ3",
+        "a_pat,",
+    ),
     *("sig=", "&", "?", "https", "hooks.slack.com/services/", "curl", "-u", " ", "\n", "\t"),
 ]
 near_misses = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
@@ -93,6 +104,17 @@ REPEATED = [
     *("password=", "PASSWORD=", "PASSWORD=x1;", 'password="', "sk-", "-eyJ", "eyJ.", "sk-ant-", "://", "://a:b@"),
     *("://a:b@c,", "cookie:a=b;", "authorization:", "?sig=", "api_key:", "密码", "curl\t-u", "mysql -p", "token is "),
     *("my_", "your-", "ghp_a", "12345678:AA", "a.b-", "q8Q~", "\ud800", "\\\"'`", "://hooks.slack.com/services/"),
+    *(
+        "&token=",
+        "api key ",
+        "| token ",
+        "token,",
+        "\ntoken,token",
+        "token\t",
+        "| a | token |\n|---|---|\n",
+        "api_key,b\n1,2\n",
+    ),
+    *(" as the key", "token to a1 ", "ab_c1D2e3F4g5H6i7J8k9L0", "aZ9+", "aZ9.", "abc1234567890defghijk.", "a_pat "),
     *("deadbeef00", "1", "-----BEGIN PRIVATE KEY-----\n", "bearer ", "password is ", "my_key_"),
 ]
 

@@ -1,9 +1,10 @@
 """Secrets out, everything else untouched.
 
-A text is looked through three times, each time first by fast searches for a few telling bytes and only then, around
-what they find, by exact patterns: keys that carry their service's mark (`keys.py`, rows in `formats.py`), values given
-to a telling name (`named.py`, `names.py`), and places that hold a secret whatever it looks like (`places.py`).
-`shapes.py` decides whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
+A text is searched three times, each time first for a few telling bytes and only then, around what was found, with
+exact patterns: for keys that carry their issuer's mark (`keys.py`, rows in `formats.py`, unlisted issuers in
+`grammar.py`), for values of telling names (`named.py`, `names.py`; in cells and sentences `nearby.py`, under headers
+`columns.py`), and for places that hold a secret whatever it looks like (`places.py`). `values.py` and `shapes.py` decide
+whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
 """
 
 from __future__ import annotations

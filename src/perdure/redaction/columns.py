@@ -9,8 +9,7 @@ from perdure.redaction.names import Promise, promise_of
 from perdure.redaction.page import Page, Secret
 from perdure.redaction.values import Form, is_drawn, is_secret
 
-_LINE_END = re.compile(r"\r?\n|\\r?\\n")
-_RULE = re.compile(r"[\s|:\-+=]*---?[\s|:\-+=]*")
+_LINE_END = re.compile(r"\r?\n|(?:\\r)?\\n")
 _CELLS = {
     separator: re.compile(rf'[ ]*(?:"(?P<quoted>[^"\n]*)"[ ]*|(?P<bare>[^{separator}"\n]*))(?:{separator}|$)')
     for separator in (r"\|", ",", r"\t", ";")
@@ -42,7 +41,7 @@ class Columns:
         self._read_to = found.start()
         escaped = text.rfind("\\n", earliest, at)
         start = max(earliest, text.rfind("\n", earliest, at) + 1, escaped + 2 if escaped >= 0 else 0)
-        header = text[start : found.start()]
+        header = text[start : found.start()].rpartition('": "')[2]  # the table may be a string in JSON
         separator = _separator(header)
         if separator is None or not _HEADER_LINE.fullmatch(header):
             return

@@ -1,0 +1,155 @@
+"""Values in the next cell, under a header and in the same sentence as their name, and keys of unlisted issuers."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from random import Random
+
+import pytest
+from benchmarks.secret_samples import draw_key
+
+from perdure.redaction import find_secrets, redact
+
+NAMES = ["ACME_API_KEY", "ACME_TOKEN", "ACME_SECRET", "ACME_PAT", "ACME_CREDENTIAL", "acme_key", "acmeAccessToken"]
+SENTENCES = [
+    "For your information, the {words} is {value}.",
+    "Here is the {words}: {value} - keep it safe.",
+    "the {words} for the staging site is {value}",
+    "Please use {value} as the {words} for now.",
+    "{value} is our {words}, I think",
+    "Our {words} `{value}` stopped working, can you look?",
+    'my {words} is "{value}", thanks',
+]
+TABLES = [
+    "| Name | Value |\n|---|---|\n| {name} | {value} |\n| REGION | eu |\n",
+    "| `{name}` | `{value}` |\n",
+    "| Environment | {words} |\n|---|---|\n| prod | `{value}` |\n| region | eu |\n",
+    "name,value,owner\n{name},{value},ops\n",
+    '"{name}","{value}","ops"\n',
+    "id,{name},owner\n1,{value},ops\n2,,dev\n",
+    "id;{name};owner\r\n1;{value};ops\r\n",
+    "{name}\t{value}\tops\n",
+]
+
+
+def _uuid(rng: Random) -> str:
+    return "-".join("".join(rng.choices("0123456789abcdef", k=n)) for n in (8, 4, 4, 4, 12))
+
+
+def _words(name: str) -> str:
+    return {"acmeAccessToken": "acme access token"}.get(name, name.replace("_", " ").lower().replace(" pat", " PAT"))
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_value_in_the_same_sentence_as_its_name_is_taken_out(sentence: str) -> None:
+    rng = Random(sentence)
+    for name in NAMES:
+        value = draw_key(rng, 32)
+        text = sentence.format(words=_words(name), value=value)
+        assert redact(text) == text.replace(value, "[REDACTED]"), text
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize("table", TABLES)
+def test_a_value_in_the_cell_or_the_column_of_its_name_is_taken_out(table: str) -> None:
+    rng = Random(table)
+    for name in NAMES:
+        value = draw_key(rng, 32)
+        text = table.format(name=name, words=_words(name).capitalize(), value=value)
+        assert redact(text) == text.replace(value, "[REDACTED]"), text
+
+
+def test_every_row_of_a_column_is_read() -> None:
+    rng = Random(4)
+    values = [draw_key(rng, 28) for _ in range(50)]
+    rows = "\n".join(f"{i},user{i}@example.com,{value},active" for i, value in enumerate(values))
+    text = f"id,email,api_key,status\n{rows}\n"
+    assert len(find_secrets(text)) == 50
+    assert "user49@example.com,[REDACTED],active" in redact(text)
+
+
+def test_a_column_of_passwords_is_taken_out_and_the_others_stay() -> None:
+    text = "user,password,role\nann,hunter2,admin\nbob,Sommer1999!,user\n"
+    assert redact(text) == "user,password,role\nann,[REDACTED],admin\nbob,[REDACTED],user\n"
+
+
+def test_a_table_in_escaped_text_is_read_as_well() -> None:
+    value = draw_key(Random(9), 32)
+    text = f'{{"output": "id,api_key\\n1,{value}\\n"}}'
+    assert redact(text) == text.replace(value, "[REDACTED]")
+
+
+@pytest.mark.parametrize("name", ["SNYK_TOKEN", "ACME_API_TOKEN", "ADO_PAT", "ACME_CREDENTIAL", "ACME_KEY"])
+def test_a_uuid_is_a_secret_under_the_name_of_an_issuer_s_token(name: str) -> None:
+    value = _uuid(Random(name))
+    assert redact(f"{name}={value}\n") == f"{name}=[REDACTED]\n"
+
+
+@pytest.mark.parametrize("name", ["token", "lockToken", "clientToken", "request_token", "session_id", "cache_key"])
+def test_a_uuid_under_another_name_is_an_id(name: str) -> None:
+    text = f'{{"{name}": "{_uuid(Random(name))}"}}'
+    assert redact(text) == text
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize(
+    ("prefix", "length"),
+    [("acme_live_", 24), ("acme-key-", 24), ("acme_pat_", 20), ("acme-secret-", 32), ("acme_", 36), ("ACME-", 40)],
+)
+def test_a_key_of_an_issuer_that_no_row_names_is_known_by_its_prefix(prefix: str, length: int) -> None:
+    rng = Random(prefix)
+    for template in (
+        "VALUE={}\n",
+        '{{"v": "{}"}}',
+        "use {} here",
+        "| {} |",
+        "a: '{}'",
+        "?q={}&b=1",
+        '{{\\"v\\": \\"{}\\"}}',
+    ):
+        text = template.format(prefix + draw_key(rng, length))
+        assert redact(text) == template.format(f"{prefix}…[REDACTED]")
+
+
+@pytest.mark.parametrize("prefix", ["cus_", "price_", "msg_", "toolu_", "run-", "commit-", "sha256-", "c_", "s_", "t_"])
+def test_identifiers_with_the_same_grammar_are_left_alone(prefix: str) -> None:
+    rng = Random(prefix)
+    for length in (14, 24, 26, 32, 40):
+        text = f"see {prefix}{draw_key(rng, length)} there"
+        assert redact(text) == text
+
+
+@pytest.mark.parametrize("where", ["assets/{}.js", "/var/cache/{}/blob", "{}.tar.gz", "registry.example/{}:latest"])
+def test_a_file_or_path_with_the_grammar_of_a_key_is_left_alone(where: str) -> None:
+    text = where.format("acme_" + draw_key(Random(where), 36))
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("head", ["ops_eyJ", "glc_", "sntrys_", "fm2_", "ABSK"])
+def test_a_key_with_plus_and_slash_in_its_body_is_taken_out_as_a_whole(head: str) -> None:
+    rng = Random(head)
+    for _ in range(20):
+        body = b64encode(rng.randbytes(150)).decode()
+        for template in ("VALUE={}\n", "value: {}\n", "x = '{}'", "| {} |", "a,{},b"):
+            assert redact(template.format(head + body)) == template.format(f"{head}…[REDACTED]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the hash of the token is {hex}",
+        "the cache key is {hex}",
+        "the api key id is {uuid}",
+        "| token hash | {hex} |",
+        "| key | {hex} |",
+        "perdure gateway token revoke {short}",
+        "path,sha256\ntoken.py,{hex}\n",
+        '"AWS::KMS::ReplicaKey": "{short}{short}"',
+    ],
+)
+def test_what_is_said_about_a_secret_is_not_the_secret(text: str) -> None:
+    rng = Random(text)
+    digest = "".join(rng.choices("0123456789abcdef", k=40))
+    text = text.replace("{hex}", digest).replace("{uuid}", _uuid(rng)).replace("{short}", digest[:12])
+    assert redact(text) == text

@@ -3,8 +3,8 @@
 A text is searched three times, each time first for a few telling bytes and only then, around what was found, with
 exact patterns: for keys that carry their issuer's mark (`keys.py`, rows in `formats.py`, unlisted issuers in
 `grammar.py`), for values of telling names (`named.py`, `names.py`; in cells and sentences `nearby.py`, under headers
-`columns.py`), and for places that hold a secret whatever it looks like (`places.py`). `values.py` and `shapes.py` decide
-whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
+`columns.py`), and for places that hold a secret whatever it looks like (`places.py`). `values.py` and `shapes.py`
+decide whether a value is a stand-in, a word, or drawn at random. Read `formats.py` first.
 """
 
 from __future__ import annotations

@@ -189,6 +189,8 @@ _PLAIN: tuple[tuple[str, str, str, int], ...] = (
     ("square-access", "EAAA", _URL_SAFE, 60),
     ("grafana-key", "eyJrIjoi", _ALNUM, 90),
     ("fullstory", "na1.", _ALNUM, 80),
+    ("klaviyo", "pk_", _HEX, 34),
+    ("mem0", "m0-", _ALNUM, 40),
     ("lark-app", "cli_a", _SMALL, 15),
     ("smooch", "act_", _SMALL, 24),
     ("aws-legacy", "A3T", _CAPITALS, 17),

@@ -203,6 +203,8 @@ FORMATS: tuple[Format, ...] = (
     Format("close", "api_", r"[A-Za-z0-9]{16,24}\.[A-Za-z0-9]{16,24}" + _END),
     Format("grafana-key", "eyJrIjoi", r"[A-Za-z0-9+/_-]{60,}={0,3}"),
     Format("fullstory", "na1. eu1.", r"[A-Za-z0-9+/]{60,}={0,2}"),
+    Format("klaviyo", "pk_", r"[0-9a-f]{34}" + _END),
+    Format("mem0", "m0-", _word(36, 48), plain=True),
     Format("lark-app", "cli_", _word(16, 16), plain=True),
     Format("smooch", "act_", _word(24, 24), plain=True),
     Format("stripe-client-secret", "pi_ seti_", r"[A-Za-z0-9]{16,}_secret_[A-Za-z0-9]{16,}"),

@@ -25,7 +25,7 @@ from perdure.context.facts.scan import scan
 from perdure.context.handoff import Handoff, render
 from perdure.core.messages import Message, assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.store import Call, NewHandoff, Route, SessionStore, Span, StoredEvent, open_store
+from perdure.store import CallRecord, NewHandoff, RouteRecord, SessionStore, Span, StoredEvent, open_store
 from perdure.web.api import page_router
 
 TITLE = "The page (API)"
@@ -110,7 +110,7 @@ def _client(store: SessionStore) -> Iterator[Get]:
 
 def _many(store: SessionStore) -> None:
     for n in range(_CONVERSATIONS):
-        route = Route("custom", f"m-{n % 5}")
+        route = RouteRecord("custom", f"m-{n % 5}")
         source = ("terminal", "telegram", "library", "page")[n % 4]
         session = store.create(
             source=source,
@@ -124,7 +124,7 @@ def _many(store: SessionStore) -> None:
 
 def _long(store: SessionStore) -> str:
     """Ten thousand messages with their calls and events, compacted once at the end."""
-    session = store.create(source="terminal", user_key="ann", route=Route("custom", "m-1"), title="a long one")
+    session = store.create(source="terminal", user_key="ann", route=RouteRecord("custom", "m-1"), title="a long one")
     corpus = Corpus()
     messages = list(islice(corpus.messages(words=60), _MESSAGES))
     for at in range(0, _MESSAGES, 4):
@@ -146,8 +146,8 @@ def _account(store: SessionStore, session_id: str, at: int) -> None:
     parts = {"system": 900, "tools": 700, "memory": 100, "head": 0, "handoff": 0, "tail": at * 3, "outputs": at * 7}
     usage = CanonicalUsage(input_tokens=200, cache_read_tokens=at * 10, output_tokens=50)
     store.ledger.record_call(
-        Call(
-            session_id, route=Route("custom", "m-1"), usage=usage, cost_usd=0.001, estimate_tokens=sum(parts.values()),
+        CallRecord(
+            session_id, route=RouteRecord("custom", "m-1"), usage=usage, cost_usd=0.001, estimate_tokens=sum(parts.values()),
             window_tokens=200_000, threshold_tokens=100_000, composition=parts,
         )
     )  # fmt: skip

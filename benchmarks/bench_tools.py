@@ -16,7 +16,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.danger.detect import Surroundings, find_dangers
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import tool
 from perdure.tools.workspace import Workspace
@@ -55,7 +55,7 @@ def rows() -> Iterator[Row]:
 
 def _runtime() -> ToolRuntime:
     guard = ApprovalGuard(Workspace(Path("/work")), home=Path("/home/me"))
-    return ToolRuntime(Registry([nothing, nothing_in_a_thread, shell]), clock=SystemClock(), guard=guard)
+    return ToolRuntime(ToolRegistry([nothing, nothing_in_a_thread, shell]), clock=SystemClock(), guard=guard)
 
 
 def _one_by_one(name: str, **arguments: object) -> float:

@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.table import Row
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.bridge import LoopThread
-from perdure.agent.parts import Delta, Parts
+from perdure.agent.parts import AgentDeps, Delta
 from perdure.agent.prompt import PromptSources
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
@@ -21,10 +21,10 @@ from perdure.core.clock import SystemClock
 from perdure.core.messages import assistant
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
-from perdure.providers.routes import Route, RouteCursor
+from perdure.providers.routes import EndpointChain, RouteCursor
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore, open_store
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.stateful.memory import FileMemory
 
@@ -43,26 +43,26 @@ def rows() -> Iterator[Row]:
     yield Row("growth from 1,000 to 10,000 messages", costs[10_000] / costs[1_000], "×", "< 1.5")
 
 
-def _agent(store: SessionStore, folder: Path, count: int) -> Agent:
+def _agent(store: SessionStore, folder: Path, count: int) -> ConversationAgent:
     session = store.create(system_prompt="You are a careful assistant.")
     texts = ["a question about the code", "an answer with a path such as src/perdure/agent/turn.py in it"]
     history = [{"role": ("user", "assistant")[i % 2], "content": f"{texts[i % 2]} {i} " * 8} for i in range(count)]
     store.append(session.id, history)
     clock = SystemClock()
-    parts = Parts(
+    parts = AgentDeps(
         store=store,
         send=_answer,
-        routes=RouteCursor(Route((Endpoint("custom", "http://127.0.0.1:1", "chat_completions", "m"),))),
+        routes=RouteCursor(EndpointChain((Endpoint("custom", "http://127.0.0.1:1", "chat_completions", "m"),))),
         models=_Models(),
         engine=ContextCompressor(context_length=WINDOW),
-        tools=ToolRuntime(Registry(), clock=clock),
+        tools=ToolRuntime(ToolRegistry(), clock=clock),
         memory=FileMemory(folder / "memory"),
         prompt_sources=lambda memory: PromptSources("me", memory=memory),
         settings=Settings(),
         clock=clock,
         ids=TimeIds(clock),
     )
-    return Agent(parts, LoopThread(), services=lambda live: EngineServices(), session_id=session.id)
+    return ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices(), session_id=session.id)
 
 
 async def _answer(

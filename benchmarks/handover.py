@@ -25,7 +25,7 @@ from perdure.app import Agent
 from perdure.context.handoff import parse_handoff
 from perdure.core.events import CompactionFinished, CompactionStarted, Event
 from perdure.core.messages import HANDOFF_FIRST_LINE
-from perdure.lab.simulator import Asked, Fail, Say, Simulator, strict
+from perdure.lab.simulator import Fail, Say, ScriptRequest, Simulator, strict
 
 PAGE = Path(__file__).parents[1] / "docs" / "compaction.md"
 # Always the same, because a traceback names it.
@@ -170,11 +170,11 @@ def _text(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else str(content[0].get("text", ""))
 
 
-def _playback() -> Callable[[Asked], Say | Fail]:
+def _playback() -> Callable[[ScriptRequest], Say | Fail]:
     """The assistant's next step for every request with tools; a summary, which comes without, is never given."""
     steps: Iterator[Say] = iter(step for turn in PLAN for step in turn)
 
-    def answer(asked: Asked) -> Say | Fail:
+    def answer(asked: ScriptRequest) -> Say | Fail:
         return (
             next(steps) if asked.body.get("tools") else Fail(status=401, body={"error": {"message": "no such model"}})
         )

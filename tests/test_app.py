@@ -11,8 +11,8 @@ import pytest
 from perdure import Agent, open_store
 from perdure.agent.turn import ConversationResult
 from perdure.core.events import Notice
-from perdure.lab.simulator import Asked, Call, Say, Simulator
-from perdure.store.records import Call as CallRecord
+from perdure.lab.simulator import Call, Say, ScriptRequest, Simulator
+from perdure.store.records import CallRecord as CallRecord
 
 HEADINGS = ("Goal", "Completed Actions", "Critical Context")
 
@@ -31,7 +31,7 @@ def _agent(sim: Simulator, folder: Path, *, callbacks: Any = None, **settings: A
     )
 
 
-def _reply(asked: Asked) -> str:
+def _reply(asked: ScriptRequest) -> str:
     if asked.body["model"] == "main-1":
         return "Noted."
     return "\n\n".join(f"## {h}\nThe user counts words in round {asked.number}." for h in HEADINGS)
@@ -59,7 +59,7 @@ def test_what_a_smaller_summary_model_reads_fits_its_window_and_is_pointed_out_o
 
 @pytest.mark.spec("J7", "J9", "A4", "I3")
 def test_a_helper_has_a_context_a_budget_and_a_bill_of_its_own(tmp_path: Path) -> None:
-    def reply(asked: Asked) -> Say | str:
+    def reply(asked: ScriptRequest) -> Say | str:
         texts = [str(m.get("content")) for m in asked.body["messages"]]
         if "survey the folder" in texts[1]:  # the helper: it would go on for ever
             is_over = "tools" not in asked.body

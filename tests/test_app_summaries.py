@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.lab.simulator import Asked, Fail, Say, Simulator
-from perdure.providers.routes import Route
+from perdure.lab.simulator import Fail, Say, ScriptRequest, Simulator
+from perdure.providers.routes import EndpointChain
 from support.summarisers import GOOD
 
 WINDOW = 20_000
@@ -25,15 +25,15 @@ HISTORY = [
 WRONG_KEY = Fail(status=401, body={"error": {"message": "invalid api key"}})
 
 
-def is_summary(asked: Asked) -> bool:
+def is_summary(asked: ScriptRequest) -> bool:
     return "hand-over notes" in str(asked.body["messages"][-1])
 
 
-def good(asked: Asked) -> str:
+def good(asked: ScriptRequest) -> str:
     return GOOD if is_summary(asked) else "Noted."
 
 
-def summaries_of(sim: Simulator, model: str | None = None) -> list[Asked]:
+def summaries_of(sim: Simulator, model: str | None = None) -> list[ScriptRequest]:
     return [r for r in sim.requests if is_summary(r) and model in (None, r.body["model"])]
 
 
@@ -77,7 +77,7 @@ def test_after_a_switch_no_history_goes_to_the_model_before(tmp_path: Path) -> N
     with Simulator(script=good) as old, Simulator(script=good) as new, agent_at(old, tmp_path) as agent:
         agent.run_conversation("And now?", conversation_history=HISTORY[:24])
         asked_before = len(old.requests)
-        agent.switch_model(Route((replace(agent.endpoint, model="local-1", base_url=new.base_url),)))
+        agent.switch_model(EndpointChain((replace(agent.endpoint, model="local-1", base_url=new.base_url),)))
         agent.run_conversation("Go on: " + "words about the parser " * 60)
         assert agent.compress().outcome == "compacted"
         assert len(old.requests) == asked_before
@@ -88,7 +88,7 @@ def test_after_a_switch_no_history_goes_to_the_model_before(tmp_path: Path) -> N
 def test_a_summary_being_written_is_cancelled_by_a_switch_and_not_retried_there(tmp_path: Path) -> None:
     asked = threading.Event()
 
-    def busy(request: Asked) -> Any:
+    def busy(request: ScriptRequest) -> Any:
         if not is_summary(request):
             return "Noted."
         asked.set()
@@ -100,7 +100,7 @@ def test_a_summary_being_written_is_cancelled_by_a_switch_and_not_retried_there(
         run = threading.Thread(target=agent.compress)
         run.start()
         assert asked.wait(10)
-        agent.switch_model(Route((replace(agent.endpoint, model="local-1", base_url=new.base_url),)))
+        agent.switch_model(EndpointChain((replace(agent.endpoint, model="local-1", base_url=new.base_url),)))
         count = len(old.requests)
         run.join(10)
         assert not run.is_alive()
@@ -118,7 +118,7 @@ def test_a_summary_being_written_is_cancelled_by_a_switch_and_not_retried_there(
     ],
 )
 def test_an_answer_that_is_no_summary_goes_once_to_the_main_model(tmp_path: Path, answer: str) -> None:
-    def script(request: Asked) -> Any:
+    def script(request: ScriptRequest) -> Any:
         return Say(answer) if request.body["model"] == "small-1" else good(request)
 
     with (
@@ -136,7 +136,7 @@ def test_an_answer_that_is_no_summary_goes_once_to_the_main_model(tmp_path: Path
 
 @pytest.mark.spec("F2")
 def test_a_main_model_whose_own_summary_was_refused_is_not_asked_twice(tmp_path: Path) -> None:
-    def script(request: Asked) -> Any:
+    def script(request: ScriptRequest) -> Any:
         return Say("I am sorry, but I cannot help with summarising this.") if is_summary(request) else "Noted."
 
     with Simulator(script=script) as sim, agent_at(sim, tmp_path) as agent:

@@ -67,7 +67,7 @@ def _installed(group: str) -> Iterable[EntryPoint]:
     return entry_points(group=group)
 
 
-class Registry:
+class PluginRegistry:
     """Plug-ins of one kind: a word for it, the user's folder of them, and the entry-point group of packages."""
 
     def __init__(
@@ -92,9 +92,9 @@ class Registry:
         self._registered: dict[str, Factory | str] = {}
         self._loaded: dict[tuple[Origin, str], Factory] = {}
 
-    def within(self, folder: Path | None) -> Registry:
+    def within(self, folder: Path | None) -> PluginRegistry:
         """The same registrations, with another folder: one process may serve several homes."""
-        other = Registry(
+        other = PluginRegistry(
             self.kind,
             folder,
             self.entry_point_group,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class InjectionFinding:
     """Why a text was held back, and the words that gave it away."""
 
     why: str
@@ -41,9 +41,9 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
-def screen(text: str) -> Finding | None:
+def screen(text: str) -> InjectionFinding | None:
     """The first thing in `text` that does not belong in a system prompt, or None."""
     for why, pattern in _ROWS:
         if found := pattern.search(text):
-            return Finding(why, " ".join(found.group(0).split())[:80])
+            return InjectionFinding(why, " ".join(found.group(0).split())[:80])
     return None

@@ -14,14 +14,14 @@ from typing import TypeVar
 
 import pytest
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.holder import this_process
 from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
 from perdure.gateway.threads import kept
-from perdure.lab.simulator import Asked, Call, Say
-from perdure.store.backing import Backing
+from perdure.lab.simulator import Call, Say, ScriptRequest
+from perdure.store.backing import StoreContext
 from perdure.store.database import Dialect, Row, Transaction, Value
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import TimeIds
@@ -78,16 +78,20 @@ class WatchedDatabase:
 
 
 @contextmanager
-def sharing(b: Bench, path: Path, settings: Settings | None = None) -> Iterator[tuple[Agent, WatchedDatabase]]:
+def sharing(
+    b: Bench, path: Path, settings: Settings | None = None
+) -> Iterator[tuple[ConversationAgent, WatchedDatabase]]:
     """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
     database, clock = WatchedDatabase(path), SystemClock()
-    with SessionStore(Backing(database, FtsIndex(), clock, TimeIds(clock)), FileShelf(path)) as store:
+    with SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileShelf(path)) as store:
         parts = replace(b.parts, store=store, keep=kept, settings=settings or b.parts.settings)
-        agent = Agent(parts, b.bridge, services=lambda live: EngineServices(settings=parts.settings.compression))
+        agent = ConversationAgent(
+            parts, b.bridge, services=lambda live: EngineServices(settings=parts.settings.compression)
+        )
         yield agent, database
 
 
-def with_history(agent: Agent) -> str:
+def with_history(agent: ConversationAgent) -> str:
     agent.run_conversation("And now?", conversation_history=working_session(24))
     assert agent.session_id is not None
     return agent.session_id
@@ -103,7 +107,7 @@ def test_a_compaction_is_stored_and_read_back_in_a_thread(tmp_path: Path) -> Non
         assert database.on_loop == []
 
 
-def reply(asked: Asked) -> Say | str:
+def reply(asked: ScriptRequest) -> Say | str:
     return Say(calls=(Call("nothing", {}),)) if "tools" in asked.body else "Half of it is done."
 
 

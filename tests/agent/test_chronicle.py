@@ -13,9 +13,9 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.events import Event, ModelSwitched, Notice
 from perdure.lab.simulator import Call, Fail, Say
 from perdure.providers.exchange import Endpoint
-from perdure.providers.routes import Route
+from perdure.providers.routes import EndpointChain
 from perdure.store.records import StoredEvent
-from perdure.tools.budgets import Budgets
+from perdure.tools.budgets import OutputLimiter
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime
 from support.agents import Bench, bench
 
@@ -39,7 +39,7 @@ def kept(b: Bench, kind: str) -> list[StoredEvent]:
 def with_outputs(b: Bench) -> None:
     """The bench keeps no outputs of its own: here they go to the store."""
     runtime = b.parts.tools
-    runtime.outputs, runtime.budgets = b.store.outputs, Budgets(b.store.outputs)
+    runtime.outputs, runtime.budgets = b.store.outputs, OutputLimiter(b.store.outputs)
     assert isinstance(runtime, ToolRuntime)
 
 
@@ -93,7 +93,7 @@ def test_a_switch_by_hand_and_one_by_need_are_kept_with_their_reason(tmp_path: P
     with bench(tmp_path, "One.", failing, "Two.", "Three.", fallbacks=(spare,)) as b:
         b.agent.chat("first")
         b.agent.chat("second")
-        b.agent.switch_model(Route((replace(b.agent.endpoint, model="m-3"),)))
+        b.agent.switch_model(EndpointChain((replace(b.agent.endpoint, model="m-3"),)))
         b.agent.chat("third")
         switches = [e.payload for e in kept(b, "model_switch")]
         recoveries = [e.payload["kind"] for e in kept(b, "recovery")]
@@ -108,7 +108,7 @@ def test_a_switch_before_anything_was_said_is_told_and_kept_nowhere(tmp_path: Pa
     with bench(tmp_path, "One.") as b:
         heard: list[Event] = []
         stop = b.agent.events.listen(heard.append)
-        b.agent.switch_model(Route((replace(b.agent.endpoint, model="m-3"),)))
+        b.agent.switch_model(EndpointChain((replace(b.agent.endpoint, model="m-3"),)))
         b.agent.chat("first")
         stop()
         assert ModelSwitched("m-1", "m-3", "chosen") in heard

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure import estimate_tokens
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.prompt import ContextFile, PromptSources, assemble, renewed
 from perdure.core.ports import MemorySnapshot
 from perdure.providers.exchange import ApiMode
@@ -15,7 +15,7 @@ from support.agents import PROMPT, bench
 from support.simulator import MODES
 
 
-def _talk_until_compacted(agent: Agent, session_id: str) -> None:
+def _talk_until_compacted(agent: ConversationAgent, session_id: str) -> None:
     for i in range(40):
         if agent.session_id not in (None, session_id):
             return

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.core.events import Event, Notice
 from support.agents import Bench, bench
 from support.long_histories import working_session
 
 
-def heard_by(agent: Agent) -> list[str]:
+def heard_by(agent: ConversationAgent) -> list[str]:
     """What an agent says about the conversation having gone on, from now on."""
     told: list[str] = []
 

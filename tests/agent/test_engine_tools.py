@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.bridge import LoopThread
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, Notice, ToolFinished
 from perdure.lab.simulator import Call, Say
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
 from support.agents import Bench, bench
 
@@ -37,13 +37,13 @@ class Finder(ContextCompressor):
         return f"{name} found {arguments['word']}"
 
 
-def _agent(b: Bench, *tools: Any) -> Agent:
-    runtime = ToolRuntime(Registry(tools), clock=b.parts.clock)
+def _agent(b: Bench, *tools: Any) -> ConversationAgent:
+    runtime = ToolRuntime(ToolRegistry(tools), clock=b.parts.clock)
     parts = replace(b.parts, engine=Finder(), tools=runtime)
-    return Agent(parts, LoopThread(), services=lambda live: EngineServices())
+    return ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices())
 
 
-def _events(agent: Agent, message: str) -> list[Event]:
+def _events(agent: ConversationAgent, message: str) -> list[Event]:
     heard: list[Event] = []
     stop = agent.events.listen(heard.append)
     agent.chat(message)

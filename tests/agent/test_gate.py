@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.bridge import LoopThread
 from perdure.agent.turn import ConversationResult
 from perdure.config.settings import CompressionSettings, Settings
@@ -117,7 +117,9 @@ def test_compression_switched_off_is_off_for_every_engine(tmp_path: Path, enable
     settings = Settings(compression=CompressionSettings(enabled=enabled))
     with bench(tmp_path, *["Yes."] * 3, window=WINDOW, settings=settings) as b:
         parts = replace(b.parts, engine=Eager(context_length=WINDOW))
-        agent = Agent(parts, LoopThread(), services=lambda live: EngineServices(settings=settings.compression))
+        agent = ConversationAgent(
+            parts, LoopThread(), services=lambda live: EngineServices(settings=settings.compression)
+        )
         result = agent.run_conversation("Go on?", conversation_history=near_the_threshold())
         assert result.outcome == "completed"
         assert (handoffs(result) > 0) is enabled

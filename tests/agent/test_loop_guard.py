@@ -12,7 +12,7 @@ from perdure.agent.loop_guard import Loop, LoopGuard, with_note
 from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Notice
 from perdure.core.messages import ImagePart, Message, TextPart, ToolCall, tool_result
-from perdure.lab.simulator import Asked, Call, Say
+from perdure.lab.simulator import Call, Say, ScriptRequest
 from support.agents import Bench, bench
 
 TOLD = "you have now made"
@@ -96,10 +96,10 @@ def look(step: int) -> str:
     return f"step {step}: " + f"line {step} of a listing that is long " * 60
 
 
-def circling(stop_when: Callable[[Asked], bool]) -> Callable[[Asked], Say | str]:
+def circling(stop_when: Callable[[ScriptRequest], bool]) -> Callable[[ScriptRequest], Say | str]:
     numbers = itertools.count()
 
-    def script(asked: Asked) -> Say | str:
+    def script(asked: ScriptRequest) -> Say | str:
         if stop_when(asked):
             return "I was going in circles."
         return Say("Let me see.", calls=(Call("look", {"step": next(numbers) % 4}),))
@@ -152,7 +152,7 @@ def test_a_loop_goes_on_over_a_crash() -> None:
 
 
 def test_a_new_request_begins_anew(tmp_path: Path) -> None:
-    def script(asked: Asked) -> Say | str:
+    def script(asked: ScriptRequest) -> Say | str:
         last = asked.body["messages"][-1]
         return "Seen." if last["role"] == "tool" else Say("", calls=(Call("look", {"step": 1}),))
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.embedded import embedded_endpoint
-from perdure.agent.knowledge import Knowledge
+from perdure.agent.knowledge import ModelInfo
 from perdure.context.cooldown import MemoryState
 from perdure.models.catalog import Catalog
 from perdure.models.limits import LearnedLimits
 from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
-from perdure.providers.routes import Route
+from perdure.providers.routes import EndpointChain
 from support.agents import bench
 
 
 @pytest.mark.spec("B4")
 def test_the_embedded_models_window_is_no_other_models() -> None:
-    known = Knowledge(Catalog(), LearnedLimits(MemoryState()), info=EndpointInfo(), embedded_window=8_192)
+    known = ModelInfo(Catalog(), LearnedLimits(MemoryState()), info=EndpointInfo(), embedded_window=8_192)
     claude = Endpoint("anthropic", "https://api.anthropic.com", "anthropic_messages", "claude-sonnet-4-5")
     assert asyncio.run(known.window_of(embedded_endpoint("smollm2"))) == 8_192
     assert asyncio.run(known.window_of(claude)) == 200_000
@@ -33,8 +33,8 @@ def test_the_gauge_never_shows_the_previous_models_window(tmp_path: Path) -> Non
         b.models.windows["m-2"] = 64_000
         b.agent.run_conversation("Hello?")
         assert b.agent.gauge.window == 32_000
-        b.agent.switch_model(Route((replace(b.agent.endpoint, model="m-2"),)))
+        b.agent.switch_model(EndpointChain((replace(b.agent.endpoint, model="m-2"),)))
         assert b.agent.gauge.window is None
         assert b.agent.measure().window == 64_000
-        b.agent.switch_model(Route((replace(b.agent.endpoint, model="m-1"),)))
+        b.agent.switch_model(EndpointChain((replace(b.agent.endpoint, model="m-1"),)))
         assert (b.agent.measure().window, b.agent.gauge.threshold) == (32_000, 16_000)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.core.errors import PerdureError
 from perdure.core.events import Event, TurnFinished
 from support.agents import bench
 
 
-def started_together(agent: Agent, count: int) -> list[str]:
+def started_together(agent: ConversationAgent, count: int) -> list[str]:
     """What came of turns that `count` threads began at the same moment."""
     together, outcomes = threading.Barrier(count), []
 

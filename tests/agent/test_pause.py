@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from perdure.context.compressor import ContextCompressor
-from perdure.context.cooldown import Pause
+from perdure.context.cooldown import CompactionThrottle
 from perdure.core.events import CompactionFinished
 from perdure.lab.simulator import Fail
 from support.agents import Bench, bench
 
 
-def _pause(b: Bench) -> Pause:
+def _pause(b: Bench) -> CompactionThrottle:
     """Two passes that saved nothing, as an engine would have noted them in this conversation's state."""
     session = b.store.conversations.session(b.agent.session_id or "")
-    pause = Pause(b.store.state(f"engine:{session.conversation_id}"), most_strikes=2)
+    pause = CompactionThrottle(b.store.state(f"engine:{session.conversation_id}"), most_strikes=2)
     for _ in range(2):
         pause.scored(1_000, 1_000)
     return pause

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.core.messages import Message, ToolCall
-from perdure.lab.simulator import Asked, Call, Say
+from perdure.lab.simulator import Call, Say, ScriptRequest
 from perdure.providers.exchange import Endpoint
 from perdure.providers.reasoning import ReasoningRule
 from support.agents import Bench, bench
@@ -80,7 +80,7 @@ def test_thinking_that_is_sent_is_counted_before_the_service_counts_it(tmp_path:
 
 @pytest.mark.spec("B2b", "C4")
 def test_a_long_loop_of_thinking_is_compacted_and_goes_on(tmp_path: Path) -> None:
-    def answer(asked: Asked) -> Say:
+    def answer(asked: ScriptRequest) -> Say:
         done = len(b.sim.requests)
         return step(f"part {done}", 2_500) if done < 30 else Say("All parts are fine.")
 

@@ -13,7 +13,7 @@ from perdure.agent.images import LEFT_OUT, surplus_images, without_images
 from perdure.config.settings import Settings
 from perdure.core.messages import Entry, Message
 from perdure.lab.simulator import Fail, Say
-from perdure.lab.simulator.script import Asked
+from perdure.lab.simulator.script import ScriptRequest
 from support.agents import bench
 from support.long_histories import working_session
 
@@ -29,7 +29,7 @@ def images_in(body: Any) -> int:
 
 
 def refuse_images(most: int) -> Any:
-    def answer(asked: Asked) -> Say | Fail:
+    def answer(asked: ScriptRequest) -> Say | Fail:
         count = images_in(asked.body["messages"])
         if count <= most:
             return Say("I see them.")
@@ -99,7 +99,7 @@ def test_an_output_cap_is_found_once_and_used_from_then_on(tmp_path: Path) -> No
 
 @pytest.mark.spec("G2")
 def test_an_unstated_output_cap_is_remembered_once_a_lower_one_was_accepted(tmp_path: Path) -> None:
-    def answer(asked: Asked) -> Say | Fail:
+    def answer(asked: ScriptRequest) -> Say | Fail:
         if asked.body["max_tokens"] <= 1_000:
             return Say("fine")
         return Fail(status=400, body={"error": {"message": "max_tokens is too large"}})
@@ -115,7 +115,7 @@ def test_an_unstated_output_cap_is_remembered_once_a_lower_one_was_accepted(tmp_
 def test_a_request_too_large_for_its_rate_tier_is_compacted_and_the_tier_is_not_learned(tmp_path: Path) -> None:
     limit = 12_000
 
-    def answer(asked: Asked) -> Say | Fail:
+    def answer(asked: ScriptRequest) -> Say | Fail:
         size = len(json.dumps(asked.body)) // 4
         if size <= limit:
             return Say("Done.")

@@ -9,7 +9,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.chat.inbox import Inbox, Work
+from perdure.cli.chat.inbox import EventInbox, Work
 from perdure.core.events import Event, ReasoningDelta, TextDelta, TurnFinished
 
 FINISHED = TurnFinished("completed", "")
@@ -30,7 +30,9 @@ class Desk:
         self.calls: deque[Work] = deque()
         self.delayed: list[tuple[float, Work]] = []
         self.log: list[str | Event] = []
-        self.inbox = Inbox(self._show, self.calls.append, lambda seconds, work: self.delayed.append((seconds, work)))
+        self.inbox = EventInbox(
+            self._show, self.calls.append, lambda seconds, work: self.delayed.append((seconds, work))
+        )
 
     def _show(self, event: Event) -> None:
         self.log.append(event)
@@ -111,7 +113,7 @@ def test_whatever_comes_is_shown_once_and_in_order(kinds: list[str]) -> None:
 
 def test_nothing_is_left_behind_when_many_threads_put_at_once() -> None:
     desk, wake = Desk(), threading.Semaphore(0)
-    inbox = Inbox(desk._show, lambda work: (desk.calls.append(work), wake.release())[0], lambda s, w: w())
+    inbox = EventInbox(desk._show, lambda work: (desk.calls.append(work), wake.release())[0], lambda s, w: w())
     done: list[int] = []
 
     def put() -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from perdure.agent.bridge import LoopThread
 from perdure.app import Agent
-from perdure.cli.chat.questions import Question, Questions
-from perdure.cli.chat.transcript import Transcript
-from perdure.cli.ink import Ink
+from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
+from perdure.cli.chat.transcript import ChatTranscript
+from perdure.cli.ink import Style
 from perdure.config.load import load
 from perdure.core.events import (
     CompactionFinished,
@@ -53,7 +53,7 @@ class Page:
 
     def __init__(self, **options: bool) -> None:
         self.text = ""
-        self.transcript = Transcript(self._write, width=lambda: 80, ink=Ink(False), **options)
+        self.transcript = ChatTranscript(self._write, width=lambda: 80, ink=Style(False), **options)
 
     def show(self, *events: Event) -> str:
         for event in events:
@@ -157,19 +157,19 @@ def test_a_huge_block_stays_cheap_to_draw() -> None:
     ],
 )
 def test_only_a_clear_yes_approves(said: str, answer: ApprovalAnswer | Refusal) -> None:
-    questions = Questions(lambda q: q.reply(said), lambda q: None)
+    questions = TerminalQuestions(lambda q: q.reply(said), lambda q: None)
     assert asyncio.run(questions.approve(ApprovalRequest("rm -rf /tmp/x", "deletes files"))) == answer
 
 
 def test_a_choice_is_answered_by_its_number_or_in_words() -> None:
     for said, answer in (("2", "green"), ("7", "7"), ("blue, please", "blue, please")):
-        questions = Questions(lambda q, said=said: q.reply(said), lambda q: None)
+        questions = TerminalQuestions(lambda q, said=said: q.reply(said), lambda q: None)
         assert asyncio.run(questions.ask("Which?", ("red", "green"))) == answer
 
 
 def test_a_stopped_turn_takes_its_question_down() -> None:
-    up: list[Question] = []
-    questions = Questions(up.append, up.remove)
+    up: list[PendingQuestion] = []
+    questions = TerminalQuestions(up.append, up.remove)
 
     async def stopped() -> None:
         asking = asyncio.create_task(questions.approve(ApprovalRequest("rm", "")))

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.store.records import Call, Route, StoredEvent
+from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import open_store
 from support.store import FakeClock
 from support.terminal import perdure
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Path:
         first = store.create(source="terminal", title="the widgets")
         store.append(first.id, [user("where are the sprockets?"), assistant("Behind the cogs, on shelf 42.")])
         usage = CanonicalUsage(input_tokens=1_000, output_tokens=50, cache_read_tokens=9_000)
-        store.ledger.record_call(Call(first.id, route=Route("p", "m-1"), usage=usage, cost_usd=0.25))
+        store.ledger.record_call(CallRecord(first.id, route=RouteRecord("p", "m-1"), usage=usage, cost_usd=0.25))
         second = store.create(source="gateway")
         store.append(second.id, [user(f"my key is {KEY}"), assistant("Noted.")])
     return home

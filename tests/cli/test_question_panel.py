@@ -6,10 +6,10 @@ import pytest
 from prompt_toolkit.utils import get_cwidth
 
 from perdure.cli.chat.question_panel import QuestionPanel
-from perdure.cli.chat.questions import APPROVAL_HINT, Question
-from perdure.cli.ink import Ink
+from perdure.cli.chat.questions import APPROVAL_HINT, PendingQuestion
+from perdure.cli.ink import Style
 
-PLAIN = Ink(is_color=False)
+PLAIN = Style(is_color=False)
 REASON = "it deletes files that cannot be brought back: rm -rf data_of_mine"
 COVERS = (
     "“always” allows everything of the kind delete-tree, in every folder and conversation, until revoked; "
@@ -26,7 +26,7 @@ SIZES = [(60, 20), (80, 24), (100, 30), (40, 12)]
 
 def _panel(command: str) -> QuestionPanel:
     text = f"May this run?  {command}"
-    return QuestionPanel(Question(text, APPROVAL_HINT, notes=(REASON, COVERS), marked=("rm -rf data_of_mine",)))
+    return QuestionPanel(PendingQuestion(text, APPROVAL_HINT, notes=(REASON, COVERS), marked=("rm -rf data_of_mine",)))
 
 
 def _words(lines: list[str]) -> str:
@@ -65,7 +65,7 @@ def test_a_short_command_needs_no_pages_and_the_dangerous_part_is_pointed_at() -
     lines = _panel(ONE_LINE).lines(80, 20, PLAIN)
     assert not any("PgDn" in line for line in lines)
     assert [line.startswith("▶ ") for line in lines].count(True) in (1, 2)
-    painted = "\n".join(_panel(ONE_LINE).lines(200, 20, Ink(is_color=True)))
+    painted = "\n".join(_panel(ONE_LINE).lines(200, 20, Style(is_color=True)))
     assert "\x1b[31mrm -rf data_of_mine\x1b[0m" in painted
 
 
@@ -80,7 +80,7 @@ def test_pages_say_where_they_are_and_where_the_danger_is() -> None:
 
 
 def test_a_reason_longer_than_the_window_leaves_room_for_the_choices() -> None:
-    question = Question("May this run?  x", APPROVAL_HINT, notes=("because " * 500, COVERS))
+    question = PendingQuestion("May this run?  x", APPROVAL_HINT, notes=("because " * 500, COVERS))
     lines = QuestionPanel(question).lines(60, 16, PLAIN)
     assert len(lines) <= 16
     assert lines[0] == "  May this run?  x"

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.bridge import LoopThread
 from perdure.commands.all import all_commands
-from perdure.commands.command import Said, is_command
+from perdure.commands.command import CommandResult, is_command
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.errors import ConfigError
 from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.providers.routes import Route as ModelRoute
-from perdure.store.records import Call, Route
+from perdure.providers.routes import EndpointChain as ModelRoute
+from perdure.store.records import CallRecord, RouteRecord
 from support.agents import Bench, bench
 from support.summarisers import Scripted
 
@@ -31,14 +31,14 @@ ALL = all_commands()
 class Desk:
     """The least of a surface: one agent at a time."""
 
-    def __init__(self, b: Bench, agent: Agent | None = None) -> None:
+    def __init__(self, b: Bench, agent: ConversationAgent | None = None) -> None:
         self.bench = b
         self._agent = agent or b.agent
         self.store = b.store
         self.visibility: Visibility = EVERYONE
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> ConversationAgent:
         return self._agent
 
     def open(self, session_id: str | None) -> None:
@@ -49,7 +49,7 @@ class Desk:
             raise ConfigError("no model is called 'nonsense'")
         return name
 
-    def do(self, text: str) -> Said:
+    def do(self, text: str) -> CommandResult:
         said = ALL.dispatch(self, text)
         assert said is not None
         return said
@@ -111,7 +111,7 @@ def test_insights_group_by_day_model_surface_and_task(desk: Desk) -> None:
 @pytest.mark.spec("A7")
 def test_insights_keep_what_was_written_to_the_cache_apart_from_fresh_input(desk: Desk) -> None:
     used = CanonicalUsage(input_tokens=1_111, output_tokens=22, cache_read_tokens=3_333, cache_write_tokens=44_444)
-    call = Call(desk.agent.session_id or "", route=Route("p", "cached-model"), usage=used, cost_usd=0.0)
+    call = CallRecord(desk.agent.session_id or "", route=RouteRecord("p", "cached-model"), usage=used, cost_usd=0.0)
     desk.store.ledger.record_call(call)
     (row,) = [line for line in desk.do("/insights 7").text.splitlines() if "cached-model" in line]
     assert row.split()[1:5] == ["1,111", "3,333", "44,444", "22"]
@@ -212,7 +212,7 @@ def test_insights_refuse_what_is_no_number_of_days(desk: Desk) -> None:
 def test_model_shows_and_switches_and_an_error_is_one_line(desk: Desk) -> None:
     assert desk.do("/model").text.startswith("m-1")
     assert desk.do("/model other").text == "Going on with other."
-    assert desk.do("/model nonsense") == Said("no model is called 'nonsense'", "error")
+    assert desk.do("/model nonsense") == CommandResult("no model is called 'nonsense'", "error")
     assert desk.do("/quit").is_leaving
 
 
@@ -235,7 +235,7 @@ def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) 
     with bench(tmp_path, "One.", "Two.") as b:
         desk = Desk(b)
         desk.agent.chat("first")
-        assert desk.do("/undo") == Said("Nothing to undo: this conversation has not been compacted.")
+        assert desk.do("/undo") == CommandResult("Nothing to undo: this conversation has not been compacted.")
         desk.do("/branch")
         desk.agent.chat("second")
         here, other = desk.do("/sessions").text.split("\n")[:2]
@@ -268,7 +268,7 @@ def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(desk: Des
 
     def with_engine(engine: ContextCompressor, summarize: Summarize | None) -> Desk:
         services = EngineServices(summarize=summarize)
-        agent = Agent(
+        agent = ConversationAgent(
             replace(b.parts, engine=engine), LoopThread(), services=lambda live: services, session_id=session_id
         )
         return Desk(b, agent)

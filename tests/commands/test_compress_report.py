@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.bridge import LoopThread
 from perdure.commands.compress import run
 from perdure.context.compressor import ContextCompressor
@@ -33,7 +33,7 @@ class Broken(ContextCompressor):
 class Desk:
     """The least of a surface: one agent."""
 
-    agent: Agent
+    agent: ConversationAgent
     store: SessionStore
     user_key: str = ""
 
@@ -46,7 +46,7 @@ class Desk:
 
 def _desk(b: Bench, engine: ContextCompressor, summarize: Any = None) -> Desk:
     parts = replace(b.parts, engine=engine)
-    agent = Agent(parts, LoopThread(), services=lambda live: EngineServices(summarize=summarize))
+    agent = ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices(summarize=summarize))
     for i in range(10):
         agent.chat(f"question {i} " + "padding words " * 150)
     return Desk(agent, b.store)

@@ -17,7 +17,7 @@ from perdure.core import rules
 from perdure.core.errors import ProviderError
 from perdure.core.messages import ImagePart, Message, TextPart, assistant, tool_result, user
 from perdure.lab.simulator import Call, Say, Simulator, strict
-from perdure.providers.client_adapter import ClientWire, endpoint_of
+from perdure.providers.client_adapter import SdkTransport, endpoint_of
 from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Quirks
 from perdure.providers.transport import Retries, Transport
 from support.simulator import MODES, PATHS, TOOL, endpoint, once, request
@@ -126,7 +126,7 @@ def test_and_so_it_does_through_an_official_client(name: str, is_streaming: bool
     with Simulator(strict(), script=SCRIPT) as sim:
         base_url = sim.base_url if "OpenAI" in name else sim.root_url
         client = getattr(package, name)(base_url=base_url, api_key="k")
-        way = Transport(wire=ClientWire(client), retries=Retries(attempts=1))
+        way = Transport(wire=SdkTransport(client), retries=Retries(attempts=1))
         history = asyncio.run(converse(way, endpoint_of(client, "m-1"), sim, is_streaming=is_streaming))
         assert cut_alike([same(m) for m in history]) == cut_alike(expected())
         assert sim.violations == []

@@ -11,9 +11,9 @@ from perdure.config.gateway import TelegramSettings
 from perdure.core.errors import PerdureError
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.adapters import conformance
-from perdure.gateway.adapters.contract import Doorway
-from perdure.gateway.guards.people import Person
-from perdure.gateway.telling.chats import ChatKey, Incoming, Numbered
+from perdure.gateway.adapters.contract import GatewayPort
+from perdure.gateway.guards.people import Principal
+from perdure.gateway.telling.chats import ChatKey, ChatMessage, SequencedEvent
 from support.bot_api import TOKEN, BotApi, bot_api
 
 telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")
@@ -78,7 +78,7 @@ class Careless:
     def __init__(self, room: Room) -> None:
         self.room = room
 
-    async def start(self, hub: Doorway) -> None:
+    async def start(self, hub: GatewayPort) -> None:
         self.task = asyncio.create_task(self._read(hub))
 
     async def stop(self) -> None:
@@ -86,15 +86,15 @@ class Careless:
 
     async def close(self) -> None: ...
 
-    async def _read(self, hub: Doorway) -> None:
+    async def _read(self, hub: GatewayPort) -> None:
         while True:
             who, text = await self.room.inbox.get()
             try:
-                await hub.submit(Incoming(ChatKey("room", who), text), Person(who, frozenset()))
+                await hub.submit(ChatMessage(ChatKey("room", who), text), Principal(who, frozenset()))
             except PerdureError:
                 continue
 
-    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[Numbered]) -> None:
+    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         async for numbered in events:
             if isinstance(numbered.event, TextDelta):
                 self.room.said.append(numbered.event.text)

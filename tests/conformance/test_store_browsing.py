@@ -8,14 +8,14 @@ from perdure.core.errors import StoreError
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
-from perdure.store import Call, Route, SessionStore, Span, StoredEvent
-from perdure.store.browsing import Wanted
+from perdure.store import CallRecord, RouteRecord, SessionStore, Span, StoredEvent
+from perdure.store.browsing import ConversationFilter
 from perdure.store.records import ToolRun
 from perdure.store.savings import CachedOn, Spared
 from support.store import FakeClock, compacted, conversation, exchange
 
 
-def ids(store: SessionStore, wanted: Wanted, limit: int = 50) -> list[str]:
+def ids(store: SessionStore, wanted: ConversationFilter, limit: int = 50) -> list[str]:
     """Every page's ids, one page after the other."""
     found: list[str] = []
     cursor = None
@@ -30,40 +30,42 @@ def ids(store: SessionStore, wanted: Wanted, limit: int = 50) -> list[str]:
 def test_pages_are_in_order_and_filters_narrow_them_together(store: SessionStore, clock: FakeClock, limit: int) -> None:
     made = []
     for n in range(6):
-        route, source = Route("x", f"m-{n % 2}"), ("page", "telegram", "page")[n % 3]
+        route, source = RouteRecord("x", f"m-{n % 2}"), ("page", "telegram", "page")[n % 3]
         made.append(store.create(source=source, user_key=("ann", "bob")[n == 5], route=route, title=f"100% talk_{n}"))
         clock.pass_ms(n % 2)  # some were last used in the same millisecond
     last_first = [s.conversation_id for s in reversed(made)]
-    assert ids(store, Wanted(), limit) == last_first
-    assert ids(store, Wanted(visibility=User("ann")), limit) == last_first[1:]
+    assert ids(store, ConversationFilter(), limit) == last_first
+    assert ids(store, ConversationFilter(visibility=User("ann")), limit) == last_first[1:]
     both = [made[2].conversation_id, made[0].conversation_id]
-    assert ids(store, Wanted(visibility=User("ann"), model="m-0", source="page"), limit) == both
-    assert ids(store, Wanted(title="100% TALK_3"), limit) == [made[3].conversation_id]
-    assert ids(store, Wanted(title="100%_talk"), limit) == []
+    assert ids(store, ConversationFilter(visibility=User("ann"), model="m-0", source="page"), limit) == both
+    assert ids(store, ConversationFilter(title="100% TALK_3"), limit) == [made[3].conversation_id]
+    assert ids(store, ConversationFilter(title="100%_talk"), limit) == []
     store.conversations.set_title(made[1].id, "ÉTÉ à Zürich")
-    assert ids(store, Wanted(title="ÉTÉ À zürich"), limit) == []
-    assert ids(store, Wanted(title="ÉtÉ à zürich"), limit) == [made[1].conversation_id]
-    assert ids(store, Wanted(ids=()), limit) == []
-    assert ids(store, Wanted(ids=(made[2].conversation_id, "c_none")), limit) == [made[2].conversation_id]
+    assert ids(store, ConversationFilter(title="ÉTÉ À zürich"), limit) == []
+    assert ids(store, ConversationFilter(title="ÉtÉ à zürich"), limit) == [made[1].conversation_id]
+    assert ids(store, ConversationFilter(ids=()), limit) == []
+    assert ids(store, ConversationFilter(ids=(made[2].conversation_id, "c_none")), limit) == [made[2].conversation_id]
     assert store.browsing.sources(User("bob")) == ["page"]
     assert store.browsing.models(User("ann")) == ["m-0", "m-1"]
     for cursor in ("", "x", "-1:c", "²:c", "9" * 40 + ":c"):
         with pytest.raises(StoreError):
-            store.browsing.page(Wanted(), cursor=cursor)
+            store.browsing.page(ConversationFilter(), cursor=cursor)
 
 
 def test_a_row_has_the_model_of_its_tip_and_its_opening_where_it_has_no_title(store: SessionStore) -> None:
-    session = store.create(route=Route("x", "old"))
+    session = store.create(route=RouteRecord("x", "old"))
     store.append(session.id, [assistant("Hello."), user("what was asked"), user("and then")])
     branch = store.conversations.branch(session.id, at_seq=2)
     store.append(branch.id, [assistant("mine"), user("asked in the branch")])
     delegate = store.conversations.delegate(session.id)
-    rows = {b.conversation.id: b for b in store.browsing.page(Wanted())[0]}
+    rows = {b.conversation.id: b for b in store.browsing.page(ConversationFilter())[0]}
     assert set(rows) == {session.conversation_id, branch.conversation_id}
     openings = [rows[s.conversation_id].opening for s in (session, branch)]
     assert [o.message.text for o in openings if o is not None] == ["what was asked", "asked in the branch"]
     assert rows[session.conversation_id].model == "old"
-    children = {b.conversation.id for b in store.browsing.page(Wanted(parent_id=session.conversation_id))[0]}
+    children = {
+        b.conversation.id for b in store.browsing.page(ConversationFilter(parent_id=session.conversation_id))[0]
+    }
     assert children == {branch.conversation_id, delegate.conversation_id}
 
 
@@ -130,16 +132,16 @@ def test_stored_bodies_and_a_view_without_its_messages(store: SessionStore) -> N
 
 def test_savings_count_what_was_cached_and_what_was_not_carried(store: SessionStore, clock: FakeClock) -> None:
     session = conversation(store)
-    route = Route("openai", "m")
+    route = RouteRecord("openai", "m")
     usage = CanonicalUsage(input_tokens=10, cache_read_tokens=90, cache_write_tokens=7, cache_write_1h_tokens=2)
-    store.ledger.record_call(Call(session, route=route, usage=usage))
+    store.ledger.record_call(CallRecord(session, route=route, usage=usage))
     assert store.savings.compactions() == []
     clock.pass_ms(10)
     told = {"outcome": "compacted", "before": 1, "after": 1, "prompt_before": 900, "prompt_after": 400, "cost_usd": 0.1}
     store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", told))
     clock.pass_ms(10)
     for task in ("main", "compression", "main"):
-        store.ledger.record_call(Call(session, task=task, route=route, usage=usage))
+        store.ledger.record_call(CallRecord(session, task=task, route=route, usage=usage))
     assert store.savings.cached() == [
         CachedOn(route, CanonicalUsage(input_tokens=40, cache_read_tokens=360, cache_write_tokens=28,
                                        cache_write_1h_tokens=8))

@@ -8,7 +8,7 @@ from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import user
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
-from perdure.store import NewHandoff, Route, SessionStore, Span
+from perdure.store import NewHandoff, RouteRecord, SessionStore, Span
 from perdure.store.conversations import CONTINUED
 from support.store import FakeClock, compacted, conversation, exchange, handoff
 
@@ -39,7 +39,9 @@ def test_a_compaction_ends_the_parent_and_goes_on_in_a_child(store: SessionStore
 
 @pytest.mark.spec("I2")
 def test_the_system_prompt_stays_byte_identical_unless_a_new_one_is_given(store: SessionStore) -> None:
-    parent = store.create(system_prompt="prompt\n\n  with spaces é", route=Route("openai", "gpt", "chat_completions"))
+    parent = store.create(
+        system_prompt="prompt\n\n  with spaces é", route=RouteRecord("openai", "gpt", "chat_completions")
+    )
     store.append(parent.id, exchange(1))
     kept = store.compact(parent.id, (handoff(), Span(4, 4)))
     assert kept.system_prompt == parent.system_prompt

@@ -9,12 +9,12 @@ import pytest
 from perdure.core.errors import StoreError
 from perdure.core.messages import user
 from perdure.core.visibility import User
-from perdure.store import Call, SessionStore, StoredEvent
-from perdure.store.records import ChangesSince
+from perdure.store import CallRecord, SessionStore, StoredEvent
+from perdure.store.records import ChangeSet
 from support.store import Backend, compacted, conversation
 
 
-def what(changes: ChangesSince) -> dict[str, tuple[bool, bool, bool]]:
+def what(changes: ChangeSet) -> dict[str, tuple[bool, bool, bool]]:
     assert not changes.is_reload_needed
     return {c.conversation.tip_session_id: (c.has_messages, c.has_calls, c.has_events) for c in changes.changed}
 
@@ -24,9 +24,9 @@ def test_messages_calls_and_events_of_another_process_are_told_once(backend: Bac
     here, elsewhere = backend.open(), backend.open()
     first, second = conversation(elsewhere), conversation(elsewhere)
     start = here.changes.now()
-    assert here.changes.since(start) == ChangesSince(start)
+    assert here.changes.since(start) == ChangeSet(start)
     elsewhere.append(first, user("hello"))
-    elsewhere.ledger.record_call(Call(first))
+    elsewhere.ledger.record_call(CallRecord(first))
     elsewhere.ledger.record_event(StoredEvent(second, "notice", {"text": "hm"}))
     news = here.changes.since(start)
     assert what(news) == {first: (True, True, False), second: (False, False, True)}

@@ -7,7 +7,7 @@ import pytest
 from perdure.core.errors import NotFound
 from perdure.core.messages import user
 from perdure.redaction import redact
-from perdure.store import Call, SessionStore, StoredEvent
+from perdure.store import CallRecord, SessionStore, StoredEvent
 from support.store import Backend, compacted, conversation, exchange
 
 SECRET = "sk-ant-" + "a1B2" * 8
@@ -35,7 +35,7 @@ def test_raw_sql_cannot_change_what_was_stored(backend: Backend, sql: str) -> No
     store = backend.open()
     session = conversation(store)
     compacted(store, session)
-    store.ledger.record_call(Call(session))
+    store.ledger.record_call(CallRecord(session))
     store.ledger.record_event(StoredEvent(session, "notice"))
     before = [backend.execute(f"SELECT * FROM {t}") for t in ("message", "span", "handoff", "call", "event", "permit")]
     with pytest.raises(Exception, match=r"never|constraint|violates|FOREIGN KEY"):
@@ -49,7 +49,7 @@ def test_deleting_takes_everything_and_leaves_a_tombstone(store: SessionStore, b
     child = compacted(store, session)
     delegate = store.conversations.delegate(session)
     store.append(delegate.id, user("delegated secret word xylophone"))
-    store.ledger.record_call(Call(session))
+    store.ledger.record_call(CallRecord(session))
     store.conversation_state(session).set("x", 1)
     sink = store.outputs.begin(session, "call_1")
     sink.write("output with xylophone")

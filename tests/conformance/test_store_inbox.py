@@ -7,26 +7,28 @@ import threading
 import pytest
 
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.store.inbox import InboxFull, Letter, Taken, conversation_lane
+from perdure.store.inbox import InboundMessage, InboxFull, QueuedMessage, conversation_lane
 from perdure.store.store import SessionStore
 from support.store import Backend, FakeClock, conversation
 
 TTL_MS = 10_000
 
 
-def letter(number: int, *, lane: str = "chat:a", key: str = "", user_key: str = "ann", text: str = "hello") -> Letter:
-    return Letter(f"t_{number}", lane, "http", user_key, "main", text, ("chat",), key)
+def letter(
+    number: int, *, lane: str = "chat:a", key: str = "", user_key: str = "ann", text: str = "hello"
+) -> InboundMessage:
+    return InboundMessage(f"t_{number}", lane, "http", user_key, "main", text, ("chat",), key)
 
 
-def take(store: SessionStore, what: Letter, owner: str = "one") -> Taken:
+def take(store: SessionStore, what: InboundMessage, owner: str = "one") -> QueuedMessage:
     return store.inbox.take(what, owner=owner, ttl_ms=TTL_MS).taken
 
 
 def test_a_message_survives_its_process_word_for_word(backend: Backend, clock: FakeClock) -> None:
     content = {"role": "user", "content": [{"type": "text", "text": "héllo \ud800 \x00 “ok”"}]}
-    take(backend.open(clock), Letter("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k"))
+    take(backend.open(clock), InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k"))
     kept = backend.open(clock).inbox.get("t_1")
-    assert kept.letter == Letter("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
+    assert kept.letter == InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
     assert kept.state == "waiting"
 
 

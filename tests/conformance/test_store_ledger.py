@@ -7,16 +7,16 @@ import pytest
 from perdure.core.errors import NotFound
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.core.visibility import User
-from perdure.store import Call, Route, SessionStore, StoredEvent
+from perdure.store import CallRecord, RouteRecord, SessionStore, StoredEvent
 from support.store import Backend, FakeClock, compacted, conversation
 
 DAY_MS = 86_400_000
 A = CanonicalUsage(21_000, 3_000, 50_000, 10_000, 700, 4_000)
 
 
-def call(session: str, *, at: int, model: str = "big", task: str = "main", cost: float | None = 0.5) -> Call:
-    return Call(
-        session, task, "t_1", Route("openai", model, "chat_completions"), A, cost, 80_000, 200_000, 100_000,
+def call(session: str, *, at: int, model: str = "big", task: str = "main", cost: float | None = 0.5) -> CallRecord:
+    return CallRecord(
+        session, task, "t_1", RouteRecord("openai", model, "chat_completions"), A, cost, 80_000, 200_000, 100_000,
         {"system": 1200, "tail": 300}, "", at, at + 900,
     )  # fmt: skip
 
@@ -34,7 +34,7 @@ def test_a_call_is_there_at_once_with_every_figure(backend: Backend) -> None:
 def test_an_unreported_call_is_recorded_as_such_with_its_estimate_apart(store: SessionStore) -> None:
     session = conversation(store)
     store.ledger.record_call(call(session, at=1))
-    store.ledger.record_call(Call(session, usage=NOT_REPORTED, estimate_tokens=1234, verdict="interrupted"))
+    store.ledger.record_call(CallRecord(session, usage=NOT_REPORTED, estimate_tokens=1234, verdict="interrupted"))
     totals = store.ledger.totals(session)
     assert (totals.calls, totals.unreported_calls, totals.unreported_estimate_tokens) == (2, 1, 1234)
     assert (totals.usage.prompt_tokens, totals.usage.total_tokens) == (81_000, 84_000)

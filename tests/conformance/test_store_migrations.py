@@ -8,9 +8,9 @@ import pytest
 
 from perdure.core.clock import SystemClock
 from perdure.core.messages import user
-from perdure.store import Call, SessionStore, StoredEvent, postgres, schema, sqlite
-from perdure.store.backing import Backing
-from perdure.store.fingerprints import Place
+from perdure.store import CallRecord, SessionStore, StoredEvent, postgres, schema, sqlite
+from perdure.store.backing import StoreContext
+from perdure.store.fingerprints import HistoryPosition
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import TimeIds
 from perdure.store.postgres_index import TsvectorIndex
@@ -28,9 +28,9 @@ def first_release(backend: Backend) -> SessionStore:
     if backend.name == "sqlite":
         path = Path(backend.where)
         old = open_sqlite(path, clock=clock, migrations=schema.released(sqlite.DIALECT)[:1])
-        return SessionStore(Backing(old, FtsIndex(), clock, TimeIds(clock)), FileShelf(path))
+        return SessionStore(StoreContext(old, FtsIndex(), clock, TimeIds(clock)), FileShelf(path))
     database = open_postgres(backend.where, clock=clock, migrations=schema.released(postgres.DIALECT)[:1])
-    return SessionStore(Backing(database, TsvectorIndex(), clock, TimeIds(clock)), RowShelf(database))
+    return SessionStore(StoreContext(database, TsvectorIndex(), clock, TimeIds(clock)), RowShelf(database))
 
 
 @pytest.mark.spec("I1", "I8")
@@ -40,7 +40,7 @@ def test_what_the_first_release_wrote_is_all_there_after_the_newest_opened_it(na
     with first_release(backend) as old:
         session = conversation(old)
         child = compacted(old, session)
-        old.ledger.record_call(Call(child, cost_usd=0.5))
+        old.ledger.record_call(CallRecord(child, cost_usd=0.5))
         old.ledger.record_event(StoredEvent(child, "notice", {"text": "hm"}))
         # Where fingerprints were kept before they had a table of their own.
         old.state("gateway:openai threads").set("p", {"conversation": session, "seq": 7})
@@ -51,7 +51,7 @@ def test_what_the_first_release_wrote_is_all_there_after_the_newest_opened_it(na
     assert [m.to_dict() for m in store.history(child).messages] == shown
     assert store.search("question 1")
     assert [c.cost_usd for c in store.ledger.calls(session)] == [0.5]
-    assert [store.fingerprints.get(p) for p in "pq"] == [Place(session, 7), Place(None, 0)]
+    assert [store.fingerprints.get(p) for p in "pq"] == [HistoryPosition(session, 7), HistoryPosition(None, 0)]
     assert store.state("gateway:openai threads").items() == {}
     assert store.fingerprints.forget(before_ms=SystemClock().now_ms() - 60_000, most=100) == 0, "they age from now on"
     cursor = store.changes.now()

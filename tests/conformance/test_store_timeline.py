@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core.errors import NotFound
 from perdure.core.messages import user
-from perdure.store import Call, SessionStore
+from perdure.store import CallRecord, SessionStore
 from support.store import compacted, conversation
 
 
@@ -79,8 +79,8 @@ def test_odd_places_are_empty_and_unknown_ids_not_found(store: SessionStore) -> 
 def test_calls_are_read_between_known_ones(store: SessionStore) -> None:
     session, other = conversation(store), conversation(store)
     for n in range(10):
-        store.ledger.record_call(Call(session, turn_id=f"t_{n}"))
-        store.ledger.record_call(Call(other))
+        store.ledger.record_call(CallRecord(session, turn_id=f"t_{n}"))
+        store.ledger.record_call(CallRecord(other))
     calls = store.ledger.calls(session)
     assert [c.turn_id for c in calls] == [f"t_{n}" for n in range(10)]
     newest = store.ledger.calls(session, limit=3)

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import user
-from perdure.store import Call, SessionStore, StoredEvent
+from perdure.store import CallRecord, SessionStore, StoredEvent
 from support.store import backend_of, compacted, conversation, exchange
 
 
@@ -20,7 +20,7 @@ def rich(store: SessionStore) -> str:
     store.append(session, exchange(7))
     compacted(store, session, head=1)
     store.append(session, user("unfinished business"))
-    store.ledger.record_call(Call(session, cost_usd=0.25))
+    store.ledger.record_call(CallRecord(session, cost_usd=0.25))
     store.ledger.record_event(StoredEvent(session, "compaction", {"before": 3}))
     sink = store.outputs.begin(session, "call_1")
     sink.write("kept output, wanderlust")

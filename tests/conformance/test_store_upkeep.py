@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.messages import user
 from perdure.store import SessionStore
-from perdure.store.shelf import Shelf
+from perdure.store.shelf import BlobStore
 from support.store import Backend, conversation
 
 SECRET = "sk-verysecret12345"
@@ -73,7 +73,7 @@ def test_a_rebuilding_that_was_cut_off_goes_on_where_it_stopped(backend: Backend
 class Dying:
     """A shelf whose process ends before it removes anything."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: BlobStore) -> None:
         self.begin, self.chunks, self.shown, self.copy_to = shelf.begin, shelf.chunks, shelf.shown, shelf.copy_to
 
     def remove(self, conversation_id: str, place: str | None = None) -> None:

@@ -7,7 +7,7 @@ import pytest
 from perdure.core.errors import NotFound
 from perdure.core.messages import user
 from perdure.core.visibility import User
-from perdure.store import Call, SessionStore
+from perdure.store import CallRecord, SessionStore
 
 ANNA, BORIS = "telegram:anna", "telegram:boris' OR 1=1 --"
 
@@ -81,7 +81,7 @@ def test_lists_searches_and_sums_of_one_user_hold_nothing_of_another(store: Sess
     keep(store, hers, "quarterly output of hers")
     keep(store, his, "quarterly output of his")
     for session, cost in ((hers, 1.0), (his, 2.0)):
-        store.ledger.record_call(Call(session, cost_usd=cost))
+        store.ledger.record_call(CallRecord(session, cost_usd=cost))
     for user_key, session, cost in ((ANNA, hers, 1.0), (BORIS, his, 2.0)):
         owned = store.conversations.get(session).id
         assert [c.id for c in store.conversations.list(visibility=User(user_key)).conversations] == [owned]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.cooldown import CoolDown, MemoryState, Pause
+from perdure.context.cooldown import CompactionThrottle, CoolDown, MemoryState
 from perdure.core.errors import ErrorKind, ErrorVerdict
 from support.compaction import HeldClock
 
@@ -44,13 +44,13 @@ def test_a_clock_set_back_does_not_make_a_cool_down_longer() -> None:
 @pytest.mark.spec("C5")
 @pytest.mark.parametrize(("after", "strikes"), [(89_999, 0), (90_000, 0), (90_001, 1), (100_000, 1), (120_000, 1)])
 def test_a_pass_that_frees_less_than_a_tenth_counts_as_ineffective(after: int, strikes: int) -> None:
-    pause = Pause(MemoryState(), most_strikes=2)
+    pause = CompactionThrottle(MemoryState(), most_strikes=2)
     assert pause.scored(100_000, after) is False
     assert pause.strikes == strikes
 
 
 @pytest.mark.spec("C5")
 def test_only_ineffective_passes_in_a_row_bring_the_pause_and_it_is_told_once() -> None:
-    pause = Pause(MemoryState(), most_strikes=2)
+    pause = CompactionThrottle(MemoryState(), most_strikes=2)
     assert [pause.scored(100, after) for after in (99, 50, 99, 99, 99)] == [False, False, False, True, False]
     assert pause.is_on

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.facts import FactLines, Ledger, facts_of
+from perdure.context.facts import FactLedger, FactLines, facts_of
 from perdure.context.facts.kinds import kind_of
 from perdure.context.facts.parts import parts_in
 from perdure.context.facts.scan import scan
@@ -21,7 +21,7 @@ def call(name: str, call_id: str = "c1", **arguments: object) -> ToolCall:
 
 
 def lines(messages: list[Message], *, chars: int = 2_000, already: str = "", shown: str = "") -> FactLines:
-    ledger = Ledger.collect([facts_of(m) for m in messages])
+    ledger = FactLedger.collect([facts_of(m) for m in messages])
     return ledger.lines_for(budget_chars=chars, already=already, shown=scan(shown))
 
 
@@ -82,7 +82,7 @@ def test_a_path_used_in_a_call_outranks_one_of_many_in_a_listing() -> None:
         tool_result("c2", "def retry(times): return times"),
         *[assistant("Thinking about the next step here.") for _ in range(6)],
     ]
-    chance = Ledger.collect([facts_of(m) for m in messages])._weights.chance
+    chance = FactLedger.collect([facts_of(m) for m in messages])._weights.chance
     assert chance["/srv/app/module_077.py"] > 5 * chance["/srv/app/module_078.py"]
     assert any(line.startswith("- /srv/app/module_077.py — ") for line in lines(messages, chars=300).files)
 
@@ -92,7 +92,7 @@ def test_later_use_outranks_earlier_use() -> None:
     early = assistant("First this one.", (call("read", path="/srv/old/first_file.py"),))
     late = assistant("Then that one.", (call("read", "c2", path="/srv/new/second_file.py"),))
     between = [assistant("Working on it.") for _ in range(80)]
-    chance = Ledger.collect([facts_of(m) for m in [early, *between, late]])._weights.chance
+    chance = FactLedger.collect([facts_of(m) for m in [early, *between, late]])._weights.chance
     assert chance["/srv/new/second_file.py"] > chance["/srv/old/first_file.py"]
 
 
@@ -143,7 +143,8 @@ def test_a_budget_in_tokens_counts_cjk_as_dense() -> None:
     ]
     english = [assistant(f"In step {n} we raise cache_queue_{n}_limit so that nothing overflows") for n in range(200)]
     sizes = [
-        len(Ledger.collect([facts_of(m) for m in ms]).lines_for(budget_tokens=400).text) for ms in (chinese, english)
+        len(FactLedger.collect([facts_of(m) for m in ms]).lines_for(budget_tokens=400).text)
+        for ms in (chinese, english)
     ]
     assert sizes[0] < sizes[1] * 0.8
 
@@ -174,7 +175,7 @@ def test_equal_input_gives_equal_lines() -> None:
 
 
 def test_nothing_to_tell_gives_no_lines() -> None:
-    assert Ledger.collect([]).lines_for(budget_chars=1_000) == FactLines()
+    assert FactLedger.collect([]).lines_for(budget_chars=1_000) == FactLines()
     assert lines([user("hello there")], chars=500) == FactLines()
     assert lines([user("see build_host_07")], chars=0) == FactLines()
 
@@ -192,7 +193,7 @@ def test_nothing_to_tell_gives_no_lines() -> None:
 )
 def test_odd_content_never_fails(content: object) -> None:
     message = Message.from_dict({"role": "user", "content": content})
-    Ledger.collect([facts_of(message)]).lines_for(budget_chars=200)
+    FactLedger.collect([facts_of(message)]).lines_for(budget_chars=200)
 
 
 @pytest.mark.spec("E12")
@@ -214,7 +215,7 @@ def test_a_budget_in_tokens_is_kept_as_measured_and_used(tokens: int) -> None:
         assistant("Let me list all of the generated modules.", (call("list", path="/srv"),)),
         tool_result("c1", listing),
     ]
-    used = estimate_text(Ledger.collect([facts_of(m) for m in messages]).lines_for(budget_tokens=tokens).text)
+    used = estimate_text(FactLedger.collect([facts_of(m) for m in messages]).lines_for(budget_tokens=tokens).text)
     assert 0.9 * tokens <= used <= tokens
 
 
@@ -225,13 +226,13 @@ def test_what_the_user_named_and_nobody_used_yet_waits_to_be_used() -> None:
         assistant("The reader calls renderLedgerPage in between.", (call("grep", pattern="parseLedgerHeader"),)),
         tool_result("c1", "src/ledger.py: def parseLedgerHeader(rows), def mergeLedgerRows(rows)"),
     ]
-    chance = Ledger.collect([facts_of(m) for m in messages])._weights.chance
+    chance = FactLedger.collect([facts_of(m) for m in messages])._weights.chance
     assert chance["writeLedgerFooter"] > 2 * chance["mergeLedgerRows"]
 
 
 def test_what_the_user_pasted_counts_like_a_result() -> None:
     pasted = "\n".join(f"worker_{n} finished taskNumber{n}Done" for n in range(200))
-    chance = Ledger.collect([facts_of(user(f"look at failing_worker_name\n{pasted}"))])._weights
+    chance = FactLedger.collect([facts_of(user(f"look at failing_worker_name\n{pasted}"))])._weights
     assert "worker_7" in chance.results.last
     assert "worker_7" not in chance.user.last
 

@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 from perdure.core.visibility import User
 from perdure.gateway.guards.guarding import is_public
 from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import Asked, Call, Step
+from perdure.lab.simulator.script import Call, ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, operations, running_gateway
 from support.postgres import PostgresBackend
@@ -30,7 +30,7 @@ HTTP = httpx.Client(trust_env=False, verify=False, timeout=30)
 PARTS = ("any_id", "turn_id", "question_id", "output_id", "chat", "seq", "model", "turn", "conversation_id")
 
 
-def script(asked: Asked) -> Step:
+def script(asked: ScriptRequest) -> Step:
     """As obedient, and with the tools that know what was said before."""
     word, _, rest = last_user_text(asked.body).partition(" ")
     if asked.body["messages"][-1]["role"] != "tool":

@@ -22,7 +22,7 @@ from perdure.gateway.guards.guarding import is_public
 from perdure.gateway.guards.headers import POLICY
 from perdure.gateway.guards.hosts import Names
 from perdure.gateway.guards.limits import RateLimit
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Principal
 from perdure.gateway.guards.reach import is_loopback, refuse_open_doors
 from perdure.gateway.guards.refusals import refusal_of
 from perdure.gateway.telling.chats import Draining
@@ -117,7 +117,7 @@ def test_health_needs_no_token(ask: Client) -> None:
 
 def test_a_missing_scope_is_named() -> None:
     ask = Client()
-    ask.people.persons["reader"] = Person("carol", frozenset({"read"}))
+    ask.people.persons["reader"] = Principal("carol", frozenset({"read"}))
     answer = ask("GET", "/who", headers={"authorization": "Bearer reader"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "missing_scope")
     assert "chat" in answer.json()["error"]["message"]
@@ -518,7 +518,7 @@ def test_a_stream_outlives_a_database_that_is_away_for_a_while() -> None:
     class Forgetful(SomePeople):
         is_away = False
 
-        def known(self, token: str | None) -> Person | None:
+        def known(self, token: str | None) -> Principal | None:
             if self.is_away:
                 raise StoreUnavailable("gone")
             return super().known(token)

@@ -15,8 +15,8 @@ from perdure.context.registry import engines
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.lanes.hygiene import last_prompt
 from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import Asked
-from perdure.store.records import Call
+from perdure.lab.simulator.script import ScriptRequest
+from perdure.store.records import CallRecord
 from support.gateway_site import Running, running_gateway
 
 USERS = {"ann": ("chat", "read")}
@@ -46,7 +46,7 @@ class LazyEngine(ContextCompressor):
         return False
 
 
-def reply(asked: Asked) -> Say:
+def reply(asked: ScriptRequest) -> Say:
     if "tools" not in asked.body:
         return Say("\n\n".join(f"## {h}\nThe user counts." for h in ("Goal", "Completed Actions", "Critical Context")))
     return Say("Noted.")
@@ -135,8 +135,8 @@ def test_compression_switched_off_switches_hygiene_off(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C8")
 def test_the_last_real_prompt_is_of_this_very_session() -> None:
-    def call(session: str, tokens: int, *, task: str = "main", is_reported: bool = True) -> Call:
-        return Call(session, task=task, usage=CanonicalUsage(input_tokens=tokens, reported=is_reported))
+    def call(session: str, tokens: int, *, task: str = "main", is_reported: bool = True) -> CallRecord:
+        return CallRecord(session, task=task, usage=CanonicalUsage(input_tokens=tokens, reported=is_reported))
 
     calls = [call("s_2", 50), call("s_2", 60, task="compression"), call("s_2", 70, is_reported=False), call("s_1", 80)]
     assert last_prompt(calls, "s_2") == 50

@@ -13,7 +13,7 @@ import pytest
 from perdure.core.errors import LeaseLost
 from perdure.core.visibility import User
 from perdure.lab.simulator import Call, Say, Simulator
-from perdure.lab.simulator.script import Asked, Step
+from perdure.lab.simulator.script import ScriptRequest, Step
 from perdure.store.records import Lease
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, running_gateway
@@ -21,7 +21,7 @@ from support.gateway_site import Running, running_gateway
 USERS = {"ann": ("chat", "read"), "bob": ("chat", "read")}
 
 
-def script(asked: Asked) -> Step:
+def script(asked: ScriptRequest) -> Step:
     text = last_user_text(asked.body)
     if asked.body["messages"][-1]["role"] != "tool" and text.startswith("note "):
         return Say(calls=(Call("memory", {"action": "add", "text": text.removeprefix("note ")}),))

@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import Asked, Step
+from perdure.lab.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, running_gateway
 
 USERS = {"ann": ("chat", "read"), "bob": ("chat", "read")}
 
 
-def script(asked: Asked) -> Step:
+def script(asked: ScriptRequest) -> Step:
     """Does as it is told, and answers at once what is asked quickly, whatever was left unanswered before it."""
     return Say("Right away.") if "quickly" in last_user_text(asked.body) else obedient(asked)
 

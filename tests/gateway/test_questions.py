@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from perdure.lab.simulator import Call, Say, Simulator
-from perdure.lab.simulator.script import Asked, Step
+from perdure.lab.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, running_gateway
 
 USERS = {"ann": ("chat", "read", "shell"), "bob": ("chat", "read", "admin"), "eve": ("chat", "read")}
 
 
-def script(asked: Asked) -> Step:
+def script(asked: ScriptRequest) -> Step:
     """Runs what it is told to, asks what it is told to, and then repeats what the tool said."""
     last, text = asked.body["messages"][-1], last_user_text(asked.body)
     if last["role"] == "tool":

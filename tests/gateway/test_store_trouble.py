@@ -14,22 +14,22 @@ from perdure.app import Shared
 from perdure.config.load import checked
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import TurnFinished
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Principal
 from perdure.gateway.hub import Hub
 from perdure.gateway.lanes.agents import Agents
-from perdure.gateway.telling.chats import ChatKey, Incoming
+from perdure.gateway.telling.chats import ChatKey, ChatMessage
 from perdure.gateway.threads import kept
 from perdure.lab.simulator import Simulator
-from perdure.store.inbox import Inbox, Taken
+from perdure.store.inbox import MessageInbox, QueuedMessage
 from perdure.store.store import SessionStore, open_store
 
-ANN = Person("ann", frozenset(("chat", "read")))
+ANN = Principal("ann", frozenset(("chat", "read")))
 
 
-class FlakyInbox(Inbox):
+class FlakyInbox(MessageInbox):
     """Fails as often as it is told to, before or after the deed is done."""
 
-    def __init__(self, inbox: Inbox, failures: dict[str, int]) -> None:
+    def __init__(self, inbox: MessageInbox, failures: dict[str, int]) -> None:
         super().__init__(inbox._backing)
         self._failures = failures
 
@@ -38,17 +38,17 @@ class FlakyInbox(Inbox):
             self._failures[deed] -= 1
             raise StoreUnavailable(f"no {deed} right now")
 
-    def begin(self, taken: Taken, **more: Any) -> bool:
+    def begin(self, taken: QueuedMessage, **more: Any) -> bool:
         self._fail("begin")
         done = super().begin(taken, **more)
         self._fail("begin, unheard of")
         return done
 
-    def finish(self, taken: Taken, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
+    def finish(self, taken: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
         self._fail("finish")
         return super().finish(taken, result, conversation_id=conversation_id)
 
-    def first(self, lane: str) -> Taken | None:
+    def first(self, lane: str) -> QueuedMessage | None:
         self._fail("first")
         return super().first(lane)
 
@@ -60,7 +60,7 @@ async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
     hub = Hub(Agents(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     await hub.start()
     chat = ChatKey("http", "ann")
-    tickets = [await hub.submit(Incoming(chat, text), ANN) for text in ("one", "two")]
+    tickets = [await hub.submit(ChatMessage(chat, text), ANN) for text in ("one", "two")]
     ends = [[n.event async for n in hub.turn_events(t)][-1] for t in tickets]
     await hub.drain(5)
     await shared.transport.aclose()

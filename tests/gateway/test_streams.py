@@ -1,4 +1,4 @@
-"""Numbered events: what a late, a slow and a returning reader get, and how they look on the wire."""
+"""SequencedEvent events: what a late, a slow and a returning reader get, and how they look on the wire."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from websockets.sync.client import connect
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
 from perdure.gateway.http.streaming import frame
 from perdure.gateway.lanes.pointers import key_of
-from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GatewayEvent, Numbered, QuestionAsked
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GatewayEvent, QuestionAsked, SequencedEvent
 from perdure.gateway.telling.following import Following
-from perdure.gateway.telling.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Reader, Streams
+from perdure.gateway.telling.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Streams, Subscriber
 from perdure.gateway.telling.wire import encoded, json_text
 from perdure.lab.simulator import Simulator
 from perdure.store import open_store
@@ -26,17 +26,17 @@ from support.gateway_site import running_gateway
 from support.store import FakeClock
 
 
-def read(reader: Reader) -> list[Numbered]:
+def read(reader: Subscriber) -> list[SequencedEvent]:
     """Everything that waits, and then the end."""
     reader.close()
 
-    async def drained() -> list[Numbered]:
+    async def drained() -> list[SequencedEvent]:
         return [n async for batch in reader.batches() for n in batch]
 
     return asyncio.run(drained())
 
 
-def texts(found: list[Numbered]) -> list[str]:
+def texts(found: list[SequencedEvent]) -> list[str]:
     return [n.event.text for n in found if isinstance(n.event, TextDelta)]
 
 
@@ -117,7 +117,7 @@ def test_a_reader_that_never_reads_is_let_go() -> None:
 
 @given(st.text(), st.integers(min_value=0, max_value=2**52))
 def test_a_piece_of_text_put_together_by_hand_is_the_same_json(text: str, number: int) -> None:
-    numbered = Numbered(number, "t_1", TextDelta(text))
+    numbered = SequencedEvent(number, "t_1", TextDelta(text))
     lines = frame(numbered).decode().split("\n")
     assert lines == [f"id: {number}", "event: text_delta", f"data: {json_text(encoded(numbered))}", "", ""]
     assert json.loads(lines[2].removeprefix("data: "))["text"] == text
@@ -131,7 +131,7 @@ def test_every_kind_of_event_is_one_line_of_json_with_its_type() -> None:
         CommandAnswered("two\nlines"),
     ]
     for event in events:
-        body = frame(Numbered(7, "t_1", event)).decode()
+        body = frame(SequencedEvent(7, "t_1", event)).decode()
         data = json.loads(body.split("data: ")[1])
         assert body.count("\n") == 4
         assert (data["number"], data["turn_id"]) == (7, "t_1")

@@ -20,7 +20,7 @@ import pytest
 
 from perdure.core.visibility import User
 from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import Asked, Step
+from perdure.lab.simulator.script import ScriptRequest, Step
 from perdure.store import open_store
 from support.gateway_process import GatewayProcess, gateway_process, last_user_text
 from support.postgres import PostgresBackend
@@ -29,7 +29,7 @@ CHATS = 6
 ANSWER_S = 60.0
 
 
-def script(asked: Asked) -> Step:
+def script(asked: ScriptRequest) -> Step:
     """A slow answer, so that a kill often falls into the middle of one."""
     return Say(f"heard {last_user_text(asked.body)}", chunk_chars=3, chunk_delay_s=0.03)
 

@@ -17,9 +17,9 @@ from perdure.gateway.telling.chats import (
     ChatKey,
     CommandAnswered,
     GatewayEvent,
-    Numbered,
     QuestionAsked,
     QuestionClosed,
+    SequencedEvent,
 )
 from support.bot_api import TOKEN, BotApi, bot_api
 
@@ -225,16 +225,16 @@ def _taken(say: Callable[[BotApi], object]) -> list[Any]:
     return contents
 
 
-async def _played(script: Sequence[GatewayEvent]) -> AsyncIterator[Numbered]:
+async def _played(script: Sequence[GatewayEvent]) -> AsyncIterator[SequencedEvent]:
     for number, event in enumerate(script, 1):
-        yield Numbered(number, "t_1", event)
+        yield SequencedEvent(number, "t_1", event)
 
 
-async def _from(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[Numbered]:
+async def _from(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[SequencedEvent]:
     event: GatewayEvent | None = None
     while not isinstance(event, TurnFinished):
         event = await events.get()
-        yield Numbered(1, "t_1", event)
+        yield SequencedEvent(1, "t_1", event)
 
 
 async def _until(is_so: Callable[[], object], timeout_s: float = 20.0) -> None:

@@ -1,4 +1,4 @@
-"""Tokens: shown once, kept as a hash, ended for every process on the database."""
+"""AccessTokens: shown once, kept as a hash, ended for every process on the database."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import pytest
 
 from perdure.core.errors import ConfigError, NotFound, StoreError
-from perdure.gateway.guards.people import SCOPES, Person
-from perdure.gateway.guards.tokens import MAX_AGE_S, OWNER, RunPeople, StoredPeople, Tokens, digest_of
+from perdure.gateway.guards.people import SCOPES, Principal
+from perdure.gateway.guards.tokens import MAX_AGE_S, OWNER, AccessTokens, RunPeople, StoredPeople, digest_of
 from perdure.store import SessionStore
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run
 from support.store import Backend, FakeClock
@@ -20,26 +20,26 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def tokens(store: SessionStore, clock: FakeClock) -> Tokens:
-    return Tokens(store, clock)
+def tokens(store: SessionStore, clock: FakeClock) -> AccessTokens:
+    return AccessTokens(store, clock)
 
 
-def people(tokens: Tokens, clock: FakeClock, *, is_open: bool = True) -> StoredPeople:
+def people(tokens: AccessTokens, clock: FakeClock, *, is_open: bool = True) -> StoredPeople:
     return StoredPeople(tokens, clock, is_open=is_open)
 
 
-def test_a_token_stands_for_its_user_and_scopes(tokens: Tokens, clock: FakeClock) -> None:
+def test_a_token_stands_for_its_user_and_scopes(tokens: AccessTokens, clock: FakeClock) -> None:
     made = tokens.add("alice", ["chat", "read"])
-    assert people(tokens, clock).known(made.text) == Person("alice", frozenset({"chat", "read"}))
+    assert people(tokens, clock).known(made.text) == Principal("alice", frozenset({"chat", "read"}))
 
 
-def test_no_two_tokens_are_alike_and_each_holds_256_bits(tokens: Tokens) -> None:
+def test_no_two_tokens_are_alike_and_each_holds_256_bits(tokens: AccessTokens) -> None:
     texts = {tokens.add("alice", ["chat"]).text for _ in range(50)}
     assert len(texts) == 50
     assert {len(t) for t in texts} == {len("pdr_") + 43}
 
 
-def test_the_database_holds_only_a_hash(tokens: Tokens, backend: Backend) -> None:
+def test_the_database_holds_only_a_hash(tokens: AccessTokens, backend: Backend) -> None:
     made = tokens.add("alice", ["chat"])
     kept = json.dumps(backend.execute("SELECT scope, key, value FROM state"))
     assert made.text not in kept
@@ -48,18 +48,18 @@ def test_the_database_holds_only_a_hash(tokens: Tokens, backend: Backend) -> Non
 
 
 @pytest.mark.parametrize("wrong", ["", "pdr_", "pdr_x", "x" * 10_000, "\udcff", "é", "pdr_" + "A" * 43])
-def test_what_is_no_token_is_nobody(wrong: str, tokens: Tokens, clock: FakeClock) -> None:
+def test_what_is_no_token_is_nobody(wrong: str, tokens: AccessTokens, clock: FakeClock) -> None:
     tokens.add("alice", ["chat"])
     assert people(tokens, clock).known(wrong) is None
 
 
-def test_one_letter_more_or_less_is_nobody(tokens: Tokens, clock: FakeClock) -> None:
+def test_one_letter_more_or_less_is_nobody(tokens: AccessTokens, clock: FakeClock) -> None:
     made, who = tokens.add("alice", ["chat"]).text, people(tokens, clock)
     assert [who.known(t) for t in (made[:-1], made + "A", made.upper(), made.lower(), f" {made}")] == [None] * 5
 
 
 def test_without_tokens_whoever_is_at_the_machine_is_the_owner_without_a_shell(
-    tokens: Tokens, clock: FakeClock
+    tokens: AccessTokens, clock: FakeClock
 ) -> None:
     who = people(tokens, clock)
     assert who.known(None) == who.known("sk-anything") == OWNER
@@ -67,12 +67,14 @@ def test_without_tokens_whoever_is_at_the_machine_is_the_owner_without_a_shell(
     assert not OWNER.may("shell")
 
 
-def test_a_gateway_others_can_reach_has_no_owner(tokens: Tokens, clock: FakeClock) -> None:
+def test_a_gateway_others_can_reach_has_no_owner(tokens: AccessTokens, clock: FakeClock) -> None:
     assert people(tokens, clock, is_open=False).known(None) is None
     assert people(tokens, clock, is_open=False).known("sk-anything") is None
 
 
-def test_once_a_token_was_made_nobody_enters_without_even_when_it_is_revoked(tokens: Tokens, clock: FakeClock) -> None:
+def test_once_a_token_was_made_nobody_enters_without_even_when_it_is_revoked(
+    tokens: AccessTokens, clock: FakeClock
+) -> None:
     made = tokens.add("alice", ["chat"])
     assert people(tokens, clock).known(None) is None
     tokens.revoke("alice")
@@ -80,7 +82,7 @@ def test_once_a_token_was_made_nobody_enters_without_even_when_it_is_revoked(tok
     assert people(tokens, clock).known(made.text) is None
 
 
-def test_an_expired_token_is_nobody(tokens: Tokens, clock: FakeClock) -> None:
+def test_an_expired_token_is_nobody(tokens: AccessTokens, clock: FakeClock) -> None:
     made, who = tokens.add("alice", ["chat"], expires_in_ms=DAY_MS), people(tokens, clock)
     clock.pass_ms(DAY_MS - 1)
     assert who.known(made.text) is not None
@@ -90,17 +92,17 @@ def test_an_expired_token_is_nobody(tokens: Tokens, clock: FakeClock) -> None:
 
 
 def test_another_process_learns_of_a_revocation_within_seconds(
-    tokens: Tokens, clock: FakeClock, backend: Backend
+    tokens: AccessTokens, clock: FakeClock, backend: Backend
 ) -> None:
     made, who = tokens.add("alice", ["chat"]), people(tokens, clock)
     assert who.known(made.text) is not None
-    Tokens(backend.open(clock), clock).revoke(made.token.id)
+    AccessTokens(backend.open(clock), clock).revoke(made.token.id)
     assert who.known(made.text) is not None
     clock.pass_ms(int(MAX_AGE_S * 1000))
     assert who.known(made.text) is None
 
 
-def test_revoking_by_id_ends_one_and_by_user_all(tokens: Tokens, clock: FakeClock) -> None:
+def test_revoking_by_id_ends_one_and_by_user_all(tokens: AccessTokens, clock: FakeClock) -> None:
     first, second, other = (tokens.add(user, ["chat"]) for user in ("alice", "alice", "bob"))
     assert [t.digest for t in tokens.revoke(first.token.id)] == [first.token.digest]
     assert [t.digest for t in tokens.revoke("alice")] == [second.token.digest]
@@ -109,38 +111,40 @@ def test_revoking_by_id_ends_one_and_by_user_all(tokens: Tokens, clock: FakeCloc
 
 
 @pytest.mark.parametrize("wrong", ["carol", "", "a", "0" * 12])
-def test_revoking_what_is_not_there_is_told(wrong: str, tokens: Tokens) -> None:
+def test_revoking_what_is_not_there_is_told(wrong: str, tokens: AccessTokens) -> None:
     tokens.add("alice", ["chat"])
     with pytest.raises(NotFound, match="token list"):
         tokens.revoke(wrong)
 
 
-def test_a_short_piece_of_an_id_revokes_nothing(tokens: Tokens) -> None:
+def test_a_short_piece_of_an_id_revokes_nothing(tokens: AccessTokens) -> None:
     made = tokens.add("alice", ["chat"])
     with pytest.raises(NotFound):
         tokens.revoke(made.token.digest[:4])
 
 
 @pytest.mark.parametrize("user", ["-x", "a b", "a/b", "..", "a" * 65, "ü", "a\n", "a\0"])
-def test_names_that_could_be_mistaken_for_something_else_are_refused(user: str, tokens: Tokens) -> None:
+def test_names_that_could_be_mistaken_for_something_else_are_refused(user: str, tokens: AccessTokens) -> None:
     with pytest.raises(ConfigError, match="no user name"):
         tokens.add(user, ["chat"])
 
 
 @pytest.mark.parametrize("scopes", [[], ["root"], ["chat", "root"]])
-def test_scopes_are_known_ones_and_at_least_one(scopes: list[str], tokens: Tokens) -> None:
+def test_scopes_are_known_ones_and_at_least_one(scopes: list[str], tokens: AccessTokens) -> None:
     with pytest.raises(ConfigError, match="chat, read, shell, admin"):
         tokens.add("alice", scopes)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_a_scope_of_a_newer_version_locks_nobody_out(tokens: Tokens, store: SessionStore, clock: FakeClock) -> None:
+def test_a_scope_of_a_newer_version_locks_nobody_out(
+    tokens: AccessTokens, store: SessionStore, clock: FakeClock
+) -> None:
     made = tokens.add("alice", ["chat"])
     rows = store.state("gateway:tokens")
     rows.set(made.token.digest, {**rows.get(made.token.digest), "scopes": ["chat", "from-the-future"]})
-    assert people(tokens, clock).known(made.text) == Person("alice", frozenset({"chat"}))
+    assert people(tokens, clock).known(made.text) == Principal("alice", frozenset({"chat"}))
 
 
-def test_last_use_is_kept_to_the_minute(tokens: Tokens, clock: FakeClock) -> None:
+def test_last_use_is_kept_to_the_minute(tokens: AccessTokens, clock: FakeClock) -> None:
     made, who = tokens.add("alice", ["chat"]), people(tokens, clock)
     assert tokens.all()[0].last_used_at_ms is None
     who.known(made.text)
@@ -155,7 +159,7 @@ def test_last_use_is_kept_to_the_minute(tokens: Tokens, clock: FakeClock) -> Non
     assert (tokens.all()[0].last_used_at_ms or 0) - used_at == 3_000
 
 
-def test_a_revocation_is_not_undone_by_a_use_noted_elsewhere(tokens: Tokens, clock: FakeClock) -> None:
+def test_a_revocation_is_not_undone_by_a_use_noted_elsewhere(tokens: AccessTokens, clock: FakeClock) -> None:
     made, who = tokens.add("alice", ["chat"]), people(tokens, clock)
     who.known(made.text)
     tokens.revoke(made.token.id)
@@ -164,7 +168,7 @@ def test_a_revocation_is_not_undone_by_a_use_noted_elsewhere(tokens: Tokens, clo
     assert tokens.all()[0].standing(clock.now_ms()) == "revoked"
 
 
-def test_a_database_that_is_gone_lets_nobody_in(tokens: Tokens, store: SessionStore, clock: FakeClock) -> None:
+def test_a_database_that_is_gone_lets_nobody_in(tokens: AccessTokens, store: SessionStore, clock: FakeClock) -> None:
     who = people(tokens, clock)
     store.close()
     with pytest.raises(StoreError):
@@ -173,5 +177,5 @@ def test_a_database_that_is_gone_lets_nobody_in(tokens: Tokens, store: SessionSt
 
 def test_a_token_for_one_run_opens_everything_and_no_other_does() -> None:
     run, other = RunPeople(), RunPeople()
-    assert run.known(run.token) == Person("", frozenset(SCOPES))
+    assert run.known(run.token) == Principal("", frozenset(SCOPES))
     assert [run.known(t) for t in (None, "", other.token, run.token[:-1])] == [None] * 4

@@ -14,9 +14,9 @@ from perdure.core.visibility import Everyone, Owner, User, Visibility, only
 from perdure.gateway.guards.guarding import is_public
 from perdure.gateway.guards.people import Scope
 from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import Asked, Call, Step
-from perdure.store import Call as StoredCall
-from perdure.store import Route, SessionStore
+from perdure.lab.simulator.script import Call, ScriptRequest, Step
+from perdure.store import CallRecord as StoredCall
+from perdure.store import RouteRecord, SessionStore
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, operations, running_gateway
 
@@ -95,7 +95,7 @@ class House:
         assert not leaked, f"{what}: {person or 'the owner'} reads {leaked}: {text[:300]}"
 
 
-def script(asked: Asked) -> Step:
+def script(asked: ScriptRequest) -> Step:
     """Calls the tool that the last user message names."""
     text = last_user_text(asked.body)
     word, _, rest = text.partition(" ")
@@ -113,7 +113,7 @@ def _furnish(store: SessionStore, person: str) -> Belongings:
     mark = f"mark-of-{person or 'owner'}"
     session = store.create(user_key=person, title=f"{WORD} {mark}", source=f"source-{mark}")
     store.append(session.id, [user(f"{WORD} {mark} asks"), assistant(f"{WORD} {mark} answers")])
-    store.ledger.record_call(StoredCall(session.id, route=Route("custom", f"model-{mark}"), cost_usd=1.0))
+    store.ledger.record_call(StoredCall(session.id, route=RouteRecord("custom", f"model-{mark}"), cost_usd=1.0))
     sink = store.outputs.begin(session.id, "call_1")
     sink.write(f"{WORD} {mark} printed\n" * 20)
     return Belongings(mark, session.conversation_id, session.id, sink.close().id)

@@ -42,7 +42,7 @@ from perdure.gateway.watchers.journal import Journal, JournalHandler
 from perdure.gateway.watchers.lines import Lines
 from perdure.gateway.watchers.metrics import Metrics
 from perdure.gateway.watchers.telemetry import Spans, spans
-from perdure.gateway.watchers.watching import Answered, TurnFigures, Turns, Watcher
+from perdure.gateway.watchers.watching import RequestRecord, TurnObserver, TurnStats, Watcher
 from support.guarded import SomePeople, everything, guarded_app
 from support.store import FakeClock
 
@@ -70,7 +70,7 @@ TURN: tuple[GatewayEvent, ...] = (
 
 def play(watchers: Sequence[Watcher], events: Sequence[GatewayEvent], turn_id: str = "t_1") -> None:
     clock = FakeClock()
-    turns = Turns(watchers, clock)
+    turns = TurnObserver(watchers, clock)
     for event in events:
         clock.pass_ms(100)
         turns.heard(CHAT, turn_id, event)
@@ -256,10 +256,10 @@ def test_plain_lines_stay_lines() -> None:
 
 def test_a_watcher_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def answered(self, answered: Answered) -> None:
+        def answered(self, answered: RequestRecord) -> None:
             raise RuntimeError("broken")
 
-        def heard(self, figures: TurnFigures, event: GatewayEvent) -> None:
+        def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
             raise RuntimeError("broken")
 
     metrics = Metrics()
@@ -270,7 +270,7 @@ def test_a_watcher_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_turns_whose_end_never_comes_are_forgotten() -> None:
-    turns = Turns([], FakeClock())
+    turns = TurnObserver([], FakeClock())
     for number in range(10_500):
         turns.heard(CHAT, f"t_{number}", TurnStarted(f"t_{number}", "s"))
     assert len(turns._running) <= 10_000
@@ -379,7 +379,7 @@ def test_what_an_interrupt_left_open_is_closed() -> None:
 def test_turns_side_by_side_do_not_mix() -> None:
     provider, exporter = traced()
     watcher = Spans(provider.get_tracer("test"))
-    turns = Turns([watcher], FakeClock())
+    turns = TurnObserver([watcher], FakeClock())
     for event in TURN[:-1]:
         for turn_id in ("t_a", "t_b"):
             turns.heard(CHAT, turn_id, event)

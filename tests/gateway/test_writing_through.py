@@ -10,7 +10,7 @@ import pytest
 from perdure.core.clock import SystemClock
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.http.streaming import EventStream
-from perdure.gateway.telling.chats import Numbered
+from perdure.gateway.telling.chats import SequencedEvent
 from perdure.gateway.telling.following import Batches
 from perdure.gateway.telling.streams import ChatStream, Sink
 
@@ -153,7 +153,7 @@ def test_what_a_full_connection_did_not_take_fails_with_it() -> None:
 
 def test_a_sink_never_sees_what_is_not_text() -> None:
     async def run() -> None:
-        seen: list[Numbered] = []
+        seen: list[SequencedEvent] = []
         chat = ChatStream(SystemClock())
         reader = chat.follow(turn_id="t_1", sink=lambda n: seen.append(n) is None)
         reading = asyncio.create_task(anext(reader.batches()))

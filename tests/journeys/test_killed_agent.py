@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab.simulator import Asked, Call, Say, Simulator
+from perdure.lab.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.lab.simulator.script import Step
 from perdure.store.store import open_store
 
 CHILD = Path(__file__).parents[1] / "support" / "talking_child.py"
 
 
-def _answer(asked: Asked) -> Step | str:
+def _answer(asked: ScriptRequest) -> Step | str:
     """Every other question needs two tools first."""
     last = asked.body["messages"][-1]
     if last["role"] == "user" and asked.number % 2:

@@ -13,10 +13,10 @@ import pytest
 from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Event, ModelSwitched, Recovered
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Asked, Call, Fail, Say
+from perdure.lab.simulator import Call, Fail, Say, ScriptRequest
 from perdure.lab.simulator.script import Step
 from perdure.providers.exchange import ApiMode, Endpoint
-from perdure.providers.routes import Route
+from perdure.providers.routes import EndpointChain
 from support.agents import Bench, bench
 from support.simulator import MODES
 
@@ -33,7 +33,7 @@ class Day:
         self.faults = faults
         self.turn = 0
 
-    def __call__(self, asked: Asked) -> Step | str:
+    def __call__(self, asked: ScriptRequest) -> Step | str:
         fault = self.faults.pop(self.turn, None)
         if fault is not None:
             return fault
@@ -102,7 +102,7 @@ def _one_turn(b: Bench, day: Day, turn: int) -> str:
         here = b.parts.routes.endpoint
         smaller = replace(here, model=f"{MODELS[here.api_mode]}-small")
         b.models.windows[smaller.model] = 8_000
-        b.agent.switch_model(Route((smaller,)))
+        b.agent.switch_model(EndpointChain((smaller,)))
     result = b.agent.run_conversation(f"question {turn}: what is the value? " + "detail " * 20)
     return result.final_response if result.outcome == "completed" else result.outcome
 

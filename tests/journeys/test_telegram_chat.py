@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab.simulator import Asked, Say, Simulator
+from perdure.lab.simulator import Say, ScriptRequest, Simulator
 from perdure.store.store import open_store
 from support.bot_api import TOKEN, BotApi, Sent, bot_api
 
@@ -26,7 +26,7 @@ class Parrot:
     def __init__(self) -> None:
         self.is_slow = threading.Event()
 
-    def __call__(self, asked: Asked) -> Say:
+    def __call__(self, asked: ScriptRequest) -> Say:
         said = _last_said(asked)
         if said == "do not lose this" and not self.is_slow.is_set():
             self.is_slow.set()
@@ -34,7 +34,7 @@ class Parrot:
         return Say(f"You said: {said}")
 
 
-def _last_said(asked: Asked) -> str:
+def _last_said(asked: ScriptRequest) -> str:
     content = next(m["content"] for m in reversed(asked.body["messages"]) if m["role"] == "user")
     return content if isinstance(content, str) else "".join(p.get("text", "") for p in content)
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Asked, Say, Simulator, count_text
+from perdure.lab.simulator import Say, ScriptRequest, Simulator, count_text
 from perdure.lab.simulator.cache import MarkCache, PrefixCache
-from perdure.lab.simulator.tokens import Block, cut_text, segment
+from perdure.lab.simulator.tokens import PromptBlock, cut_text, segment
 from support.simulator import FakeClock, http
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -198,7 +198,7 @@ def test_claude_behind_a_chat_endpoint_is_cached_by_marks() -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=3000), st.booleans()), max_size=12), st.integers(0, 11))
 def test_what_is_read_and_written_never_exceeds_the_prompt(rows: list[tuple[bytes, bool]], keep: int) -> None:
-    blocks = [Block(segment(data.hex()), mark="5m" if is_marked else None) for data, is_marked in rows]
+    blocks = [PromptBlock(segment(data.hex()), mark="5m" if is_marked else None) for data, is_marked in rows]
     size = sum(b.tokens for b in blocks)
     marks, prefixes = MarkCache(lambda: 0.0), PrefixCache(lambda: 0.0)
     for row in (blocks[:keep], blocks, blocks):
@@ -214,7 +214,7 @@ def test_what_is_read_and_written_never_exceeds_the_prompt(rows: list[tuple[byte
 
 
 def test_every_answer_is_billed_as_it_was_counted() -> None:
-    def answer(asked: Asked) -> Say:
+    def answer(asked: ScriptRequest) -> Say:
         return Say("word " * 9 * asked.number, thinking="hm " * asked.number)
 
     async def many(sim: Simulator) -> None:

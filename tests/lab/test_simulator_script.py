@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from perdure.core.errors import ConfigError, PerdureError, ProviderError
-from perdure.lab.simulator import SAMPLES, Asked, Call, Drop, Fail, Raw, Say, Simulator, load_script
+from perdure.lab.simulator import SAMPLES, Call, Drop, Fail, Raw, Say, ScriptRequest, Simulator, load_script
 from perdure.providers.classify import classify_error
 from support.simulator import MODES, http, request, send
 
@@ -62,7 +62,7 @@ def test_steps_are_taken_in_order_and_a_plain_reply_follows_the_last() -> None:
 
 
 def test_a_function_may_answer_from_what_was_asked() -> None:
-    def echo(asked: Asked) -> str:
+    def echo(asked: ScriptRequest) -> str:
         return f"{asked.number}: {asked.body['messages'][-1]['content']}"
 
     with Simulator(script=echo) as sim:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.figures import COUNT_NAMES, NO_COUNTS, NO_FIGURES, Figures, count_text
+from perdure.models.figures import COUNT_NAMES, NO_COUNTS, NO_FIGURES, TokenFeatures, count_text
 
 any_text = st.text(st.characters(codec=None), max_size=300)
 
@@ -55,7 +55,7 @@ def test_nothing_counts_nothing() -> None:
 def test_counts_of_separate_texts_add_up(texts: list[str]) -> None:
     total = NO_FIGURES
     for text in texts:
-        total = total + Figures(counts=count_text(text), messages=1)
+        total = total + TokenFeatures(counts=count_text(text), messages=1)
     assert total.messages == len(texts)
     for i in range(len(COUNT_NAMES)):
         assert total.counts[i] == sum(count_text(t)[i] for t in texts)
@@ -63,7 +63,7 @@ def test_counts_of_separate_texts_add_up(texts: list[str]) -> None:
 
 @given(any_text, any_text)
 def test_what_was_added_can_be_taken_away(a: str, b: str) -> None:
-    first, second = Figures(counts=count_text(a), images=2), Figures(counts=count_text(b), calls=1)
+    first, second = TokenFeatures(counts=count_text(a), images=2), TokenFeatures(counts=count_text(b), calls=1)
     assert first + second - second == first
 
 

@@ -15,15 +15,15 @@ from perdure.models.limits import (
     DEFAULT_WINDOW,
     LADDER,
     LearnedLimits,
-    Route,
+    ModelKey,
     Window,
     Windows,
     plausible_window,
     step_down,
 )
 
-CODEX = Route("openai-codex", "gpt-5.5")
-HOUSE = Route("custom", "house-model", "http://127.0.0.1:9000/v1")
+CODEX = ModelKey("openai-codex", "gpt-5.5")
+HOUSE = ModelKey("custom", "house-model", "http://127.0.0.1:9000/v1")
 
 
 class State(dict[str, Any]):
@@ -43,7 +43,7 @@ class Endpoint:
         self.answer = answer
         self.asked = 0
 
-    async def __call__(self, route: Route) -> int | None:
+    async def __call__(self, route: ModelKey) -> int | None:
         self.asked += 1
         return self.answer
 
@@ -78,9 +78,9 @@ def test_a_learned_limit_belongs_to_provider_model_and_endpoint_and_survives() -
     assert LearnedLimits(state).learn(HOUSE, 40_960)
     reopened = LearnedLimits(state)
     assert reopened.get(HOUSE) == 40_960
-    assert reopened.get(Route("Custom", "House-Model", "http://127.0.0.1:9000/v1/")) == 40_960
-    assert reopened.get(Route("custom", "house-model", "http://127.0.0.1:9001/v1")) is None
-    assert reopened.get(Route("custom", "other", HOUSE.base_url)) is None
+    assert reopened.get(ModelKey("Custom", "House-Model", "http://127.0.0.1:9000/v1/")) == 40_960
+    assert reopened.get(ModelKey("custom", "house-model", "http://127.0.0.1:9001/v1")) is None
+    assert reopened.get(ModelKey("custom", "other", HOUSE.base_url)) is None
     reopened.forget(HOUSE)
     assert reopened.get(HOUSE) is None
 
@@ -114,7 +114,7 @@ def test_the_ladder_goes_down_one_rung_at_a_time_and_ends() -> None:
 
 @given(st.text(max_size=9), st.text(max_size=9), st.text(max_size=9), st.text(max_size=9), st.text(max_size=9))
 def test_two_routes_share_a_key_only_if_they_are_the_same(a: str, b: str, c: str, d: str, e: str) -> None:
-    one, other = Route(a, b, c), Route(d, e, c)
+    one, other = ModelKey(a, b, c), ModelKey(d, e, c)
     same = (a.lower(), b.lower()) == (d.lower(), e.lower())
     assert (one.key == other.key) is same
 

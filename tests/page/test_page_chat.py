@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from perdure.core.messages import Message
-from perdure.lab.simulator import Asked, Call, Fail, Say, Simulator
+from perdure.lab.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from perdure.store.store import open_store
 from support.axe import axe_findings
 from support.browser import Page
@@ -17,7 +17,7 @@ from support.page_server import WINDOW, PageServer, page_server, page_settings
 POEM = "The lease is held by one. " * 12
 
 
-def answer(asked: Asked) -> Say | Fail:
+def answer(asked: ScriptRequest) -> Say | Fail:
     """What the newest message asks for."""
     messages = asked.body["messages"]
     newest = str([m for m in messages if m["role"] == "user"][-1]["content"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure.web
-from perdure.lab.simulator import Asked, Call, Say, Simulator
+from perdure.lab.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.store.store import open_store
 from support.browser import Page
 from support.page_server import WINDOW, PageServer, page_server, page_settings
@@ -75,7 +75,7 @@ def go(page: Page, story: Story, view: str) -> None:
     page.wait("document.querySelector('.row, .story .message, .plot .area, .sections, .tiles')")
 
 
-def echo(asked: Asked) -> Say:
+def echo(asked: ScriptRequest) -> Say:
     """Says back what it was told, calls a tool with it, and thinks it."""
     messages = asked.body["messages"]
     newest = str([m for m in messages if m["role"] == "user"][-1]["content"])

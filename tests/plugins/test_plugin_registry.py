@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ConfigError, EngineNotFound, PluginBroken, PluginNotFound
-from perdure.plugins import Registry
+from perdure.plugins import PluginRegistry
 
 
 class BuiltIn:
@@ -36,8 +36,8 @@ class Point:
         return self.target
 
 
-def registry(folder: Path | None = None, *points: Point) -> Registry:
-    return Registry(
+def registry(folder: Path | None = None, *points: Point) -> PluginRegistry:
+    return PluginRegistry(
         "context engine",
         folder,
         "perdure.context_engines",
@@ -155,7 +155,7 @@ def test_start_says_nothing_when_all_is_well() -> None:
 
 @pytest.mark.spec("M2")
 def test_a_class_of_the_wrong_type_is_broken() -> None:
-    engines = Registry("context engine", None, "none", builtins={"compressor": BuiltIn}, expects=BuiltIn)
+    engines = PluginRegistry("context engine", None, "none", builtins={"compressor": BuiltIn}, expects=BuiltIn)
     engines.register("wrong", Other)
     engines.register("maker", lambda: BuiltIn())
     with pytest.raises(PluginBroken, match=r"'wrong' at .* is broken: Other is no BuiltIn"):
@@ -182,7 +182,7 @@ def test_damaged_package_metadata_never_hides_the_built_in() -> None:
     def explode(group: str) -> list[Point]:
         raise OSError(group)
 
-    engines = Registry("context engine", None, "g", builtins={"compressor": BuiltIn}, installed=explode)
+    engines = PluginRegistry("context engine", None, "g", builtins={"compressor": BuiltIn}, installed=explode)
     assert engines.load("compressor") is BuiltIn
     assert engines.names() == ("compressor",)
     with pytest.raises(PluginNotFound):
@@ -261,8 +261,8 @@ def test_stray_files_and_missing_folders_are_no_plugins(tmp_path: Path) -> None:
 def test_the_working_directory_is_never_searched(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins" / "context_engine", "sneaky", "plugin = dict\n")
     code = (
-        "from pathlib import Path; from perdure.plugins import Registry;"
-        "print(Registry('context engine', Path('/nowhere'), 'none', builtins={'compressor': dict}).names())"
+        "from pathlib import Path; from perdure.plugins import PluginRegistry;"
+        "print(PluginRegistry('context engine', Path('/nowhere'), 'none', builtins={'compressor': dict}).names())"
     )
     shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "('compressor',)"
@@ -276,7 +276,7 @@ def test_a_really_installed_package_is_found_by_its_entry_point(tmp_path: Path) 
     (info / "entry_points.txt").write_text("[perdure.context_engines]\nfrom_package = pack_engine:Engine\n")
     (tmp_path / "pack_engine.py").write_text("class Engine: pass\n")
     code = (
-        "from perdure.plugins import Registry; r = Registry('context engine', None, 'perdure.context_engines');"
+        "from perdure.plugins import PluginRegistry; r = PluginRegistry('context engine', None, 'perdure.context_engines');"
         "print(r.names(), r.load('from_package').__name__)"
     )
     shown = subprocess.run(

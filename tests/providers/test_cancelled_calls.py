@@ -15,7 +15,7 @@ from perdure.lab.simulator import Fail, Simulator
 from perdure.providers.exchange import Endpoint
 from perdure.providers.lean_wire import LeanWire
 from perdure.providers.transport import Retries, Timeouts, Transport
-from perdure.providers.wire import HttpxWire, Wire
+from perdure.providers.wire import HttpClient, HttpxWire
 from support.agents import bench
 from support.simulator import endpoint, request
 
@@ -72,7 +72,7 @@ async def cancel_after(call: asyncio.Task[object], steps: int, again_after: int 
 @both_wires
 @pytest.mark.parametrize("again_after", [None, 0, 1, 2, 4], ids=lambda n: f"again-{n}")
 def test_a_cancel_at_every_step_leaves_no_connection_behind(
-    make_wire: Callable[[], Wire], again_after: int | None
+    make_wire: Callable[[], HttpClient], again_after: int | None
 ) -> None:
     async def run() -> None:
         service = QuickService()
@@ -122,7 +122,7 @@ def test_leaving_a_stream_early_many_times_does_not_wear_the_agent_out(tmp_path:
 
 @pytest.mark.spec("J4")
 @both_wires
-def test_an_idle_connection_is_used_again_also_after_a_refusal(make_wire: Callable[[], Wire]) -> None:
+def test_an_idle_connection_is_used_again_also_after_a_refusal(make_wire: Callable[[], HttpClient]) -> None:
     async def run(sim: Simulator) -> None:
         way = Transport(wire=make_wire(), retries=Retries(attempts=3, base_s=0.0))
         for _ in range(4):

@@ -16,7 +16,7 @@ from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.credentials import Credentials
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
-from perdure.providers.routes import Route, RouteCursor, aimed, endpoint_for, main_route, missing_key
+from perdure.providers.routes import EndpointChain, RouteCursor, aimed, endpoint_for, main_route, missing_key
 from perdure.providers.services import service_of_url
 
 KEYS = {"ANTHROPIC_API_KEY": "ka", "OPENAI_API_KEY": "ko", "OPENROUTER_API_KEY": "kr"}
@@ -109,7 +109,7 @@ def test_fallbacks_are_tried_in_order_and_the_conversation_stays_there(kind: str
 @pytest.mark.spec("J10")
 @pytest.mark.parametrize("kind", ["prompt_too_long", "output_cap", "bad_request", "unknown"])
 def test_what_another_endpoint_would_not_mend_stays_where_it_is(kind: str) -> None:
-    cursor = RouteCursor(Route((MAIN, MAIN)))
+    cursor = RouteCursor(EndpointChain((MAIN, MAIN)))
     assert asyncio.run(cursor.advance(verdict(kind))) is None
 
 
@@ -124,7 +124,7 @@ def test_a_refused_key_is_refreshed_once_before_the_next_endpoint_is_tried(tmp_p
     command, log = counting(tmp_path, 'echo noise; echo "fresh-$1"')
 
     async def walk() -> None:
-        cursor = RouteCursor(Route((MAIN, endpoint_for("openai", lookup=KEYS.get))), Credentials(command))
+        cursor = RouteCursor(EndpointChain((MAIN, endpoint_for("openai", lookup=KEYS.get))), Credentials(command))
         same = await cursor.advance(verdict("auth"))
         assert same is not None
         assert (same.provider, same.api_key) == ("anthropic", "fresh-anthropic")

@@ -17,7 +17,7 @@ from perdure.core.events import TextDelta
 from perdure.providers.exchange import Endpoint
 from perdure.providers.lean_wire import LeanWire
 from perdure.providers.transport import Retries, Transport
-from perdure.providers.wire import HttpxWire, Wire
+from perdure.providers.wire import HttpClient, HttpxWire
 from support.certificates import Certificate, self_signed
 from support.simulator import request
 
@@ -30,7 +30,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding
 class Way:
     """A wire, and the loop it is used in."""
 
-    wire: Callable[[], Wire]
+    wire: Callable[[], HttpClient]
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
 

@@ -15,7 +15,7 @@ from perdure.core.messages import ToolCall, assistant, tool_result, user
 from perdure.lab.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
 from perdure.providers.classify import classify_error
 from perdure.providers.exchange import ApiMode, Endpoint
-from perdure.providers.failures import Place
+from perdure.providers.failures import EndpointLabel
 from perdure.providers.lean_wire import LeanWire
 from perdure.providers.retry_after import MOST_WAIT_S
 from perdure.providers.transport import Retries, Timeouts, Transport
@@ -180,10 +180,11 @@ def test_no_network_and_wrong_hosts_are_said_in_one_line(base_url: str, words: s
 
 def test_a_stand_in_for_a_key_is_not_taken_out_of_ordinary_words() -> None:
     told = {
-        key: Place.of(Endpoint("custom", "http://h/v1", "chat_completions", "m", api_key=key)) for key in ("k", "none")
+        key: EndpointLabel.of(Endpoint("custom", "http://h/v1", "chat_completions", "m", api_key=key))
+        for key in ("k", "none")
     }
     assert {place.quote("a key is none of 10 tokens") for place in told.values()} == {"a key is none of 10 tokens"}
-    real = Place.of(Endpoint("custom", "http://h/v1", "chat_completions", "m", api_key="9f8e7d6c5b4a3210"))
+    real = EndpointLabel.of(Endpoint("custom", "http://h/v1", "chat_completions", "m", api_key="9f8e7d6c5b4a3210"))
     assert real.quote("bad key 9f8e7d6c5b4a3210") == "bad key [key]"
 
 

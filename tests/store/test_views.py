@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.usage import NOT_REPORTED
-from perdure.store.records import Handoff, NewHandoff, Span
+from perdure.store.records import NewHandoff, Span, StoredHandoff
 from perdure.store.views import View, checked, covers_of, expanded, joined, undone, up_to, without
 from support.store import handoff
 
@@ -53,7 +53,7 @@ def test_two_handoffs_share_what_is_dropped_as_they_say() -> None:
 
 @given(st.lists(st.tuples(SETS, st.integers(0, 6)), min_size=1, max_size=6))
 def test_undoing_every_compaction_brings_every_message_back_in_order(rounds: list[tuple[set[int], int]]) -> None:
-    handoffs: dict[int, Handoff] = {}
+    handoffs: dict[int, StoredHandoff] = {}
     view: View = ()
     said: list[int] = []
     last = 0
@@ -66,7 +66,7 @@ def test_undoing_every_compaction_brings_every_message_back_in_order(rounds: lis
         kept = [Span(s, s) for s in seqs(view) if s in choice]
         (covered,) = covers_of((handoff(), *kept), view)
         last += 1
-        handoffs[last] = Handoff("c", last, f"s{number}", covered, view, "", "", None, None, NOT_REPORTED, {}, 0)
+        handoffs[last] = StoredHandoff("c", last, f"s{number}", covered, view, "", "", None, None, NOT_REPORTED, {}, 0)
         view = joined([Span(last, last), *kept])
     assert seqs(undone(view, handoffs)) == seqs(before[-1])
     assert seqs(expanded(view, handoffs)) == said

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.bridge import LoopThread
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.prompt import PromptSources
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
@@ -22,11 +22,11 @@ from perdure.core.usage import CanonicalUsage
 from perdure.lab.simulator import Simulator, strict
 from perdure.providers.credentials import Credentials
 from perdure.providers.exchange import ApiMode, Endpoint
-from perdure.providers.routes import Route, RouteCursor
+from perdure.providers.routes import EndpointChain, RouteCursor
 from perdure.providers.transport import Retries, Transport
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore, open_store
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.stateful.memory import FileMemory
 from support.simulator import endpoint
@@ -68,12 +68,12 @@ class KnownModels:
 class Bench:
     """An agent and everything around it that a test looks at."""
 
-    agent: Agent
+    agent: ConversationAgent
     sim: Simulator
     store: SessionStore
     models: KnownModels
-    parts: Parts
-    again: Callable[..., Agent]
+    parts: AgentDeps
+    again: Callable[..., ConversationAgent]
     # The loop its turns run in.
     bridge: LoopThread
 
@@ -105,19 +105,19 @@ def bench(
         store = open_store(folder / "perdure.db")
         models = KnownModels(window)
         main = replace(endpoint(sim, mode, model=model), provider=provider)
-        route = Route((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))
+        route = EndpointChain((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))
         transport = Transport(retries=Retries(attempts=1))
         clock = SystemClock()
 
-        def parts() -> Parts:
+        def parts() -> AgentDeps:
             chosen = settings or Settings()
-            return Parts(
+            return AgentDeps(
                 store=store,
                 send=transport.send,
                 routes=RouteCursor(route, Credentials(key_command)),
                 models=models,
                 engine=engine() if engine else ContextCompressor(context_length=window, settings=chosen.compression),
-                tools=ToolRuntime(Registry(tools), clock=clock, outputs=store.outputs if keeps_outputs else None),
+                tools=ToolRuntime(ToolRegistry(tools), clock=clock, outputs=store.outputs if keeps_outputs else None),
                 memory=FileMemory(folder / "memory"),
                 prompt_sources=lambda memory: PromptSources(PROMPT, memory=memory),
                 settings=chosen,
@@ -129,16 +129,16 @@ def bench(
         bridge = LoopThread()
         made = parts()
 
-        def again(session_id: str | None = None, **options: Any) -> Agent:
+        def again(session_id: str | None = None, **options: Any) -> ConversationAgent:
             new = parts()
-            return Agent(new, bridge, services=services, session_id=session_id, **options)
+            return ConversationAgent(new, bridge, services=services, session_id=session_id, **options)
 
         def services(live: LiveSession) -> EngineServices:
             state = store.state(f"engine:{live.conversation_id}")
             log = store.log.reader(live.conversation_id)
             return EngineServices(summarize=summarize, settings=made.settings.compression, state=state, log=log)
 
-        agent = Agent(made, bridge, services=services)
+        agent = ConversationAgent(made, bridge, services=services)
         try:
             yield Bench(agent, sim, store, models, made, again, bridge)
         finally:

@@ -17,9 +17,9 @@ from typing import Any
 
 from perdure.core.clock import SystemClock
 from perdure.gateway.guards.people import Scope
-from perdure.gateway.guards.tokens import Tokens
+from perdure.gateway.guards.tokens import AccessTokens
 from perdure.lab.simulator import Fail, Say, Simulator
-from perdure.lab.simulator.script import Asked, Call, Step
+from perdure.lab.simulator.script import Call, ScriptRequest, Step
 from perdure.store import open_store
 
 START_S = 30.0
@@ -62,7 +62,7 @@ def gateway_process(
     home.mkdir(parents=True, exist_ok=True)
     database = str((settings or {}).get("store.url") or home / "perdure.db")
     with open_store(database) as store:
-        tokens = Tokens(store, SystemClock())
+        tokens = AccessTokens(store, SystemClock())
         made = {user: tokens.add(user, scopes).text for user, scopes in (users or {}).items()}
     given = {
         "model.base_url": sim.base_url,
@@ -108,7 +108,7 @@ def _read(stream: Any, lines: list[str], ready: threading.Event) -> None:
     ready.set()
 
 
-def obedient(asked: Asked) -> Step:
+def obedient(asked: ScriptRequest) -> Step:
     """Does what the last user message says (`say …`, `slowly …`, `fail`, `run …`, `open …`), else repeats it."""
     text = last_user_text(asked.body)
     word, _, rest = text.partition(" ")

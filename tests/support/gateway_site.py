@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from perdure.config.load import checked
 from perdure.core.clock import SystemClock
 from perdure.gateway.guards.people import Scope
-from perdure.gateway.guards.tokens import StoredPeople, Tokens
+from perdure.gateway.guards.tokens import AccessTokens, StoredPeople
 from perdure.gateway.hub import Hub
 from perdure.gateway.serving import serve
 from perdure.gateway.watchers.journal import Journal
@@ -35,7 +35,7 @@ class Running:
     app: FastAPI
     hub: Hub
     store: SessionStore
-    tokens: Tokens
+    tokens: AccessTokens
     users: Mapping[str, str]
     log: io.StringIO = field(default_factory=io.StringIO)
 
@@ -71,7 +71,7 @@ def running_gateway(
     addresses: list[str] = []
     is_up, stopped = threading.Event(), asyncio.Event()
     with open_store(database or home / "perdure.db") as store:
-        issued = Tokens(store, clock)
+        issued = AccessTokens(store, clock)
         wanted = {user: (user, scopes) for user, scopes in users.items()} | dict(tokens or {})
         known = {label: issued.add(user, scopes).text for label, (user, scopes) in wanted.items()}
         people = StoredPeople(issued, clock, is_open=True)

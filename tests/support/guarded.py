@@ -18,7 +18,7 @@ from perdure.config.gateway import GatewaySettings
 from perdure.core.ports import Clock
 from perdure.gateway.guards.entrance import needs
 from perdure.gateway.guards.guarding import protect
-from perdure.gateway.guards.people import SCOPES, People, Person
+from perdure.gateway.guards.people import SCOPES, Authenticator, Principal
 from perdure.gateway.watchers.watching import Watcher
 
 CAN_CHAT = Depends(needs("chat"))
@@ -29,19 +29,19 @@ class SomePeople:
 
     is_fresh = True
 
-    def __init__(self, **persons: Person) -> None:
+    def __init__(self, **persons: Principal) -> None:
         self.persons = dict(persons)
 
-    def known(self, token: str | None) -> Person | None:
+    def known(self, token: str | None) -> Principal | None:
         return self.persons.get(token or "")
 
 
-def everything(user_key: str) -> Person:
-    return Person(user_key, frozenset(SCOPES))
+def everything(user_key: str) -> Principal:
+    return Principal(user_key, frozenset(SCOPES))
 
 
 def guarded_app(
-    people: People, *, clock: Clock | None = None, watchers: Sequence[Watcher] = (), **settings: Any
+    people: Authenticator, *, clock: Clock | None = None, watchers: Sequence[Watcher] = (), **settings: Any
 ) -> FastAPI:
     """Three routes: one answers, one streams, one is a WebSocket that echoes."""
     app = FastAPI(docs_url=None, redoc_url=None)
@@ -51,23 +51,23 @@ def guarded_app(
         return {"ok": True}
 
     @app.get("/who")
-    def who(person: Person = CAN_CHAT) -> dict[str, str]:
+    def who(person: Principal = CAN_CHAT) -> dict[str, str]:
         return {"user": person.user_key}
 
     @app.post("/echo")
-    async def echo(request: Request, person: Person = CAN_CHAT) -> dict[str, int]:
+    async def echo(request: Request, person: Principal = CAN_CHAT) -> dict[str, int]:
         return {"bytes": len(await request.body())}
 
     @app.post("/json")
-    async def given(body: dict[str, Any], person: Person = CAN_CHAT) -> dict[str, int]:
+    async def given(body: dict[str, Any], person: Principal = CAN_CHAT) -> dict[str, int]:
         return {"keys": len(body)}
 
     @app.get("/boom")
-    def boom(person: Person = CAN_CHAT) -> None:
+    def boom(person: Principal = CAN_CHAT) -> None:
         raise RuntimeError("the secret is hunter2")
 
     @app.get("/stream")
-    async def stream(person: Person = CAN_CHAT) -> StreamingResponse:
+    async def stream(person: Principal = CAN_CHAT) -> StreamingResponse:
         async def ticks() -> AsyncIterator[bytes]:
             for number in range(200):
                 yield f"data: {number}\n\n".encode()
@@ -76,7 +76,7 @@ def guarded_app(
         return StreamingResponse(ticks(), media_type="text/event-stream")
 
     @app.websocket("/ws")
-    async def ws(socket: WebSocket, person: Person = CAN_CHAT) -> None:
+    async def ws(socket: WebSocket, person: Principal = CAN_CHAT) -> None:
         await socket.accept()
         async for text in socket.iter_text():
             await socket.send_text(f"{person.user_key}: {text[:20]}")

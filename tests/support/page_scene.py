@@ -9,10 +9,10 @@ from pathlib import Path
 from perdure.app.agent import Agent
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Asked, Call, Fail, Say, Simulator
-from perdure.providers.routes import Route as RouteToModel
-from perdure.store.records import Call as MadeCall
-from perdure.store.records import Route
+from perdure.lab.simulator import Call, Fail, Say, ScriptRequest, Simulator
+from perdure.providers.routes import EndpointChain as RouteToModel
+from perdure.store.records import CallRecord as MadeCall
+from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
 
 WINDOW = 24_000
@@ -119,7 +119,7 @@ class Investigator:
     def __init__(self) -> None:
         self.faults: list[Fail] = []
 
-    def __call__(self, asked: Asked) -> Say | Fail:
+    def __call__(self, asked: ScriptRequest) -> Say | Fail:
         messages = asked.body["messages"]
         newest = str([m for m in messages if m["role"] == "user"][-1]["content"])
         if "Completed Actions" in newest and "token" in newest:
@@ -165,13 +165,13 @@ def set_scene(store: SessionStore, clock: SceneClock, home: Path, *, rounds: int
 
 def _other(store: SessionStore, clock: SceneClock, n: int) -> None:
     title, source, model = OTHERS[n % len(OTHERS)]
-    session = store.create(source=source, route=Route("openai", model), title=title)
+    session = store.create(source=source, route=RouteRecord("openai", model), title=title)
     store.append(session.id, [user(f"{title}, please."), assistant("Done; the details are above.")] * (1 + n % 4))
     for call in range(2 + n % 5):
         fresh, cached = 900 + 310 * (n % 6), 5_200 + 2_100 * (n % 5) + 700 * call
         usage = CanonicalUsage(fresh, 240 + 30 * call, cached, 1_400 * (call == 0))
         cost = (fresh * 3 + cached * 0.3 + usage.cache_write_tokens * 3.75 + usage.output_tokens * 15) / 1_000_000
         when = clock.now_ms()
-        route = Route("openai", model)
+        route = RouteRecord("openai", model)
         made = MadeCall(session.id, route=route, usage=usage, cost_usd=cost, started_at_ms=when, ended_at_ms=when + 900)
         store.ledger.record_call(made)

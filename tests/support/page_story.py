@@ -9,9 +9,9 @@ from typing import Any
 
 from perdure.app.agent import Agent
 from perdure.core.messages import Message, assistant, user
-from perdure.lab.simulator import Asked, Call, Fail, Say, Simulator
-from perdure.providers.routes import Route as RouteToModel
-from perdure.store.records import Route
+from perdure.lab.simulator import Call, Fail, Say, ScriptRequest, Simulator
+from perdure.providers.routes import EndpointChain as RouteToModel
+from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
 
 WINDOW = 8_000
@@ -74,7 +74,7 @@ class Script:
     def __init__(self) -> None:
         self.faults: list[Fail] = []
 
-    def __call__(self, asked: Asked) -> Say | Fail:
+    def __call__(self, asked: ScriptRequest) -> Say | Fail:
         messages = asked.body["messages"]
         newest = str([m for m in messages if m["role"] == "user"][-1]["content"])
         if "Completed Actions" in newest and "token" in newest:
@@ -108,7 +108,7 @@ def tell(store: SessionStore, home: Path, *, turns: int = 24, others: int = 60) 
         undone = _undone(store, _agent(store, home, sim))
     for n in range(others):
         _small(store, n)
-    stranger = store.create(source="telegram", user_key="bob", route=Route("custom", "m-9"), title="Bob's own")
+    stranger = store.create(source="telegram", user_key="bob", route=RouteRecord("custom", "m-9"), title="Bob's own")
     store.append(stranger.id, [user("bob's secret is swordfish"), assistant("I will keep it.")])
     return Story(long, branch, delegate, stranger.conversation_id, undone)
 
@@ -159,7 +159,7 @@ def _undone(store: SessionStore, agent: Agent) -> str:
 
 
 def _delegated(store: SessionStore, parent: str) -> str:
-    session = store.conversations.delegate(parent, route=Route("custom", "gpt-5-nano"))
+    session = store.conversations.delegate(parent, route=RouteRecord("custom", "gpt-5-nano"))
     words: list[Message] = [user(f"Count the log lines. {EVIL}"), assistant("There are 60.")]
     store.append(session.id, words)
     return session.conversation_id
@@ -167,7 +167,7 @@ def _delegated(store: SessionStore, parent: str) -> str:
 
 def _small(store: SessionStore, n: int) -> None:
     source = ("terminal", "telegram", "library", "page")[n % 4]
-    route = Route("custom", ("gpt-5-mini", "claude-sonnet-4-5", "smollm2")[n % 3])
+    route = RouteRecord("custom", ("gpt-5-mini", "claude-sonnet-4-5", "smollm2")[n % 3])
     title = "" if n % 3 else f"Talk {n} {EVIL if n % 9 == 0 else ''}"
     session = store.create(source=source, user_key="ann", route=route, title=title)
     store.append(

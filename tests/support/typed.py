@@ -13,9 +13,9 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from perdure.cli.chat.desk import Desk
-from perdure.cli.chat.live import LiveChat
-from perdure.cli.chat.surface import ChatSurface, Person
+from perdure.cli.chat.desk import ChatController
+from perdure.cli.chat.live import ChatApp
+from perdure.cli.chat.surface import ChatCommandContext, ChatUser
 from perdure.config.home import make_home
 
 PATIENCE_S = 30.0
@@ -24,7 +24,7 @@ PATIENCE_S = 30.0
 class Chat:
     """A live chat in a thread of its own."""
 
-    def __init__(self, chat: LiveChat, keys: PipeInput, out: io.StringIO) -> None:
+    def __init__(self, chat: ChatApp, keys: PipeInput, out: io.StringIO) -> None:
         self.chat = chat
         self._keys = keys
         self._out = out
@@ -61,12 +61,12 @@ def chatting(home: Path, flags: dict[str, str], *, session_id: str | None = None
     with create_pipe_input() as keys:
         output = Vt100_Output(out, lambda: Size(rows=40, columns=100), enable_cpr=False)
 
-        def open_desk(chat: LiveChat) -> Desk:
-            person = Person(chat.hear, chat.progress, chat.questions, chat.questions)
+        def open_desk(chat: ChatApp) -> ChatController:
+            person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)
             plain = {**flags, "display.color": "never"}
-            return Desk(ChatSurface(plain, session_id=session_id, person=person), chat.write)
+            return ChatController(ChatCommandContext(plain, session_id=session_id, person=person), chat.write)
 
-        live = LiveChat(open_desk, home=make_home(home), is_color=False, source=keys, output=output)
+        live = ChatApp(open_desk, home=make_home(home), is_color=False, source=keys, output=output)
         made = Chat(live, keys, out)
         made.thread.start()
         try:

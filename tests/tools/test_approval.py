@@ -19,7 +19,7 @@ from perdure.tools.builtin.reading import FileReader
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.shell import ShellState
 from perdure.tools.builtin.terminal import Terminal
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import tool
 from perdure.tools.workspace import Workspace
@@ -59,7 +59,7 @@ class Desk:
         )
         reading = [FileReader(workspace).tool(), FileSearch(workspace).tool()]
         tools = [*terminal.tools(), *FileEditor(workspace).tools(), *reading, deploy]
-        self._runtime = ToolRuntime(Registry(tools), clock=SystemClock(), guard=guard)
+        self._runtime = ToolRuntime(ToolRegistry(tools), clock=SystemClock(), guard=guard)
 
     def run(self, name: str, *, user: str = "u", **arguments: Any) -> str:
         return self.run_all(ToolCall("call_1", name, canonical_json(arguments)), user=user)[0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perdure.tools.danger.detect import RULES, Surroundings, find_dangers
 from perdure.tools.danger.kinds import KINDS
-from perdure.tools.danger.rules.rule import Rule
+from perdure.tools.danger.rules.rule import RiskRule
 from support.dangerous_commands import dangerous
 from support.ordinary_commands import ordinary
 
@@ -47,7 +47,7 @@ def test_an_ordinary_command_asks_nobody(command: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.sample)
-def test_every_rule_catches_its_sample(rule: Rule) -> None:
+def test_every_rule_catches_its_sample(rule: RiskRule) -> None:
     assert rule.kind in _kinds(rule.sample)
     assert rule.kind in KINDS
 

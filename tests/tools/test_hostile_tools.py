@@ -25,7 +25,7 @@ from perdure.core.ports import ApprovalRequest
 from perdure.lab.simulator import Call, Say
 from perdure.tools.hooks import Hooks
 from perdure.tools.plugins import load_plugins, tool_plugins
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, Batch, ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolReply, tool_from_function
 from support.agents import bench
@@ -123,7 +123,9 @@ def _call(name: str, call_id: str = "a", **arguments: Any) -> ToolCall:
 
 
 def _batch(tools: Any, calls: list[ToolCall], **options: Any) -> Batch:
-    return ToolRuntime(Registry([*tools, echo]), clock=SystemClock(), **options).batch(calls, ToolScope("t", "c", "u"))
+    return ToolRuntime(ToolRegistry([*tools, echo]), clock=SystemClock(), **options).batch(
+        calls, ToolScope("t", "c", "u")
+    )
 
 
 def _run(tools: Any, *calls: ToolCall, **options: Any) -> list[str]:
@@ -294,7 +296,7 @@ def test_a_plugin_that_exits_when_it_is_started_is_left_out(tmp_path: Path) -> N
     folder = tmp_path / "plugins" / "tools" / "quits"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("import sys\ndef plugin(registry, hooks):\n    sys.exit(4)\n")
-    (warning,) = load_plugins(["quits"], Registry(), Hooks(), found=tool_plugins(tmp_path))
+    (warning,) = load_plugins(["quits"], ToolRegistry(), Hooks(), found=tool_plugins(tmp_path))
     assert warning == "tool plug-in 'quits' failed to start: SystemExit: 4"
 
 

@@ -18,7 +18,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
 from perdure.tools.mcp_reply import offered_name
 from perdure.tools.mcp_servers import McpServers
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool
 
@@ -54,7 +54,7 @@ def shared() -> Iterator[dict[str, Tool]]:
 
 
 def _messages(tools: dict[str, Tool], *calls: tuple[str, dict[str, Any]]) -> list[Message]:
-    runtime = ToolRuntime(Registry(tools.values()), clock=SystemClock())
+    runtime = ToolRuntime(ToolRegistry(tools.values()), clock=SystemClock())
     made = [ToolCall(f"call_{n}", name, canonical_json(a)) for n, (name, a) in enumerate(calls)]
     return asyncio.run(runtime.batch(made, ToolScope()).run())
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.errors import ToolError
 from perdure.tools.arguments import check_by_schema
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.tool import Tool, ToolContext, tool, tool_from_function
 
 
@@ -125,7 +125,7 @@ def test_explicit_schemas_let_right_arguments_pass() -> None:
 
 
 def test_a_near_miss_gets_a_did_you_mean_and_others_the_list() -> None:
-    registry = Registry([search])
+    registry = ToolRegistry([search])
     with pytest.raises(ToolError, match="there is no tool 'serach'; did you mean 'search'"):
         registry.find("serach")
     with pytest.raises(ToolError, match="there is no tool 'zzz'; available: search"):
@@ -133,7 +133,7 @@ def test_a_near_miss_gets_a_did_you_mean_and_others_the_list() -> None:
 
 
 def test_a_toolset_that_is_off_is_neither_offered_nor_found() -> None:
-    registry = Registry([tool_from_function(search, toolset="files")])
+    registry = ToolRegistry([tool_from_function(search, toolset="files")])
     registry.switch_off("files")
     assert registry.schemas() == []
     assert "search" not in registry
@@ -146,7 +146,7 @@ def test_a_toolset_that_is_off_is_neither_offered_nor_found() -> None:
 
 def test_a_later_tool_of_the_same_name_wins() -> None:
     mine = Tool("search", "mine", {"type": "object"}, handler=lambda: "mine")
-    assert Registry([search, mine]).find("search").description == "mine"
+    assert ToolRegistry([search, mine]).find("search").description == "mine"
 
 
 def test_a_bad_tool_name_is_refused() -> None:

@@ -15,7 +15,7 @@ from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.tools.hooks import Hooks
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool, tool_from_function
 from support.outputs import MemoryOutputs
@@ -28,7 +28,7 @@ def _call(name: str, call_id: str = "call_1", **arguments: Any) -> ToolCall:
 
 
 def _runtime(*tools: Any, **options: Any) -> ToolRuntime:
-    return ToolRuntime(Registry(tools), clock=SystemClock(), **options)
+    return ToolRuntime(ToolRegistry(tools), clock=SystemClock(), **options)
 
 
 def _run(runtime: ToolRuntime, *calls: ToolCall, events: list[Event] | None = None) -> list[str]:

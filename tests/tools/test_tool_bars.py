@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from perdure.core.clock import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
-from perdure.tools.budgets import Budgets, OutputLimits
+from perdure.tools.budgets import OutputLimiter, OutputLimits
 from perdure.tools.builtin.terminal import Terminal
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
 from perdure.tools.tool import ToolContext, ToolReply
 
@@ -79,7 +79,7 @@ def test_a_hundred_calls_of_every_kind_come_back_in_order(tmp_path: Path) -> Non
             await asyncio.sleep(3_600)
         return ToolReply(f"{n}:" + ("x" * 150_000 if n % 5 == 3 else ""))
 
-    runtime = ToolRuntime(Registry([mixed, *terminal.tools()]), clock=SystemClock(), timeout_s=2.0)
+    runtime = ToolRuntime(ToolRegistry([mixed, *terminal.tools()]), clock=SystemClock(), timeout_s=2.0)
     calls = [
         ToolCall(f"call_{n}", "terminal", canonical_json({"command": f"echo {n}:"}))
         if n % 5 == 4
@@ -115,7 +115,7 @@ def test_cancelling_a_batch_leaves_no_child_process_behind(tmp_path: Path) -> No
     ]
 
     async def cancelled() -> list[str]:
-        runtime = ToolRuntime(Registry(terminal.tools()), clock=SystemClock())
+        runtime = ToolRuntime(ToolRegistry(terminal.tools()), clock=SystemClock())
         calls = [ToolCall(f"call_{n}", "terminal", canonical_json({"command": c})) for n, c in enumerate(commands)]
         batch = runtime.batch(calls, ToolScope())
         task = asyncio.create_task(batch.run())
@@ -147,13 +147,13 @@ def test_no_id_a_model_invents_places_a_file_outside_the_folder(tmp_path: Path, 
     inside.mkdir()
     with open_store(inside / "perdure.db") as store:
         conversation = store.conversations.create().conversation_id
-        budgets = Budgets(store.outputs, OutputLimits(result_chars=10, turn_chars=20, preview_chars=6))
+        budgets = OutputLimiter(store.outputs, OutputLimits(result_chars=10, turn_chars=20, preview_chars=6))
 
         def large() -> str:
             """Says much."""
             return "much text " * 50
 
-        runtime = ToolRuntime(Registry([large]), clock=SystemClock(), budgets=budgets, outputs=store.outputs)
+        runtime = ToolRuntime(ToolRegistry([large]), clock=SystemClock(), budgets=budgets, outputs=store.outputs)
         batch = runtime.batch([ToolCall(name, "large", "{}")], ToolScope(conversation_id=conversation))
         text = asyncio.run(batch.run())[0].text
         assert "<persisted-output>" in text
@@ -179,7 +179,7 @@ def test_a_conversation_id_that_is_none_keeps_the_result_shortened_and_writes_no
             """Says much."""
             return "a" * 200_000
 
-        runtime = ToolRuntime(Registry([large]), clock=SystemClock(), outputs=store.outputs)
+        runtime = ToolRuntime(ToolRegistry([large]), clock=SystemClock(), outputs=store.outputs)
         batch = runtime.batch([ToolCall("call_1", "large", "{}")], ToolScope(conversation_id=name))
         text = asyncio.run(batch.run())[0].text
         assert "could not be saved" in text
@@ -198,7 +198,7 @@ def test_reading_an_output_by_any_name_opens_no_file(tmp_path: Path, name: str) 
             """Reads."""
             return FileReader(None, outputs=store.outputs).read_file(ToolContext("call_1"), path)
 
-        runtime = ToolRuntime(Registry([read]), clock=SystemClock())
+        runtime = ToolRuntime(ToolRegistry([read]), clock=SystemClock())
         for path in (f"output:{name}", "output:../secret.txt", name):
             call = ToolCall("call_1", "read", canonical_json({"path": path}))
             assert "the secret" not in asyncio.run(runtime.batch([call], ToolScope()).run())[0].text

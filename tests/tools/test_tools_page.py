@@ -14,7 +14,7 @@ from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.store import open_store
 from perdure.tools.danger.kinds import KINDS
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.stateful.memory import FileMemory
 from perdure.tools.tool import Tool
 from perdure.tools.toolbox import ToolSources, build_toolbox
@@ -44,7 +44,7 @@ def test_the_tool_of_ten_lines_is_a_tool() -> None:
     assert len(code.group(1).splitlines()) <= 10
     names: dict[str, Any] = {}
     exec(code.group(1).partition("agent =")[0], names)  # the page's own code
-    made = Registry([names["tide"]]).find("tide")
+    made = ToolRegistry([names["tide"]]).find("tide")
     assert made.description == "Looks up when the tide turns."
     assert made.parameters["properties"]["harbour"] == {"description": "a harbour, e.g. Brest", "type": "string"}
     assert made.handler("Brest") == "high water at Brest in 4 hours"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.core.usage import CanonicalUsage
-from perdure.store.records import Call, Route, StoredEvent
+from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import open_store
 from support.page_api import Asking, Told
 from support.store import FakeClock
@@ -97,7 +97,9 @@ def test_every_reason_has_its_words(tmp_path: Path, reason: str, said: str) -> N
     with open_store(tmp_path / "p.db", clock=clock) as store:
         session = store.create(user_key="ann")
         usage = CanonicalUsage(input_tokens=19_000)
-        call = Call(session.id, usage=usage, window_tokens=32_000, threshold_tokens=16_000, route=Route("x", "m"))
+        call = CallRecord(
+            session.id, usage=usage, window_tokens=32_000, threshold_tokens=16_000, route=RouteRecord("x", "m")
+        )
         for kind, payload in (("compaction", told), ("compaction", {**told, "outcome": "failed"})):
             store.ledger.record_call(call)
             clock.pass_ms(10)

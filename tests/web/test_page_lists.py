@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.messages import assistant, user
 from perdure.core.visibility import User
-from perdure.store.records import Route
+from perdure.store.records import RouteRecord
 from perdure.store.store import open_store
 from support.page_api import Asking, Told
 from support.page_story import EVIL
@@ -54,7 +54,9 @@ def test_filters_narrow_by_source_model_and_time_together(tmp_path: Path) -> Non
     with open_store(tmp_path / "p.db", clock=clock) as store:
         made = {}
         for source, model in (("page", "m-1"), ("page", "m-2"), ("telegram", "m-1")):
-            made[source, model] = store.create(source=source, user_key="ann", route=Route("x", model)).conversation_id
+            made[source, model] = store.create(
+                source=source, user_key="ann", route=RouteRecord("x", model)
+            ).conversation_id
             clock.pass_ms(1_000)
         api = Asking(store, clock=clock)
 

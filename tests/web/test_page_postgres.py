@@ -12,7 +12,7 @@ import pytest
 from perdure.core.messages import user
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
-from perdure.store import Call, Route, SessionStore, StoredEvent, open_store
+from perdure.store import CallRecord, RouteRecord, SessionStore, StoredEvent, open_store
 from perdure.web.live import LiveFeed
 from support.page_api import Asking
 from support.postgres import PostgresBackend
@@ -35,7 +35,14 @@ def _tell(store: SessionStore, clock: FakeClock) -> str:
     for n in range(3):
         clock.pass_ms(50)
         store.ledger.record_call(
-            Call(session, route=Route("x", "m"), usage=usage, estimate_tokens=1_000, composition=parts, cost_usd=0.01)
+            CallRecord(
+                session,
+                route=RouteRecord("x", "m"),
+                usage=usage,
+                estimate_tokens=1_000,
+                composition=parts,
+                cost_usd=0.01,
+            )
         )
         clock.pass_ms(50)
         store.append(session, exchange(n), events=[StoredEvent(session, "tools", {"seconds": {f"call_{n}": 0.5}})])

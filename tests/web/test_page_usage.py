@@ -10,18 +10,18 @@ from perdure.config.settings import ModelOverride
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
 from perdure.models.catalog import Catalog, Prices
-from perdure.store.records import Call, Route, StoredEvent
+from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.savings import CachedOn, Spared
 from perdure.store.store import SessionStore, open_store
 from perdure.web.usage_view import DAY_MS, saved_by_cache, saved_by_compaction
 from support.page_api import Asking, Told
 from support.store import FakeClock, compacted, conversation
 
-PRICED, UNPRICED = Route("openai", "priced"), Route("custom", "unpriced")
+PRICED, UNPRICED = RouteRecord("openai", "priced"), RouteRecord("custom", "unpriced")
 DEAR = Prices(3.0, 15.0, 0.3, 3.75, 6.0)
 
 
-def prices(route: Route) -> Prices:
+def prices(route: RouteRecord) -> Prices:
     return DEAR if route == PRICED else Prices()
 
 
@@ -73,7 +73,7 @@ def test_the_gauge_follows_a_compaction_and_its_undo_before_the_next_call(tmp_pa
 
         def call(tokens: int) -> None:
             usage = CanonicalUsage(input_tokens=tokens - 10, output_tokens=10)
-            store.ledger.record_call(Call(session, route=PRICED, usage=usage, composition={"tail": tokens}))
+            store.ledger.record_call(CallRecord(session, route=PRICED, usage=usage, composition={"tail": tokens}))
 
         assert gauge() is None
         call(900)
@@ -116,7 +116,9 @@ def test_a_compaction_spares_the_main_calls_until_the_next_one(tmp_path: Path) -
         def calls(number: int, **fields: str) -> None:
             for _ in range(number):
                 clock.pass_ms(1_000)
-                store.ledger.record_call(Call(session, route=PRICED, usage=CanonicalUsage(input_tokens=9), **fields))
+                store.ledger.record_call(
+                    CallRecord(session, route=PRICED, usage=CanonicalUsage(input_tokens=9), **fields)
+                )
 
         def compact(before: int, after: int, outcome: str = "compacted") -> None:
             clock.pass_ms(1_000)
@@ -134,7 +136,7 @@ def test_a_compaction_spares_the_main_calls_until_the_next_one(tmp_path: Path) -
         api = Asking(store, clock=clock)
         assert api.get("/usage", user="", days=1)["saved_by_compaction_tokens"] == 600 * 4 + 400 * 2
         assert store.savings.compactions() == [
-            Spared(600, 0.5, ((Route("openai", "priced"), 4),)), Spared(400, 0.5, ((Route("openai", "priced"), 2),)),
+            Spared(600, 0.5, ((RouteRecord("openai", "priced"), 4),)), Spared(400, 0.5, ((RouteRecord("openai", "priced"), 2),)),
         ]  # fmt: skip
         assert api.get("/usage", user="", days=1)["totals"]["compactions"] == 2
         assert api.get("/usage", user="bob", days=1)["saved_by_compaction_tokens"] == 0
@@ -148,7 +150,7 @@ def test_the_person_s_own_prices_count(tmp_path: Path) -> None:
     with open_store(tmp_path / "p.db") as store:
         session = store.create(user_key="ann")
         usage = CanonicalUsage(input_tokens=1, cache_read_tokens=2_000_000)
-        store.ledger.record_call(Call(session.id, route=UNPRICED, usage=usage))
+        store.ledger.record_call(CallRecord(session.id, route=UNPRICED, usage=usage))
         assert Asking(store).get("/usage")["saved_by_cache_usd"] is None
         assert Asking(store, catalog=Catalog([own])).get("/usage")["saved_by_cache_usd"] == pytest.approx(3.0)
 
@@ -158,7 +160,7 @@ def test_days_are_whole_days_and_today_is_one_of_them(tmp_path: Path) -> None:
     with open_store(tmp_path / "p.db", clock=clock) as store:
         session = store.create(user_key="ann", source="page")
         for _ in range(3):
-            store.ledger.record_call(Call(session.id, route=PRICED, usage=CanonicalUsage(input_tokens=100)))
+            store.ledger.record_call(CallRecord(session.id, route=PRICED, usage=CanonicalUsage(input_tokens=100)))
             clock.pass_ms(DAY_MS)
         clock.pass_ms(-DAY_MS)
         api = Asking(store, clock=clock)

@@ -1,4 +1,4 @@
-"""The agent: a conversation you can talk to. Everything it needs is handed in as `Parts`; `perdure.app` wires it."""
+"""The agent: a conversation you can talk to. Everything it needs is handed in as `AgentDeps`; `perdure.app` wires it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from perdure.agent.continuation import Emit, compact, report
 from perdure.agent.elsewhere import gone_on
 from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.events import EventBus
-from perdure.agent.gauge import Gauge
+from perdure.agent.gauge import ContextUsage
 from perdure.agent.holder import is_gone, this_process
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
-from perdure.agent.turn import ConversationResult, Talk, Turn
+from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import EngineServices, StartReason
 from perdure.context.plain import CompactionReport
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, TextPart
 from perdure.providers.exchange import Endpoint
-from perdure.providers.routes import Route as RouteToModel
-from perdure.store.records import Lease, Route, damage_notice
+from perdure.providers.routes import EndpointChain as RouteToModel
+from perdure.store.records import Lease, RouteRecord, damage_notice
 
 T = TypeVar("T")
 
@@ -53,12 +53,12 @@ class TurnFailed(PerdureError):
     """A turn ended without an answer; the text says why and what to do."""
 
 
-class Agent:
+class ConversationAgent:
     """Talks, remembers, and keeps within its window. Sync methods may be called from any thread, one turn at a time."""
 
     def __init__(
         self,
-        parts: Parts,
+        parts: AgentDeps,
         bridge: LoopThread,
         *,
         services: Callable[[LiveSession], EngineServices],
@@ -73,11 +73,11 @@ class Agent:
         self._system_prompt = system_prompt
         self._bus = EventBus()
         self._callbacks = callbacks
-        self._talk: Talk | None = None
+        self._talk: OpenConversation | None = None
         # The turn under way, if any: one at a time, whatever thread it is started from.
         self._busy: _Busy | None = None
         self._busy_lock = threading.Lock()
-        self._first_reading: Gauge | None = None
+        self._first_reading: ContextUsage | None = None
 
     # -- talking -----------------------------------------------------------------------------------------------------
 
@@ -178,14 +178,14 @@ class Agent:
         return self._parts.routes.endpoint
 
     @property
-    def gauge(self) -> Gauge:
+    def gauge(self) -> ContextUsage:
         """How full the window is, by the same counter that the gate reads."""
         model = self._parts.routes.endpoint.model
         if self._talk is not None:
             return gauge.read(model, self._talk.live, self._talk.gate.budgets)
-        return self._first_reading if self._first_reading is not None else Gauge(model)
+        return self._first_reading if self._first_reading is not None else ContextUsage(model)
 
-    def measure(self) -> Gauge:
+    def measure(self) -> ContextUsage:
         """The gauge with its window looked up, also before anything was said; may ask the endpoint, briefly, once."""
         return self._wait(self._measure())
 
@@ -193,7 +193,7 @@ class Agent:
         """Takes the last compaction back; nothing is deleted. The id of the session that goes on."""
         return self._wait(self._undo())
 
-    def open(self) -> Talk:
+    def open(self) -> OpenConversation:
         """The conversation at hand, resumed or begun if need be, before anything is said in it.
 
         Reads the store in the caller's thread; only while no turn is under way.
@@ -211,7 +211,7 @@ class Agent:
             talk.live.lease = None
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> AgentDeps:
         """What it is made of."""
         return self._parts
 
@@ -255,7 +255,7 @@ class Agent:
             made = await compact(talk.live, self._parts, talk.emit, reason="user", focus_topic=focus_topic)
         return report(made, talk.live.entries)
 
-    async def _measure(self) -> Gauge:
+    async def _measure(self) -> ContextUsage:
         if self._talk is None and self._wanted_id is None:
             self._first_reading = await gauge.read_before_the_first_word(self._parts, self._system_prompt)
         else:
@@ -271,7 +271,7 @@ class Agent:
         self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(talk.live))
         return session.id
 
-    def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> Talk:
+    def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> OpenConversation:
         """The conversation to go on with: the one at hand, a resumed one, or a new one."""
         if self._talk is None:
             wanted = self._parts.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
@@ -285,7 +285,7 @@ class Agent:
                 self._talk.live.append(*missing)
         return self._talk
 
-    def _enter(self, session_id: str, reason: StartReason) -> Talk:
+    def _enter(self, session_id: str, reason: StartReason) -> OpenConversation:
         history = self._parts.store.history(session_id)
         if history.damage:
             self._bus.emit(Notice(damage_notice(history.damage), "warning"))
@@ -294,21 +294,21 @@ class Agent:
         for line in join_engine_tools(self._parts.tools.registry, self._parts.engine):
             self._bus.emit(Notice(line, "warning"))
         live.offer_tools()
-        return Talk(self._parts, live, self._bus.emit)
+        return OpenConversation(self._parts, live, self._bus.emit)
 
     def _create(self, system_message: str | None) -> str:
         parts, endpoint = self._parts, self._parts.routes.endpoint
         prompt = system_message if system_message is not None else self._system_prompt
         if prompt is None:
             prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
-        route = Route(endpoint.provider, endpoint.model, endpoint.api_mode)
+        route = RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode)
         session = parts.store.create(
             system_prompt=prompt, route=route, source=parts.source, user_key=parts.user_key, chat_key=parts.chat_key
         )
         return session.id
 
     @contextlib.contextmanager
-    def _held(self, talk: Talk) -> Iterator[None]:
+    def _held(self, talk: OpenConversation) -> Iterator[None]:
         """The right to write the conversation, for as long as a turn lasts. Raises LeaseLost, naming the holder."""
         live = talk.live
         if live.lease is not None:  # whoever lent it saw to it that this is the conversation as it is
@@ -322,7 +322,7 @@ class Agent:
             finally:
                 live.lease = None
 
-    def _catch_up(self, talk: Talk) -> None:
+    def _catch_up(self, talk: OpenConversation) -> None:
         """Where another process went on with the conversation, its words are read before any are added to them."""
         live, store = talk.live, self._parts.store
         told = gone_on(live, store)

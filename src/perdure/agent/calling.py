@@ -10,7 +10,7 @@ from functools import partial
 from perdure.agent.continuation import Emit, compact
 from perdure.agent.gate import Gate
 from perdure.agent.gauge import budgets_for
-from perdure.agent.parts import Delta, Parts
+from perdure.agent.parts import AgentDeps, Delta
 from perdure.agent.recovery import Action, Attempts, advice
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
@@ -21,24 +21,24 @@ from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.limits import plausible_window, step_down
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import aimed
-from perdure.store.records import Call, Route, StoredEvent
+from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.tools.budgets import OutputLimits
 
 OVERFLOW_STOP = ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallCost:
     """What one call used."""
 
     usage: CanonicalUsage
     cost_usd: float | None
 
 
-class Caller:
+class ModelCaller:
     """Makes the calls of one conversation, and remembers what they taught about its window."""
 
-    def __init__(self, parts: Parts, live: LiveSession, gate: Gate, emit: Emit) -> None:
+    def __init__(self, parts: AgentDeps, live: LiveSession, gate: Gate, emit: Emit) -> None:
         self._parts = parts
         self._live = live
         self._gate = gate
@@ -46,10 +46,10 @@ class Caller:
         self._window: int | None = None
         # How many images the present endpoint said it takes in one request.
         self._image_limit: int | None = None
-        self._asked: list[Asked] = []
+        self._asked: list[CallCost] = []
 
     @property
-    def asked(self) -> Sequence[Asked]:
+    def asked(self) -> Sequence[CallCost]:
         """The calls of the present turn."""
         return self._asked
 
@@ -145,7 +145,7 @@ class Caller:
         self._tell_finished(record, call)
         return reply
 
-    def _learn(self, endpoint: Endpoint, call: Call) -> None:
+    def _learn(self, endpoint: Endpoint, call: CallRecord) -> None:
         """Records a call, and takes from it what it teaches about the model's counting."""
         self._parts.store.ledger.record_call(call)
         self._live.counter.observe(call.usage)
@@ -163,13 +163,13 @@ class Caller:
             payload = {"text": heard.text, "why": why, "turn": record.task_id}
             self._parts.store.ledger.record_event(StoredEvent(self._live.id, "partial_reply", payload))
 
-    def _asked_for(self, record: _Record, usage: CanonicalUsage, verdict: str) -> Call:
+    def _asked_for(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
         """The call as the ledger keeps it."""
         cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
-        self._asked.append(Asked(usage, cost))
+        self._asked.append(CallCost(usage, cost))
         return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
 
-    def _tell_finished(self, record: _Record, call: Call) -> None:
+    def _tell_finished(self, record: _Record, call: CallRecord) -> None:
         where = record.endpoint
         self._emit(CallFinished(where.model, call.usage, call.cost_usd, where.provider, call.verdict))
 
@@ -308,11 +308,11 @@ class _Record:
 
     def call(
         self, session_id: str, usage: CanonicalUsage, cost_usd: float | None, verdict: str, *, ended_ms: int
-    ) -> Call:
-        return Call(
+    ) -> CallRecord:
+        return CallRecord(
             session_id=session_id,
             turn_id=self.task_id,
-            route=Route(self.endpoint.provider, self.endpoint.model, self.endpoint.api_mode),
+            route=RouteRecord(self.endpoint.provider, self.endpoint.model, self.endpoint.api_mode),
             usage=usage,
             cost_usd=cost_usd,
             estimate_tokens=self.estimate_tokens,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from perdure.agent.continuation import Emit
-from perdure.agent.parts import Keep, at_once
+from perdure.agent.parts import RunBlocking, at_once
 from perdure.agent.session import LiveSession
 from perdure.core.errors import StoreError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class Chronicle:
     """The way events go out; those worth keeping are written down, in order, without holding up the loop."""
 
-    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: Keep = at_once) -> None:
+    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: RunBlocking = at_once) -> None:
         self._emit = emit
         self._live = live
         self._store = store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.prompt import renewed
 from perdure.agent.session import LiveSession
 from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, keep_essentials, unchanged
@@ -19,7 +19,7 @@ Emit = Callable[[Event], None]
 
 
 async def compact(
-    live: LiveSession, parts: Parts, emit: Emit, *, reason: Reason, focus_topic: str | None = None
+    live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
 ) -> Compaction:
     """Asks the engine for a plan and carries it out."""
     emit(CompactionStarted(reason, live.counter.estimate))
@@ -35,7 +35,7 @@ async def compact(
     return await carry_out(made, live, parts, emit, reason=reason)
 
 
-async def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emit, *, reason: str) -> Compaction:
+async def carry_out(made: Compaction, live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: str) -> Compaction:
     """Turns a plan into a continuation. The old session stays as it was, whatever happens.
 
     An interrupt that comes meanwhile takes effect once the continuation stands.
@@ -52,7 +52,7 @@ async def carry_out(made: Compaction, live: LiveSession, parts: Parts, emit: Emi
     return made
 
 
-def _write(made: Compaction, live: LiveSession, parts: Parts, *, reason: str) -> CompactionFinished:
+def _write(made: Compaction, live: LiveSession, parts: AgentDeps, *, reason: str) -> CompactionFinished:
     """Everything about a compaction that is stored."""
     prompt_before = live.counter.estimate
     if not made.is_noop:
@@ -72,7 +72,7 @@ def _write(made: Compaction, live: LiveSession, parts: Parts, *, reason: str) ->
     return CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
 
 
-def _rotate(made: Compaction, live: LiveSession, parts: Parts, *, focus: str) -> None:
+def _rotate(made: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
     parts.memory.flush()
     old = live.session
     prompt = renewed(old.system_prompt, parts.prompt_sources(parts.memory.snapshot(parts.user_key)))

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from perdure.agent.continuation import Emit
 from perdure.agent.engine_tools import join_engine_tools
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.session import LiveSession
-from perdure.agent.turn import Talk, Turn
+from perdure.agent.turn import OpenConversation, Turn
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.events import Event, Notice, ToolFinished, ToolStarted
 from perdure.core.messages import user
-from perdure.store.records import Route
+from perdure.store.records import RouteRecord
 from perdure.tools.runtime import ToolRuntime
 
 # What a child does not get: it has nobody to ask, and helpers of helpers end nowhere.
@@ -29,7 +29,7 @@ class Children:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: AgentDeps,
         *,
         parent_id: str,
         make_engine: Callable[[], ContextEngine],
@@ -49,21 +49,21 @@ class Children:
         session = parts.store.conversations.delegate(
             self._parent_id,
             system_prompt=parts.store.conversations.session(self._parent_id).system_prompt,
-            route=Route(endpoint.provider, endpoint.model, endpoint.api_mode),
+            route=RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode),
         )
         live = LiveSession(parts, parts.store.history(session.id))
         parts.engine.on_session_start(session.id, reason="new", services=self._services(live))
         join_engine_tools(parts.tools.registry, parts.engine)
         live.offer_tools()
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
-        result = await Turn(parts, Talk(parts, live, self._hear), task_id=parts.ids.new("t_")).run(message)
+        result = await Turn(parts, OpenConversation(parts, live, self._hear), task_id=parts.ids.new("t_")).run(message)
         parts.engine.on_session_end(live.id)
         if result.outcome == "failed":
             return f"The helper failed: {result.error}"
         note = " (it stopped at its step limit)" if result.outcome == "budget" else ""
         return f"{result.final_response}{note}"
 
-    def _child_parts(self, max_iterations: int | None) -> Parts:
+    def _child_parts(self, max_iterations: int | None) -> AgentDeps:
         parts = self._parts
         settings = parts.settings
         if max_iterations is not None:

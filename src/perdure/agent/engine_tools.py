@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.context.engine import ContextEngine
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.tool import Tool
 
 TOOLSET = "context_engine"
 
 
-def join_engine_tools(registry: Registry, engine: ContextEngine) -> list[str]:
+def join_engine_tools(registry: ToolRegistry, engine: ContextEngine) -> list[str]:
     """Adds what the engine offers; a tool of the user's keeps its name. Returns why any was left out."""
     left_out = []
     for schema in engine.get_tool_schemas():

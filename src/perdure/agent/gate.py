@@ -18,7 +18,7 @@ from functools import partial
 
 from perdure.agent.budget import Spent, check_spending
 from perdure.agent.continuation import Emit, carry_out, compact
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.session import LiveSession
 from perdure.agent.unread import spill_results, with_text
 from perdure.context.background import NEAR, Background
@@ -40,7 +40,7 @@ _LONGEST_WAIT_S = 300.0
 class Gate:
     """One conversation's gate; `budgets` follow the present model's window."""
 
-    def __init__(self, parts: Parts, live: LiveSession, emit: Emit) -> None:
+    def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
         self._parts = parts
         self._live = live
         self._emit = emit

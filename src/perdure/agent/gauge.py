@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perdure.agent.composition import Composition
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
@@ -16,7 +16,7 @@ from perdure.providers.exchange import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class ContextUsage:
     """A reading; `window` is None until it was asked for. The parts of the composition sum to `tokens`."""
 
     model: str
@@ -26,16 +26,16 @@ class Gauge:
     composition: Mapping[str, int] = field(default_factory=dict)
 
 
-def read(model: str, live: LiveSession, budgets: WindowBudgets | None) -> Gauge:
+def read(model: str, live: LiveSession, budgets: WindowBudgets | None) -> ContextUsage:
     """The reading of a conversation under way, by the same counter that the gate reads."""
     tokens = live.counter.estimate
     composition = live.composition.as_dict(tokens)
     if budgets is None:
-        return Gauge(model, tokens, composition=composition)
-    return Gauge(model, tokens, budgets.window, budgets.threshold_tokens, composition)
+        return ContextUsage(model, tokens, composition=composition)
+    return ContextUsage(model, tokens, budgets.window, budgets.threshold_tokens, composition)
 
 
-async def read_before_the_first_word(parts: Parts, system_prompt: str | None) -> Gauge:
+async def read_before_the_first_word(parts: AgentDeps, system_prompt: str | None) -> ContextUsage:
     """What a conversation that has not begun would send with its first message. Creates nothing."""
     endpoint = parts.routes.endpoint
     window = await parts.models.window_of(endpoint)
@@ -47,7 +47,7 @@ async def read_before_the_first_word(parts: Parts, system_prompt: str | None) ->
     composition = Composition()
     composition.set_fixed(system=(prompt,), tools=tools)
     threshold = budgets_for(parts.settings, endpoint, window).threshold_tokens
-    return Gauge(endpoint.model, tokens, window, threshold, composition.as_dict(tokens))
+    return ContextUsage(endpoint.model, tokens, window, threshold, composition.as_dict(tokens))
 
 
 def budgets_for(settings: Settings, endpoint: Endpoint, window: int) -> WindowBudgets:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from perdure.agent.embedded import UNSTARTED
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
-from perdure.models.limits import LearnedLimits, Route, Window, Windows
+from perdure.models.limits import LearnedLimits, ModelKey, Window, Windows
 from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
 
 
-class Knowledge:
+class ModelInfo:
     """Windows and prices by endpoint; construction asks nobody."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Knowledge:
         if endpoint.base_url == UNSTARTED and self._embedded_window is not None:
             return Window(self._embedded_window, "config")
 
-        async def ask(route: Route) -> int | None:
+        async def ask(route: ModelKey) -> int | None:
             return await self._info.context_length(endpoint)
 
         return await self._windows.resolve(_route(endpoint), ask)
@@ -66,5 +66,5 @@ class Knowledge:
         return self._catalog.facts(endpoint.provider, endpoint.model, base_url=endpoint.base_url).takes_tools
 
 
-def _route(endpoint: Endpoint) -> Route:
-    return Route(endpoint.provider, endpoint.model, endpoint.base_url)
+def _route(endpoint: Endpoint) -> ModelKey:
+    return ModelKey(endpoint.provider, endpoint.model, endpoint.base_url)

@@ -35,7 +35,7 @@ class Send(Protocol):
     ) -> Reply: ...
 
 
-class Keep(Protocol):
+class RunBlocking(Protocol):
     """How what is said gets written down: the loop may wait for it, or go on with others meanwhile."""
 
     async def __call__(self, work: Callable[[], T]) -> T:
@@ -73,7 +73,7 @@ class Models(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class AgentDeps:
     """Everything a turn uses."""
 
     store: SessionStore
@@ -92,7 +92,7 @@ class Parts:
     calibrations: Calibrations | None = None
     # Passages worth having beside a new user message, "" where nothing comes to mind; None: nothing ever does.
     recall: Callable[[str], str] | None = None
-    keep: Keep = at_once
+    keep: RunBlocking = at_once
     user_key: str = ""
     # Which chat of a gateway a new conversation belongs to.
     chat_key: str = ""

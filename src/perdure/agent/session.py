@@ -8,7 +8,7 @@ from typing import Any
 from perdure import prompts
 from perdure.agent.composition import Composition
 from perdure.agent.images import surplus_images
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.request import Projection
 from perdure.agent.sidecars import Sidecars
 from perdure.agent.unread import SpilledResults
@@ -20,14 +20,14 @@ from perdure.models.counter import TokenCounter
 from perdure.models.sizes import entry_figures, sum_figures, text_figures
 from perdure.providers.reasoning import ReasoningRule
 from perdure.providers.routes import RouteCursor
-from perdure.store.records import History, Lease, Session, StoredEvent
+from perdure.store.records import Lease, Session, SessionHistory, StoredEvent
 from perdure.tools.runtime import INTERRUPTED
 
 
 class LiveSession:
     """The tip of one conversation. Everything appended is on disk before anything else sees it."""
 
-    def __init__(self, parts: Parts, history: History) -> None:
+    def __init__(self, parts: AgentDeps, history: SessionHistory) -> None:
         self._parts = parts
         self.lease: Lease | None = None
         # It is given what is sent, so all the reasoning it sees counts.

@@ -16,12 +16,12 @@ from typing import Any
 
 from perdure import prompts
 from perdure.agent.budget import SpendingLimit, Spent, Steps
-from perdure.agent.calling import Caller
+from perdure.agent.calling import ModelCaller
 from perdure.agent.chronicle import Chronicle, of_tools
 from perdure.agent.continuation import Emit
 from perdure.agent.gate import Gate
 from perdure.agent.loop_guard import LoopGuard, with_note
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError, StoreError
 from perdure.core.events import Notice, Outcome, StatusChanged, TurnStarted
@@ -58,21 +58,21 @@ class ConversationResult:
         return [e.message.to_dict() for e in self.entries]
 
 
-class Talk:
+class OpenConversation:
     """A conversation at hand: its session, its gate and its calls, from its opening to its end."""
 
-    def __init__(self, parts: Parts, live: LiveSession, emit: Emit) -> None:
+    def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
         self.live = live
         # Whatever is told about the conversation goes this way, so that what is worth keeping is kept.
         self.emit = Chronicle(emit, live, parts.store, parts.keep)
         self.gate = Gate(parts, live, self.emit)
-        self.caller = Caller(parts, live, self.gate, self.emit)
+        self.caller = ModelCaller(parts, live, self.gate, self.emit)
 
 
 class Turn:
     """One user message worked on to its end."""
 
-    def __init__(self, parts: Parts, talk: Talk, *, task_id: str) -> None:
+    def __init__(self, parts: AgentDeps, talk: OpenConversation, *, task_id: str) -> None:
         self._parts = parts
         self._live, self._gate, self._caller = talk.live, talk.gate, talk.caller
         self._emit = talk.emit

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from perdure.core.messages import Entry, Message, TextPart, ToolCall
 from perdure.core.ports import KeyValue, StoredOutput
-from perdure.tools.budgets import Budgets, Outcome
-from perdure.tools.registry import Registry
+from perdure.tools.budgets import OutputLimiter, ToolOutcome
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.tool import ToolReply
 
 _KEY = "spilled_results"
@@ -60,8 +60,8 @@ def with_text(message: Message, text: str) -> Message:
 def spill_results(
     entries: Sequence[Entry],
     *,
-    budgets: Budgets,
-    registry: Registry,
+    budgets: OutputLimiter,
+    registry: ToolRegistry,
     conversation_id: str,
     is_enough: Callable[[Mapping[int, str]], bool],
 ) -> tuple[dict[int, str], list[tuple[ToolCall, StoredOutput]]]:
@@ -74,7 +74,7 @@ def spill_results(
     results = [e for e in entries if e.message.role == "tool" and not e.message.text.startswith(_PERSISTED)]
     outcomes = [_outcome(e.message, calls.get(e.message.tool_call_id or ""), registry) for e in results]
 
-    def changed(now: Sequence[Outcome]) -> dict[int, str]:
+    def changed(now: Sequence[ToolOutcome]) -> dict[int, str]:
         pairs = zip(results, outcomes, now, strict=True)
         return {e.seq: new.reply.text for e, old, new in pairs if new.reply.text != old.reply.text}
 
@@ -87,12 +87,12 @@ def spill_results(
     return changed(done), stored
 
 
-def _outcome(message: Message, call: ToolCall | None, registry: Registry) -> Outcome:
+def _outcome(message: Message, call: ToolCall | None, registry: ToolRegistry) -> ToolOutcome:
     name = message.name or (call.name if call is not None else "")
     tool = registry.find(name) if name in registry else None
     is_reader = tool is not None and tool.max_result_chars == 0
     source = _source(call) if is_reader and call is not None else None
-    return Outcome(tool, message.tool_call_id or "", ToolReply(message.text, source=source))
+    return ToolOutcome(tool, message.tool_call_id or "", ToolReply(message.text, source=source))
 
 
 def _source(call: ToolCall) -> str | None:

@@ -11,7 +11,7 @@ from perdure.agent import agent as talking
 from perdure.agent.answers import CallbackApprover, CallbackAsker
 from perdure.agent.callbacks import Callbacks
 from perdure.app.shared import Shared
-from perdure.app.wiring import AnyTools, Speaker, Wiring
+from perdure.app.wiring import AgentUser, AnyTools, Wiring
 from perdure.config.home import home_dir
 from perdure.config.load import checked, load
 from perdure.config.settings import Settings
@@ -20,13 +20,13 @@ from perdure.providers.local import OnProgress
 from perdure.store.store import SessionStore
 
 
-class WiredAgent(talking.Agent):
+class WiredAgent(talking.ConversationAgent):
     """One conversation of a process that holds many."""
 
     def __init__(
         self,
         shared: Shared,
-        speaker: Speaker,
+        speaker: AgentUser,
         *,
         session_id: str | None = None,
         tools: AnyTools | None = None,
@@ -95,7 +95,7 @@ class Agent(WiredAgent):
         self._shared = shared
         super().__init__(
             shared,
-            Speaker(source, user_key, approver=approver, asker=asker),
+            AgentUser(source, user_key, approver=approver, asker=asker),
             session_id=session_id,
             tools=tools,
             callbacks=heard if callbacks is not None else None,

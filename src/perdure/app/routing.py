@@ -13,7 +13,7 @@ from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
 from perdure.providers.client_adapter import endpoint_of
 from perdure.providers.local import DEFAULT_MODEL
-from perdure.providers.routes import Route, main_route
+from perdure.providers.routes import EndpointChain, main_route
 from perdure.providers.services import service
 from perdure.store.store import SessionStore, open_store
 
@@ -40,7 +40,7 @@ def _user_place(settings: Settings, home: Path) -> str | Path:
     return Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db"
 
 
-def route_to(settings: Settings, name: str) -> Route:
+def route_to(settings: Settings, name: str) -> EndpointChain:
     """The route to another model: `model`, or `provider/model` where the provider is one we know."""
     provider, slash, model = name.partition("/")
     update = {"name": name}
@@ -50,15 +50,15 @@ def route_to(settings: Settings, name: str) -> Route:
     return route_of(settings.model_copy(update={"model": chosen}))
 
 
-def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> Route:
+def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:
     """Where calls go: what the settings say, else the first key found, else the embedded model."""
     if settings.model.provider != "local":
         found = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
         if found is not None:
             return found
-    return Route((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
+    return EndpointChain((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
 
 
-def route_of_client(client: Any, settings: Settings, api_mode: Any) -> Route:
+def route_of_client(client: Any, settings: Settings, api_mode: Any) -> EndpointChain:
     """The route through a client the caller made."""
-    return Route((endpoint_of(client, settings.model.name or "", api_mode),))
+    return EndpointChain((endpoint_of(client, settings.model.name or "", api_mode),))

@@ -9,8 +9,8 @@ from typing import Any
 
 from perdure.agent.bridge import LoopThread
 from perdure.agent.embedded import UNSTARTED, EmbeddedSend
-from perdure.agent.knowledge import Knowledge
-from perdure.agent.parts import Keep, at_once
+from perdure.agent.knowledge import ModelInfo
+from perdure.agent.parts import RunBlocking, at_once
 from perdure.app.routing import hold_store, route_of, route_of_client
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
@@ -18,13 +18,13 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.calibrations import Calibrations
 from perdure.models.catalog import Catalog
 from perdure.models.limits import LearnedLimits
-from perdure.providers.client_adapter import ClientWire
+from perdure.providers.client_adapter import SdkTransport
 from perdure.providers.credentials import Credentials
 from perdure.providers.endpoint_info import EndpointInfo
 from perdure.providers.exchange import Endpoint
 from perdure.providers.local import LocalServers, OnProgress
 from perdure.providers.transport import Timeouts, Transport
-from perdure.providers.wire import Wire
+from perdure.providers.wire import HttpClient
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
 
@@ -43,8 +43,8 @@ class Shared:
         api_mode: str | None = None,
         on_progress: OnProgress | None = None,
         bridge: LoopThread | None = None,
-        wire: Wire | None = None,
-        keep: Keep = at_once,
+        wire: HttpClient | None = None,
+        keep: RunBlocking = at_once,
     ) -> None:
         self.settings = settings
         self.home = home
@@ -62,7 +62,7 @@ class Shared:
             else route_of(settings, api_key=api_key, api_mode=api_mode)
         )
         self.transport = Transport(
-            wire=ClientWire(client) if client is not None else wire,
+            wire=SdkTransport(client) if client is not None else wire,
             timeouts=Timeouts(**settings.timeouts.model_dump()),
         )
         servers = LocalServers(home / "logs")
@@ -71,7 +71,7 @@ class Shared:
         )
         self.credentials = Credentials(settings.credentials.command)
         self.calibrations = Calibrations(self.store.state("calibrations"))
-        self.knowledge = Knowledge(
+        self.knowledge = ModelInfo(
             Catalog(settings.model_overrides),
             LearnedLimits(self.store.state("limits")),
             info=EndpointInfo(),

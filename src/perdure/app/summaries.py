@@ -20,8 +20,8 @@ from perdure.core.errors import ConfigError, NoSummaryModel, SummarySuperseded
 from perdure.core.ports import Summarize
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.exchange import Endpoint, Reply
-from perdure.store.records import Call
-from perdure.store.records import Route as StoredRoute
+from perdure.store.records import CallRecord
+from perdure.store.records import RouteRecord as StoredRoute
 
 
 class SummaryRoute:
@@ -98,7 +98,7 @@ class SummaryRoute:
     def _record(self, used: TaskUsage) -> None:
         where = used.endpoint
         self._shared.store.ledger.record_call(
-            Call(
+            CallRecord(
                 session_id=self._live.id,
                 task=used.task,
                 route=StoredRoute(where.provider, where.model, where.api_mode),

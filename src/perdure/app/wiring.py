@@ -10,7 +10,7 @@ from typing import Any
 from perdure import prompts
 from perdure.agent import agent as talking
 from perdure.agent.delegation import Children
-from perdure.agent.parts import Parts
+from perdure.agent.parts import AgentDeps
 from perdure.agent.plans import StoredPlans
 from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
 from perdure.agent.session import LiveSession
@@ -25,8 +25,8 @@ from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
 from perdure.providers.routes import RouteCursor
 from perdure.providers.services import SERVICES
 from perdure.tools.approval import ApprovalGuard
-from perdure.tools.budgets import Budgets
-from perdure.tools.registry import Registry
+from perdure.tools.budgets import OutputLimiter
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.stateful.memory import FileMemory, SharedMemory
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
@@ -36,7 +36,7 @@ AnyTools = Iterable[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
+class AgentUser:
     """Who an agent talks with, and from where."""
 
     source: str = "library"
@@ -54,19 +54,19 @@ class Speaker:
 class Wiring:
     """One agent's parts. Each method makes one part; `parts` puts them together."""
 
-    def __init__(self, shared: Shared, speaker: Speaker) -> None:
+    def __init__(self, shared: Shared, speaker: AgentUser) -> None:
         self.shared = shared
         self.speaker = speaker
         self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
         self.warnings: list[str] = []
         self.toolbox: Toolbox | None = None
         # Set once there is one: what a delegated child hangs on to.
-        self.agent: talking.Agent | None = None
+        self.agent: talking.ConversationAgent | None = None
 
-    def parts(self, tools: AnyTools | None) -> Parts:
+    def parts(self, tools: AnyTools | None) -> AgentDeps:
         shared, speaker = self.shared, self.speaker
         memory = self._memory()
-        return Parts(
+        return AgentDeps(
             store=shared.store,
             send=shared.send,
             routes=RouteCursor(shared.route, shared.credentials),
@@ -123,8 +123,8 @@ class Wiring:
             kept = shared.store.state("approvals")
             guard = ApprovalGuard(Workspace(Path.cwd()), home=Path.home(), approver=approver, remembered=kept)
         outputs = shared.store.outputs
-        budgets = Budgets(outputs)
-        return ToolRuntime(Registry(tools), clock=shared.clock, budgets=budgets, outputs=outputs, guard=guard)
+        budgets = OutputLimiter(outputs)
+        return ToolRuntime(ToolRegistry(tools), clock=shared.clock, budgets=budgets, outputs=outputs, guard=guard)
 
     def _default_tools(self, memory: Memory) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker

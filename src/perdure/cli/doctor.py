@@ -25,10 +25,10 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
       perdure --set model.provider=anthropic doctor
     """
     from perdure.cli.checks import checks
-    from perdure.cli.ink import Ink
+    from perdure.cli.ink import Style
     from perdure.config.terminal import wants_color
 
-    ink = Ink(sys.stdout.isatty() and wants_color("auto"))
+    ink = Style(sys.stdout.isatty() and wants_color("auto"))
     paint = {"ok": ink.good, "note": ink.warn, "broken": ink.bad}
     is_broken = False
     for check in checks(flags or {}, is_offline=offline):

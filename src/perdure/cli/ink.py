@@ -56,7 +56,7 @@ def _with_shorter_bar(line: str, excess: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class Style:
     """Puts escapes around text where colours are wanted."""
 
     is_color: bool

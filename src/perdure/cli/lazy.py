@@ -27,7 +27,7 @@ class Lazy:
         return command
 
 
-class Failure(click.ClickException):
+class CommandFailure(click.ClickException):
     """An error a person can act on: a plain line for each thing wrong, exit code 1, no traceback."""
 
     def show(self, file: Any = None) -> None:
@@ -35,7 +35,7 @@ class Failure(click.ClickException):
             click.echo(f"perdure: {line}", file=file, err=file is None)
 
 
-class Interrupted(Failure):
+class Interrupted(CommandFailure):
     """Ctrl-C, with the status a shell gives it."""
 
     exit_code = 130
@@ -80,6 +80,6 @@ class LazyGroup(PlainGroup):
         try:
             return super().invoke(ctx)
         except PerdureError as error:
-            raise Failure(str(error)) from error
+            raise CommandFailure(str(error)) from error
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted("interrupted") from None

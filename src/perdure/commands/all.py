@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.commands.command import Command, Commands, Said, Surface
+from perdure.commands.command import Command, CommandContext, CommandResult, Commands
 from perdure.commands.compress import COMPRESS
 from perdure.commands.context import CONTEXT
 from perdure.commands.conversations import BRANCH, NEW, RESUME, RETRY, SESSIONS, UNDO
@@ -15,8 +15,8 @@ from perdure.commands.usage import INSIGHTS, USAGE
 def all_commands() -> Commands:
     """The commands of every surface."""
 
-    def show_help(surface: Surface, argument: str) -> Said:
-        return Said(commands.help())
+    def show_help(surface: CommandContext, argument: str) -> CommandResult:
+        return CommandResult(commands.help())
 
     commands = Commands(
         [

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.core.errors import PerdureError
 from perdure.core.visibility import Visibility
 from perdure.store.store import SessionStore
 
 
-class Surface(Protocol):
+class CommandContext(Protocol):
     """What a surface lends a command: the conversation at hand, and how to open another."""
 
     store: SessionStore
@@ -21,7 +21,7 @@ class Surface(Protocol):
     visibility: Visibility
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> ConversationAgent:
         """The conversation at hand."""
         ...
 
@@ -38,7 +38,7 @@ Level = Literal["info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """A command's answer: text to show, and what the surface does next."""
 
     text: str
@@ -55,7 +55,7 @@ class Command:
     name: str
     usage: str
     summary: str
-    run: Callable[[Surface, str], Said]
+    run: Callable[[CommandContext, str], CommandResult]
 
 
 class Commands:
@@ -67,7 +67,7 @@ class Commands:
     def __iter__(self) -> Iterator[Command]:
         return iter(self._commands.values())
 
-    def dispatch(self, surface: Surface, text: str) -> Said | None:
+    def dispatch(self, surface: CommandContext, text: str) -> CommandResult | None:
         """The answer to a slash command; None for what is an ordinary message. Never raises for what a person types."""
         if not is_command(text):
             return None
@@ -76,11 +76,11 @@ class Commands:
         if command is None:
             near = difflib.get_close_matches(name.lower(), list(self._commands), n=1)
             hint = f"Did you mean /{near[0]}?" if near else "/help lists what there is."
-            return Said(f"There is no command /{name}. {hint}", "error")
+            return CommandResult(f"There is no command /{name}. {hint}", "error")
         try:
             return command.run(surface, argument.strip())
         except PerdureError as error:
-            return Said(str(error), "error")
+            return CommandResult(str(error), "error")
 
     def names(self) -> list[str]:
         return [f"/{n}" for n in self._commands]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.commands.command import Command, Level, Said, Surface
+from perdure.commands.command import Command, CommandContext, CommandResult, Level
 from perdure.commands.figures import bar, tokens
 from perdure.context.plain import CompactionReport
 
@@ -14,14 +14,14 @@ _HEADLINES = {
 }
 
 
-def run(surface: Surface, argument: str) -> Said:
+def run(surface: CommandContext, argument: str) -> CommandResult:
     session_id = surface.agent.session_id
     if session_id is None:
-        return Said("Nothing to compact: nothing has been said yet.")
+        return CommandResult("Nothing to compact: nothing has been said yet.")
     messages_before = len(surface.store.history(session_id).entries)
     report = surface.agent.compress(argument or None)
     level: Level = "info" if report.outcome in ("compacted", "nothing_to_do") else "warning"
-    return Said("\n".join(_lines(report, messages_before)), level)
+    return CommandResult("\n".join(_lines(report, messages_before)), level)
 
 
 def _lines(report: CompactionReport, messages_before: int) -> list[str]:

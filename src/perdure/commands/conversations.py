@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.commands.command import Command, Said, Surface
+from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.figures import when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
@@ -15,30 +15,30 @@ _LISTED = 20
 _SHOWN_CHARS = 60
 
 
-def new(surface: Surface, argument: str) -> Said:
+def new(surface: CommandContext, argument: str) -> CommandResult:
     old = surface.agent.session_id
     surface.open(None)
     back = f" The old one is kept: /resume {old}" if old else ""
-    return Said(f"A new conversation.{back}")
+    return CommandResult(f"A new conversation.{back}")
 
 
-def resume(surface: Surface, argument: str) -> Said:
+def resume(surface: CommandContext, argument: str) -> CommandResult:
     if not argument:
         return sessions(surface, "")
     conversation = surface.store.conversations.get(argument, visibility=surface.visibility)
     surface.open(conversation.tip_session_id)
     count = len(surface.store.history(conversation.tip_session_id).entries)
-    return Said(f"Resumed {conversation.id} {_titled(conversation.title)}({count} messages in view).")
+    return CommandResult(f"Resumed {conversation.id} {_titled(conversation.title)}({count} messages in view).")
 
 
-def sessions(surface: Surface, argument: str) -> Said:
+def sessions(surface: CommandContext, argument: str) -> CommandResult:
     page = surface.store.conversations.list(visibility=surface.visibility, limit=_LISTED).conversations
     if not page:
-        return Said("There are no conversations yet.")
+        return CommandResult("There are no conversations yet.")
     here = surface.agent.session_id
     present = surface.store.conversations.get(here).id if here is not None else ""
     lines = [f"{'→' if c.id == present else ' '} {listed(c)}" for c in page]
-    return Said("\n".join([*lines, "", "Open one with /resume ID."]))
+    return CommandResult("\n".join([*lines, "", "Open one with /resume ID."]))
 
 
 def listed(conversation: Conversation) -> str:
@@ -48,24 +48,24 @@ def listed(conversation: Conversation) -> str:
     return f"{conversation.id}  {when(conversation.updated_at_ms)}  {conversation.source:<8} {title}{kind}"
 
 
-def branch(surface: Surface, argument: str) -> Said:
+def branch(surface: CommandContext, argument: str) -> CommandResult:
     """A conversation of its own that shares everything so far, or up to the turn named."""
     at = _turn_start(surface, argument)
     new_id = _fork(surface, at)
     where = f"before “{_short(at)}”" if at is not None else "from here"
-    return Said(f"Branched {where} into {new_id or 'a new conversation'}. The other one is as it was.")
+    return CommandResult(f"Branched {where} into {new_id or 'a new conversation'}. The other one is as it was.")
 
 
-def retry(surface: Surface, argument: str) -> Said:
+def retry(surface: CommandContext, argument: str) -> CommandResult:
     """Asks the last question (or an earlier one) again, in a branch, so that the first answer is kept."""
     at = _turn_start(surface, argument or "1")
     if at is None:  # never: a number was given
-        return Said("There is nothing to retry.", "error")
+        return CommandResult("There is nothing to retry.", "error")
     _fork(surface, at)
-    return Said(f"Asking again: “{_short(at)}”", then_send=_again(at))
+    return CommandResult(f"Asking again: “{_short(at)}”", then_send=_again(at))
 
 
-def _fork(surface: Surface, at: Entry | None) -> str | None:
+def _fork(surface: CommandContext, at: Entry | None) -> str | None:
     """Goes on in a branch that ends before `at`; where nothing was said before it, in a new conversation (None)."""
     if at is not None and at.seq <= 1:
         surface.open(None)
@@ -75,12 +75,14 @@ def _fork(surface: Surface, at: Entry | None) -> str | None:
     return session.conversation_id
 
 
-def undo(surface: Surface, argument: str) -> Said:
+def undo(surface: CommandContext, argument: str) -> CommandResult:
     entries = surface.store.history(_here(surface)).entries
     if not any(entry.message.kind == "handoff" for entry in entries):
-        return Said("Nothing to undo: this conversation has not been compacted.")
+        return CommandResult("Nothing to undo: this conversation has not been compacted.")
     surface.agent.undo()
-    return Said("The last compaction is undone; nothing was lost by it. The next one waits until the window is full.")
+    return CommandResult(
+        "The last compaction is undone; nothing was lost by it. The next one waits until the window is full."
+    )
 
 
 def _again(entry: Entry) -> str | Mapping[str, Any]:
@@ -89,13 +91,13 @@ def _again(entry: Entry) -> str | Mapping[str, Any]:
     return message.content if isinstance(message.content, str) else message.to_dict()
 
 
-def _here(surface: Surface) -> str:
+def _here(surface: CommandContext) -> str:
     if surface.agent.session_id is None:
         raise NotFound("Nothing has been said yet.")
     return surface.agent.session_id
 
 
-def _turn_start(surface: Surface, argument: str) -> Entry | None:
+def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
     """The user message of the nth turn from the end; None for no argument. Raises NotFound for a turn there is not."""
     if not argument:
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from datetime import datetime
 
-from perdure.agent.agent import Agent
-from perdure.agent.gauge import Gauge
+from perdure.agent.agent import ConversationAgent
+from perdure.agent.gauge import ContextUsage
 from perdure.core.errors import PerdureError
 from perdure.core.usage import CanonicalUsage
 
@@ -46,7 +46,7 @@ def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> 
     return "".join(cells)
 
 
-def measured(agent: Agent) -> Gauge:
+def measured(agent: ConversationAgent) -> ContextUsage:
     """The gauge, its window looked up where it is not known yet; may ask the endpoint, briefly, once."""
     if agent.gauge.window is None:
         with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown
@@ -54,7 +54,7 @@ def measured(agent: Agent) -> Gauge:
     return agent.gauge
 
 
-def gauge_line(gauge: Gauge) -> str:
+def gauge_line(gauge: ContextUsage) -> str:
     """`████░░│░░ 12,345 of 32,000 tokens (39%), compacts at 16,000`."""
     if gauge.window is None:
         return f"{tokens(gauge.tokens)} tokens; the window is known after the first message"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.commands.command import Command, Said, Surface
+from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.figures import when
 from perdure.core.ports import SearchHit
 
@@ -12,13 +12,13 @@ _PAGE_CHARS = 6_000
 _HITS = 15
 
 
-def search(surface: Surface, argument: str) -> Said:
+def search(surface: CommandContext, argument: str) -> CommandResult:
     if not argument:
-        return Said('/search takes words, a "phrase", or a prefix*', "error")
+        return CommandResult('/search takes words, a "phrase", or a prefix*', "error")
     lines = hit_lines(surface.store.search(argument, visibility=surface.visibility, limit=_HITS))
     if not lines:
-        return Said(f"Nothing found for {argument!r}.")
-    return Said("\n".join([*lines, "", "Open one with /expand ID ADDRESS, its conversation with /resume ID."]))
+        return CommandResult(f"Nothing found for {argument!r}.")
+    return CommandResult("\n".join([*lines, "", "Open one with /expand ID ADDRESS, its conversation with /resume ID."]))
 
 
 def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
@@ -29,27 +29,27 @@ def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
     ]
 
 
-def expand(surface: Surface, argument: str) -> Said:
+def expand(surface: CommandContext, argument: str) -> CommandResult:
     """What an address stands for; without one, what the newest handoff stands for."""
     words = argument.split()
     is_named = bool(words) and words[0].startswith(("c_", "s_"))
     session_id = words.pop(0) if is_named else surface.agent.session_id
     if session_id is None:
-        return Said("Nothing has been said yet.", "error")
+        return CommandResult("Nothing has been said yet.", "error")
     if is_named:  # whose it is decides whether there is such a one
         surface.store.conversations.get(session_id, visibility=surface.visibility)
     if not words or words[0].isdecimal():
         handoffs = surface.store.log.handoffs(session_id)
         if not handoffs:
-            return Said("This conversation has no handoff yet: everything is still in view.")
+            return CommandResult("This conversation has no handoff yet: everything is still in view.")
         words.insert(0, max(handoffs.values(), key=lambda h: h.seq).address)
     address = words[0]
     start = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
     page = surface.store.open(address, conversation_id=session_id, offset=start, limit=_PAGE_CHARS)
     if page.next_offset is None:
-        return Said(page.text)
+        return CommandResult(page.text)
     how = f"/expand {session_id} {address} {page.next_offset} reads on"
-    return Said(f"{page.text}\n[{page.next_offset:,} of {page.total_chars:,} characters; {how}]")
+    return CommandResult(f"{page.text}\n[{page.next_offset:,} of {page.total_chars:,} characters; {how}]")
 
 
 def _one_line(text: str) -> str:

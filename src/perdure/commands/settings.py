@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from perdure.commands.command import Command, Said, Surface
+from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.figures import gauge_line, measured
 
 
-def model(surface: Surface, argument: str) -> Said:
+def model(surface: CommandContext, argument: str) -> CommandResult:
     if argument:
         chosen = surface.choose_model(argument)
         measured(surface.agent)  # so that whoever shows the gauge shows the new model's window at once
-        return Said(f"Going on with {chosen}.")
+        return CommandResult(f"Going on with {chosen}.")
     gauge = measured(surface.agent)
-    return Said(f"{gauge.model}\n{gauge_line(gauge)}")
+    return CommandResult(f"{gauge.model}\n{gauge_line(gauge)}")
 
 
-def stop(surface: Surface, argument: str) -> Said:
+def stop(surface: CommandContext, argument: str) -> CommandResult:
     surface.agent.interrupt()
-    return Said("Stopped.")
+    return CommandResult("Stopped.")
 
 
-def leave(surface: Surface, argument: str) -> Said:
-    return Said("", is_leaving=True)
+def leave(surface: CommandContext, argument: str) -> CommandResult:
+    return CommandResult("", is_leaving=True)
 
 
 MODEL = Command("model", "/model [name]", "show the model, or go on with another", model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perdure.commands.command import Command, Said, Surface
+from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.core.errors import NotFound
 from perdure.redaction import redact
 
@@ -31,15 +31,15 @@ def _cut(words: str) -> str:
     return f"{whole.rstrip(' .,:;')}…"
 
 
-def run(surface: Surface, argument: str) -> Said:
+def run(surface: CommandContext, argument: str) -> CommandResult:
     session_id = surface.agent.session_id
     if session_id is None:
         raise NotFound("Nothing has been said yet.")
     if not argument:
-        return Said(surface.store.conversations.get(session_id).title or "This conversation has no title yet.")
+        return CommandResult(surface.store.conversations.get(session_id).title or "This conversation has no title yet.")
     title = redact(argument)
     surface.store.conversations.set_title(session_id, title)
-    return Said(f"Titled “{title}”.")
+    return CommandResult(f"Titled “{title}”.")
 
 
 TITLE = Command("title", "/title [words]", "show this conversation's title, or give it another", run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.commands.command import Command, Said, Surface
+from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.figures import bar, gauge_line, money, share, tokens, usage_lines
 from perdure.core.clock import SystemClock
 from perdure.core.visibility import Visibility
@@ -15,13 +15,13 @@ MOST_DAYS = 36_500
 NOTHING_YET = "Nothing has been said yet."
 
 
-def usage(surface: Surface, argument: str) -> Said:
+def usage(surface: CommandContext, argument: str) -> CommandResult:
     """This conversation: tokens by class, cost, cache, gauge, compactions."""
     session_id = surface.agent.session_id
     if session_id is None:
-        return Said(NOTHING_YET)
+        return CommandResult(NOTHING_YET)
     totals = surface.store.ledger.totals(session_id)
-    return Said("\n".join([*totals_lines(totals), "", gauge_line(surface.agent.gauge)]))
+    return CommandResult("\n".join([*totals_lines(totals), "", gauge_line(surface.agent.gauge)]))
 
 
 def totals_lines(totals: Totals) -> list[str]:
@@ -39,11 +39,11 @@ def totals_lines(totals: Totals) -> list[str]:
     return lines
 
 
-def insights(surface: Surface, argument: str) -> Said:
+def insights(surface: CommandContext, argument: str) -> CommandResult:
     """All conversations of the last days, by day, model, surface and task."""
     if argument and not (argument.isdecimal() and 0 < int(argument) <= MOST_DAYS):
-        return Said("/insights takes a number of days, e.g. /insights 7", "error")
-    return Said(insights_text(surface.store, int(argument or 30), visibility=surface.visibility))
+        return CommandResult("/insights takes a number of days, e.g. /insights 7", "error")
+    return CommandResult(insights_text(surface.store, int(argument or 30), visibility=surface.visibility))
 
 
 def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> str:

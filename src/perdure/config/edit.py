@@ -20,14 +20,14 @@ from perdure.core.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class EditResult:
     """The value that now stands in the file, and what else is wrong in it, as it was before."""
 
     value: Any
     others: tuple[Problem, ...]
 
 
-def set_value(home: Path, name: str, text: str) -> Written:
+def set_value(home: Path, name: str, text: str) -> EditResult:
     """Writes one setting, checked first. Wrong values elsewhere in the file are not held against it."""
     key = keys.find(name)
     name = key.name
@@ -43,7 +43,7 @@ def set_value(home: Path, name: str, text: str) -> Written:
         value = keys.plain(keys.value_of(settings, name) if settings else _alone(key, text))
         put(data, key.path, value)
         _write(file, splice.with_value(file.text, key.path, value), data)
-        return Written(value, found)
+        return EditResult(value, found)
 
 
 def unset_value(home: Path, name: str) -> bool:

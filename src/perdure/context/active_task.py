@@ -27,14 +27,14 @@ _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class OpenRequests:
     """What the user asked for and still waits for; `answered` is what the last reply closed."""
 
     open: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
 
 
-def requests_of(messages: Iterable[Message], previous: str = "") -> Requests:
+def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests:
     """The requests after these messages; `previous` is the Active Task of the handoff that stands before them."""
     before = parse_active_task(previous)
     waiting, closed = list(before.open), list(before.answered)
@@ -57,10 +57,10 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> Requests:
             reply = m.said.strip()
             if reply and not _ASKS_BACK.search(reply[-60:]):
                 waiting, closed = [], waiting
-    return Requests(tuple(waiting), tuple(closed))
+    return OpenRequests(tuple(waiting), tuple(closed))
 
 
-def active_task(requests: Requests) -> str:
+def active_task(requests: OpenRequests) -> str:
     """The section's text: quotes only, redacted, each of bounded length."""
     if requests.open:
         quotes = [quote(r) for r in requests.open[-MOST_REQUESTS:]]
@@ -72,7 +72,7 @@ def active_task(requests: Requests) -> str:
     return "None"
 
 
-def parse_active_task(section: str) -> Requests:
+def parse_active_task(section: str) -> OpenRequests:
     """The requests an Active Task quotes."""
     quotes: list[str] = []
     lines: list[str] = []
@@ -83,8 +83,8 @@ def parse_active_task(section: str) -> Requests:
             quotes.append("\n".join(lines))
             lines = []
     if section.startswith("None"):
-        return Requests(answered=tuple(quotes))
-    return Requests(open=tuple(quotes))
+        return OpenRequests(answered=tuple(quotes))
+    return OpenRequests(open=tuple(quotes))
 
 
 def quote(text: str) -> str:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context.facts import BETWEEN_PIECES, FactLines, Ledger
+from perdure.context.facts import BETWEEN_PIECES, FactLedger, FactLines
 from perdure.context.handoff import SECTIONS, Handoff, render
 from perdure.context.sections import shorten
 from perdure.core.messages import ImagePart, Message, Role, TextPart
@@ -75,7 +75,7 @@ def share_out(
 
 def compose(
     told: Mapping[str, str],
-    ledger: Ledger,
+    ledger: FactLedger,
     *,
     active_task: str,
     instructions: Sequence[str],
@@ -154,7 +154,7 @@ def _without_headings(text: str) -> str:
 
 def _facts(
     sections: Mapping[str, str],
-    ledger: Ledger,
+    ledger: FactLedger,
     shares: Shares,
     shown: frozenset[str],
     frame: Handoff,

@@ -15,7 +15,7 @@ from perdure.context import transcript
 from perdure.context.actions import outcome_in
 from perdure.context.asking import AnySummarize, as_summarize
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
-from perdure.context.cooldown import Chain, CoolDown, MemoryState, OneTimeNotices, Pause
+from perdure.context.cooldown import CompactionChain, CompactionThrottle, CoolDown, MemoryState, OneTimeNotices
 from perdure.context.engine import (
     Compaction,
     ContextEngine,
@@ -25,7 +25,7 @@ from perdure.context.engine import (
     unchanged,
 )
 from perdure.context.facts import read_facts
-from perdure.context.history import History, Item, tokens_of
+from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.instructions import rules_in
 from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
 from perdure.context.projection import shorten_head
@@ -34,7 +34,7 @@ from perdure.context.roles import roles_in
 from perdure.context.seal import default_key
 from perdure.context.system_note import compaction_note, needs_note
 from perdure.context.talk import talk_in
-from perdure.context.writing import Writer, Written
+from perdure.context.writing import HandoffWriter, WriteResult
 from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock
@@ -182,7 +182,7 @@ class ContextCompressor(ContextEngine):
         return self._settings.enabled and not self._waits_for_response and not self._pause.is_on
 
     def has_content_to_compress(self, messages: Sequence[Item]) -> bool:
-        history = History.read(messages, self._route[0], key=self._handoff_key)
+        history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
         return self._boundaries(history).has_content
 
     def take_notices(self) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ class ContextCompressor(ContextEngine):
         if reason == "user":
             self._pause.lift()
         self._unread = []
-        history = History.read(messages, self._route[0], key=self._handoff_key)
+        history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
         before = sum(history.tokens)
         found = self._boundaries(history)
         if not found.has_content and reason == "user" and self._has_news(history, found):
@@ -239,7 +239,7 @@ class ContextCompressor(ContextEngine):
         self._last_tail = _fingerprint(history.messages[i] for i in kept)
         return self._scored(done, reason, had_handoff=found.previous is not None, unread_tokens=unread)
 
-    def _has_news(self, history: History, found: Boundaries) -> bool:
+    def _has_news(self, history: CompactionHistory, found: Boundaries) -> bool:
         """Whether anything was said since the newest handoff was written."""
         if found.previous is None:
             return True
@@ -248,7 +248,9 @@ class ContextCompressor(ContextEngine):
             return any(e.seq > history.entries[found.previous].seq for e in later)
         return self._last_tail is not None and self._last_tail != _fingerprint(e.message for e in later)
 
-    def _digest_source(self, history: History, found: Boundaries) -> tuple[History, Boundaries] | None:
+    def _digest_source(
+        self, history: CompactionHistory, found: Boundaries
+    ) -> tuple[CompactionHistory, Boundaries] | None:
         """The messages behind a digest, where a model can be asked to summarise them after all."""
         if self._services.summarize is None and self._services.summarize_main is None:
             return None
@@ -276,7 +278,7 @@ class ContextCompressor(ContextEngine):
             notices.append(paused(self._settings.max_ineffective))
         return replace(done, notices=tuple(notices))
 
-    def _told(self, written: Written, before: int, after: int, count: int, unread: int) -> str:
+    def _told(self, written: WriteResult, before: int, after: int, count: int, unread: int) -> str:
         how = "by code alone" if written.handoff.is_digest else f"by {written.handoff.model}"
         text = f"Compacted {count:,} messages into a handoff written {how}: about {before:,} → {after:,} tokens."
         if written.trouble:
@@ -290,7 +292,7 @@ class ContextCompressor(ContextEngine):
 
     # -- figures and parts -------------------------------------------------------------------------------------------
 
-    def _boundaries(self, history: History, tail_tokens: int | None = None) -> Boundaries:
+    def _boundaries(self, history: CompactionHistory, tail_tokens: int | None = None) -> Boundaries:
         b, s = self.budgets, self._settings
         limits = Limits(
             tail_tokens=b.tail_tokens if tail_tokens is None else tail_tokens,
@@ -311,11 +313,11 @@ class ContextCompressor(ContextEngine):
             return 2 * self.budgets.window
         return self.budgets.room_tokens - self.budgets.head_tokens - self.budgets.handoff_tokens
 
-    def _unread_size(self, history: History, found: Boundaries) -> int:
+    def _unread_size(self, history: CompactionHistory, found: Boundaries) -> int:
         """What the results the model has not read come to, where they were kept."""
         return sum(history.tokens[found.unread :]) if found.unread is not None else 0
 
-    def _shown_head_tokens(self, history: History, found: Boundaries, handoff: Message) -> int:
+    def _shown_head_tokens(self, history: CompactionHistory, found: Boundaries, handoff: Message) -> int:
         """What the head comes to as it will be shown."""
         whole = sum(history.tokens[found.lead : found.head_end])
         if whole <= self.budgets.head_tokens:
@@ -324,8 +326,8 @@ class ContextCompressor(ContextEngine):
         shown = shorten_head(view, head_tokens=self.budgets.head_tokens)[found.lead : -1]
         return sum(estimate_message(m, self._route[0] or None) for m in shown)
 
-    def _writer(self, reason: Reason) -> Writer:
-        return Writer(
+    def _writer(self, reason: Reason) -> HandoffWriter:
+        return HandoffWriter(
             services=self._services,
             budgets=self.budgets,
             cooldown=self._cooldown,
@@ -339,8 +341,8 @@ class ContextCompressor(ContextEngine):
         clock = services.clock or self._services.clock or SystemClock()
         self._services = replace(services, state=state, clock=clock)
         self._settings = services.settings
-        self._pause = Pause(state, most_strikes=self._settings.max_ineffective)
-        self._chain = Chain(state)
+        self._pause = CompactionThrottle(state, most_strikes=self._settings.max_ineffective)
+        self._chain = CompactionChain(state)
         self._cooldown = CoolDown(
             state, clock, retry_s=self._settings.retry_cooldown_s, no_provider_s=self._settings.no_provider_cooldown_s
         )
@@ -368,7 +370,7 @@ def _fingerprint(messages: Iterable[Message]) -> tuple[int, ...]:
     return tuple(hash((m.role, m.text)) for m in messages)
 
 
-def _note_tokens(history: History, found: Boundaries) -> int:
+def _note_tokens(history: CompactionHistory, found: Boundaries) -> int:
     """What the note takes that the system message of a plain list gets."""
     if history.is_logged or not found.lead or not needs_note(history.messages[found.lead - 1]):
         return 0

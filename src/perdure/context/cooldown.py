@@ -83,7 +83,7 @@ class CoolDown:
         )
 
 
-class Pause:
+class CompactionThrottle:
     """Strikes of compactions that saved too little, and the pause two of them in a row bring (C5)."""
 
     def __init__(self, state: KeyValue, *, most_strikes: int) -> None:
@@ -113,7 +113,7 @@ class Pause:
             self._state.set(_PAUSE, None)
 
 
-class Chain:
+class CompactionChain:
     """How often this conversation was compacted."""
 
     def __init__(self, state: KeyValue) -> None:

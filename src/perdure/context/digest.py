@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perdure.context.actions import Action, Outcome, actions_of
 from perdure.context.facts.quotes import beginning, ending
 from perdure.context.own_words import own_words
-from perdure.context.talk import Exchange, Talk, decisions, exchanges, plans, sentences, talk_of
+from perdure.context.talk import Exchange, MessageAnalysis, decisions, exchanges, plans, sentences, talk_of
 from perdure.context.wording import Wording
 from perdure.core.messages import Message
 from perdure.redaction import redact
@@ -56,7 +56,7 @@ class _Material:
     """What the sections are made from."""
 
     messages: Sequence[Message]
-    talks: Sequence[Talk]
+    talks: Sequence[MessageAnalysis]
     actions: Sequence[Action]
     # Questions with their answers, and questions without.
     answered: Sequence[Exchange]
@@ -71,8 +71,8 @@ def build_digest(
     budget_chars: int | None = None,
     outcomes: Mapping[str, Outcome] | None = None,
     targets: Mapping[str, str] | None = None,
-    talks: Sequence[Talk] | None = None,
-    after: Sequence[Talk] = (),
+    talks: Sequence[MessageAnalysis] | None = None,
+    after: Sequence[MessageAnalysis] = (),
 ) -> dict[str, str]:
     """Section titles to texts; built on the previous handoff's sections where there is one.
 

@@ -53,7 +53,7 @@ _FEWEST_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GroundingFinding:
     """One thing in a summary that its sources do not support."""
 
     section: str
@@ -67,10 +67,10 @@ class CheckResult:
     """The sections as they may stand, and what was wrong with them."""
 
     sections: dict[str, str]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GroundingFinding, ...] = ()
 
 
-class Sources:
+class GroundingSources:
     """All that a summary may rest on, as texts to look things up in, and the facts in them where they were read."""
 
     def __init__(self, texts: Iterable[str], facts: Iterable[frozenset[str]] | None = None) -> None:
@@ -137,8 +137,10 @@ def check_summary(
     `facts` are those of the sources where they were read before: a fiftieth of the text that is to be searched. `users`
     are the user's own words, which alone support a claim about the user; without them every source does.
     """
-    known = _Known(everything := Sources(sources, facts), everything if users is None else Sources(users))
-    findings: list[Finding] = []
+    known = _Known(
+        everything := GroundingSources(sources, facts), everything if users is None else GroundingSources(users)
+    )
+    findings: list[GroundingFinding] = []
     checked = {
         name: "\n".join(
             kept for line in text.split("\n") if (kept := _checked_line(name, line, known, findings)) is not None
@@ -152,34 +154,34 @@ def check_summary(
 class _Known:
     """What a summary may rest on: every source, and of those the user's own words."""
 
-    sources: Sources
-    users: Sources
+    sources: GroundingSources
+    users: GroundingSources
 
 
-def _checked_line(section: str, line: str, known: _Known, findings: list[Finding]) -> str | None:
+def _checked_line(section: str, line: str, known: _Known, findings: list[GroundingFinding]) -> str | None:
     """The line as it may stand; None where it must go."""
     if invented := _invented(section, line, known.users):
-        findings.append(Finding(section, invented, "request", "removed"))
+        findings.append(GroundingFinding(section, invented, "request", "removed"))
         return None
     unsupported = [f for f in _checkable(line) if not known.sources.has_fact(f)]
     if section == _FILES and unsupported and line.lstrip(" -*`0123456789.").startswith(unsupported[0]):
-        findings.append(Finding(section, unsupported[0], "path", "removed"))
+        findings.append(GroundingFinding(section, unsupported[0], "path", "removed"))
         return None
     for fact in unsupported:
         line = _marked(line, fact)
-        findings.append(Finding(section, fact, _KINDS[kind_of(fact)], "marked"))
+        findings.append(GroundingFinding(section, fact, _KINDS[kind_of(fact)], "marked"))
     for quote in _quotes(line):
         if not known.sources.has_quote(quote):
             line = _marked(line, quote)
-            findings.append(Finding(section, quote, "quote", "marked"))
+            findings.append(GroundingFinding(section, quote, "quote", "marked"))
     if section in _BINDING and not _quotes(line) and known.users.share_of(line) < _LEAST_SHARE and MARK not in line:
         # Worded as a wish of the user, and nothing of theirs says so: a document or a page may have.
-        findings.append(Finding(section, line.strip(" -*"), "request", "marked"))
+        findings.append(GroundingFinding(section, line.strip(" -*"), "request", "marked"))
         line = f"{line} {MARK}"
     return line
 
 
-def _invented(section: str, line: str, users: Sources) -> str | None:
+def _invented(section: str, line: str, users: GroundingSources) -> str | None:
     """What a line puts into the user's mouth that they never said."""
     is_claim = _USER_SAYS.search(line) is not None
     if not is_claim and section not in _USERS_OWN:
@@ -208,7 +210,7 @@ def without_claims(text: str, users: Iterable[str]) -> str:
     """Lines read off messages without those that claim of the user what the user never said."""
     if not _USER_SAYS.search(text):
         return text
-    known = Sources(users)
+    known = GroundingSources(users)
     return "\n".join(line for line in text.splitlines() if _quotes(line) or not _invented("", line, known))
 
 

@@ -18,7 +18,7 @@ Item = Entry | Message | Mapping[str, Any] | str
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class CompactionHistory:
     """Parallel lists; `origins[i]` is the input index of entry i, or None where it is only a piece of that input."""
 
     entries: Sequence[Entry]
@@ -32,7 +32,9 @@ class History:
     has_parts: bool
 
     @classmethod
-    def read(cls, items: Sequence[Item], model: str = "", *, key: Callable[[], bytes] = default_key) -> History:
+    def read(
+        cls, items: Sequence[Item], model: str = "", *, key: Callable[[], bytes] = default_key
+    ) -> CompactionHistory:
         """Sizes are those under `model`; `key` is what handoffs among plain dicts must be sealed with.
 
         Raises InvalidMessage for a dict whose role nobody knows.

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from perdure.context.boundaries import Boundaries
 from perdure.context.handoff import handoff_of
-from perdure.context.history import History
+from perdure.context.history import CompactionHistory
 from perdure.core.messages import Entry
 from perdure.core.ports import LogReader
 
 
 def expand_digest(
-    history: History, found: Boundaries, log: LogReader | None, *, model: str = ""
-) -> tuple[History, Boundaries] | None:
+    history: CompactionHistory, found: Boundaries, log: LogReader | None, *, model: str = ""
+) -> tuple[CompactionHistory, Boundaries] | None:
     """The history with the messages behind its digest in place of it, and the boundaries moved accordingly.
 
     None where the newest handoff is no digest, or its messages cannot be read.
@@ -48,4 +48,4 @@ def expand_digest(
         previous=None,
         unread=moved(found.unread) if found.unread is not None else None,
     )
-    return History.read(entries, model), boundaries
+    return CompactionHistory.read(entries, model), boundaries

@@ -13,13 +13,13 @@ from pathlib import Path
 from perdure.context.engine import ContextEngine
 from perdure.context.guarded import GuardedEngine
 from perdure.core.errors import EngineNotFound, PluginBroken
-from perdure.plugins import Factory, Registry, Started
+from perdure.plugins import Factory, PluginRegistry, Started
 
 BUILT_IN = "compressor"
 ENTRY_POINTS = "perdure.context_engines"
 FOLDER = Path("plugins") / "context_engine"
 
-_ENGINES = Registry(
+_ENGINES = PluginRegistry(
     "context engine",
     None,
     ENTRY_POINTS,
@@ -34,7 +34,7 @@ def register_context_engine(name: str, factory: Callable[[], ContextEngine] | st
     _ENGINES.register(name, factory)
 
 
-def engines(home: Path | None = None) -> Registry:
+def engines(home: Path | None = None) -> PluginRegistry:
     """Every engine there is for a home folder; `names()` lists them and `load()` refuses an unknown one."""
     return _ENGINES.within(home / FOLDER if home is not None else None)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.context.actions import outcome_in
-from perdure.context.facts import Ledger, MessageFacts, facts_in
+from perdure.context.facts import FactLedger, MessageFacts, facts_in
 from perdure.context.facts.kinds import PLACES, kind_of
 from perdure.context.facts.scan import scan
 from perdure.context.talk import talk_in
@@ -32,11 +32,11 @@ _NONE = Roles()
 _LATELY = 150
 
 
-def ledger_of(entries: Sequence[Entry]) -> Ledger:
+def ledger_of(entries: Sequence[Entry]) -> FactLedger:
     """The ledger of a history, in which facts weigh by the role they lately played, too."""
     start = max(0, len(entries) - _LATELY)
     roles = [(place, e.known("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
-    return Ledger.collect(
+    return FactLedger.collect(
         list(map(facts_in, entries)),
         errors=[(place, r.errors) for place, r in roles if r.errors],
         decisions=[(place, r.decisions) for place, r in roles if r.decisions],

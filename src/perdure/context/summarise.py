@@ -47,7 +47,7 @@ class Brief:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class SummaryFailure:
     """Why there is no summary: an error of the call, or an answer that is none."""
 
     why: str
@@ -61,15 +61,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SummaryOutcome:
     """A summary or a failure, and the calls it took either way."""
 
     summary: Summary | None
-    failure: Failure | None
+    failure: SummaryFailure | None
     calls: int
 
 
-def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> Outcome:
+def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> SummaryOutcome:
     """The summary of a middle, in the time that is left. Never raises; every answer is redacted and checked."""
     brief = _within_window(brief)
     parts = into_parts(brief)
@@ -86,12 +86,12 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> O
         answer = _ask(ask, prompt, part_tokens, left_s())
         if isinstance(answer, Summary):
             why = problem_with(answer.text, text, source_tokens=brief.source_tokens, instructions=_instructions(prompt))
-            answer = Failure(why) if why else answer
-        if isinstance(answer, Failure):
-            return Outcome(None, answer, number - 1 if answer.is_absent else number)
+            answer = SummaryFailure(why) if why else answer
+        if isinstance(answer, SummaryFailure):
+            return SummaryOutcome(None, answer, number - 1 if answer.is_absent else number)
         answers.append(answer)
     if len(answers) == 1:
-        return Outcome(answers[0], None, 1)
+        return SummaryOutcome(answers[0], None, 1)
     return _merged(brief, answers, ask, left_s())
 
 
@@ -140,7 +140,7 @@ def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
     return _prompt(brief, task, part, previous)
 
 
-def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> Outcome:
+def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> SummaryOutcome:
     """One more call joins the parts; the previous handoff comes in here, so that it is never lost between them."""
     room = _notes_tokens(brief) * _BYTES_PER_TOKEN
     notes = "\n\n".join(
@@ -153,12 +153,12 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s:
     prompt = _prompt(brief, task, notes, brief.previous)
     answer = _ask(ask, prompt, brief.target_tokens, timeout_s)
     calls = len(answers) + 1
-    if isinstance(answer, Failure):
-        return Outcome(None, answer, calls)
+    if isinstance(answer, SummaryFailure):
+        return SummaryOutcome(None, answer, calls)
     if why := problem_with(answer.text, "", source_tokens=brief.source_tokens, instructions=_instructions(prompt)):
-        return Outcome(None, Failure(why), calls)
+        return SummaryOutcome(None, SummaryFailure(why), calls)
     usage = sum((a.usage for a in answers), answer.usage)
-    return Outcome(Summary(answer.text, answer.model, usage, _sum_cost([*answers, answer])), None, calls)
+    return SummaryOutcome(Summary(answer.text, answer.model, usage, _sum_cost([*answers, answer])), None, calls)
 
 
 def _whole_lines(text: str, most_bytes: int) -> str:
@@ -197,28 +197,28 @@ def _instructions(prompt: str) -> str:
     return before.partition("<notes-so-far>\n")[0] + rest.rpartition("\n</transcript>")[2]
 
 
-def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summary | Failure:
+def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summary | SummaryFailure:
     """One call, given up after its time; a callable of anyone's may do anything, so everything it does is caught."""
-    answers: list[Summary | Failure] = []
+    answers: list[Summary | SummaryFailure] = []
 
     def run() -> None:
         try:
             answers.append(_as_summary(ask(prompt, max_tokens=max_tokens)))
         except ProviderError as error:
-            answers.append(Failure(str(error) or type(error).__name__, error.verdict))
+            answers.append(SummaryFailure(str(error) or type(error).__name__, error.verdict))
         except NoSummaryModel as error:
-            answers.append(Failure(str(error), is_absent=True))
+            answers.append(SummaryFailure(str(error), is_absent=True))
         except SummarySuperseded as error:
-            answers.append(Failure(str(error), is_superseded=True))
+            answers.append(SummaryFailure(str(error), is_superseded=True))
         except ConfigError as error:
-            answers.append(Failure(str(error), is_lasting=True))
+            answers.append(SummaryFailure(str(error), is_lasting=True))
         except Exception as error:  # the edge to somebody else's code
-            answers.append(Failure(f"{type(error).__name__}: {error}"))
+            answers.append(SummaryFailure(f"{type(error).__name__}: {error}"))
 
     worker = threading.Thread(target=run, name="perdure-summary", daemon=True)
     worker.start()
     worker.join(max(0.0, timeout_s))
-    return answers[0] if answers else Failure("no answer in time")
+    return answers[0] if answers else SummaryFailure("no answer in time")
 
 
 def _as_summary(answer: object) -> Summary:

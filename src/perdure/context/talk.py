@@ -64,7 +64,7 @@ def sentences(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class MessageAnalysis:
     """What one message says of decisions, plans, questions and answers; `choices` are the user's decisions."""
 
     decisions: tuple[str, ...] = ()
@@ -74,24 +74,24 @@ class Talk:
     choices: tuple[str, ...] = ()
 
 
-_NOTHING = Talk()
+_NOTHING = MessageAnalysis()
 
 
-def talk_of(message: Message) -> Talk:
+def talk_of(message: Message) -> MessageAnalysis:
     """Pure, so that it can be kept beside the message."""
     if message.is_real_user:
         # In ASCII only a question mark at the very end makes a question.
         said = sentences(own_words(message))
         asked = [s for s in said if s[-1] == "?" or (not s.isascii() and _QUESTION.search(s))][-3:]
         chosen = _decided(said, message.text)
-        return Talk(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING
+        return MessageAnalysis(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING
     if message.kind != "assistant" or not message.text.strip():
         return _NOTHING
     said = sentences(message.text)
     decided = _decided(said, message.text)
     planned = tuple(tidy(s.lstrip("-*#> ")) for s in PLAN.among(said, message.text) if len(s) > 12)
     answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
-    return Talk(decided, planned[:8], answer=answer)
+    return MessageAnalysis(decided, planned[:8], answer=answer)
 
 
 def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
@@ -99,22 +99,22 @@ def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
     return tuple(tidy(s.lstrip("-*#> ")) for s in told)
 
 
-def talk_in(entry: Entry) -> Talk:
+def talk_in(entry: Entry) -> MessageAnalysis:
     """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
     return entry.known("talk") or entry.memo("talk", lambda _: talk_of(facts_in(entry).message))
 
 
-def decisions(talks: Iterable[Talk]) -> list[str]:
+def decisions(talks: Iterable[MessageAnalysis]) -> list[str]:
     """The assistant's sentences that decide something or say why, in their order, none twice."""
     return list(dict.fromkeys(d for talk in talks for d in talk.decisions))
 
 
-def plans(talks: Sequence[Talk]) -> Sequence[str]:
+def plans(talks: Sequence[MessageAnalysis]) -> Sequence[str]:
     """What the newest message of the assistant that has plans says is still to be done."""
     return next((talk.plans for talk in reversed(talks) if talk.plans), ())
 
 
-def exchanges(talks: Iterable[Talk]) -> tuple[list[Exchange], list[str]]:
+def exchanges(talks: Iterable[MessageAnalysis]) -> tuple[list[Exchange], list[str]]:
     """Questions with the reply that closed them, and those that none closed."""
     answered: list[Exchange] = []
     waiting: list[str] = []

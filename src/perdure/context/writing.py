@@ -17,7 +17,7 @@ from perdure.context.facts import FURTHEST_BACK, KEPT, MessageFacts, facts_in, r
 from perdure.context.facts.scan import scan
 from perdure.context.grounding import check_summary, user_claims, without_claims
 from perdure.context.handoff import Handoff, Interval, handoff_of, render
-from perdure.context.history import History
+from perdure.context.history import CompactionHistory
 from perdure.context.instructions import gathered, rules_in
 from perdure.context.own_words import users_words
 from perdure.context.past import Past, in_order, read_past, told_sections
@@ -25,7 +25,7 @@ from perdure.context.projection import shorten_head
 from perdure.context.roles import ledger_of
 from perdure.context.seal import SEAL_CHARS, default_key, seal
 from perdure.context.sections import read_sections
-from perdure.context.summarise import Brief, Failure, Outcome, summarise
+from perdure.context.summarise import Brief, SummaryFailure, SummaryOutcome, summarise
 from perdure.context.talk import talk_in
 from perdure.context.transcript import transcribe
 from perdure.core.clock import SystemClock
@@ -49,7 +49,7 @@ _LEAST_SHORT_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """A handoff as a message, and how it came about."""
 
     handoff: Handoff
@@ -61,10 +61,10 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class CompactionInput:
     """One history parted: what goes, what the handoff before it said, what stays in sight."""
 
-    history: History
+    history: CompactionHistory
     found: Boundaries
     # The middle without the handoffs in it.
     fresh: list[Entry]
@@ -74,7 +74,7 @@ class _Job:
     kept_tokens: int
 
     @classmethod
-    def of(cls, history: History, found: Boundaries) -> _Job:
+    def of(cls, history: CompactionHistory, found: Boundaries) -> CompactionInput:
         at = found.middle
         fresh = [e for e in map(history.entries.__getitem__, at) if e.message.kind != "handoff"]
         previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
@@ -128,7 +128,7 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class HandoffWriter:
     """Writes one handoff, with what the session handed in."""
 
     services: EngineServices
@@ -140,9 +140,9 @@ class Writer:
     # What a handoff that goes into plain dicts is sealed with.
     handoff_key: Callable[[], bytes] = default_key
 
-    def write(self, history: History, found: Boundaries, *, focus_topic: str | None) -> Written:
+    def write(self, history: CompactionHistory, found: Boundaries, *, focus_topic: str | None) -> WriteResult:
         """The handoff for a history's middle. Never fails: what no model can do, code does."""
-        job = _Job.of(history, found)
+        job = CompactionInput.of(history, found)
         log = self.services.log if history.is_logged else None
         past = read_past(job.previous, log, without=(e.seq for e in history.entries))
         sources = in_order(past.entries, [e for e in history.entries if e.message.kind != "handoff"])
@@ -177,14 +177,14 @@ class Writer:
             text = seal(text, self.handoff_key())
         message = handoff_message(text, job.before, job.after[0] if job.after else None, image)
         trouble = outcome.failure.why if outcome.failure else ""
-        return Written(handoff, message, estimate_message(message), outcome.calls, trouble)
+        return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
 
-    def _summary(self, job: _Job, shares: Shares, focus_topic: str | None) -> Outcome:
+    def _summary(self, job: CompactionInput, shares: Shares, focus_topic: str | None) -> SummaryOutcome:
         """What a model wrote: the auxiliary route's, else once the main one's; none while cooling down."""
         s = self.services
         asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if a is not None]
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
-            return Outcome(None, None, 0)
+            return SummaryOutcome(None, None, 0)
         brief = Brief(
             transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars),
             target_tokens=shares.told_tokens,
@@ -204,17 +204,17 @@ class Writer:
             calls += outcome.calls
             if outcome.summary is not None:
                 self.cooldown.succeeded()
-                return Outcome(outcome.summary, None, calls)
+                return SummaryOutcome(outcome.summary, None, calls)
             if outcome.failure is not None and not outcome.failure.is_absent:
                 failure = outcome.failure
             if (failure is not None and failure.is_superseded) or clock.monotonic_s() >= give_up_at:
                 break
         if failure is not None and not failure.is_superseded:
             self.cooldown.failed(failure.verdict, is_lasting=failure.is_lasting)
-        return Outcome(None, failure, calls)
+        return SummaryOutcome(None, failure, calls)
 
     def _told(
-        self, job: _Job, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past
+        self, job: CompactionInput, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past
     ) -> tuple[dict[str, str], tuple[str, ...]]:
         """The sections, and what the check against the sources found; without a summary, those of the digest."""
         if summary is None:
@@ -247,7 +247,9 @@ class Writer:
         )
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 
-    def _frame(self, job: _Job, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]) -> Handoff:
+    def _frame(
+        self, job: CompactionInput, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]
+    ) -> Handoff:
         """Everything about the handoff but its sections (E11)."""
         before = job.previous
         covers = _runs(job.fresh) if job.history.is_logged else ()
@@ -263,7 +265,7 @@ class Writer:
             findings=findings,
         )
 
-    def _shares(self, job: _Job) -> Shares:
+    def _shares(self, job: CompactionInput) -> Shares:
         b, s = self.budgets, self.services.settings
         return share_out(
             middle_tokens=job.tokens,
@@ -276,12 +278,12 @@ class Writer:
             is_short=b.handoff_cap_tokens is not None or (self.handoff_max_chars or _FULL_CHARS) < _FULL_CHARS,
         )
 
-    def _whole_chars(self, job: _Job) -> int | None:
+    def _whole_chars(self, job: CompactionInput) -> int | None:
         """The most characters the handoff may have before it is sealed."""
         most = self.handoff_max_chars
         return most if most is None or job.history.is_logged else max(1, most - SEAL_CHARS)
 
-    def _whole_tokens(self, job: _Job) -> int | None:
+    def _whole_tokens(self, job: CompactionInput) -> int | None:
         """The most the handoff may come to, where what must be kept leaves it less than its parts would take."""
         b = self.budgets
         usual = b.handoff_cap_tokens or b.summary_cap_tokens + b.facts_tokens + _FRAME_TOKENS
@@ -299,7 +301,7 @@ class Writer:
             return None  # a slip in an override must not stop a compaction
 
 
-def _asked(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> Outcome:
+def _asked(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> SummaryOutcome:
     """The summary of one model, asked again in smaller parts where its window was smaller than anyone knew."""
     outcome = summarise(brief, ask, left_s=left_s)
     smaller = _window_it_stated(outcome.failure, brief)
@@ -309,7 +311,7 @@ def _asked(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> Outcome
     return replace(again, calls=outcome.calls + again.calls)
 
 
-def _window_it_stated(failure: Failure | None, brief: Brief) -> int | None:
+def _window_it_stated(failure: SummaryFailure | None, brief: Brief) -> int | None:
     """The window of a summary model that said "too long"; half of what was believed where it gave no figure."""
     if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
         return None
@@ -340,7 +342,7 @@ def _section(handoff: Handoff | None, name: str) -> str:
     return handoff.section(name) if handoff else ""
 
 
-def _facts_in_sight(head: Sequence[Message], job: _Job) -> frozenset[str]:
+def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[str]:
     """The facts of what stays beside the handoff: of the head as far as it is kept, and of all behind."""
     kept = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
     read = [facts_in(e) for e in (*kept, *job.behind)]

@@ -28,7 +28,7 @@ class Violation:
     what: str
 
 
-class Rule(Protocol):
+class HistoryRule(Protocol):
     name: str
 
     def violations(self, messages: Sequence[Message]) -> list[Violation]:
@@ -116,7 +116,7 @@ class Pairs:
         return {i for i in range(len(messages) + 1) if i == len(messages) or messages[i].role != "tool"}
 
 
-class Turns:
+class AlternatingRoles:
     """A user first, then assistant and user in turn; only tool results may repeat, and a reply follows them."""
 
     name = "turns"
@@ -149,7 +149,7 @@ class Turns:
         return set(range(len(messages) + 1))
 
 
-RULES: tuple[Rule, ...] = (SystemFirst(), Pairs(), Turns())
+RULES: tuple[HistoryRule, ...] = (SystemFirst(), Pairs(), AlternatingRoles())
 
 
 class HistoryCheck:

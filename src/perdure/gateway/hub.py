@@ -19,23 +19,31 @@ from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import Message, TextPart
 from perdure.core.ports import Clock
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.guards.people import Person
-from perdure.gateway.lanes.beats import Beats
+from perdure.gateway.guards.people import Principal
+from perdure.gateway.lanes.beats import PeriodicTasks
 from perdure.gateway.lanes.hygiene import HygieneCounts
-from perdure.gateway.lanes.lane import OWNED_MS, Lane
-from perdure.gateway.lanes.leases import HeldLeases
-from perdure.gateway.lanes.pointers import Pointers, lane_of
-from perdure.gateway.lanes.pool import AgentMaker, Pool
-from perdure.gateway.lanes.questions import OpenQuestion, Questions
+from perdure.gateway.lanes.lane import OWNED_MS, ConversationQueue
+from perdure.gateway.lanes.leases import LeaseRenewer
+from perdure.gateway.lanes.pointers import ChatRouting, lane_of
+from perdure.gateway.lanes.pool import AgentMaker, AgentPool
+from perdure.gateway.lanes.questions import OpenQuestion, QuestionBoard
 from perdure.gateway.lanes.results import is_message_of, result_of
-from perdure.gateway.lanes.running import Desk
-from perdure.gateway.telling.chats import ChatKey, CommandAnswered, Draining, Incoming, KeyReused, Numbered, Ticket
+from perdure.gateway.lanes.running import WorkerContext
+from perdure.gateway.telling.chats import (
+    ChatKey,
+    ChatMessage,
+    CommandAnswered,
+    Draining,
+    KeyReused,
+    SequencedEvent,
+    Ticket,
+)
 from perdure.gateway.telling.deliveries import Deliveries
 from perdure.gateway.telling.following import Following
 from perdure.gateway.telling.streams import Streams, Watch
 from perdure.gateway.threads import in_thread
 from perdure.store.ids import IdSource
-from perdure.store.inbox import Letter, Receipt, Taken
+from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -69,19 +77,19 @@ class Hub:
         self.clock = clock
         self._ids = ids
         self._adapters = dict(adapters or {})
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, ConversationQueue] = {}
         self._deliveries = Deliveries(self._adapters, self.streams)
         self.following = Following(self.streams, store, owner=self.owner)
         self._is_draining = self._is_leaving = False
-        self.questions = Questions(
+        self.questions = QuestionBoard(
             store,
             self.streams,
             clock=clock,
             timeout_s=settings.question_timeout_s,
             is_attended=self._is_attended,
         )
-        self.leases = HeldLeases(store)
-        self.pool = Pool(
+        self.leases = LeaseRenewer(store)
+        self.pool = AgentPool(
             maker,
             store,
             questions=self.questions,
@@ -90,10 +98,10 @@ class Hub:
             most=settings.max_live_agents,
             idle_s=settings.idle_close_s,
         )
-        self._desk = Desk(
+        self._desk = WorkerContext(
             store,
             self.pool,
-            Pointers(store),
+            ChatRouting(store),
             self.streams,
             self.commands,
             self.hygiene,
@@ -101,7 +109,7 @@ class Hub:
             maker.route_to,
             self._deliveries.begin,
         )
-        self._beats = Beats(self, idle_s=settings.idle_close_s)
+        self._beats = PeriodicTasks(self, idle_s=settings.idle_close_s)
 
     # -- its life ----------------------------------------------------------------------------------------------------
 
@@ -146,7 +154,7 @@ class Hub:
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    async def submit(self, incoming: Incoming, person: Person) -> Ticket:
+    async def submit(self, incoming: ChatMessage, person: Principal) -> Ticket:
         """Takes a message, durably. Raises InvalidMessage, NotFound, InboxFull, KeyReused, Draining."""
         if self._is_draining:
             raise Draining("this gateway is stopping; send it again in a moment")
@@ -161,7 +169,7 @@ class Hub:
         self.wake(taken, is_first=receipt.is_first)
         return Ticket(taken.id, None, "running" if receipt.is_first else "queued", incoming.chat)
 
-    def _take(self, incoming: Incoming, person: Person) -> Receipt:
+    def _take(self, incoming: ChatMessage, person: Principal) -> EnqueueResult:
         """In a thread."""
         letter, most = self._letter(incoming, person), self._settings.max_queued
         receipt = self.store.inbox.take(letter, owner=self.owner, ttl_ms=OWNED_MS, most_waiting=most)
@@ -169,7 +177,7 @@ class Hub:
             raise KeyReused("this idempotency key was used for another message; take a new key for a new message")
         return receipt
 
-    async def stop(self, chat: ChatKey, person: Person) -> bool:
+    async def stop(self, chat: ChatKey, person: Principal) -> bool:
         """Interrupts the chat's turn, wherever it runs; whether there was one."""
         if chat.user_key != person.user_key:
             raise NotFound(f"no chat {chat.chat!r}")
@@ -179,7 +187,7 @@ class Hub:
             run.stop()
         return bool(here) or await in_thread(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)
 
-    async def stop_message(self, turn_id: str, person: Person) -> bool:
+    async def stop_message(self, turn_id: str, person: Principal) -> bool:
         """Interrupts one message of a person's own, wherever it is worked on. Raises NotFound."""
         taken = await self.taken(turn_id, person)
         if taken.letter.user_key != person.user_key:
@@ -190,23 +198,23 @@ class Hub:
             run.stop()
         return bool(here) or await in_thread(self.store.inbox.stop_message, turn_id)
 
-    async def unanswered(self, conversation_id: str, person: Person) -> list[Taken]:
+    async def unanswered(self, conversation_id: str, person: Principal) -> list[QueuedMessage]:
         """What a person said in a conversation that is worked on or waits, oldest first. Raises NotFound."""
 
-        def look() -> list[Taken]:
+        def look() -> list[QueuedMessage]:
             found = self.store.conversations.get(conversation_id, visibility=person.visibility)
             return [t for t in self.store.inbox.unanswered(found.id) if t.letter.user_key == person.user_key]
 
         return await in_thread(look)
 
-    async def answer(self, question_id: str, text: str, person: Person) -> None:
+    async def answer(self, question_id: str, text: str, person: Principal) -> None:
         """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
         await self.questions.answer(question_id, text, person)
 
-    async def open_questions(self, person: Person) -> list[OpenQuestion]:
+    async def open_questions(self, person: Principal) -> list[OpenQuestion]:
         return await self.questions.open_for(person)
 
-    async def taken(self, turn_id: str, person: Person) -> Taken:
+    async def taken(self, turn_id: str, person: Principal) -> QueuedMessage:
         """A message by its id. Raises NotFound, also for somebody else's."""
         taken = await in_thread(self.store.inbox.get, turn_id)
         if not person.visibility.includes(taken.letter.user_key):
@@ -215,13 +223,13 @@ class Hub:
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    async def events(self, chat: ChatKey, *, after: int | None = None) -> AsyncIterator[Numbered]:
+    async def events(self, chat: ChatKey, *, after: int | None = None) -> AsyncIterator[SequencedEvent]:
         """What happens in a chat, live; with `after`, first what is still known since then."""
         async for batch in self.following.chat(chat, after=after):
             for numbered in batch:
                 yield numbered
 
-    async def turn_events(self, ticket: Ticket) -> AsyncIterator[Numbered]:
+    async def turn_events(self, ticket: Ticket) -> AsyncIterator[SequencedEvent]:
         """The events of one message, up to its last; of one that ran elsewhere, its end."""
         async for batch in self.following.turn(ticket):
             for numbered in batch:
@@ -229,7 +237,7 @@ class Hub:
 
     # -- lanes -------------------------------------------------------------------------------------------------------
 
-    def wake(self, taken: Taken, *, is_first: bool = False) -> None:
+    def wake(self, taken: QueuedMessage, *, is_first: bool = False) -> None:
         """A message of ours waits in its lane."""
         self._lane(taken.letter.lane).add(taken.id, self._drop_if_idle, first=taken if is_first else None)
 
@@ -243,14 +251,14 @@ class Hub:
     def busy_chats(self) -> list[ChatKey]:
         return [lane.running.chat for lane in self._lanes.values() if lane.running is not None]
 
-    def _lane(self, key: str) -> Lane:
+    def _lane(self, key: str) -> ConversationQueue:
         if key not in self._lanes:
-            self._lanes[key] = Lane(
+            self._lanes[key] = ConversationQueue(
                 key, self._desk, owner=self.owner, is_leaving=lambda: self._is_draining or self._is_leaving
             )
         return self._lanes[key]
 
-    def _drop_if_idle(self, lane: Lane) -> None:
+    def _drop_if_idle(self, lane: ConversationQueue) -> None:
         if lane.is_idle:
             self._lanes.pop(lane.key, None)
 
@@ -261,7 +269,7 @@ class Hub:
         else:
             await in_thread(self.store.inbox.stop_lane, key)
 
-    async def _stopped(self, taken: Taken, chat: ChatKey, person: Person) -> Ticket:
+    async def _stopped(self, taken: QueuedMessage, chat: ChatKey, person: Principal) -> Ticket:
         """`/stop` waits for nothing: it is answered at once."""
         self._deliveries.begin(chat, taken.id)
         was_running = await self.stop(chat, person)
@@ -272,7 +280,7 @@ class Hub:
 
     # -- within ------------------------------------------------------------------------------------------------------
 
-    def _letter(self, incoming: Incoming, person: Person) -> Letter:
+    def _letter(self, incoming: ChatMessage, person: Principal) -> InboundMessage:
         """The message as it is kept, checked. In a thread: whose the conversation is, the store knows."""
         chat = incoming.chat
         if chat.user_key != person.user_key:
@@ -291,7 +299,7 @@ class Hub:
         conversation_id = None
         if incoming.conversation_id is not None:
             conversation_id = self.store.conversations.get(incoming.conversation_id, visibility=person.visibility).id
-        return Letter(
+        return InboundMessage(
             self._ids.new("t_"),
             lane_of(chat, conversation_id),
             chat.platform,
@@ -311,7 +319,7 @@ class Hub:
             await asyncio.wait(tasks, timeout=timeout_s)
 
 
-def _ticket(taken: Taken) -> Ticket:
+def _ticket(taken: QueuedMessage) -> Ticket:
     """The ticket of a message that was known already."""
     return Ticket(taken.id, taken.conversation_id, "queued" if taken.state == "waiting" else taken.state)
 

@@ -25,7 +25,7 @@ from perdure.config.settings import Settings
 from perdure.core.loops import run_main
 from perdure.gateway.adapters.contract import Adapter
 from perdure.gateway.guards.connections import bounded_protocol
-from perdure.gateway.guards.people import People
+from perdure.gateway.guards.people import Authenticator
 from perdure.gateway.http.app import create_app
 from perdure.gateway.hub import Hub
 from perdure.gateway.lanes.agents import Agents
@@ -33,7 +33,7 @@ from perdure.gateway.telling.streams import Watch
 from perdure.gateway.threads import kept
 from perdure.gateway.watchers.watching import Watcher
 from perdure.providers.lean_wire import LeanWire
-from perdure.providers.wire import HttpxWire, Wire
+from perdure.providers.wire import HttpClient, HttpxWire
 from perdure.store.store import SessionStore
 
 # Once the turns are over, what is left are connections nobody says anything on.
@@ -44,13 +44,13 @@ _COLLECT = (1_000, 5, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class GatewayConfig:
     """What a gateway process is made of."""
 
     settings: Settings
     home: Path
     store: SessionStore
-    people: People
+    people: Authenticator
     # Further doors, made once there is a hub: OpenAI's, the page's.
     routers: Callable[[Hub], Sequence[APIRouter]] = lambda hub: ()
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Site:
     on_ready: Callable[[str, int], None] = lambda host, port: None
 
 
-def run(site: Site) -> None:
+def run(site: GatewayConfig) -> None:
     """Serves until it is told to stop."""
     # A thread that waits for the interpreter gets it sooner: here that is most often the one that all streams run in.
     sys.setswitchinterval(_SWITCH_S)
@@ -73,7 +73,7 @@ def run(site: Site) -> None:
         run_main(runner.get_loop(), serve(site))
 
 
-async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
+async def serve(site: GatewayConfig, *, stopped: asyncio.Event | None = None) -> None:
     """The same within a running loop; ends after SIGTERM, SIGINT, SIGHUP, or once `stopped` is set."""
     # A thread for each job: commands and summaries may take minutes, and none may wait for another.
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
@@ -92,7 +92,7 @@ async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
         hub, site.people, settings=gateway, store=site.store, routers=site.routers(hub), watchers=site.watchers
     )
     site.finish(app, hub)
-    server = _Server(_config(app, site.settings))
+    server = _GatewayServer(_config(app, site.settings))
     stopped = stopped or asyncio.Event()
     with _signals(stopped):
         await hub.start()
@@ -107,7 +107,7 @@ async def serve(site: Site, *, stopped: asyncio.Event | None = None) -> None:
     await shared.transport.aclose()
 
 
-class _Server(uvicorn.Server):
+class _GatewayServer(uvicorn.Server):
     """Uvicorn without its own ideas about signals: what happens first is ours to say."""
 
     @contextlib.contextmanager
@@ -139,7 +139,7 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
-async def _started(server: _Server, serving: asyncio.Task[None]) -> None:
+async def _started(server: _GatewayServer, serving: asyncio.Task[None]) -> None:
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
 
@@ -179,7 +179,7 @@ def _collect_seldom() -> None:
     gc.set_threshold(*_COLLECT)
 
 
-def _wire() -> Wire:
+def _wire() -> HttpClient:
     """Straight to the services, unless the environment wants it otherwise."""
     return HttpxWire() if has_proxy() else LeanWire()
 

@@ -17,17 +17,17 @@ from perdure.core.visibility import Visibility
 from perdure.gateway.adapters.contract import Adapter
 from perdure.gateway.guards.entrance import needs, person_with
 from perdure.gateway.guards.guarding import is_public
-from perdure.gateway.guards.people import People
-from perdure.gateway.guards.refusals import Refusal
+from perdure.gateway.guards.people import Authenticator
+from perdure.gateway.guards.refusals import ApiError
 from perdure.gateway.hub import Hub
 from perdure.gateway.lanes.hygiene import HygieneCounts
 from perdure.gateway.openai_api import openai_router
-from perdure.gateway.serving import Site
+from perdure.gateway.serving import GatewayConfig
 from perdure.gateway.watchers.journal import Journal
 from perdure.gateway.watchers.lines import Lines
 from perdure.gateway.watchers.metrics import CONTENT_TYPE, Metrics
 from perdure.gateway.watchers.telemetry import spans
-from perdure.gateway.watchers.watching import Turns, Watcher
+from perdure.gateway.watchers.watching import TurnObserver, Watcher
 from perdure.models.catalog import Catalog
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
@@ -36,7 +36,7 @@ from perdure.web import page_router, static_files
 if TYPE_CHECKING:  # an extra
     from opentelemetry.trace import TracerProvider
 
-NO_SUCH_PATH = Refusal(404, "not_found", "there is no such path, or not by this method")
+NO_SUCH_PATH = ApiError(404, "not_found", "there is no such path, or not by this method")
 _OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
 
 
@@ -44,13 +44,13 @@ def whole_site(
     settings: Settings,
     home: Path,
     store: SessionStore,
-    people: People,
+    people: Authenticator,
     *,
     journal: Journal,
     adapters: Mapping[str, Adapter] | None = None,
     tracer_provider: TracerProvider | None = None,
     on_ready: Callable[[str, int], None] = lambda host, port: None,
-) -> Site:
+) -> GatewayConfig:
     """All of it, ready to be served."""
     clock, metrics = SystemClock(), Metrics()
     watchers: list[Watcher] = [Lines(journal), metrics]
@@ -74,14 +74,14 @@ def whole_site(
     def finish(app: FastAPI, hub: Hub) -> None:
         app.mount("/", PageFiles())
 
-    return Site(
+    return GatewayConfig(
         settings,
         home,
         store,
         people,
         routers=routers,
         adapters=dict(adapters or {}),
-        watch=Turns(watchers, clock).heard,
+        watch=TurnObserver(watchers, clock).heard,
         watchers=watchers,
         finish=finish,
         on_ready=on_ready,

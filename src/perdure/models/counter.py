@@ -16,7 +16,7 @@ from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
 from perdure.models.calibrations import IMAGE_RANGE, RATIO_RANGE, Calibration
 from perdure.models.families import family_of
-from perdure.models.figures import NO_FIGURES, Figures
+from perdure.models.figures import NO_FIGURES, TokenFeatures
 from perdure.models.sizes import entry_figures, sum_figures, text_figures, tools_figures
 
 # Below this much text the ratio says more about a service's framing than about its tokenizer.
@@ -47,7 +47,7 @@ class TokenCounter:
         self._history = NO_FIGURES
         # What the last real prompt held, what the call under way holds, and how large the former really was.
         self._measured = NO_FIGURES
-        self._sent: Figures | None = None
+        self._sent: TokenFeatures | None = None
         self._real_tokens: int | None = None
         self.set_fixed(system=system, tools=tools)
 
@@ -73,7 +73,7 @@ class TokenCounter:
         """System prompt and tools schema: what no compaction can make smaller."""
         return round(self._tokens(self._fixed))
 
-    def tokens_of(self, figures: Figures) -> int:
+    def tokens_of(self, figures: TokenFeatures) -> int:
         """What figures come to in a request, as the present model counts."""
         return round(self._tokens(figures))
 
@@ -92,7 +92,7 @@ class TokenCounter:
     def extend(self, entries: Iterable[Entry]) -> None:
         self.add(sum_figures(entry_figures(e) for e in entries))
 
-    def add(self, figures: Figures) -> None:
+    def add(self, figures: TokenFeatures) -> None:
         """Anything else that joins the request, such as a sidecar of recalled passages."""
         self._history = self._history + figures
 
@@ -126,13 +126,13 @@ class TokenCounter:
             self._sends_reasoning = sends_reasoning
 
     @property
-    def _request(self) -> Figures:
+    def _request(self) -> TokenFeatures:
         return self._fixed + self._history
 
-    def _tokens(self, figures: Figures) -> float:
+    def _tokens(self, figures: TokenFeatures) -> float:
         return self._calibration.ratio * self._text_tokens(figures) + self._per_image * figures.images
 
-    def _text_tokens(self, figures: Figures) -> float:
+    def _text_tokens(self, figures: TokenFeatures) -> float:
         """Everything but images, uncalibrated."""
         counts_reasoning = self._sends_reasoning and self._is_reasoning_billed
         return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=counts_reasoning)
@@ -142,7 +142,7 @@ class TokenCounter:
         learned = self._calibration.image_tokens
         return self._family.image_tokens if learned is None else learned
 
-    def _learn_reasoning(self, sent: Figures, real_tokens: int) -> None:
+    def _learn_reasoning(self, sent: TokenFeatures, real_tokens: int) -> None:
         """Whether the service counts the thinking it is sent, from a prompt that much of it was added to."""
         if not self._sends_reasoning:
             return
@@ -154,7 +154,7 @@ class TokenCounter:
         expected = (self._real_tokens or 0) + self._calibration.ratio * other + self._per_image * added.images
         self._is_reasoning_billed = real_tokens - expected > self._calibration.ratio * reasoning / 2
 
-    def _calibrate(self, sent: Figures, real_tokens: int) -> None:
+    def _calibrate(self, sent: TokenFeatures, real_tokens: int) -> None:
         old = self._calibration
         text = self._text_tokens(sent)
         image_tokens = self._learn_image(sent, real_tokens)
@@ -165,7 +165,7 @@ class TokenCounter:
             ratio = _clamp(text_share / text, RATIO_RANGE)
         self._calibration = Calibration(ratio, image_tokens)
 
-    def _learn_image(self, sent: Figures, real_tokens: int) -> float | None:
+    def _learn_image(self, sent: TokenFeatures, real_tokens: int) -> float | None:
         """The cost of an image, from a call that added images to a prompt whose size was known."""
         old = self._calibration.image_tokens
         added = sent - self._measured

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from operator import mul
 
 from perdure.core.memo import Memo
-from perdure.models.figures import Counts, Figures
+from perdure.models.figures import Counts, TokenFeatures
 
 _Weights = tuple[tuple[float, ...], tuple[float, ...]]  # of ASCII_COUNTS, of SCRIPT_COUNTS
 
@@ -85,7 +85,7 @@ class Family:
         return tokens
 
     def request_tokens(
-        self, figures: Figures, *, image_tokens: float | None = None, sends_reasoning: bool = False
+        self, figures: TokenFeatures, *, image_tokens: float | None = None, sends_reasoning: bool = False
     ) -> float:
         """Text, framing and images; thinking only where the route sends it back."""
         per_image = self.image_tokens if image_tokens is None else image_tokens

@@ -71,7 +71,7 @@ _SHORT_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class TokenFeatures:
     """The figures of one message or of many: additive, so that a history's size is a running sum."""
 
     counts: Counts = NO_COUNTS
@@ -81,8 +81,8 @@ class Figures:
     messages: int = 0
     calls: int = 0
 
-    def __add__(self, other: Figures) -> Figures:
-        return Figures(
+    def __add__(self, other: TokenFeatures) -> TokenFeatures:
+        return TokenFeatures(
             counts=add_counts(self.counts, other.counts),
             reasoning=add_counts(self.reasoning, other.reasoning),
             images=self.images + other.images,
@@ -90,9 +90,9 @@ class Figures:
             calls=self.calls + other.calls,
         )
 
-    def __sub__(self, other: Figures) -> Figures:
+    def __sub__(self, other: TokenFeatures) -> TokenFeatures:
         """What is left when a part of the sum is taken away again."""
-        return Figures(
+        return TokenFeatures(
             counts=tuple(a - b for a, b in zip(self.counts, other.counts, strict=True)),
             reasoning=tuple(a - b for a, b in zip(self.reasoning, other.reasoning, strict=True)),
             images=self.images - other.images,
@@ -101,7 +101,7 @@ class Figures:
         )
 
 
-NO_FIGURES = Figures()
+NO_FIGURES = TokenFeatures()
 
 
 def add_counts(a: Counts, b: Counts) -> Counts:
@@ -166,14 +166,14 @@ def _count_scripts(raw: bytes) -> Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tables:
+class _ClassTables:
     leads: bytes
     not_leads: bytes
 
 
 @cache
-def _tables() -> _Tables:
-    return _Tables(leads=_lead_table(), not_leads=bytes(b for b in range(0xC0) if b not in b" \n"))
+def _tables() -> _ClassTables:
+    return _ClassTables(leads=_lead_table(), not_leads=bytes(b for b in range(0xC0) if b not in b" \n"))
 
 
 def _lead_table() -> bytes:

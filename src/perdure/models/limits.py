@@ -28,7 +28,7 @@ _OUTPUT = range(16, 10_000_001)
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ModelKey:
     """What a window belongs to: the same model may have another one elsewhere."""
 
     provider: str
@@ -56,7 +56,7 @@ class Window:
     source: WindowSource
 
 
-Probe = Callable[[Route], Awaitable[int | None]]
+Probe = Callable[[ModelKey], Awaitable[int | None]]
 
 
 class LearnedLimits:
@@ -65,22 +65,22 @@ class LearnedLimits:
     def __init__(self, state: KeyValue) -> None:
         self._state = state
 
-    def get(self, route: Route) -> int | None:
+    def get(self, route: ModelKey) -> int | None:
         """The stated limit; None where there is none, or where what is stored is no plausible window."""
         return plausible_window(self._state.get(route.key))
 
-    def learn(self, route: Route, tokens: int) -> bool:
+    def learn(self, route: ModelKey, tokens: int) -> bool:
         """Keeps a stated limit; False for a figure that cannot be a window."""
         if plausible_window(tokens) is None:
             return False
         self._state.set(route.key, tokens)
         return True
 
-    def output_cap(self, route: Route) -> int | None:
+    def output_cap(self, route: ModelKey) -> int | None:
         """The most output tokens that were accepted after a larger allowance was refused."""
         return _within(_OUTPUT, self._state.get(route.output_key))
 
-    def learn_output_cap(self, route: Route, tokens: int) -> bool:
+    def learn_output_cap(self, route: ModelKey, tokens: int) -> bool:
         """Keeps an output cap; False for a figure that cannot be one."""
         if _within(_OUTPUT, tokens) is None:
             return False
@@ -88,7 +88,7 @@ class LearnedLimits:
             self._state.set(route.output_key, tokens)
         return True
 
-    def forget(self, route: Route) -> None:
+    def forget(self, route: ModelKey) -> None:
         self._state.set(route.key, None)
         self._state.set(route.output_key, None)
 
@@ -101,7 +101,7 @@ class Windows:
         self._learned = learned
         self._configured = configured
 
-    def known(self, route: Route) -> Window | None:
+    def known(self, route: ModelKey) -> Window | None:
         """What can be told without asking the endpoint; None where only that or the default is left."""
         configured = self._configured or self._catalog.override_window(route.provider, route.model)
         if configured:
@@ -111,7 +111,7 @@ class Windows:
         listed = self._catalog.window(route.provider or None, route.model, base_url=route.base_url or None)
         return Window(listed, "catalogue") if _sane(listed) is not None and listed else None
 
-    async def resolve(self, route: Route, probe: Probe | None = None) -> Window:
+    async def resolve(self, route: ModelKey, probe: Probe | None = None) -> Window:
         """The window; `probe` asks the provider's own endpoint and is called only where nothing else knows."""
         if (known := self.known(route)) is not None:
             return known

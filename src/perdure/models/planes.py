@@ -113,7 +113,7 @@ def _four_planes(raw: bytes) -> _Planes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tables:
+class _PlaneTables:
     # A byte's class as a hexadecimal digit: `int(…, 16)` is then four bits a byte, the first byte uppermost.
     codes: bytes
     # Of every four bits the first, the lower and the upper two, the first and third, the second and fourth.
@@ -125,9 +125,9 @@ class _Tables:
 
 
 @cache
-def _tables() -> _Tables:
+def _tables() -> _PlaneTables:
     longest = LONGEST_BYTES // 4 + _SEAM
-    return _Tables(_codes(), *(int(bits * longest, 16) for bits in "13c5a"))
+    return _PlaneTables(_codes(), *(int(bits * longest, 16) for bits in "13c5a"))
 
 
 def _codes() -> bytes:

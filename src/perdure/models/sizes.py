@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import Entry, ImagePart, Message, Part, TextPart, canonical_json
-from perdure.models.figures import NO_COUNTS, NO_FIGURES, Counts, Figures, add_counts, count_text
+from perdure.models.figures import NO_COUNTS, NO_FIGURES, Counts, TokenFeatures, add_counts, count_text
 
 # Parts that carry a picture, a sound or a document, whatever the service calls them: a fixed cost each, never text.
 _ATTACHMENTS = ("image", "audio", "video", "file", "document", "media")
@@ -18,7 +18,7 @@ _REASONING_EXTRAS = ("reasoning_content", "thinking")
 _MEMO_KEY = "perdure.models.figures"
 
 
-def figures_of(message: Message) -> Figures:
+def figures_of(message: Message) -> TokenFeatures:
     """What one message comes to; never raises, whatever odd values the message carries."""
     counts, images = NO_COUNTS, 0
     if isinstance(message.content, str):
@@ -31,20 +31,20 @@ def figures_of(message: Message) -> Figures:
         counts = add_counts(add_counts(counts, count_text(call.name)), count_text(call.arguments))
     if message.name:
         counts = add_counts(counts, count_text(message.name))
-    return Figures(counts, _count_reasoning(message), images, messages=1, calls=len(message.tool_calls))
+    return TokenFeatures(counts, _count_reasoning(message), images, messages=1, calls=len(message.tool_calls))
 
 
-def entry_figures(entry: Entry) -> Figures:
+def entry_figures(entry: Entry) -> TokenFeatures:
     """The figures of an entry's message, computed once for as long as the entry lives."""
     return entry.memo(_MEMO_KEY, figures_of)
 
 
-def sum_figures(many: Iterable[Figures]) -> Figures:
+def sum_figures(many: Iterable[TokenFeatures]) -> TokenFeatures:
     """One sum; column by column, which is far cheaper than adding pair by pair."""
     listed = list(many)
     if not listed:
         return NO_FIGURES
-    return Figures(
+    return TokenFeatures(
         counts=tuple(map(sum, zip(*(f.counts for f in listed), strict=True))),
         reasoning=tuple(map(sum, zip(*(f.reasoning for f in listed), strict=True))),
         images=sum(f.images for f in listed),
@@ -53,14 +53,14 @@ def sum_figures(many: Iterable[Figures]) -> Figures:
     )
 
 
-def text_figures(text: str) -> Figures:
+def text_figures(text: str) -> TokenFeatures:
     """A system prompt or another text that is sent as a message of its own."""
-    return Figures(count_text(text), messages=1) if text else NO_FIGURES
+    return TokenFeatures(count_text(text), messages=1) if text else NO_FIGURES
 
 
-def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> Figures:
+def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> TokenFeatures:
     """The tools schema as the JSON it is sent as (B1)."""
-    return Figures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
+    return TokenFeatures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
 
 
 def _count_part(part: Part) -> tuple[Counts, int]:

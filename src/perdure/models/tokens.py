@@ -13,15 +13,15 @@ from perdure.core.messages import Message
 from perdure.models.calibrations import Calibration
 from perdure.models.counter import TokenCounter
 from perdure.models.families import Family, family_of
-from perdure.models.figures import NO_FIGURES, Figures, count_text
+from perdure.models.figures import NO_FIGURES, TokenFeatures, count_text
 from perdure.models.sizes import entry_figures, figures_of, sum_figures, text_figures, tools_figures
 
 __all__ = [
     "NO_FIGURES",
     "Calibration",
     "Family",
-    "Figures",
     "TokenCounter",
+    "TokenFeatures",
     "entry_figures",
     "estimate_figures",
     "estimate_message",
@@ -43,7 +43,7 @@ def estimate_message(message: Message, model: str | None = None) -> int:
     return estimate_figures(figures_of(message), model)
 
 
-def estimate_figures(figures: Figures, model: str | None = None, *, sends_reasoning: bool = False) -> int:
+def estimate_figures(figures: TokenFeatures, model: str | None = None, *, sends_reasoning: bool = False) -> int:
     """The tokens figures stand for: arithmetic alone, so that a model switch re-estimates a history at once."""
     return _whole(family_of(model).request_tokens(figures, sends_reasoning=sends_reasoning))
 

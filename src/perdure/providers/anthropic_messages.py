@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall
-from perdure.providers.anthropic_replies import Stream, parse
+from perdure.providers.anthropic_replies import AnthropicStream, parse
 from perdure.providers.caching import MARKED_MESSAGES, Mark, mark_of
 from perdure.providers.encoding import (
     EMPTY_TEXT,
@@ -30,7 +30,7 @@ from perdure.providers.replies import pieces_of
 from perdure.providers.services import quirks_of
 from perdure.providers.thinking import output_default, thinking_keys
 
-__all__ = ["PATH", "Stream", "build", "headers", "parse"]
+__all__ = ["PATH", "AnthropicStream", "build", "headers", "parse"]
 
 PATH = "/v1/messages"
 VERSION = "2023-06-01"

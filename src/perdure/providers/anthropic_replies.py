@@ -87,7 +87,7 @@ def _arguments(given: object) -> str:
     return json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-class Stream:
+class AnthropicStream:
     """The answer as it arrives; `finish` gives the reply, or raises when its end never came."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.credentials import Credentials
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply
-from perdure.providers.routes import KeyLookup, Route, RouteCursor, aimed, endpoint_for, fallbacks
+from perdure.providers.routes import EndpointChain, KeyLookup, RouteCursor, aimed, endpoint_for, fallbacks
 from perdure.providers.services import service, service_of_url
 
 Task = Literal["compression", "vision", "web_extract", "session_search"]
@@ -92,7 +92,7 @@ class AuxiliaryCaller:
         raise failure or ConfigError(f"no endpoint is configured for auxiliary task {task!r}")
 
     async def _ask(self, task: Task, endpoint: Endpoint, request: ModelRequest) -> tuple[Reply, Endpoint]:
-        cursor = RouteCursor(Route((endpoint,)), self._credentials)
+        cursor = RouteCursor(EndpointChain((endpoint,)), self._credentials)
         while True:
             here = cursor.endpoint
             try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.core.messages import ImagePart, Message, Part, TextPart, ToolCall
 from perdure.providers.caching import Mark, last_marked, mark_of
-from perdure.providers.chat_replies import Stream, parse
+from perdure.providers.chat_replies import ChatStream, parse
 from perdure.providers.encoding import (
     EMPTY_TEXT,
     Fragment,
@@ -26,7 +26,7 @@ from perdure.providers.encoding import (
 from perdure.providers.exchange import Endpoint, ModelRequest, Quirks
 from perdure.providers.services import quirks_of
 
-__all__ = ["PATH", "Stream", "build", "headers", "parse"]
+__all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
 
 PATH = "/chat/completions"
 IMAGES_FOLLOW = "[Images returned by the tools above]"

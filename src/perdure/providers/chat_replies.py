@@ -57,7 +57,7 @@ def parse(body: Mapping[str, Any]) -> Reply:
     choice = as_map(next(iter(as_list(body.get("choices"))), None))
     if not choice:
         raise _failure(body) or broken_reply("transport", "the service answered without a reply in it")
-    stream = Stream()
+    stream = ChatStream()
     message = choice.get("message") if isinstance(choice.get("message"), Mapping) else choice.get("delta")
     whole = {**as_map(message), "tool_calls": _indexed(as_map(message).get("tool_calls"))}
     stream.take(
@@ -71,7 +71,7 @@ def _indexed(calls: object) -> list[Any]:
     return [{**as_map(c), "index": i} for i, c in enumerate(as_list(calls))]
 
 
-class _Call:
+class _PartialToolCall:
     """A call growing in a stream."""
 
     __slots__ = ("arguments", "extra", "id", "name")
@@ -97,15 +97,15 @@ class _Call:
         return ToolCall(self.id, self.name, "".join(self.arguments).strip() or "{}", self.extra)
 
 
-class Stream:
+class ChatStream:
     """The answer as it arrives; `finish` gives the reply, or raises when its end never came."""
 
     def __init__(self) -> None:
         self._split = ThinkSplitter()
         self._thoughts: list[str] = []
         self._details: list[dict[str, Any]] = []
-        self._calls: list[_Call] = []
-        self._slots: dict[int, _Call] = {}
+        self._calls: list[_PartialToolCall] = []
+        self._slots: dict[int, _PartialToolCall] = {}
         self._told = 0
         self._refusal: list[str] = []
         self._finish = ""
@@ -205,7 +205,7 @@ class Stream:
         call = self._slots.get(slot)
         new_id = as_text(raw.get("id"))
         if call is None or (new_id and call.id and new_id != call.id):
-            call = _Call()
+            call = _PartialToolCall()
             self._calls.append(call)
             self._slots[slot if slot >= 0 else len(self._calls) - 1] = call
         call.take(raw)

@@ -55,7 +55,7 @@ def endpoint_of(client: Any, model: str, api_mode: ApiMode | None = None) -> End
     return Endpoint(package, str(getattr(client, "base_url", "")), mode_of(client, api_mode), model)
 
 
-class ClientWire:
+class SdkTransport:
     """A wire through an official client; hand it to `Transport(wire=…)`."""
 
     def __init__(self, client: Any) -> None:

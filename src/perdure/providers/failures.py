@@ -41,7 +41,7 @@ _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EndpointLabel:
     """Where a call went, in the words an error line needs."""
 
     host: str
@@ -54,7 +54,7 @@ class Place:
     secret: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, endpoint: Endpoint) -> Place:
+    def of(cls, endpoint: Endpoint) -> EndpointLabel:
         # A password in the address is as secret as a key.
         base_url = _SIGN_IN.sub(r"\1", endpoint.base_url)
         host = base_url.partition("://")[2].partition("/")[0] or base_url or endpoint.provider
@@ -71,12 +71,14 @@ class Place:
         return _KEY.sub("[key]", said)
 
 
-def failed(place: Place, kind: ErrorKind, line: str, *, status: int | None = None, partial: str = "") -> ProviderError:
+def failed(
+    place: EndpointLabel, kind: ErrorKind, line: str, *, status: int | None = None, partial: str = ""
+) -> ProviderError:
     """A failure we found out ourselves, as the one exception callers look at."""
     return ProviderError(ErrorVerdict(kind=kind, message=line, status=status), place.host, partial_text=partial)
 
 
-def refused(place: Place, verdict: ErrorVerdict, *, partial: str = "") -> ProviderError:
+def refused(place: EndpointLabel, verdict: ErrorVerdict, *, partial: str = "") -> ProviderError:
     """What the service said, with advice behind its own words."""
     if verdict.kind == "transport" and verdict.status is None:
         # Found out while reading the reply: the line is our own already.
@@ -87,13 +89,13 @@ def refused(place: Place, verdict: ErrorVerdict, *, partial: str = "") -> Provid
     return ProviderError(replace(verdict, message=line), place.host, partial_text=partial)
 
 
-def broken(place: Place, error: BaseException, *, partial: str = "") -> ProviderError:
+def broken(place: EndpointLabel, error: BaseException, *, partial: str = "") -> ProviderError:
     """A call the network took, as a verdict of kind `transport`."""
     said = bool(partial)
     return failed(place, "transport", _network_line(place, error, has_started=said), partial=partial)
 
 
-def not_an_api(place: Place, status: int, body: bytes, *, partial: str = "") -> ProviderError:
+def not_an_api(place: EndpointLabel, status: int, body: bytes, *, partial: str = "") -> ProviderError:
     """An answer that is neither the JSON nor the stream that was asked for."""
     text = body[: 4 * READ_CHARS].decode("utf-8", "replace")
     what = "a web page" if is_html(body) else "something that is not a model's reply"
@@ -108,7 +110,7 @@ def unsendable(headers: Mapping[str, str]) -> str | None:
     return next((name for name, value in headers.items() if not _SENDABLE.fullmatch(value)), None)
 
 
-def unsendable_header(place: Place, name: str) -> ProviderError:
+def unsendable_header(place: EndpointLabel, name: str) -> ProviderError:
     """Names the header, never its value: that may be a key."""
     if name.lower() in _KEY_HEADERS:
         line = "the key holds a blank, a line break or a character no key has"
@@ -161,7 +163,7 @@ def header(headers: Mapping[str, str], name: str) -> str:
     return next((v for k, v in headers.items() if k.lower() == name), "")
 
 
-def _what(place: Place, verdict: ErrorVerdict) -> str:
+def _what(place: EndpointLabel, verdict: ErrorVerdict) -> str:
     if verdict.kind == "auth":
         return "the key was refused" if verdict.status != 403 else "this key may not do that"
     if verdict.status == 404:
@@ -180,7 +182,7 @@ _WORDS: dict[str, str] = {
 }
 
 
-def _try(place: Place, verdict: ErrorVerdict) -> str:
+def _try(place: EndpointLabel, verdict: ErrorVerdict) -> str:
     if verdict.kind == "auth":
         return f" Check the key for {place.provider!r}: `perdure doctor` shows where it is read from."
     if verdict.status == 404 and _MODEL_WORDS.search(verdict.message):
@@ -233,7 +235,7 @@ def _tls_advice(error: ssl.SSLError, check: str) -> str:
     return f"{check} and the server's certificate."
 
 
-def _network_line(place: Place, error: BaseException, *, has_started: bool) -> str:
+def _network_line(place: EndpointLabel, error: BaseException, *, has_started: bool) -> str:
     causes = _causes(error)
     check = f"check `model.base_url` ({place.base_url})"
     for cause in causes:

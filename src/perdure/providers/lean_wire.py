@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from perdure.providers.exchange import Endpoint
-from perdure.providers.wire import Take, trusted_authorities, url_of
+from perdure.providers.wire import ChunkSink, trusted_authorities, url_of
 
 _KEPT_S = 60.0
 # So much may wait for whoever reads it; then the other side has to.
@@ -134,7 +134,7 @@ class _Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._lost: BaseException | None = None
         # Who takes the pieces as they come, and what went wrong there.
-        self._take: Take | None = None
+        self._take: ChunkSink | None = None
         self._failed: Exception | None = None
         self.idle_since_s = 0.0
         self._begin()
@@ -176,7 +176,7 @@ class _Connection(asyncio.Protocol):
             else:
                 await self._wait()
 
-    async def pour(self, take: Take) -> bool:
+    async def pour(self, take: ChunkSink) -> bool:
         """Within the loop's own callback: of hundreds of streams, no piece then waits for those of all the others."""
         # What is noted down on the way belongs to the caller, not to whoever opened the connection.
         within = contextvars.copy_context()

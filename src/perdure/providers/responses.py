@@ -26,10 +26,10 @@ from perdure.providers.encoding import (
 )
 from perdure.providers.exchange import Endpoint, ModelRequest
 from perdure.providers.replies import pieces_of
-from perdure.providers.responses_replies import Stream, parse
+from perdure.providers.responses_replies import ResponsesStream, parse
 from perdure.providers.services import quirks_of
 
-__all__ = ["PATH", "Stream", "build", "headers", "parse"]
+__all__ = ["PATH", "ResponsesStream", "build", "headers", "parse"]
 
 PATH = "/responses"
 ENCRYPTED = "reasoning.encrypted_content"

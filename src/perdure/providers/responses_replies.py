@@ -115,7 +115,7 @@ def _said(item: Mapping[str, Any]) -> tuple[str, bool]:
     return text or refusal, bool(refusal) and not text
 
 
-class Stream:
+class ResponsesStream:
     """The answer as it arrives; `finish` gives the reply, or raises when its end never came."""
 
     def __init__(self) -> None:

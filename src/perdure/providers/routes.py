@@ -15,7 +15,7 @@ from perdure.providers.caching import cache_ttl_for
 from perdure.providers.credentials import Credentials
 from perdure.providers.exchange import CacheTtl, Endpoint, ModelRequest
 from perdure.providers.modes import resolve_mode
-from perdure.providers.services import SERVICES, Service, quirks_of, service, service_of_url
+from perdure.providers.services import SERVICES, ProviderSpec, quirks_of, service, service_of_url
 
 # The value of an environment variable, or None: `config.credentials.api_key_for`, or a test's own.
 KeyLookup = Callable[[str], str | None]
@@ -25,7 +25,7 @@ MOVING_ON: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "auth",
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class EndpointChain:
     """Endpoints in the order they are tried: the main one, then the fallbacks."""
 
     endpoints: tuple[Endpoint, ...]
@@ -38,7 +38,7 @@ class Route:
 class RouteCursor:
     """Where a conversation stands on its route. It stays where it moved to: a new endpoint's cache is warm by then."""
 
-    def __init__(self, route: Route, credentials: Credentials | None = None) -> None:
+    def __init__(self, route: EndpointChain, credentials: Credentials | None = None) -> None:
         self.route = route
         self._endpoint = route.main
         self._listeners: list[Callable[[], None]] = []
@@ -88,7 +88,7 @@ class RouteCursor:
         endpoints = (
             replace(e, api_key=fresh) if (e.provider, e.api_key) == refused else e for e in self.route.endpoints
         )
-        self.route = Route(tuple(endpoints))
+        self.route = EndpointChain(tuple(endpoints))
         self.endpoint = replace(self.endpoint, api_key=fresh)
         self._refreshed.add(self._who)
 
@@ -98,7 +98,7 @@ class RouteCursor:
         other.endpoint, other._index = self.endpoint, self._index
         return other
 
-    def switch_to(self, route: Route) -> None:
+    def switch_to(self, route: EndpointChain) -> None:
         """Goes on along another route, from its main endpoint: the user chose another model."""
         self.route = route
         self.restart()
@@ -121,7 +121,7 @@ def aimed(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl | No
 
 def main_route(
     settings: Settings, *, lookup: KeyLookup, api_key: str | None = None, api_mode: str | None = None
-) -> Route | None:
+) -> EndpointChain | None:
     """The route the settings describe; None where they name nothing and no key is found, so that the embedded model
     may step in. An `api_key` or `api_mode` handed in is for the main endpoint only."""
     model = settings.model
@@ -131,7 +131,7 @@ def main_route(
     main = endpoint_for(
         provider, model=model.name, base_url=model.base_url, lookup=lookup, api_key=api_key, api_mode=api_mode
     )
-    return Route((main, *fallbacks(settings.fallback_providers, lookup=lookup, model=main.model)))
+    return EndpointChain((main, *fallbacks(settings.fallback_providers, lookup=lookup, model=main.model)))
 
 
 def chosen_provider(settings: Settings, *, lookup: KeyLookup) -> str | None:
@@ -185,5 +185,5 @@ def missing_key(endpoint: Endpoint) -> str | None:
     return f"no key for {row.name!r}: set {row.key_variables[0]}, or `credentials.command` to a command that prints it"
 
 
-def _key_of(row: Service, lookup: KeyLookup) -> str | None:
+def _key_of(row: ProviderSpec, lookup: KeyLookup) -> str | None:
     return next((key for variable in row.key_variables if (key := lookup(variable))), None)

@@ -15,7 +15,7 @@ from perdure.providers.exchange import NO_QUIRKS, ApiMode, Quirks
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ProviderSpec:
     """One provider. `api_mode` None: the base URL decides; `base_url` "": it must be given."""
 
     name: str
@@ -38,8 +38,8 @@ _NEW_OPENAI = Quirks(max_tokens_key="max_completion_tokens")
 _THINKS = Quirks(reasoning_field="reasoning_content")
 _LOCAL = Quirks(reasoning_field="reasoning_content", tool_images="inline")
 
-SERVICES: tuple[Service, ...] = (
-    Service(
+SERVICES: tuple[ProviderSpec, ...] = (
+    ProviderSpec(
         "anthropic",
         "anthropic_messages",
         "https://api.anthropic.com",
@@ -48,7 +48,7 @@ SERVICES: tuple[Service, ...] = (
         small_model="claude-haiku-5-5",
         default_model="claude-sonnet-5-5",
     ),
-    Service(
+    ProviderSpec(
         "openai",
         "chat_completions",
         "https://api.openai.com/v1",
@@ -57,7 +57,7 @@ SERVICES: tuple[Service, ...] = (
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
     ),
-    Service(
+    ProviderSpec(
         "openai-responses",
         "codex_responses",
         "https://api.openai.com/v1",
@@ -66,7 +66,7 @@ SERVICES: tuple[Service, ...] = (
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
     ),
-    Service(
+    ProviderSpec(
         "openai-codex",
         "codex_responses",
         "https://chatgpt.com/backend-api/codex",
@@ -75,8 +75,8 @@ SERVICES: tuple[Service, ...] = (
         Quirks(call_ids="responses", max_tokens_key=None, takes_temperature=False),
         default_model="gpt-5.5",
     ),
-    Service("azure", "chat_completions", "", ("AZURE_OPENAI_API_KEY",), replace(_NEW_OPENAI, auth="api-key")),
-    Service(
+    ProviderSpec("azure", "chat_completions", "", ("AZURE_OPENAI_API_KEY",), replace(_NEW_OPENAI, auth="api-key")),
+    ProviderSpec(
         "openrouter",
         "chat_completions",
         "https://openrouter.ai/api/v1",
@@ -90,7 +90,7 @@ SERVICES: tuple[Service, ...] = (
         ),
         default_model="anthropic/claude-sonnet-5.5",
     ),
-    Service(
+    ProviderSpec(
         "copilot",
         "chat_completions",
         "https://api.githubcopilot.com",
@@ -100,7 +100,7 @@ SERVICES: tuple[Service, ...] = (
             effort="none",
         ),
     ),
-    Service(
+    ProviderSpec(
         "deepseek",
         "chat_completions",
         "https://api.deepseek.com/v1",
@@ -108,7 +108,7 @@ SERVICES: tuple[Service, ...] = (
         _THINKS,
         default_model="deepseek-chat",
     ),
-    Service(
+    ProviderSpec(
         "groq",
         "chat_completions",
         "https://api.groq.com/openai/v1",
@@ -117,14 +117,14 @@ SERVICES: tuple[Service, ...] = (
         small_model="llama-3.1-8b-instant",
         default_model="llama-3.3-70b-versatile",
     ),
-    Service(
+    ProviderSpec(
         "together",
         "chat_completions",
         "https://api.together.xyz/v1",
         ("TOGETHER_API_KEY",),
         replace(_THINKS, reasoning_field="reasoning"),
     ),
-    Service(
+    ProviderSpec(
         "gemini",
         "chat_completions",
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -132,7 +132,7 @@ SERVICES: tuple[Service, ...] = (
         small_model="gemini-3.5-flash",
         default_model="gemini-3.1-pro-preview",
     ),
-    Service(
+    ProviderSpec(
         "mistral",
         "chat_completions",
         "https://api.mistral.ai/v1",
@@ -142,31 +142,33 @@ SERVICES: tuple[Service, ...] = (
         small_model="mistral-small-latest",
         default_model="mistral-large-latest",
     ),
-    Service("xai", "chat_completions", "https://api.x.ai/v1", ("XAI_API_KEY",), _NEW_OPENAI),
-    Service("fireworks", "chat_completions", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), _THINKS),
-    Service("cerebras", "chat_completions", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), _NEW_OPENAI),
-    Service("sambanova", "chat_completions", "https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",)),
-    Service("nvidia", "chat_completions", "https://integrate.api.nvidia.com/v1", ("NVIDIA_API_KEY",), _THINKS),
-    Service("nous", "chat_completions", "https://inference-api.nousresearch.com/v1", ("NOUS_API_KEY",)),
-    Service("huggingface", "chat_completions", "https://router.huggingface.co/v1", ("HF_TOKEN",)),
-    Service(
+    ProviderSpec("xai", "chat_completions", "https://api.x.ai/v1", ("XAI_API_KEY",), _NEW_OPENAI),
+    ProviderSpec(
+        "fireworks", "chat_completions", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), _THINKS
+    ),
+    ProviderSpec("cerebras", "chat_completions", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), _NEW_OPENAI),
+    ProviderSpec("sambanova", "chat_completions", "https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",)),
+    ProviderSpec("nvidia", "chat_completions", "https://integrate.api.nvidia.com/v1", ("NVIDIA_API_KEY",), _THINKS),
+    ProviderSpec("nous", "chat_completions", "https://inference-api.nousresearch.com/v1", ("NOUS_API_KEY",)),
+    ProviderSpec("huggingface", "chat_completions", "https://router.huggingface.co/v1", ("HF_TOKEN",)),
+    ProviderSpec(
         "dashscope",
         "chat_completions",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         ("DASHSCOPE_API_KEY",),
         replace(_THINKS, effort="none"),
     ),
-    Service(
+    ProviderSpec(
         "moonshot",
         "chat_completions",
         "https://api.moonshot.ai/v1",
         ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
         replace(_THINKS, effort="thinking"),
     ),
-    Service(
+    ProviderSpec(
         "zai", "chat_completions", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY",), replace(_THINKS, effort="thinking")
     ),
-    Service(
+    ProviderSpec(
         "minimax",
         "chat_completions",
         "https://api.minimax.io/v1",
@@ -174,16 +176,18 @@ SERVICES: tuple[Service, ...] = (
         # Its models think inside <think> tags and lose their thread when these are not handed back.
         Quirks(reasoning_field="think_tags", effort="none"),
     ),
-    Service("litellm", "chat_completions", "", ("LITELLM_API_KEY",), Quirks(takes_cache_marks=True)),
-    Service("vllm", "chat_completions", "http://127.0.0.1:8000/v1", (), replace(_LOCAL, reasoning_field="reasoning")),
-    Service("sglang", "chat_completions", "http://127.0.0.1:30000/v1", (), _LOCAL),
-    Service("llamacpp", "chat_completions", "http://127.0.0.1:8080/v1", (), _LOCAL),
-    Service(
+    ProviderSpec("litellm", "chat_completions", "", ("LITELLM_API_KEY",), Quirks(takes_cache_marks=True)),
+    ProviderSpec(
+        "vllm", "chat_completions", "http://127.0.0.1:8000/v1", (), replace(_LOCAL, reasoning_field="reasoning")
+    ),
+    ProviderSpec("sglang", "chat_completions", "http://127.0.0.1:30000/v1", (), _LOCAL),
+    ProviderSpec("llamacpp", "chat_completions", "http://127.0.0.1:8080/v1", (), _LOCAL),
+    ProviderSpec(
         "ollama", "chat_completions", "http://127.0.0.1:11434/v1", (), replace(_LOCAL, reasoning_field="reasoning")
     ),
-    Service("lmstudio", "chat_completions", "http://127.0.0.1:1234/v1", (), _LOCAL),
-    Service("local", None, "", (), _LOCAL),
-    Service("custom", None, "", (), Quirks(reasoning_field="reasoning_content")),
+    ProviderSpec("lmstudio", "chat_completions", "http://127.0.0.1:1234/v1", (), _LOCAL),
+    ProviderSpec("local", None, "", (), _LOCAL),
+    ProviderSpec("custom", None, "", (), Quirks(reasoning_field="reasoning_content")),
 )
 
 _ALIASES = {
@@ -243,14 +247,14 @@ MODEL_ROWS: tuple[ModelRow, ...] = (
 )
 
 
-def service(name: str | None) -> Service | None:
+def service(name: str | None) -> ProviderSpec | None:
     """The row of a provider by any of its names; None for one nobody listed."""
     wanted = (name or "").strip().lower().replace("_", "-")
     wanted = _ALIASES.get(wanted, wanted)
     return next((s for s in SERVICES if s.name == wanted), None)
 
 
-def service_of_url(base_url: str) -> Service | None:
+def service_of_url(base_url: str) -> ProviderSpec | None:
     """The row whose host an address has; loopback tells nothing, for any server may listen there."""
     host = _host(base_url)
     if not host or host in ("127.0.0.1", "localhost", "::1"):
@@ -273,7 +277,7 @@ def quirks_of(provider: str, *, model: str, base_url: str = "", api_mode: ApiMod
     return quirks
 
 
-def _is_strict(row: Service | None) -> bool:
+def _is_strict(row: ProviderSpec | None) -> bool:
     """OpenAI itself and who hands requests to it unchanged; routers translate the old names."""
     return row is not None and row.name in ("openai", "openai-responses", "azure", "copilot", "custom")
 

@@ -22,7 +22,7 @@ from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.providers.classify import classify_error
 from perdure.providers.exchange import Endpoint, ModelRequest, Reply, SseEvent
 from perdure.providers.failures import (
-    Place,
+    EndpointLabel,
     broken,
     failed,
     is_html,
@@ -38,7 +38,7 @@ from perdure.providers.failures import (
 from perdure.providers.modes import mode_module
 from perdure.providers.patience import Retries, StreamTimer, Timeouts
 from perdure.providers.streaming import SseReader
-from perdure.providers.wire import HttpxWire, Wire, WireResponse, poured
+from perdure.providers.wire import HttpClient, HttpxWire, WireResponse, poured
 
 __all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]
 
@@ -62,7 +62,7 @@ class Transport:
     def __init__(
         self,
         *,
-        wire: Wire | None = None,
+        wire: HttpClient | None = None,
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -81,7 +81,7 @@ class Transport:
         attempt, may_be_billed = 0, False
         while True:
             attempt += 1
-            call = _Call(endpoint, mode, body=body, is_streaming=request.is_streaming, on_event=on_event)
+            call = _Attempt(endpoint, mode, body=body, is_streaming=request.is_streaming, on_event=on_event)
             try:
                 return await call.run(self._wire, self._timeouts)
             except ProviderError as error:
@@ -95,7 +95,7 @@ class Transport:
     async def aclose(self) -> None:
         await self._wire.aclose()
 
-    def _wait_s(self, call: _Call, verdict: ErrorVerdict, attempt: int) -> float | None:
+    def _wait_s(self, call: _Attempt, verdict: ErrorVerdict, attempt: int) -> float | None:
         if call.has_begun or not call.may_retry:
             return None
         is_passing = verdict.kind in _RETRIED_KINDS or (verdict.kind == "unknown" and verdict.status in _RETRIED_STATUS)
@@ -104,7 +104,7 @@ class Transport:
         return self._retries.wait_s(attempt, retry_after_s=verdict.retry_after_s, random=self._random())
 
 
-class _Call:
+class _Attempt:
     """One attempt: what was sent, and how far the answer has come."""
 
     def __init__(
@@ -115,7 +115,7 @@ class _Call:
         self.body = body
         self.is_streaming = is_streaming
         self.on_event = on_event
-        self.place = Place.of(endpoint)
+        self.place = EndpointLabel.of(endpoint)
         # A byte of a reply has arrived: from here on, nothing is tried again.
         self.has_begun = False
         self.may_retry = True
@@ -131,7 +131,7 @@ class _Call:
     def partial_text(self) -> str:
         return "".join(self._said)
 
-    async def run(self, wire: Wire, timeouts: Timeouts) -> Reply:
+    async def run(self, wire: HttpClient, timeouts: Timeouts) -> Reply:
         first_s = timeouts.first_token_s if self.is_streaming else timeouts.reply_s
         self._losses = wire.failures()
         headers = {"content-type": "application/json", **self.mode.headers(self.endpoint)}

@@ -27,7 +27,7 @@ _KEEP_ALIVE_S = 60.0
 _Reach = tuple[bool, bool]
 
 # Takes a piece of a body; whether it needs no more.
-Take = Callable[[bytes], bool]
+ChunkSink = Callable[[bytes], bool]
 
 
 class WireResponse(Protocol):
@@ -45,17 +45,17 @@ class WireResponse(Protocol):
 
 
 @runtime_checkable
-class Pouring(Protocol):
+class PushResponse(Protocol):
     """An answer that hands its pieces over the moment they arrive, so that no task has to be woken for each."""
 
-    async def pour(self, take: Take) -> bool:
+    async def pour(self, take: ChunkSink) -> bool:
         """All that is left of the body, until `take` needs no more; whether that was so before the body ended."""
         ...
 
 
-async def poured(response: WireResponse, pieces: AsyncIterator[bytes], take: Take) -> bool:
+async def poured(response: WireResponse, pieces: AsyncIterator[bytes], take: ChunkSink) -> bool:
     """The rest of a body to `take`, by whichever way the wire knows; whether `take` had enough before its end."""
-    if isinstance(response, Pouring):
+    if isinstance(response, PushResponse):
         return await response.pour(take)
     async for piece in pieces:
         if take(piece):
@@ -63,7 +63,7 @@ async def poured(response: WireResponse, pieces: AsyncIterator[bytes], take: Tak
     return False
 
 
-class Wire(Protocol):
+class HttpClient(Protocol):
     """Posts a body. Leaving the context closes the call at once, whatever state it is in."""
 
     def post(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from perdure.redaction.keys import prefixed_keys
 from perdure.redaction.named import named_values
-from perdure.redaction.page import Page, Secret
+from perdure.redaction.page import ScanText, Secret
 from perdure.redaction.places import placed_secrets
 from perdure.redaction.shapes import MARK
 
@@ -25,7 +25,7 @@ _APART = "\n\n\0\n\n"
 
 def find_secrets(text: str) -> list[Secret]:
     """Every secret in the text, in order and apart from each other; never raises."""
-    page = Page(text)
+    page = ScanText(text)
     found = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
     found.sort(key=lambda s: (s.start, -s.end, not s.kept))
     apart: list[Secret] = []

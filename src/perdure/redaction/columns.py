@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.redaction.names import Promise, promise_of
-from perdure.redaction.page import Page, Secret
+from perdure.redaction.page import ScanText, Secret
 from perdure.redaction.values import Form, is_drawn, is_secret
 
 _LINE_END = re.compile(r"\r?\n|(?:\\r)?\\n")
@@ -24,7 +24,7 @@ _EDGES = " \t\"'`*\\"
 class Columns:
     """Reads every table once, from its header; a row of a table already read is never taken for a header."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: ScanText) -> None:
         self._text = page.text
         self._read_to = 0
 

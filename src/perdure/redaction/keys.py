@@ -8,7 +8,7 @@ from functools import cache
 
 from perdure.redaction.formats import FORMATS, Format
 from perdure.redaction.grammar import dotted_token, issued_key
-from perdure.redaction.page import Page, Secret
+from perdure.redaction.page import ScanText, Secret
 from perdure.redaction.shapes import is_filler, looks_random
 
 # Signs inside a key that end a run; its head may stand before them: `dp.audit.…`, `access_token$sandbox$…`, `glc_a+…`.
@@ -80,7 +80,7 @@ def _trie(words: set[str]) -> str:
     return joined + "?" if tails and "" in words else joined if tails else ""
 
 
-def prefixed_keys(page: Page) -> Iterator[Secret]:
+def prefixed_keys(page: ScanText) -> Iterator[Secret]:
     """Every key of the table, wherever it stands except by chance inside encoded data."""
     telling, text, raw, done = _telling().match, page.text, page.raw, 0
     for start, end in page.runs():

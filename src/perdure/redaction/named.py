@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perdure.redaction.columns import Columns
 from perdure.redaction.names import Promise, promise_of
 from perdure.redaction.nearby import is_about, nearby_value
-from perdure.redaction.page import Page, Secret
+from perdure.redaction.page import ScanText, Secret
 from perdure.redaction.shapes import is_identifier
 from perdure.redaction.values import Form, is_secret
 
@@ -54,7 +54,7 @@ class _Reading(NamedTuple):
     form: Form
 
 
-def named_values(page: Page) -> Iterator[Secret]:
+def named_values(page: ScanText) -> Iterator[Secret]:
     """Values of telling names that are neither stand-ins, nor code, nor plain words."""
     done, columns = 0, Columns(page)
     for at in _anchors(page):
@@ -76,13 +76,13 @@ def named_values(page: Page) -> Iterator[Secret]:
         yield from _locally_named(page.text)
 
 
-def _anchors(page: Page) -> list[int]:
+def _anchors(page: ScanText) -> list[int]:
     """Where a telling name may stand, in order."""
     pats = (found.start() for found in _PAT.finditer(page.lower))
     return sorted({at for anchor in _ANCHORS for at in page.places(anchor)}.union(_ids(page), pats))
 
 
-def _ids(page: Page) -> Iterator[int]:
+def _ids(page: ScanText) -> Iterator[int]:
     """Where the ids of sessions are named: by their common end, which is looked for once."""
     for end in page.places(_ID_END):
         for name in _ID_ANCHORS:
@@ -98,7 +98,7 @@ def _locally_named(text: str) -> Iterator[Secret]:
             yield Secret("password", match.start("value"), match.start("value") + len(value))
 
 
-def _read(page: Page, at: int) -> _Reading | None:
+def _read(page: ScanText, at: int) -> _Reading | None:
     text = page.text
     to = _TO.match(text, at)
     if to is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from perdure.redaction.names import promise_of
-from perdure.redaction.page import Page, Secret
+from perdure.redaction.page import ScanText, Secret
 from perdure.redaction.values import is_drawn
 
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
@@ -58,13 +58,13 @@ _OF = re.compile(
 )
 
 
-def nearby_value(page: Page, at: int) -> Secret | None:
+def nearby_value(page: ScanText, at: int) -> Secret | None:
     """The secret in the cell or the sentence next to the name that holds the anchor at this place."""
     found = _nearby(page, at)
     return None if found is not None and is_about(page.text, at) else found
 
 
-def _nearby(page: Page, at: int) -> Secret | None:
+def _nearby(page: ScanText, at: int) -> Secret | None:
     text = page.text
     before = page.raw[max(0, at - 64) : at]
     start = at - len(before) + len(before.rstrip(_NAME))
@@ -83,7 +83,7 @@ def _nearby(page: Page, at: int) -> Secret | None:
     return _value_before(text, start, name)
 
 
-def _value_behind(page: Page, start: int, end: int, name: str) -> Secret | None:
+def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | None:
     """The value after a name: the first long word with a digit in it, if what stands between joins the two."""
     text, at = page.text, end
     while (mixed := _MIXED.match(page.raw, at, end + _AHEAD)) is not None:

@@ -25,7 +25,7 @@ class Secret:
     kept: str = ""
 
 
-class Page:
+class ScanText:
     """Every character outside ASCII, lone surrogates included, is one `?` in `raw` and in `lower`."""
 
     def __init__(self, text: str) -> None:

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 
 from perdure.redaction.keys import may_begin
-from perdure.redaction.page import Page, Secret
+from perdure.redaction.page import ScanText, Secret
 from perdure.redaction.shapes import is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
 
 _URL_LOGIN = re.compile(
@@ -76,7 +76,7 @@ _COMMANDS = (
 _AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])")
 
 
-def placed_secrets(page: Page) -> Iterator[Secret]:
+def placed_secrets(page: ScanText) -> Iterator[Secret]:
     """Secrets known by where they stand."""
     # Most texts have none of these places, so each search begins with a look for its mark.
     yield from _in_urls(page)
@@ -90,7 +90,7 @@ def placed_secrets(page: Page) -> Iterator[Secret]:
         yield from _azure_secrets(page)
 
 
-def _in_urls(page: Page) -> Iterator[Secret]:
+def _in_urls(page: ScanText) -> Iterator[Secret]:
     for found in page.matches(b"://", _WEBHOOK):
         if not is_stand_in(found["secret"]) and (looks_random(found["secret"]) or is_uuid(found["secret"])):
             yield Secret("webhook", *found.span("secret"))
@@ -102,7 +102,7 @@ def _in_urls(page: Page) -> Iterator[Secret]:
             yield Secret("url-token", *found.span("token"))
 
 
-def _signatures(page: Page) -> Iterator[Secret]:
+def _signatures(page: ScanText) -> Iterator[Secret]:
     text = page.text
     for signed in page.matches(b"sig", _SIGNATURE):
         if text[max(0, signed.start() - 6) : signed.start()].lower().endswith(("?", "&", ";", "x-amz-", "-goog-")):
@@ -113,7 +113,7 @@ def _is_url_stand_in(password: str) -> bool:
     return is_stand_in(password) or (password.isupper() and is_wordy(password)) or password.startswith(("{", "%"))
 
 
-def _in_headers(page: Page) -> Iterator[Secret]:
+def _in_headers(page: ScanText) -> Iterator[Secret]:
     for found in page.matches(b"auth", _HEADER):
         if _is_credential(found["scheme"], found["value"]):
             yield Secret("authorization", *found.span("value"))
@@ -147,7 +147,7 @@ def _is_login(value: str) -> bool:
     return bool(colon and password) and (user + password).isprintable() and not is_stand_in(password)
 
 
-def _in_cookies(page: Page) -> Iterator[Secret]:
+def _in_cookies(page: ScanText) -> Iterator[Secret]:
     for found in page.matches(b"cookie", _COOKIES):
         for pair in _PAIR.finditer(page.text, *found.span("pairs")):
             value = pair["value"]
@@ -157,7 +157,7 @@ def _in_cookies(page: Page) -> Iterator[Secret]:
                 yield Secret("cookie", *pair.span("value"))
 
 
-def _key_blocks(page: Page) -> Iterator[Secret]:
+def _key_blocks(page: ScanText) -> Iterator[Secret]:
     text = page.text
     for opening in page.matches(b"-----begin", _OPENING):
         start = opening.end()
@@ -189,14 +189,14 @@ def _is_key_body(body: str) -> bool:
     return bool(re.fullmatch(r"(?:[A-Za-z0-9+/=]|\s|\\n)+", body)) and len(body) >= 6 and any(c.isdigit() for c in body)
 
 
-def _in_commands(page: Page) -> Iterator[Secret]:
+def _in_commands(page: ScanText) -> Iterator[Secret]:
     for word, pattern in _COMMANDS:
         for found in page.matches(word, pattern):
             if not _is_url_stand_in(found["password"]):
                 yield Secret("command-password", *found.span("password"))
 
 
-def _azure_secrets(page: Page) -> Iterator[Secret]:
+def _azure_secrets(page: ScanText) -> Iterator[Secret]:
     # A single character is found in a tenth of the time that two take, `Q~` here.
     for found in page.matches(b"~", _AZURE, back=5):
         if may_begin(page.text, found.start()):

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.core.ports import Page
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.database import Transaction
-from perdure.store.outputs import Outputs
+from perdure.store.outputs import OutputStore
 from perdure.store.records import Span
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import get_conversation, lineage_of, read_entries, read_handoffs
@@ -29,7 +29,7 @@ _OUTPUT = re.compile(r"output:(\S+)")
 class Addresses:
     """Opens what an address stands for."""
 
-    def __init__(self, backing: Backing, outputs: Outputs) -> None:
+    def __init__(self, backing: StoreContext, outputs: OutputStore) -> None:
         self._backing = backing
         self._outputs = outputs
 

@@ -15,7 +15,7 @@ from perdure.store.text_index import TextIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Backing:
+class StoreContext:
     database: Database
     index: TextIndex
     clock: Clock

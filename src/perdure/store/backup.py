@@ -11,10 +11,10 @@ from pathlib import Path
 
 from perdure.core.errors import StoreUnavailable
 from perdure.store.database import Database
-from perdure.store.shelf import Shelf, folder_of, sync_folder
+from perdure.store.shelf import BlobStore, folder_of, sync_folder
 
 
-def write_backup(database: Database, shelf: Shelf, target: Path) -> None:
+def write_backup(database: Database, shelf: BlobStore, target: Path) -> None:
     """A whole copy at `target`, and its outputs beside it. What an attempt that was cut off left there is removed."""
     if target.exists():
         raise StoreUnavailable(f"{target} already exists; name a new file for the backup")

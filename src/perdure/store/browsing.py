@@ -9,7 +9,7 @@ from string import ascii_lowercase, ascii_uppercase
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import decode_or_placeholder
 from perdure.store.database import Row, Transaction, Value, text
 from perdure.store.records import Conversation
@@ -33,7 +33,7 @@ class Browsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ConversationFilter:
     """What a list is narrowed to; nothing said, nothing left out but delegated runs."""
 
     visibility: Visibility = EVERYONE
@@ -74,11 +74,11 @@ class Wanted:
 class Browsing:
     """Lists for people who look: cheap for the first page, however many conversations there are."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def page(
-        self, wanted: Wanted, *, cursor: str | None = None, limit: int = 50
+        self, wanted: ConversationFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[tuple[Browsed, ...], str | None]:
         """A page, last used first, and the cursor of the next one. Raises StoreError for a cursor nobody gave."""
         limit = max(1, min(limit, _MOST))

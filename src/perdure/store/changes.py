@@ -13,9 +13,9 @@ from typing import Protocol
 
 from perdure.core.errors import StoreError
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.database import Dialect, Transaction, Value, text
-from perdure.store.records import Changed, ChangesSince
+from perdure.store.records import ChangeSet, ConversationChange
 from perdure.store.rows import CONVERSATION, conversation_of_row
 
 _TABLES = ("message", "call", "event")
@@ -23,10 +23,10 @@ _DELETIONS = "(SELECT value FROM state WHERE scope = 'changes' AND key = 'deleti
 _CURSOR = re.compile(r"(\d{1,18})~([\d.:,]{1,4000})")
 
 
-class Changes:
+class ChangeFeed:
     """Which conversations have something new, for whoever shows them live."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
         self._positions = _positions(backing.database.dialect)
 
@@ -34,22 +34,22 @@ class Changes:
         """A cursor from which to look on."""
         return self._backing.database.read(self._cursor)
 
-    def since(self, cursor: str, *, visibility: Visibility = EVERYONE) -> ChangesSince:
+    def since(self, cursor: str, *, visibility: Visibility = EVERYONE) -> ChangeSet:
         """Conversations, of one user or of all, with messages, calls or events that the cursor did not know.
 
         Raises StoreError for a cursor that was never handed out.
         """
         deletions, position = _parts(cursor)
 
-        def load(tx: Transaction) -> ChangesSince:
+        def load(tx: Transaction) -> ChangeSet:
             current = self._cursor(tx)
             if current == cursor:
-                return ChangesSince(cursor)
+                return ChangeSet(cursor)
             deletions_now, position_now = _parts(current)
             # Numbers of deleted rows may be given out again, and a restored database counts from elsewhere.
             if self._positions.is_ahead(position, position_now) or deletions != deletions_now:
-                return ChangesSince(current, is_reload_needed=True)
-            return ChangesSince(current, tuple(self._changed(tx, position, visibility)))
+                return ChangeSet(current, is_reload_needed=True)
+            return ChangeSet(current, tuple(self._changed(tx, position, visibility)))
 
         return self._backing.database.read(load)
 
@@ -59,7 +59,7 @@ class Changes:
             raise StoreError("the database told no position")
         return f"{row[0] or 0}~{'.'.join(str(v) for v in row[1:])}"
 
-    def _changed(self, tx: Transaction, position: str, visibility: Visibility) -> list[Changed]:
+    def _changed(self, tx: Transaction, position: str, visibility: Visibility) -> list[ConversationChange]:
         news, values = [], list[Value]()
         for at, table in enumerate(_TABLES):
             condition, given = self._positions.since(position, at)
@@ -75,7 +75,7 @@ class Changes:
             f"SELECT {CONVERSATION}, {kinds} FROM ({' UNION '.join(news)}) AS news JOIN conversation ON id = owner"
             f"{owned} GROUP BY id ORDER BY updated_at DESC, id DESC"
         )
-        return [Changed(conversation_of_row(row[:-3]), *map(bool, row[-3:])) for row in tx.rows(sql, values)]
+        return [ConversationChange(conversation_of_row(row[:-3]), *map(bool, row[-3:])) for row in tx.rows(sql, values)]
 
 
 def record_deletion(tx: Transaction) -> None:

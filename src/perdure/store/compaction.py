@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import Message, clean
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import body_key
 from perdure.store.conversations import insert_session
 from perdure.store.database import Transaction, Value
-from perdure.store.drafts import Draft, insertion, make_room, scoped
+from perdure.store.drafts import PreparedMessage, insertion, make_room, scoped
 from perdure.store.leases import admit
 from perdure.store.ledger import insert_event
 from perdure.store.records import (
     BeganBy,
     Conversation,
-    Handoff,
     Lease,
     NewHandoff,
     Plan,
-    Route,
+    RouteRecord,
     Session,
     Span,
     StoredEvent,
+    StoredHandoff,
 )
 from perdure.store.rows import add_handoff, get_session, lineage_of, read_handoffs, view_of
 from perdure.store.text_index import IndexedText
@@ -38,13 +38,13 @@ class _Tip:
     conversation: Conversation
     session: Session
     view: View
-    handoffs: dict[int, Handoff]
+    handoffs: dict[int, StoredHandoff]
 
 
 class Compactions:
     """Ends the tip and goes on in a child whose view is a plan over the same log."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def compact(
@@ -53,7 +53,7 @@ class Compactions:
         plan: Plan,
         *,
         system_prompt: str | None = None,
-        route: Route | None = None,
+        route: RouteRecord | None = None,
         up_to_seq: int | None = None,
         lease: Lease | None = None,
     ) -> Session:
@@ -112,7 +112,7 @@ class Compactions:
         return _Tip(conversation, session, view, read_handoffs(tx, lineage_of(tx, conversation)))
 
     def _write_handoffs(
-        self, tx: Transaction, tip: _Tip, plan: Plan, drafts: list[Draft], planned: View, child_id: str
+        self, tx: Transaction, tip: _Tip, plan: Plan, drafts: list[PreparedMessage], planned: View, child_id: str
     ) -> list[Span]:
         """The plan as spans, once every new handoff has its place at the end of the log."""
         if not drafts:  # the plan only leaves messages out
@@ -141,7 +141,7 @@ class Compactions:
             previous = max((s for s in tip.handoffs if holds(covered, s)), default=None)
             add_handoff(
                 tx,
-                Handoff(
+                StoredHandoff(
                     conversation.id, seq, child_id, covered, planned, item.model, item.focus, previous, item.cost_usd,
                     item.usage, item.check, now,
                 ),
@@ -152,7 +152,7 @@ class Compactions:
         return spans
 
     def _child(
-        self, tip: _Tip, child_id: str, began_by: BeganBy, new_rows: int, prompt: str | None, route: Route | None
+        self, tip: _Tip, child_id: str, began_by: BeganBy, new_rows: int, prompt: str | None, route: RouteRecord | None
     ) -> Session:
         parent = tip.session
         return Session(
@@ -175,6 +175,6 @@ class Compactions:
         return child
 
 
-def _draft(message: Message) -> Draft:
+def _draft(message: Message) -> PreparedMessage:
     """A handoff carries the user's role, but nobody typed it."""
-    return Draft.of(replace(message, kind="handoff") if message.is_real_user else message)
+    return PreparedMessage.of(replace(message, kind="handoff") if message.is_real_user else message)

@@ -8,12 +8,21 @@ from dataclasses import replace
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import FIRST_KEY, PLAIN, pack
 from perdure.store.database import Row, Transaction, Value, insert, text
 from perdure.store.leases import admit
 from perdure.store.ledger import insert_event
-from perdure.store.records import BeganBy, Conversation, ConversationKind, Lease, Listed, Route, Session, StoredEvent
+from perdure.store.records import (
+    BeganBy,
+    Conversation,
+    ConversationKind,
+    ConversationSummary,
+    Lease,
+    RouteRecord,
+    Session,
+    StoredEvent,
+)
 from perdure.store.resolve import NAMED, conversation_id_of, owned_conversation_id_of
 from perdure.store.rows import (
     CONVERSATION,
@@ -37,14 +46,14 @@ CONTINUED = ("compression", "undo")
 class Conversations:
     """What a person sees: one conversation, whatever its ids."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def create(
         self,
         *,
         system_prompt: str = "",
-        route: Route | None = None,
+        route: RouteRecord | None = None,
         source: str = "",
         user_key: str = "",
         chat_key: str = "",
@@ -56,10 +65,10 @@ class Conversations:
             user_key=text(user_key), chat_key=text(chat_key), title=text(title),
         )  # fmt: skip
         return self._backing.database.write(
-            lambda tx: self._begin(tx, new, began_by="start", prompt=system_prompt, route=route or Route())
+            lambda tx: self._begin(tx, new, began_by="start", prompt=system_prompt, route=route or RouteRecord())
         )
 
-    def delegate(self, parent_id: str, *, system_prompt: str = "", route: Route | None = None) -> Session:
+    def delegate(self, parent_id: str, *, system_prompt: str = "", route: RouteRecord | None = None) -> Session:
         """A child with a log of its own, for a delegated task; it continues nothing."""
 
         def work(tx: Transaction) -> Session:
@@ -68,7 +77,7 @@ class Conversations:
             new = self._child(parent, kind="delegate", fork_seq=0)
             came_from = parent.tip_session_id
             return self._begin(
-                tx, new, began_by="delegate", prompt=system_prompt, route=route or Route(), parent=came_from
+                tx, new, began_by="delegate", prompt=system_prompt, route=route or RouteRecord(), parent=came_from
             )
 
         return self._backing.database.write(work)
@@ -137,7 +146,7 @@ class Conversations:
         kind: ConversationKind | None = None,
         cursor: str | None = None,
         limit: int = 50,
-    ) -> Listed:
+    ) -> ConversationSummary:
         """A page of conversations, last used first. Delegated runs are listed only when asked for."""
         where, values = _filters(
             user_key=visibility.stored_key, source=source, chat_key=chat_key, parent=parent_id, kind=kind, cursor=cursor
@@ -151,7 +160,7 @@ class Conversations:
         rows = self._backing.database.read(lambda tx: tx.rows(sql, [*values, limit + 1]))
         page = tuple(conversation_of_row(r) for r in rows[:limit])
         more = len(rows) > limit
-        return Listed(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
+        return ConversationSummary(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
 
     def set_title(self, any_id: str, title: str) -> None:
         """Also an event: whoever shows the conversation elsewhere learns of it."""
@@ -216,7 +225,7 @@ class Conversations:
         *,
         began_by: BeganBy,
         prompt: str,
-        route: Route,
+        route: RouteRecord,
         parent: str | None = None,
         view: View = (),
         key: bytes = FIRST_KEY,

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from perdure.core.errors import CorruptStore, NotFound
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.changes import record_deletion
 from perdure.store.codec import decode
 from perdure.store.database import Transaction, insert
-from perdure.store.drafts import Draft, scoped
+from perdure.store.drafts import PreparedMessage, scoped
 from perdure.store.integrity import copy_scrubbed
 from perdure.store.leases import admit
-from perdure.store.outputs import Outputs, output_tokens
+from perdure.store.outputs import OutputStore, output_tokens
 from perdure.store.records import Conversation, Deleted, Lease
 from perdure.store.rows import CONVERSATION, conversation_of_row, get_conversation
 from perdure.store.text_index import IndexedText
@@ -28,7 +28,7 @@ _MERGED_PAGES = 20_000
 class Deletions:
     """Takes a conversation and its delegated runs away; a branch keeps what it shared."""
 
-    def __init__(self, backing: Backing, outputs: Outputs) -> None:
+    def __init__(self, backing: StoreContext, outputs: OutputStore) -> None:
         self._backing = backing
         self._outputs = outputs
 
@@ -136,5 +136,5 @@ def _indexed_rows(
         for number, _, body, encoding, kind in rows:
             # What cannot be read has no words to take out; those in the index lead to no row, and are never shown.
             with suppress(CorruptStore):
-                texts.append((number, scoped(Draft.of(decode(body, encoding, kind)), conversation)))
+                texts.append((number, scoped(PreparedMessage.of(decode(body, encoding, kind)), conversation)))
         yield texts

@@ -20,7 +20,7 @@ _INSERT = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUM
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PreparedMessage:
     """A message with all that its row and the index will hold of it."""
 
     message: Message
@@ -28,7 +28,7 @@ class Draft:
     tokens: IndexedText
 
     @classmethod
-    def of(cls, raw: AnyMessage) -> Draft:
+    def of(cls, raw: AnyMessage) -> PreparedMessage:
         message = Message.from_dict(raw)
         return cls(message, encode(message), indexed(searchable(message), ()))
 
@@ -45,7 +45,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class IdReservation:
     """Numbers for messages about to be written, and how things stand at their conversation's tip."""
 
     numbers: tuple[int, ...]
@@ -53,13 +53,13 @@ class Room:
     is_closed: bool
 
 
-def drafts_of(messages: AnyMessage | Sequence[AnyMessage]) -> list[Draft]:
+def drafts_of(messages: AnyMessage | Sequence[AnyMessage]) -> list[PreparedMessage]:
     if isinstance(messages, Message | Mapping | str):
-        return [Draft.of(messages)]
-    return [Draft.of(m) for m in messages]
+        return [PreparedMessage.of(messages)]
+    return [PreparedMessage.of(m) for m in messages]
 
 
-def make_room(tx: Transaction, dialect: Dialect, conversation: Conversation, count: int) -> Room:
+def make_room(tx: Transaction, dialect: Dialect, conversation: Conversation, count: int) -> IdReservation:
     """Asked in one trip, once the conversation is held: a database may be far away."""
     # One is asked for most often, and then without a series: a server would plan that anew each time.
     counting = "(SELECT 1 AS n)" if count == 1 else dialect.counting
@@ -69,7 +69,7 @@ def make_room(tx: Transaction, dialect: Dialect, conversation: Conversation, cou
         (conversation.tip_session_id,) if count == 1 else (count, conversation.tip_session_id),
     )
     lease = rows[0][2:] if rows and rows[0][2] is not None else None
-    return Room(tuple(r[0] for r in rows), lease, bool(rows) and rows[0][1] is not None)
+    return IdReservation(tuple(r[0] for r in rows), lease, bool(rows) and rows[0][1] is not None)
 
 
 def insertion(rows: Sequence[Sequence[Value]]) -> Step:
@@ -77,7 +77,7 @@ def insertion(rows: Sequence[Sequence[Value]]) -> Step:
     return _INSERT, rows
 
 
-def scoped(draft: Draft, conversation: Conversation) -> IndexedText:
+def scoped(draft: PreparedMessage, conversation: Conversation) -> IndexedText:
     """A draft's tokens, with the words that narrow a search to where it stands."""
     words = [conversation_scope(conversation.id), role_scope(draft.message.kind)]
     if conversation.user_key:

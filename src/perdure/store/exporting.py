@@ -15,7 +15,7 @@ from perdure.core.messages import canonical_json
 from perdure.store.codec import decode_or_placeholder
 from perdure.store.database import Database, Row, Transaction
 from perdure.store.ledger import Ledger
-from perdure.store.outputs import Outputs
+from perdure.store.outputs import OutputStore
 from perdure.store.records import Conversation, Session, Span
 from perdure.store.rows import SESSION, Lineage, lineage_of, places, read_handoffs, session_of_row, spans_of
 
@@ -27,7 +27,7 @@ _MESSAGE = "seq, session, kind, body, encoding, key, chained, created_at"
 class Exporter:
     """Reads in batches, so that an export of any length needs little memory."""
 
-    def __init__(self, database: Database, ledger: Ledger, outputs: Outputs) -> None:
+    def __init__(self, database: Database, ledger: Ledger, outputs: OutputStore) -> None:
         self._database = database
         self._ledger = ledger
         self._outputs = outputs

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.database import Transaction, text
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HistoryPosition:
     """A conversation, and its last message when the fingerprint was taken; None where a new one begins next."""
 
     conversation_id: str | None
@@ -23,15 +23,15 @@ class Place:
 class Fingerprints:
     """Keeps, finds and forgets."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
-    def get(self, print_: str) -> Place | None:
+    def get(self, print_: str) -> HistoryPosition | None:
         sql = "SELECT conversation, seq FROM fingerprint WHERE print = ?"
         row = self._backing.database.row(sql, (text(print_),))
-        return None if row is None else Place(row[0], row[1])
+        return None if row is None else HistoryPosition(row[0], row[1])
 
-    def keep(self, print_: str, place: Place) -> None:
+    def keep(self, print_: str, place: HistoryPosition) -> None:
         """Durably; the newest place of a fingerprint is its place."""
         values = (text(print_), place.conversation_id, place.seq, self._backing.clock.now_ms())
         self._backing.database.write(

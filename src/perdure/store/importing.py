@@ -11,16 +11,16 @@ from typing import Any
 from perdure.core.errors import StoreError
 from perdure.core.messages import Message
 from perdure.core.usage import CanonicalUsage
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import BODY_KEY_BYTES, FIRST_KEY, body_key, ingest_key
 from perdure.store.conversations import insert_conversation, insert_session
 from perdure.store.database import Transaction
-from perdure.store.drafts import Draft, insertion, make_room, scoped
+from perdure.store.drafts import PreparedMessage, insertion, make_room, scoped
 from perdure.store.exporting import VERSION
 from perdure.store.integrity import record_scrubbed
 from perdure.store.ledger import insert_call, insert_event
-from perdure.store.outputs import Outputs
-from perdure.store.records import Call, Conversation, Handoff, Route, Session, Span, StoredEvent
+from perdure.store.outputs import OutputStore
+from perdure.store.records import CallRecord, Conversation, RouteRecord, Session, Span, StoredEvent, StoredHandoff
 from perdure.store.rows import add_handoff
 
 Records = Mapping[str, list[dict[str, Any]]]
@@ -28,8 +28,8 @@ Records = Mapping[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    backing: Backing
-    outputs: Outputs
+    backing: StoreContext
+    outputs: OutputStore
 
     def run(self, lines: Iterable[str]) -> Conversation:
         """The conversation under its own ids; importing it again adds nothing.
@@ -62,7 +62,7 @@ class Importer:
         tx: Transaction,
         records: Records,
         conversation: Conversation,
-        drafts: list[tuple[dict[str, Any], Draft]],
+        drafts: list[tuple[dict[str, Any], PreparedMessage]],
         renamed: Mapping[str, str],
     ) -> None:
         """Adds nothing where the same log is here already."""
@@ -128,7 +128,7 @@ def parsed(lines: Iterable[str]) -> Records:
     return records
 
 
-def _refuse_other(tx: Transaction, conversation_id: str, drafts: list[tuple[dict[str, Any], Draft]]) -> None:
+def _refuse_other(tx: Transaction, conversation_id: str, drafts: list[tuple[dict[str, Any], PreparedMessage]]) -> None:
     known = {
         seq: bytes(key)
         for seq, key in tx.rows("SELECT seq, key FROM message WHERE conversation = ?", (conversation_id,))
@@ -143,25 +143,25 @@ def _conversation(records: Records, renamed: Mapping[str, str]) -> Conversation:
     return replace(new, id=renamed.get(new.id, new.id), tip_session_id=tip)
 
 
-def _draft(raw: Mapping[str, Any]) -> Draft:
-    return Draft.of(replace(Message.from_dict(raw["body"]), kind=raw["kind"]))
+def _draft(raw: Mapping[str, Any]) -> PreparedMessage:
+    return PreparedMessage.of(replace(Message.from_dict(raw["body"]), kind=raw["kind"]))
 
 
 def _session(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Session:
     fields = {k: v for k, v in raw.items() if k != "spans"}
-    fields["route"] = Route(**fields["route"])
+    fields["route"] = RouteRecord(**fields["route"])
     for key in ("id", "conversation_id", "parent_id"):
         fields[key] = renamed.get(fields[key], fields[key])
     return Session(**fields)
 
 
-def _handoff(raw: Mapping[str, Any], conversation_id: str, renamed: Mapping[str, str]) -> Handoff:
+def _handoff(raw: Mapping[str, Any], conversation_id: str, renamed: Mapping[str, str]) -> StoredHandoff:
     covers, replaced = (tuple(Span(**s) for s in raw[name]) for name in ("covers", "replaced"))
     session = renamed.get(raw["session_id"], raw["session_id"])
     known = {"conversation_id": conversation_id, "session_id": session, "covers": covers, "replaced": replaced}
-    return Handoff(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
+    return StoredHandoff(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
 
 
-def _call(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Call:
-    known = {"session_id": renamed.get(raw["session_id"], raw["session_id"]), "route": Route(**raw["route"])}
-    return Call(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
+def _call(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> CallRecord:
+    known = {"session_id": renamed.get(raw["session_id"], raw["session_id"]), "route": RouteRecord(**raw["route"])}
+    return CallRecord(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from perdure.core.errors import NotFound, StoreError
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.database import Row, Transaction, Value, insert_numbered, text
 
 State = Literal["waiting", "running", "done"]
@@ -28,7 +28,7 @@ class InboxFull(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class InboundMessage:
     """A message before it is taken. The same key of the same sender again is the same message."""
 
     id: str
@@ -42,11 +42,11 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class QueuedMessage:
     """A message that was taken: whose it is, how far it is, and what came of it."""
 
     number: int
-    letter: Letter
+    letter: InboundMessage
     state: State
     owner: str
     expires_at_ms: int
@@ -63,34 +63,38 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class EnqueueResult:
     """A message as it is kept; `is_first` where nothing waits before it in its lane."""
 
-    taken: Taken
+    taken: QueuedMessage
     is_new: bool
     is_first: bool = False
 
 
-class Inbox:
+class MessageInbox:
     """Takes, hands out in order, and remembers; every change of a message is its owner's alone."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
-    def take(self, letter: Letter, *, owner: str, ttl_ms: int, most_waiting: int | None = None) -> Receipt:
+    def take(
+        self, letter: InboundMessage, *, owner: str, ttl_ms: int, most_waiting: int | None = None
+    ) -> EnqueueResult:
         """Keeps a message, unless it is known already. Raises InboxFull."""
 
-        def work(tx: Transaction) -> Receipt:
+        def work(tx: Transaction) -> EnqueueResult:
             known = self._known(tx, letter)
             if known is not None:
-                return Receipt(known, is_new=False)
+                return EnqueueResult(known, is_new=False)
             row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(letter.lane),))
             before = int(row[0]) if row is not None else 0
             if most_waiting is not None and before > most_waiting:
                 raise InboxFull(f"{most_waiting} messages wait here already; send it again after an answer")
             until = self._now + ttl_ms
             number = insert_numbered(tx, "inbox", _values(letter, owner, until, self._now), number="number")
-            return Receipt(Taken(number, letter, "waiting", owner, until), is_new=True, is_first=before == 0)
+            return EnqueueResult(
+                QueuedMessage(number, letter, "waiting", owner, until), is_new=True, is_first=before == 0
+            )
 
         try:
             return self._backing.database.write(work)
@@ -101,22 +105,22 @@ class Inbox:
             known = self._backing.database.read(lambda tx: self._known(tx, letter))
             if known is None:
                 raise
-            return Receipt(known, is_new=False)
+            return EnqueueResult(known, is_new=False)
 
-    def get(self, message_id: str) -> Taken:
+    def get(self, message_id: str) -> QueuedMessage:
         """Raises NotFound."""
         row = self._backing.database.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
         if row is None:
             raise NotFound(f"no message {message_id!r} was taken")
         return _taken(row)
 
-    def first(self, lane: str) -> Taken | None:
+    def first(self, lane: str) -> QueuedMessage | None:
         """The oldest message of a lane that is not answered yet, whoever owns it."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE lane = ? AND state <> 'done' ORDER BY number LIMIT 1"
         row = self._backing.database.row(sql, (text(lane),))
         return _taken(row) if row is not None else None
 
-    def unanswered(self, conversation_id: str) -> list[Taken]:
+    def unanswered(self, conversation_id: str) -> list[QueuedMessage]:
         """What of a conversation is worked on or waits, oldest first; also what waits in a chat that talks in it."""
         sql = (
             f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (conversation = ? OR lane = ? OR lane IN"
@@ -126,10 +130,10 @@ class Inbox:
         values = (ident, conversation_lane(ident), ident)
         return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, values))]
 
-    def claim(self, taken: Taken, *, owner: str, ttl_ms: int) -> Taken | None:
+    def claim(self, taken: QueuedMessage, *, owner: str, ttl_ms: int) -> QueuedMessage | None:
         """Takes over a message whose owner fell silent; None where somebody else, or its owner, was quicker."""
 
-        def work(tx: Transaction) -> Taken | None:
+        def work(tx: Transaction) -> QueuedMessage | None:
             changed = tx.run(
                 "UPDATE inbox SET owner = ?, expires_at = ? WHERE id = ? AND owner = ? AND expires_at = ?"
                 " AND state <> 'done'",
@@ -141,7 +145,7 @@ class Inbox:
         return self._backing.database.write(work)
 
     def begin(
-        self, taken: Taken, *, conversation_id: str, seq: int, content: str | Mapping[str, Any] | None = None
+        self, taken: QueuedMessage, *, conversation_id: str, seq: int, content: str | Mapping[str, Any] | None = None
     ) -> bool:
         """Notes where the work on it begins, before any of it; False where it is somebody else's by now.
 
@@ -154,7 +158,7 @@ class Inbox:
             (text(conversation_id), seq, said),
         )
 
-    def finish(self, taken: Taken, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
+    def finish(self, taken: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
         """What came of it. The text of the message stands in the log by now, so that it need not be kept twice."""
         told = json.dumps(result, ensure_ascii=True)
         return self._own(
@@ -186,7 +190,7 @@ class Inbox:
             )
         )
 
-    def orphans(self, *, is_gone: Callable[[str], bool] = lambda owner: False) -> list[Taken]:
+    def orphans(self, *, is_gone: Callable[[str], bool] = lambda owner: False) -> list[QueuedMessage]:
         """Messages whose owner fell silent or has died, oldest first."""
 
         def look(tx: Transaction) -> list[Row]:
@@ -213,7 +217,7 @@ class Inbox:
         """The same for one message."""
         return self._ask_stop("id = ?", (message_id,))
 
-    def answered_elsewhere(self, owner: str, *, since_ms: int) -> list[Taken]:
+    def answered_elsewhere(self, owner: str, *, since_ms: int) -> list[QueuedMessage]:
         """What other processes have answered since a moment, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE done_at >= ? AND owner <> ? ORDER BY done_at, number"
         return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, (since_ms, text(owner))))]
@@ -237,11 +241,11 @@ class Inbox:
     def _now(self) -> int:
         return self._backing.clock.now_ms()
 
-    def _own(self, taken: Taken, changes: str, values: tuple[Value, ...]) -> bool:
+    def _own(self, taken: QueuedMessage, changes: str, values: tuple[Value, ...]) -> bool:
         sql = f"UPDATE inbox SET {changes} WHERE id = ? AND owner = ? AND state <> 'done'"
         return self._backing.database.write(lambda tx: tx.run(sql, (*values, taken.id, text(taken.owner)))) > 0
 
-    def _known(self, tx: Transaction, letter: Letter) -> Taken | None:
+    def _known(self, tx: Transaction, letter: InboundMessage) -> QueuedMessage | None:
         if not letter.key:
             return None
         row = tx.row(
@@ -256,7 +260,7 @@ def conversation_lane(conversation_id: str) -> str:
     return f"conversation:{conversation_id}"
 
 
-def _values(letter: Letter, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:
+def _values(letter: InboundMessage, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:
     return {
         "id": letter.id,
         "lane": text(letter.lane),
@@ -279,11 +283,15 @@ def _values(letter: Letter, owner: str, until_ms: int, now_ms: int) -> dict[str,
     }
 
 
-def _taken(row: Row) -> Taken:
+def _taken(row: Row) -> QueuedMessage:
     (
         number, ident, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result,
         owner, expires_at, wants_stop, done_at,
     ) = row  # fmt: skip
-    letter = Letter(ident, lane, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key or "")
+    letter = InboundMessage(
+        ident, lane, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key or ""
+    )
     told = json.loads(result) if result else None
-    return Taken(number, letter, state, owner, expires_at, conversation, begin_seq, told, bool(wants_stop), done_at)
+    return QueuedMessage(
+        number, letter, state, owner, expires_at, conversation, begin_seq, told, bool(wants_stop), done_at
+    )

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from perdure.core.errors import LeaseLost, StoreError, StoreUnavailable
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.database import Row, Transaction
 from perdure.store.records import Lease
 from perdure.store.resolve import conversation_id_of
@@ -32,7 +32,7 @@ _MARKS = re.compile(r"@[0-9a-f]*-[0-9]*-[0-9a-f]+$")
 class Leases:
     """Taken, renewed by heartbeat, released; the loser reads who holds it."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def acquire(

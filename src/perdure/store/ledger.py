@@ -9,10 +9,10 @@ from datetime import date
 
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import load_payload
 from perdure.store.database import Row, Transaction, Value, insert, text
-from perdure.store.records import Call, Grouping, Route, StoredEvent, Totals, UsageRow
+from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, Totals, UsageRow
 from perdure.store.resolve import conversation_id_of
 
 _COUNTS = (
@@ -45,10 +45,10 @@ _GROUPS: dict[Grouping, str] = {
 class Ledger:
     """Calls and events by session; totals by conversation, day, model, source and task."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
-    def record_call(self, call: Call) -> None:
+    def record_call(self, call: CallRecord) -> None:
         """On disk when this returns, so that nothing that fails later can hide what was spent."""
         now = self._backing.clock.now_ms()
         stamped = replace(call, started_at_ms=call.started_at_ms or now, ended_at_ms=call.ended_at_ms or now)
@@ -60,7 +60,7 @@ class Ledger:
 
     def calls(
         self, any_id: str, *, after_id: int = 0, before_id: int | None = None, limit: int | None = None
-    ) -> list[Call]:
+    ) -> list[CallRecord]:
         """A conversation's calls between two known ones, oldest first; with `limit` the newest of them."""
 
         def load(tx: Transaction) -> list[Row]:
@@ -137,7 +137,7 @@ class Ledger:
         return [UsageRow(_group_name(by, group), _totals(sums)) for group, *sums in rows]
 
 
-def insert_call(tx: Transaction, conversation_id: str, call: Call) -> None:
+def insert_call(tx: Transaction, conversation_id: str, call: CallRecord) -> None:
     values: dict[str, Value] = {
         "conversation": conversation_id,
         "session": call.session_id,
@@ -178,13 +178,13 @@ def _group_name(by: Grouping, group: object) -> str:
     return date.fromordinal(date(1970, 1, 1).toordinal() + int(str(group))).isoformat()
 
 
-def _call(row: Row) -> Call:
+def _call(row: Row) -> CallRecord:
     session, turn, task, provider, model, api_mode, *rest = row
     counts, figures = rest[:6], rest[6:]
     reported, cost, estimate, window, threshold, composition, verdict, started, ended, number = figures
     usage = CanonicalUsage(**dict(zip(_COUNTS, counts, strict=True)), reported=bool(reported))
-    return Call(
-        session, task, turn, Route(provider, model, api_mode), usage, cost, estimate, window, threshold,
+    return CallRecord(
+        session, task, turn, RouteRecord(provider, model, api_mode), usage, cost, estimate, window, threshold,
         load_payload(composition), verdict, started, ended, number,
     )  # fmt: skip
 

@@ -11,13 +11,22 @@ from dataclasses import replace
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import ingest_key
 from perdure.store.database import Transaction
-from perdure.store.drafts import AnyMessage, Draft, Room, drafts_of, insertion, make_room, scoped
+from perdure.store.drafts import AnyMessage, IdReservation, PreparedMessage, drafts_of, insertion, make_room, scoped
 from perdure.store.leases import admit, judge
 from perdure.store.ledger import insert_event
-from perdure.store.records import Appended, Conversation, Handoff, History, Lease, Session, Span, StoredEvent
+from perdure.store.records import (
+    Appended,
+    Conversation,
+    Lease,
+    Session,
+    SessionHistory,
+    Span,
+    StoredEvent,
+    StoredHandoff,
+)
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import (
     SESSION,
@@ -39,10 +48,10 @@ from perdure.store.views import View, expanded
 _MOVE_ON = "UPDATE conversation SET last_seq = ?, last_key = ?, updated_at = ? WHERE id = ?"
 
 
-class Log:
+class MessageLog:
     """Appends and reads; every id of a conversation names it."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def append(
@@ -88,15 +97,15 @@ class Log:
 
         return self._backing.database.write(work)
 
-    def history(self, session_id: str) -> History:
+    def history(self, session_id: str) -> SessionHistory:
         """One session as it is, or was, sent: its spans, then its own messages. A conversation id means its tip."""
 
-        def load(tx: Transaction) -> History:
+        def load(tx: Transaction) -> SessionHistory:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
             session = _named_session(tx, session_id, conversation)
             view = view_of(tx, session, conversation.last_seq)
             entries, damage = read_checked(tx, lineage_of(tx, conversation), view)
-            return History(session, tuple(entries), tuple(damage))
+            return SessionHistory(session, tuple(entries), tuple(damage))
 
         return self._backing.database.read(load)
 
@@ -132,10 +141,10 @@ class Log:
 
         return self._backing.database.read(load)
 
-    def handoffs(self, any_id: str) -> dict[int, Handoff]:
+    def handoffs(self, any_id: str) -> dict[int, StoredHandoff]:
         """Every handoff of the conversation, by seq."""
 
-        def load(tx: Transaction) -> dict[int, Handoff]:
+        def load(tx: Transaction) -> dict[int, StoredHandoff]:
             return read_handoffs(tx, lineage_of(tx, get_conversation(tx, conversation_id_of(tx, any_id))))
 
         return self._backing.database.read(load)
@@ -159,7 +168,13 @@ class Log:
         return conversation
 
     def _add(
-        self, tx: Transaction, conversation: Conversation, drafts: Sequence[Draft], *, key: bytes, room: Room
+        self,
+        tx: Transaction,
+        conversation: Conversation,
+        drafts: Sequence[PreparedMessage],
+        *,
+        key: bytes,
+        room: IdReservation,
     ) -> Appended:
         now, tip = self._backing.clock.now_ms(), conversation.tip_session_id
         entries, rows, texts = [], [], []
@@ -180,7 +195,7 @@ class Log:
         return Appended(conversation.id, tip, tuple(entries), len(entries))
 
     def _add_missing(
-        self, tx: Transaction, conversation: Conversation, drafts: Sequence[Draft], after_seq: int
+        self, tx: Transaction, conversation: Conversation, drafts: Sequence[PreparedMessage], after_seq: int
     ) -> Appended:
         lineage = lineage_of(tx, conversation)
         key = key_at(tx, lineage, after_seq)
@@ -203,7 +218,7 @@ class Log:
 class ConversationLog:
     """A LogReader: one conversation's log, by seq."""
 
-    def __init__(self, log: Log, any_id: str) -> None:
+    def __init__(self, log: MessageLog, any_id: str) -> None:
         self._log = log
         self._id = any_id
 

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import load_payload
 from perdure.store.database import Transaction
 from perdure.store.records import Conversation, Span, StoredEvent, ToolRun
@@ -23,7 +23,7 @@ _NEVER = 2**62
 class Moments:
     """From a time to the message that was the newest then, and from a stretch of the story to what happened in it."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def newest_at(self, any_id: str, times_ms: Sequence[int]) -> list[int]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.database import Row, Transaction, Value, insert, insert_numbered, text
 from perdure.store.records import Conversation
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import get_conversation
-from perdure.store.shelf import Shelf, ShelfWriter
+from perdure.store.shelf import BlobStore, ShelfWriter
 from perdure.store.state import State
 from perdure.store.text_index import IndexedText, conversation_scope, indexed, role_scope, user_scope
 
@@ -29,10 +29,10 @@ _ERASING = "erasing"
 _COLUMNS = "id, conversation, tool_call, chars, sha256, place"
 
 
-class Outputs:
-    """The Outputs port over a shelf for the text and a table for what is known of it."""
+class OutputStore:
+    """The OutputStore port over a shelf for the text and a table for what is known of it."""
 
-    def __init__(self, backing: Backing, shelf: Shelf) -> None:
+    def __init__(self, backing: StoreContext, shelf: BlobStore) -> None:
         self._backing = backing
         self.shelf = shelf
 
@@ -157,8 +157,8 @@ class Outputs:
 class _Sink:
     """An OutputSink: text goes to the shelf as it comes; its row and its index are written once it is complete."""
 
-    backing: Backing
-    shelf: Shelf
+    backing: StoreContext
+    shelf: BlobStore
     writer: ShelfWriter
     conversation: Conversation
     output_id: str

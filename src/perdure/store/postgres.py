@@ -21,7 +21,7 @@ import psycopg
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.store.database import Dialect, Row, Step, Transaction, Value, text
 from perdure.store.postgres_errors import is_clash, is_race, translated
-from perdure.store.postgres_pool import AnyConnection, Pool
+from perdure.store.postgres_pool import AnyConnection, ConnectionPool
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class PostgresDatabase:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.where = where
-        self._pool = Pool(connect, most=most_connections, patience_s=patience_s)
+        self._pool = ConnectionPool(connect, most=most_connections, patience_s=patience_s)
         self._patience_s = patience_s
         self._pid = os.getpid()
         self._running = threading.local()
@@ -211,7 +211,7 @@ class PostgresDatabase:
             raise StoreError(f"{self.where} was opened before this process forked; open it again here")
 
 
-def _close_in_process(pool: Pool, pid: int) -> None:
+def _close_in_process(pool: ConnectionPool, pid: int) -> None:
     """Closes what was not closed. In a forked child the connections are its parent's, and stay alone."""
     if os.getpid() == pid:
         pool.close()

@@ -15,7 +15,7 @@ from perdure.store.database import Row
 AnyConnection = Connection[Row]
 
 
-class Pool:
+class ConnectionPool:
     """At most `most` at once: a server has few to give, and other processes want some too."""
 
     def __init__(self, connect: Callable[[], AnyConnection], *, most: int, patience_s: float) -> None:

@@ -48,7 +48,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RouteRecord:
     """Which model a session speaks to, and how."""
 
     provider: str = ""
@@ -80,7 +80,7 @@ class Session:
     conversation_id: str
     parent_id: str | None
     began_by: BeganBy
-    route: Route
+    route: RouteRecord
     system_prompt: str
     # Its own messages have first_seq <= seq <= last_seq; None while it is the tip.
     first_seq: int
@@ -123,7 +123,7 @@ def damage_notice(damage: Sequence[Damage]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SessionHistory:
     """A session as it is sent: its cached system prompt, and its messages in order."""
 
     session: Session
@@ -154,7 +154,7 @@ Plan = tuple[Span | NewHandoff, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Handoff:
+class StoredHandoff:
     """A stored handoff: message `seq` stands for `covers`; `previous` is the handoff it carries on from.
 
     `replaced` is the whole view its compaction was made over, in order: what an undo brings back.
@@ -179,13 +179,13 @@ class Handoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallRecord:
     """One model call, main or auxiliary, whether it was reported or not."""
 
     session_id: str
     task: str = "main"
     turn_id: str = ""
-    route: Route = Route()
+    route: RouteRecord = RouteRecord()
     usage: CanonicalUsage = NOT_REPORTED
     cost_usd: float | None = None
     # Shown apart from real usage; all there is when a call ended unreported.
@@ -244,7 +244,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ConversationSummary:
     """One page of conversations, newest first; `next_cursor` opens the next one."""
 
     conversations: tuple[Conversation, ...]
@@ -261,7 +261,7 @@ class ToolRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TimelineEntry:
     """A message where it stands in the story: in which session, and whether it was said or a compaction wrote it."""
 
     entry: Entry
@@ -278,7 +278,7 @@ class TimelinePage:
     """A stretch of a conversation, oldest first; `last_seq` is where the whole of it ends."""
 
     conversation_id: str
-    told: tuple[Told, ...]
+    told: tuple[TimelineEntry, ...]
     last_seq: int
 
     @property
@@ -292,7 +292,7 @@ class TimelinePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ConversationChange:
     """A conversation with something new, and what kind of new."""
 
     conversation: Conversation
@@ -302,11 +302,11 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangesSince:
+class ChangeSet:
     """What a cursor did not know yet, last used first. Where a reload is needed, what is shown must be read anew."""
 
     cursor: str
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[ConversationChange, ...] = ()
     is_reload_needed: bool = False
 
 

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count
 
 from perdure.core.errors import CorruptStore, NotFound
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import decode
 from perdure.store.database import Row, Transaction
-from perdure.store.drafts import Draft, scoped
-from perdure.store.outputs import Outputs, output_tokens
+from perdure.store.drafts import PreparedMessage, scoped
+from perdure.store.outputs import OutputStore, output_tokens
 from perdure.store.records import Conversation
 from perdure.store.rows import CONVERSATION, conversation_of_row
 from perdure.store.text_index import IndexedText
@@ -67,7 +67,7 @@ def say_in_log(line: str) -> None:
 class Reindexing:
     """Brings the index up to the tokenizer that this Perdure has."""
 
-    def __init__(self, backing: Backing, outputs: Outputs, *, version: int = VERSION) -> None:
+    def __init__(self, backing: StoreContext, outputs: OutputStore, *, version: int = VERSION) -> None:
         self._backing = backing
         self._outputs = outputs
         self._version = version
@@ -130,7 +130,7 @@ class Reindexing:
 def _words(row: Row) -> Iterator[tuple[int, IndexedText]]:
     """What the index holds of a message; nothing where it is damaged, which must not keep the store from opening."""
     with suppress(CorruptStore):
-        yield row[0], scoped(Draft.of(decode(*row[1:4])), conversation_of_row(row[4:]))
+        yield row[0], scoped(PreparedMessage.of(decode(*row[1:4])), conversation_of_row(row[4:]))
 
 
 def _record(tx: Transaction, progress: _Progress) -> _Progress:

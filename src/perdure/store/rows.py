@@ -12,7 +12,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.store.codec import FIRST_KEY, load_json, unpack
 from perdure.store.database import Row, Transaction, Value, insert
 from perdure.store.integrity import ChainReader
-from perdure.store.records import Conversation, Damage, Handoff, Route, Session, Span
+from perdure.store.records import Conversation, Damage, RouteRecord, Session, Span, StoredHandoff
 from perdure.store.views import View, joined
 
 CONVERSATION = (
@@ -36,7 +36,7 @@ def conversation_of_row(row: Row) -> Conversation:
 def session_of_row(row: Row) -> Session:
     ident, conversation, parent, began_by, provider, model, mode, prompt, encoding, *rest = row
     text = _prompt_text(ident, prompt, encoding)
-    return Session(ident, conversation, parent, began_by, Route(provider, model, mode), text, *rest)
+    return Session(ident, conversation, parent, began_by, RouteRecord(provider, model, mode), text, *rest)
 
 
 def _prompt_text(session_id: str, prompt: bytes, encoding: int) -> str:
@@ -117,7 +117,7 @@ def read_written(tx: Transaction, lineage: Lineage) -> set[int]:
     return {seq for place in lineage for (seq,) in tx.rows(sql, place)}
 
 
-def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, Handoff]:
+def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, StoredHandoff]:
     """Every handoff of a conversation's log, by seq."""
     return {
         row[1]: handoff_of_row(row)
@@ -126,16 +126,18 @@ def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, Handoff]:
     }
 
 
-def handoff_of_row(row: Row) -> Handoff:
+def handoff_of_row(row: Row) -> StoredHandoff:
     conversation, seq, session, covers, replaced, model, focus, previous, cost, usage, verified, created_at = row
     what = f"the handoff h:{seq} of {conversation}"
     spans, view = _spans_of_json(covers, what), _spans_of_json(replaced, what)
     counts = CanonicalUsage(**load_json(usage, what))
     check = load_json(verified, what)
-    return Handoff(conversation, seq, session, spans, view, model, focus, previous, cost, counts, check, created_at)
+    return StoredHandoff(
+        conversation, seq, session, spans, view, model, focus, previous, cost, counts, check, created_at
+    )
 
 
-def add_handoff(tx: Transaction, handoff: Handoff) -> None:
+def add_handoff(tx: Transaction, handoff: StoredHandoff) -> None:
     values: dict[str, Value] = {
         "conversation": handoff.conversation_id,
         "seq": handoff.seq,

@@ -10,10 +10,10 @@ from typing import Any
 
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import load_payload
 from perdure.store.database import Row, Transaction, Value, text
-from perdure.store.records import Route
+from perdure.store.records import RouteRecord
 
 _CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 # How a compaction that was carried out says so.
@@ -26,7 +26,7 @@ _NEVER = 2**62
 class CachedOn:
     """What the prompts of one route were made of."""
 
-    route: Route
+    route: RouteRecord
     usage: CanonicalUsage
 
 
@@ -36,13 +36,13 @@ class Spared:
 
     removed_tokens: int
     cost_usd: float | None
-    calls: tuple[tuple[Route, int], ...]
+    calls: tuple[tuple[RouteRecord, int], ...]
 
 
 class Savings:
     """Sums over the ledger for one user or for all."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def cached(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[CachedOn]:
@@ -56,7 +56,7 @@ class Savings:
         rows = self._backing.database.read(lambda tx: tx.rows(sql, [since_ms, *values]))
         return [
             CachedOn(
-                Route(provider, model),
+                RouteRecord(provider, model),
                 CanonicalUsage(
                     input_tokens=int(fresh),
                     cache_read_tokens=int(read),
@@ -125,7 +125,7 @@ def _of_conversation(happened: Sequence[Row], calls: Sequence[Row]) -> Iterator[
     for (at, payload), (until, _) in pairwise([*told, (_NEVER, {})]):
         before, after = prompt_sizes(payload)
         removed = (before or 0) - (after or 0)
-        made: dict[Route, int] = {}
+        made: dict[RouteRecord, int] = {}
         for _, _, provider, model in calls[bisect_left(starts, at) : bisect_left(starts, until)]:
-            made[Route(provider, model)] = made.get(Route(provider, model), 0) + 1
+            made[RouteRecord(provider, model)] = made.get(RouteRecord(provider, model), 0) + 1
         yield Spared(max(0, removed), payload.get("cost_usd"), tuple(made.items()))

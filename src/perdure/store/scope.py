@@ -17,7 +17,7 @@ KEYS = ("conversation", "session", "role", "since_ms", "until_ms")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SearchScope:
     """`words` are groups for the index, one of each to be met; the rest is checked on the rows."""
 
     words: tuple[tuple[str, ...], ...] = ()
@@ -54,7 +54,7 @@ class Scope:
         return "".join(f" AND {p}" for p in parts), values
 
 
-def scope_of(tx: Transaction, given: Mapping[str, Any], visibility: Visibility) -> Scope:
+def scope_of(tx: Transaction, given: Mapping[str, Any], visibility: Visibility) -> SearchScope:
     """The scope a mapping describes. Raises StoreError for a key nobody knows, NotFound for an id."""
     if unknown := sorted(set(given) - set(KEYS)):
         raise StoreError(f"a search cannot be narrowed by {', '.join(unknown)}; there are: {', '.join(KEYS)}")
@@ -73,7 +73,7 @@ def scope_of(tx: Transaction, given: Mapping[str, Any], visibility: Visibility) 
     user_key = None if visibility.stored_key is None else text(visibility.stored_key)
     if user_key:  # the owner's rows carry no word for the index; their condition is checked on the rows
         words.append([user_scope(user_key)])
-    return Scope(
+    return SearchScope(
         tuple(tuple(w) for w in words), wanted.get("role"), lineage, session_id, user_key,
         wanted.get("since_ms"), wanted.get("until_ms"),
     )  # fmt: skip

@@ -9,13 +9,13 @@ from typing import Any
 
 from perdure.core.errors import CorruptStore
 from perdure.core.messages import Message, canonical_json, clean
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import decode, load_payload, pack, unpack
 from perdure.store.database import Transaction, text
-from perdure.store.drafts import Draft, scoped
+from perdure.store.drafts import PreparedMessage, scoped
 from perdure.store.integrity import record_scrubbed
 from perdure.store.leases import admit
-from perdure.store.outputs import Outputs
+from perdure.store.outputs import OutputStore
 from perdure.store.records import Conversation, Lease
 
 Redact = Callable[[str], str]
@@ -32,7 +32,7 @@ class Scrubbed:
 class Scrubber:
     """Redacts everything stored of one conversation: messages, prompts, titles, events, outputs and the index."""
 
-    def __init__(self, backing: Backing, outputs: Outputs) -> None:
+    def __init__(self, backing: StoreContext, outputs: OutputStore) -> None:
         self._backing = backing
         self._outputs = outputs
 
@@ -58,10 +58,10 @@ class Scrubber:
         for number, seq in numbers:
             rows = tx.rows("SELECT body, encoding, kind FROM message WHERE id = ?", (number,))
             try:
-                before = Draft.of(decode(*rows[0]))
+                before = PreparedMessage.of(decode(*rows[0]))
             except CorruptStore:  # what cannot be read cannot be redacted, and is left for a backup to mend
                 continue
-            after = Draft.of(redacted(before.message, redact))
+            after = PreparedMessage.of(redacted(before.message, redact))
             if after.body.canonical == before.body.canonical:
                 continue
             tx.run(

@@ -1,4 +1,4 @@
-"""Search: the newest messages that fit, ranked among themselves, each with a snippet and its conversation's tip."""
+"""SearchIndex: the newest messages that fit, ranked among themselves, each with a snippet and its conversation's tip."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from perdure.core.errors import StoreError
 from perdure.core.ports import Page, SearchHit
 from perdure.core.visibility import Visibility
 from perdure.store.addresses import Addresses
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import decode_or_placeholder
 from perdure.store.database import Row, Transaction, Value
-from perdure.store.outputs import Outputs
+from perdure.store.outputs import OutputStore
 from perdure.store.query import Clause, parse
 from perdure.store.ranking import excerpt, is_met, marked, score
-from perdure.store.scope import Scope, scope_of
+from perdure.store.scope import SearchScope, scope_of
 from perdure.store.text_index import IndexName, Strategy
 from perdure.store.tokenizer import folded, searchable
 
@@ -48,10 +48,10 @@ class _Found(NamedTuple):
     hit: SearchHit
 
 
-class Search:
-    """The Search port: finds words in everything ever said, and opens addresses."""
+class SearchIndex:
+    """The SearchIndex port: finds words in everything ever said, and opens addresses."""
 
-    def __init__(self, backing: Backing, outputs: Outputs, addresses: Addresses) -> None:
+    def __init__(self, backing: StoreContext, outputs: OutputStore, addresses: Addresses) -> None:
         self._backing = backing
         self._outputs = outputs
         self._addresses = addresses
@@ -80,7 +80,7 @@ class Search:
         """What an address stands for, paged. Raises NotFound."""
         return self._addresses.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
 
-    def _messages(self, tx: Transaction, clauses: Sequence[Clause], scope: Scope, limit: int) -> list[_Found]:
+    def _messages(self, tx: Transaction, clauses: Sequence[Clause], scope: SearchScope, limit: int) -> list[_Found]:
         rows = self._candidates(tx, "message", clauses, scope, max(_RANKED, limit))
         out = []
         for _, conversation, session, tip, seq, kind, created_at, title, body, encoding in rows:
@@ -89,7 +89,7 @@ class Search:
             out.append(_Found(score(text, clauses), text, hit))
         return out
 
-    def _kept_outputs(self, tx: Transaction, clauses: Sequence[Clause], scope: Scope, limit: int) -> list[_Found]:
+    def _kept_outputs(self, tx: Transaction, clauses: Sequence[Clause], scope: SearchScope, limit: int) -> list[_Found]:
         if not scope.takes_outputs:
             return []
         out = []
@@ -117,7 +117,7 @@ class Search:
         return None
 
     def _candidates(
-        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: Scope, wanted: int
+        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: SearchScope, wanted: int
     ) -> list[Row]:
         """Rows that meet the query: as it was written, then by its parts, then, failing both, by any of its words."""
         rows: dict[int, Row] = {}
@@ -131,7 +131,7 @@ class Search:
         return list(rows.values())
 
     def _walk(
-        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: Scope, strategy: Strategy
+        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: SearchScope, strategy: Strategy
     ) -> Iterator[Row]:
         """Matches within the scope, newest first, in steps that widen: most searches are done after the first."""
         below, step, seen = None, _RANKED, 0
@@ -180,7 +180,7 @@ def _strategies(clauses: Sequence[Clause]) -> Iterator[Strategy]:
         yield "any"
 
 
-def _rows(tx: Transaction, index: IndexName, ids: Sequence[int], scope: Scope) -> dict[int, Row]:
+def _rows(tx: Transaction, index: IndexName, ids: Sequence[int], scope: SearchScope) -> dict[int, Row]:
     select, key = (_MESSAGE, "m.id") if index == "message" else (_OUTPUT, "o.number")
     where, values = scope.conditions("m" if index == "message" else "o")
     marks = ", ".join("?" * len(ids))
@@ -188,6 +188,6 @@ def _rows(tx: Transaction, index: IndexName, ids: Sequence[int], scope: Scope) -
     return {row[0]: row for row in tx.rows(f"{select} WHERE {key} IN ({marks}){where}", more)}
 
 
-def _too_large(tx: Transaction, scope: Scope) -> list[Row]:
+def _too_large(tx: Transaction, scope: SearchScope) -> list[Row]:
     where, values = scope.conditions("o")
     return tx.rows(f"{_OUTPUT} WHERE o.is_indexed = 0{where} ORDER BY o.number DESC LIMIT 200", values)

@@ -34,7 +34,7 @@ class ShelfWriter(Protocol):
         ...
 
 
-class Shelf(Protocol):
+class BlobStore(Protocol):
     """Texts by place, as UTF-8."""
 
     def begin(self, conversation_id: str, name: str) -> ShelfWriter: ...

@@ -41,7 +41,7 @@ _DESCRIPTORS = 3
 _MOST_TOGETHER = 16
 
 
-class _Job(Generic[T]):
+class _WriteJob(Generic[T]):
     """Work for the writer, and its outcome. A bare lock wakes the caller: a future takes several, and its time."""
 
     __slots__ = ("_done", "_error", "_result", "erases", "work")
@@ -140,12 +140,12 @@ class SqliteDatabase:
             return SqliteTransaction(connection).row(sql, values)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        return self._queued(_Job(work))
+        return self._queued(_WriteJob(work))
 
     def erase(self, work: Callable[[Transaction], T]) -> T:
-        return self._queued(_Job(work, erases=True))
+        return self._queued(_WriteJob(work, erases=True))
 
-    def _queued(self, job: _Job[T]) -> T:
+    def _queued(self, job: _WriteJob[T]) -> T:
         """What a job returns, run by the one thread that writes."""
         self._refuse_if_unusable()
         if not self._writer.submit(job):
@@ -196,7 +196,7 @@ class _Writer:
     def __init__(self, path: Path, *, patience_s: float) -> None:
         self._path = path
         self._patience_s = patience_s
-        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_WriteJob[Any] | None] = queue.SimpleQueue()
         self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         self.is_closed = False
         self._closing = threading.Lock()
@@ -209,7 +209,7 @@ class _Writer:
             self.connection.close()
             raise StoreUnavailable(f"{path} cannot be opened: no thread can be started for it ({error})") from error
 
-    def submit(self, job: _Job[Any]) -> bool:
+    def submit(self, job: _WriteJob[Any]) -> bool:
         """Queues a job; False once the file is being closed."""
         with self._closing:
             if not self.is_closed:
@@ -258,10 +258,10 @@ class _Writer:
         # Last, because the last connection to be closed moves the WAL into the file.
         self.connection.close()
 
-    def _next_jobs(self) -> list[_Job[Any]]:
+    def _next_jobs(self) -> list[_WriteJob[Any]]:
         """The next job, with those that wait behind it already; none once the store is closed."""
         job = self._jobs.get()
-        jobs: list[_Job[Any]] = []
+        jobs: list[_WriteJob[Any]] = []
         with suppress(queue.Empty):
             while job is not None:
                 jobs.append(job)
@@ -272,7 +272,7 @@ class _Writer:
                 self._jobs.put(None)
         return jobs
 
-    def _transact_together(self, jobs: Sequence[_Job[Any]]) -> bool:
+    def _transact_together(self, jobs: Sequence[_WriteJob[Any]]) -> bool:
         """Several writes, one commit, and so one sync of the disk for all; False where one fails, and none is done."""
         if any(job.erases for job in jobs):
             return False

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import load_json
 
 
 class State:
     """A KeyValue within one scope: `engine:<conversation>`, `cooldown`, `limits` …"""
 
-    def __init__(self, backing: Backing, scope: str) -> None:
+    def __init__(self, backing: StoreContext, scope: str) -> None:
         self._backing = backing
         self._scope = scope
 

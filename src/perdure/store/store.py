@@ -12,10 +12,10 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.addresses import Addresses
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.backup import write_backup
 from perdure.store.browsing import Browsing
-from perdure.store.changes import Changes
+from perdure.store.changes import ChangeFeed
 from perdure.store.compaction import Compactions
 from perdure.store.conversations import Conversations
 from perdure.store.deletion import Deletions
@@ -23,18 +23,18 @@ from perdure.store.drafts import AnyMessage
 from perdure.store.fingerprints import Fingerprints
 from perdure.store.fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds
-from perdure.store.inbox import Inbox
+from perdure.store.inbox import MessageInbox
 from perdure.store.leases import Leases
 from perdure.store.ledger import Ledger
-from perdure.store.log import Log
+from perdure.store.log import MessageLog
 from perdure.store.moments import Moments
-from perdure.store.outputs import Outputs
-from perdure.store.records import Appended, Deleted, History, Lease, Plan, Route, Session, StoredEvent
+from perdure.store.outputs import OutputStore
+from perdure.store.records import Appended, Deleted, Lease, Plan, RouteRecord, Session, SessionHistory, StoredEvent
 from perdure.store.reindexing import Reindexing, Say, say_in_log
 from perdure.store.savings import Savings
 from perdure.store.scrub import Redact, Scrubbed, Scrubber
-from perdure.store.search import Search
-from perdure.store.shelf import FileShelf, Shelf
+from perdure.store.search import SearchIndex
+from perdure.store.shelf import BlobStore, FileShelf
 from perdure.store.sqlite_open import open_sqlite
 from perdure.store.state import State
 from perdure.store.timeline import Timeline
@@ -59,24 +59,24 @@ class SessionStore:
     .verifier        which stored messages are damaged
     """
 
-    def __init__(self, backing: Backing, shelf: Shelf) -> None:
+    def __init__(self, backing: StoreContext, shelf: BlobStore) -> None:
         self._backing = backing
         self.conversations = Conversations(backing)
-        self.log = Log(backing)
+        self.log = MessageLog(backing)
         self.timeline = Timeline(backing)
-        self.changes = Changes(backing)
+        self.changes = ChangeFeed(backing)
         self.browsing = Browsing(backing)
         self.moments = Moments(backing)
         self.savings = Savings(backing)
         self.compactions = Compactions(backing)
         self.ledger = Ledger(backing)
         self.leases = Leases(backing)
-        self.inbox = Inbox(backing)
+        self.inbox = MessageInbox(backing)
         self.fingerprints = Fingerprints(backing)
         self.verifier = Verifier(backing)
-        self.outputs = Outputs(backing, shelf)
+        self.outputs = OutputStore(backing, shelf)
         self.addresses = Addresses(backing, self.outputs)
-        self.finder = Search(backing, self.outputs, self.addresses)
+        self.finder = SearchIndex(backing, self.outputs, self.addresses)
         self.transfer = Transfer(
             backing, conversations=self.conversations, log=self.log, ledger=self.ledger, outputs=self.outputs
         )
@@ -85,7 +85,7 @@ class SessionStore:
         self,
         *,
         system_prompt: str = "",
-        route: Route | None = None,
+        route: RouteRecord | None = None,
         source: str = "",
         user_key: str = "",
         chat_key: str = "",
@@ -108,7 +108,7 @@ class SessionStore:
         """Adds to the conversation's tip, durably; see Log.append."""
         return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events)
 
-    def history(self, session_id: str) -> History:
+    def history(self, session_id: str) -> SessionHistory:
         """One session as it is sent; a conversation id means its tip."""
         return self.log.history(session_id)
 
@@ -118,7 +118,7 @@ class SessionStore:
         plan: Plan,
         *,
         system_prompt: str | None = None,
-        route: Route | None = None,
+        route: RouteRecord | None = None,
         up_to_seq: int | None = None,
         lease: Lease | None = None,
     ) -> Session:
@@ -207,7 +207,7 @@ def open_store(
     database, shelf = open_sqlite(path, clock=clock), FileShelf(path)
     # Files are outside the transaction that deleted their rows: a crash in between is made good here.
     shelf.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
-    return _ready(SessionStore(Backing(database, FtsIndex(), clock, ids), shelf), say)
+    return _ready(SessionStore(StoreContext(database, FtsIndex(), clock, ids), shelf), say)
 
 
 def place_of(path_or_url: str | Path) -> str:
@@ -239,7 +239,7 @@ def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:
             f"PostgreSQL needs a driver that is not installed ({error}): pip install 'perdure[postgres]'"
         ) from error
     database = open_postgres(url, clock=clock)
-    return SessionStore(Backing(database, TsvectorIndex(), clock, ids), RowShelf(database))
+    return SessionStore(StoreContext(database, TsvectorIndex(), clock, ids), RowShelf(database))
 
 
 def _file_of(where: str) -> Path:

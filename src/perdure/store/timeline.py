@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from perdure.core.messages import Entry
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.codec import decode_or_placeholder, unpack_or_empty
 from perdure.store.database import Transaction
-from perdure.store.records import Span, TimelinePage, Told
+from perdure.store.records import Span, TimelineEntry, TimelinePage
 from perdure.store.resolve import conversation_id_of
 from perdure.store.rows import Lineage, get_conversation, lineage_of, places
 
@@ -16,7 +16,7 @@ _MOST = 1_000
 class Timeline:
     """Everything in the log by seq, handoffs in the places they were written; a branch shows what it shares too."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def page(self, any_id: str, *, before_seq: int | None = None, limit: int = 100) -> TimelinePage:
@@ -64,9 +64,11 @@ def _within(limit: int) -> int:
     return max(1, min(limit, _MOST))
 
 
-def _told(tx: Transaction, lineage: Lineage, span: Span) -> tuple[Told, ...]:
+def _told(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineEntry, ...]:
     return tuple(
-        Told(Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at), session, bool(chained))
+        TimelineEntry(
+            Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at), session, bool(chained)
+        )
         for place in places(lineage, span)
         for seq, body, encoding, kind, created_at, session, chained in tx.rows(
             "SELECT seq, body, encoding, kind, created_at, session, chained FROM message"

@@ -37,12 +37,12 @@ _MARKS = re.compile("[\u0300-\u036f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class IndexTokens:
     parts: tuple[str, ...]
     wholes: tuple[str, ...]
 
 
-def tokenize(text: str) -> Tokens:
+def tokenize(text: str) -> IndexTokens:
     """Never raises, whatever the text."""
     plain = unaccented(text)
     parts: list[str] = []
@@ -52,7 +52,7 @@ def tokenize(text: str) -> Tokens:
         parts += pieces
         if names:
             wholes += names
-    return Tokens(tuple(parts), tuple(dict.fromkeys(wholes)))
+    return IndexTokens(tuple(parts), tuple(dict.fromkeys(wholes)))
 
 
 def unaccented(text: str) -> str:

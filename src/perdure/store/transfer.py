@@ -6,20 +6,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perdure.core.messages import Message
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.conversations import Conversations
 from perdure.store.drafts import AnyMessage
 from perdure.store.exporting import Exporter
 from perdure.store.importing import Importer
 from perdure.store.ledger import Ledger
-from perdure.store.log import Log
-from perdure.store.outputs import Outputs
+from perdure.store.log import MessageLog
+from perdure.store.outputs import OutputStore
 from perdure.store.records import Conversation, Session
 
 
 class Transfer:
     def __init__(
-        self, backing: Backing, *, conversations: Conversations, log: Log, ledger: Ledger, outputs: Outputs
+        self,
+        backing: StoreContext,
+        *,
+        conversations: Conversations,
+        log: MessageLog,
+        ledger: Ledger,
+        outputs: OutputStore,
     ) -> None:
         self._conversations = conversations
         self._log = log

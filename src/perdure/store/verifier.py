@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from perdure.core.errors import NotFound
-from perdure.store.backing import Backing
+from perdure.store.backing import StoreContext
 from perdure.store.database import Transaction
 from perdure.store.records import Damage, Span
 from perdure.store.resolve import conversation_id_of
@@ -28,7 +28,7 @@ class CheckedBatch:
 class Verifier:
     """Says which stored messages are damaged. Reads only."""
 
-    def __init__(self, backing: Backing) -> None:
+    def __init__(self, backing: StoreContext) -> None:
         self._backing = backing
 
     def conversation(self, any_id: str) -> list[Damage]:

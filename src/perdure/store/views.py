@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from perdure.core.errors import StoreError
-from perdure.store.records import Handoff, NewHandoff, Plan, Span
+from perdure.store.records import NewHandoff, Plan, Span, StoredHandoff
 
 View = tuple[Span, ...]
 
@@ -70,7 +70,7 @@ def covers_of(plan: Plan, view: View) -> list[View]:
     return out
 
 
-def undone(view: View, handoffs: Mapping[int, Handoff]) -> View:
+def undone(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
     """The view before its newest compaction, with everything said since. Raises StoreError where there was none.
 
     `handoffs` are all of the conversation's, by seq.
@@ -84,7 +84,7 @@ def undone(view: View, handoffs: Mapping[int, Handoff]) -> View:
     return joined([*newest.replaced, *since])
 
 
-def expanded(view: View, handoffs: Mapping[int, Handoff]) -> View:
+def expanded(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
     """A view with every handoff opened, and those within them, down to what was really said."""
     while any(holds(view, seq) for seq in handoffs):
         view = undone(view, handoffs)

@@ -23,7 +23,7 @@ from perdure.tools.builtin.shell import ShellState
 from perdure.tools.danger.detect import Surroundings, find_dangers
 from perdure.tools.danger.kinds import KINDS, Danger
 from perdure.tools.danger.marks import has_mark
-from perdure.tools.danger.places import Places
+from perdure.tools.danger.places import PathZones
 from perdure.tools.runtime import ToolScope
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
@@ -34,7 +34,7 @@ _SHOWN_END_CHARS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalItem:
     """One thing to ask about; `key` is what an answer is remembered under."""
 
     key: str
@@ -85,12 +85,12 @@ class ApprovalGuard:
                 raise ToolError(_denial(tool, open_questions, is_person=self._approver is not None, words=words))
             await self._remember(answer, open_questions, scope.user_key)
 
-    def _questions(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> Iterator[Question]:
+    def _questions(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> Iterator[ApprovalItem]:
         if tool.is_dangerous:
-            yield Question(f"tool:{tool.name}", "tool", tool.name)
+            yield ApprovalItem(f"tool:{tool.name}", "tool", tool.name)
         if tool.command_parameter is not None:
             command = str(arguments.get(tool.command_parameter, ""))
-            yield from (Question(d.kind, d.kind, d.what) for d in self._dangers(command, scope))
+            yield from (ApprovalItem(d.kind, d.kind, d.what) for d in self._dangers(command, scope))
         if tool.written_path_parameter is not None:
             yield from self._writes(str(arguments.get(tool.written_path_parameter, "")))
         if tool.read_path_parameter is not None:
@@ -108,28 +108,28 @@ class ApprovalGuard:
         )
         return find_dangers(command, where)
 
-    def _writes(self, path: str) -> Iterator[Question]:
+    def _writes(self, path: str) -> Iterator[ApprovalItem]:
         target = self._workspace.resolve(path)
-        zone = Places.at(self._root, target.parent, self._home).place(target.as_posix()).zone
+        zone = PathZones.at(self._root, target.parent, self._home).place(target.as_posix()).zone
         kind = {"system": "system-files", "startup": "startup-files", "device": "disk", "git": "git-internals"}.get(
             zone
         )
         if kind is None and not self._workspace.contains(target):
             kind = "write-outside"
         if kind is not None:
-            yield Question(kind, kind, str(target))
+            yield ApprovalItem(kind, kind, str(target))
 
-    def _reads(self, path: str) -> Iterator[Question]:
+    def _reads(self, path: str) -> Iterator[ApprovalItem]:
         """The credentials that a shell command may not show are no less secret to a tool that reads files."""
         if not path.strip() or path.startswith("output:"):
             return
         target = self._workspace.resolve(path)
-        places = Places.at(self._root, self._root, self._home)
+        places = PathZones.at(self._root, self._root, self._home)
         if places.holds_secret(target.as_posix()) or places.holds_secret(path):
-            yield Question("credentials", "credentials", str(target))
+            yield ApprovalItem("credentials", "credentials", str(target))
 
     async def _ask(
-        self, tool: Tool, arguments: Mapping[str, Any], questions: list[Question]
+        self, tool: Tool, arguments: Mapping[str, Any], questions: list[ApprovalItem]
     ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
@@ -141,7 +141,7 @@ class ApprovalGuard:
         )
         return await self._approver.approve(request)
 
-    async def _remember(self, answer: ApprovalAnswer, questions: list[Question], user_key: str) -> None:
+    async def _remember(self, answer: ApprovalAnswer, questions: list[ApprovalItem], user_key: str) -> None:
         keys = {q.key for q in questions if KINDS[q.kind].is_lasting}
         if answer == "session":
             self._session.setdefault(user_key, set()).update(keys)
@@ -187,7 +187,7 @@ def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
     return escape_invisible(text)
 
 
-def _covers(questions: list[Question]) -> str:
+def _covers(questions: list[ApprovalItem]) -> str:
     """What "session" and "always" would allow from now on, in a sentence."""
     kinds = list(dict.fromkeys(q.key for q in questions if KINDS[q.kind].is_lasting))
     if not kinds:
@@ -200,7 +200,7 @@ def _covers(questions: list[Question]) -> str:
     )
 
 
-def _denial(tool: Tool, questions: list[Question], *, is_person: bool, words: str = "") -> str:
+def _denial(tool: Tool, questions: list[ApprovalItem], *, is_person: bool, words: str = "") -> str:
     who = "the person said no" if is_person else "nobody is here to allow it"
     what = "; ".join(f"{q.why} ({q.what})" for q in questions)
     if words:

@@ -39,7 +39,7 @@ class OutputLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutcome:
     """One call's reply on its way into the context; `spilled` is set once its output lies elsewhere."""
 
     tool: Tool | None
@@ -52,21 +52,21 @@ class Outcome:
         return self.spilled is not None or self.reply.stored is not None
 
 
-class Budgets:
+class OutputLimiter:
     """Layers 2 and 3, over one place for outputs."""
 
     def __init__(self, outputs: Outputs | None, limits: OutputLimits | None = None) -> None:
         self._outputs = outputs
         self.limits = limits or OutputLimits()
 
-    def fit_one(self, outcome: Outcome, conversation_id: str) -> Outcome:
+    def fit_one(self, outcome: ToolOutcome, conversation_id: str) -> ToolOutcome:
         """Layer 2: the outcome, persisted where it is over its tool's limit."""
         limit = self._limit_of(outcome.tool)
         if limit is None or len(outcome.reply.text) <= limit or outcome.is_spilled:
             return outcome
         return self._persisted(outcome, conversation_id, limit)
 
-    def fit_turn(self, outcomes: Sequence[Outcome], conversation_id: str) -> list[Outcome]:
+    def fit_turn(self, outcomes: Sequence[ToolOutcome], conversation_id: str) -> list[ToolOutcome]:
         """Layer 3: the outcomes with the largest persisted until their sum fits; self-paging tools go last."""
         if len(outcomes) == 1 and _pages_itself(outcomes[0].tool):
             return list(outcomes)  # it chose its page for this window, and there is nothing it could make room for
@@ -77,8 +77,12 @@ class Budgets:
         )
 
     def spill(
-        self, outcomes: Sequence[Outcome], conversation_id: str, *, is_enough: Callable[[Sequence[Outcome]], bool]
-    ) -> list[Outcome]:
+        self,
+        outcomes: Sequence[ToolOutcome],
+        conversation_id: str,
+        *,
+        is_enough: Callable[[Sequence[ToolOutcome]], bool],
+    ) -> list[ToolOutcome]:
         """The outcomes, the largest of them persisted one after the other until `is_enough`; self-paging tools last."""
         out = list(outcomes)
         # A reader's result is spilled last: the model asked for exactly that piece.
@@ -99,7 +103,7 @@ class Budgets:
             return None
         return self.limits.result_chars if own is None else min(own, self.limits.result_chars)
 
-    def _persisted(self, outcome: Outcome, conversation_id: str, fallback_chars: int) -> Outcome:
+    def _persisted(self, outcome: ToolOutcome, conversation_id: str, fallback_chars: int) -> ToolOutcome:
         text = outcome.reply.text
         if self._outputs is None:
             return _shortened(outcome, fallback_chars, "there is no place to keep it")
@@ -119,7 +123,7 @@ class Budgets:
             sink.abort()
             raise
 
-    def _pointed(self, outcome: Outcome) -> Outcome:
+    def _pointed(self, outcome: ToolOutcome) -> ToolOutcome:
         """What was read from a file needs no copy: the file is still there, and the block says where."""
         text = outcome.reply.text
         shown = (
@@ -147,7 +151,7 @@ def _both_ends(head: str, tail: str, total_chars: int) -> str:
     return f"First {len(head):,} characters:\n{head}\n[… {left_out:,} characters …]\nLast {len(tail):,}:\n{tail}"
 
 
-def _shortened(outcome: Outcome, limit: int, why: str) -> Outcome:
+def _shortened(outcome: ToolOutcome, limit: int, why: str) -> ToolOutcome:
     """Layer 2 and 3 without a disk: both ends of the text, and why the middle is gone."""
     text = outcome.reply.text
     head, tail = text[: limit * 2 // 3], text[len(text) - limit // 3 :]

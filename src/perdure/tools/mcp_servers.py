@@ -44,7 +44,7 @@ class McpServers:
         *,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
-        self._servers = [_Server(s, environment) for s in servers]
+        self._servers = [_McpConnection(s, environment) for s in servers]
         self._start_timeout_s = start_timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
         # What could not be started, and why: for the person.
@@ -84,10 +84,10 @@ class McpServers:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._loop = None
 
-    def _tools(self, server: _Server) -> list[Tool]:
+    def _tools(self, server: _McpConnection) -> list[Tool]:
         return [self._tool(server, t) for t in server.listed if t.name not in server.settings.disabled]
 
-    def _tool(self, server: _Server, listed: Any) -> Tool:
+    def _tool(self, server: _McpConnection, listed: Any) -> Tool:
         async def handler(**arguments: Any) -> ToolReply:
             call = self._submit(server.called(listed.name, arguments))
             try:
@@ -116,7 +116,7 @@ class McpServers:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
-class _Server:
+class _McpConnection:
     """One connection: opened and closed by one task, as the protocol's streams demand, used by many."""
 
     def __init__(self, settings: McpServerSettings, environment: Mapping[str, str]) -> None:

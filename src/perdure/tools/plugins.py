@@ -17,13 +17,13 @@ from perdure import plugins
 from perdure.core.errors import PluginError
 from perdure.core.foreign import call_foreign, describe_error
 from perdure.tools.hooks import Hooks
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 
 ENTRY_POINTS = "perdure.tools"
 FOLDER = Path("plugins") / "tools"
-ToolPlugin = Callable[[Registry, Hooks], None]
+ToolPlugin = Callable[[ToolRegistry, Hooks], None]
 
-_PLUGINS = plugins.Registry("tool plug-in", None, ENTRY_POINTS)
+_PLUGINS = plugins.PluginRegistry("tool plug-in", None, ENTRY_POINTS)
 
 
 def register_tool_plugin(name: str, plugin: ToolPlugin | str) -> None:
@@ -31,12 +31,14 @@ def register_tool_plugin(name: str, plugin: ToolPlugin | str) -> None:
     _PLUGINS.register(name, plugin)
 
 
-def tool_plugins(home: Path | None = None) -> plugins.Registry:
+def tool_plugins(home: Path | None = None) -> plugins.PluginRegistry:
     """Every tool plug-in there is for a home folder."""
     return _PLUGINS.within(home / FOLDER if home is not None else None)
 
 
-def load_plugins(names: Sequence[str], registry: Registry, hooks: Hooks, *, found: plugins.Registry) -> list[str]:
+def load_plugins(
+    names: Sequence[str], registry: ToolRegistry, hooks: Hooks, *, found: plugins.PluginRegistry
+) -> list[str]:
     """Runs each named plug-in; returns a warning for each that could not be."""
     warnings = []
     for name in names:

@@ -10,7 +10,7 @@ from perdure.core.errors import ToolError
 from perdure.tools.tool import Tool, tool_from_function
 
 
-class Registry:
+class ToolRegistry:
     """Tools by name. Registering a name again replaces it, so that a user's own version wins."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
@@ -32,9 +32,9 @@ class Registry:
     def switch_on(self, toolset: str) -> None:
         self._off.discard(toolset)
 
-    def without(self, *names: str) -> Registry:
+    def without(self, *names: str) -> ToolRegistry:
         """A registry of its own with the same tools but these, on and off as here."""
-        made = Registry(t for t in self._tools.values() if t.name not in names)
+        made = ToolRegistry(t for t in self._tools.values() if t.name not in names)
         made._off = set(self._off)
         return made
 

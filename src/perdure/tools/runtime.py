@@ -21,10 +21,10 @@ from perdure.core.foreign import await_foreign, call_foreign, describe_error
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.arguments import check_by_schema
-from perdure.tools.budgets import Budgets, Outcome
+from perdure.tools.budgets import OutputLimiter, ToolOutcome
 from perdure.tools.cancel import CancelToken
 from perdure.tools.hooks import Hooks
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.tool import Tool, ToolContext, ToolReply
 
 INTERRUPTED = "[Interrupted before it finished: the outcome of this call is unknown. Check before you run it again.]"
@@ -53,10 +53,10 @@ class ToolRuntime:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: ToolRegistry,
         *,
         clock: Clock,
-        budgets: Budgets | None = None,
+        budgets: OutputLimiter | None = None,
         outputs: Outputs | None = None,
         hooks: Hooks | None = None,
         guard: Guard | None = None,
@@ -64,7 +64,7 @@ class ToolRuntime:
     ) -> None:
         self.registry = registry
         self.clock = clock
-        self.budgets = budgets or Budgets(outputs)
+        self.budgets = budgets or OutputLimiter(outputs)
         self.outputs = outputs
         self.hooks = hooks or Hooks()
         self.guard = guard
@@ -86,7 +86,7 @@ class Batch:
         self._calls = calls
         self._scope = scope
         self._emit = on_event
-        self._outcomes: list[Outcome | None] = [None] * len(calls)
+        self._outcomes: list[ToolOutcome | None] = [None] * len(calls)
         self._tokens = [CancelToken() for _ in calls]
         self._seconds: dict[str, float] = {}
 
@@ -159,7 +159,7 @@ class Batch:
             )
         )
 
-    async def _outcome(self, call: ToolCall, token: CancelToken) -> Outcome:
+    async def _outcome(self, call: ToolCall, token: CancelToken) -> ToolOutcome:
         tool: Tool | None = None
         try:
             tool = self._runtime.registry.find(call.name)
@@ -168,7 +168,7 @@ class Batch:
             reply = ToolReply(f"Error: {error}", is_error=True, is_refused=isinstance(error, ToolRefused))
         except Exception as error:  # a handler is anybody's code: its failure is for the model to read
             reply = ToolReply(clean(f"Error: {call.name} failed: {describe_error(error)}"), is_error=True)
-        return Outcome(tool, call.id, self._runtime.hooks.reviewed(call, reply))
+        return ToolOutcome(tool, call.id, self._runtime.hooks.reviewed(call, reply))
 
     async def _reply(self, tool: Tool, call: ToolCall, token: CancelToken) -> ToolReply:
         given = read_arguments(call)
@@ -212,12 +212,12 @@ class Batch:
             open_sink=open_sink if outputs is not None else None,
         )
 
-    async def _within_budget(self, outcome: Outcome) -> Outcome:
+    async def _within_budget(self, outcome: ToolOutcome) -> ToolOutcome:
         if len(outcome.reply.text) <= self._runtime.budgets.limits.preview_chars:
             return outcome
         return await asyncio.to_thread(self._runtime.budgets.fit_one, outcome, self._scope.conversation_id)
 
-    def _announce_spills(self, before: Sequence[Outcome], after: Sequence[Outcome]) -> None:
+    def _announce_spills(self, before: Sequence[ToolOutcome], after: Sequence[ToolOutcome]) -> None:
         by_id = {c.id: c for c in self._calls}
         for old, new in zip(before, after, strict=True):
             stored = new.spilled if new.spilled is not old.spilled else None
@@ -302,7 +302,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     return await future
 
 
-def _state_of(outcome: Outcome | None) -> ToolState:
+def _state_of(outcome: ToolOutcome | None) -> ToolState:
     if outcome is None:
         return "interrupted"
     if outcome.reply.is_refused:
@@ -310,7 +310,7 @@ def _state_of(outcome: Outcome | None) -> ToolState:
     return "failed" if outcome.reply.is_error else "completed"
 
 
-def _as_message(call: ToolCall, outcome: Outcome | None) -> Message:
+def _as_message(call: ToolCall, outcome: ToolOutcome | None) -> Message:
     if outcome is None:
         return tool_result(call.id, INTERRUPTED, call.name)
     reply = outcome.reply

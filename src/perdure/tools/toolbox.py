@@ -10,7 +10,7 @@ from typing import Any
 from perdure.config.settings import Settings
 from perdure.core.ports import Approver, Asker, Clock, KeyValue, Memory, Outputs, Search, Spawner
 from perdure.tools.approval import ApprovalGuard
-from perdure.tools.budgets import Budgets, OutputLimits
+from perdure.tools.budgets import OutputLimiter, OutputLimits
 from perdure.tools.builtin.clarify import ClarifyTool
 from perdure.tools.builtin.editing import FileEditor
 from perdure.tools.builtin.reading import FileReader
@@ -20,7 +20,7 @@ from perdure.tools.builtin.web import FetchLimits, WebReader
 from perdure.tools.hooks import Hooks
 from perdure.tools.mcp_servers import McpServers
 from perdure.tools.plugins import load_plugins, tool_plugins
-from perdure.tools.registry import Registry
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.stateful.delegate import DelegateTool
 from perdure.tools.stateful.memory import MemoryTool
@@ -71,12 +71,14 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     """The default tools, MCP servers, plug-ins and the caller's own, in this order: a later one of a name wins."""
     settings = sources.settings
     given = settings.tool_output
-    budgets = Budgets(sources.outputs, OutputLimits(given.default_result_size, given.turn_budget, given.preview_size))
+    budgets = OutputLimiter(
+        sources.outputs, OutputLimits(given.default_result_size, given.turn_budget, given.preview_size)
+    )
 
     def result_chars() -> int:
         return budgets.limits.result_chars
 
-    registry, hooks, closers = Registry(), Hooks(), []  # type: Registry, Hooks, list[Callable[[], None]]
+    registry, hooks, closers = ToolRegistry(), Hooks(), []  # type: ToolRegistry, Hooks, list[Callable[[], None]]
     guard = None
     if sources.workspace is not None:
         terminal = Terminal(sources.workspace, sources.environment, max_chars=result_chars)
@@ -143,6 +145,6 @@ def _other_tools(sources: ToolSources, result_chars: Callable[[], int]) -> Itera
         yield DelegateTool(sources.spawner, max_iterations=settings.delegation.max_iterations).tool()
 
 
-def _add_all(registry: Registry, tools: Iterable[Tool | Callable[..., Any]]) -> None:
+def _add_all(registry: ToolRegistry, tools: Iterable[Tool | Callable[..., Any]]) -> None:
     for t in tools:
         registry.add(t)

@@ -17,7 +17,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.ports import Clock
 from perdure.core.visibility import Visibility
 from perdure.models.catalog import Catalog
-from perdure.store.browsing import Wanted
+from perdure.store.browsing import ConversationFilter
 from perdure.store.store import SessionStore
 from perdure.web import shapes
 from perdure.web.chart_view import context_chart
@@ -28,7 +28,7 @@ from perdure.web.live import LiveFeed
 from perdure.web.opened_view import opened_page
 from perdure.web.routes import PageRoute
 from perdure.web.sight import Sight
-from perdure.web.timeline_view import Place, timeline_page
+from perdure.web.timeline_view import TimelineCursor, timeline_page
 from perdure.web.usage_view import usage_view
 
 VisibilityOf = Callable[[Request], Visibility]
@@ -71,14 +71,14 @@ def page_router(
         route_class=PageRoute,
         tags=["page"],
         dependencies=[Depends(look)],
-        responses={status: {"model": shapes.Refused} for status in (400, 404, 422, 503)},
+        responses={status: {"model": shapes.ErrorBody} for status in (400, 404, 422, 503)},
     )
     one = "/conversations/{any_id}"
     router.get("/conversations", response_model=shapes.ConversationPage)(conversations)
     router.get("/search", response_model=shapes.SearchPage)(search)
     router.get("/filters", response_model=shapes.Filters)(what_to_filter_by)
     router.get(one, response_model=shapes.ConversationHead)(head)
-    router.get(f"{one}/timeline", response_model=shapes.TimelinePage)(timeline)
+    router.get(f"{one}/timeline", response_model=shapes.TimelineResponse)(timeline)
     router.get(f"{one}/context", response_model=shapes.ContextChart)(context)
     router.get(f"{one}/handoffs/{{seq}}", response_model=shapes.HandoffView)(handoff)
     router.get(f"{one}/open", response_model=shapes.OpenedPage)(opened)
@@ -98,7 +98,7 @@ def conversations(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Conversations, last used first; with `q` those it is found in, the best first."""
-    wanted = Wanted(sight.visibility, source or None, model or None, since, until)
+    wanted = ConversationFilter(sight.visibility, source or None, model or None, since, until)
     return _json(conversation_page(sight, wanted, query=q, cursor=cursor or None, limit=limit))
 
 
@@ -111,7 +111,9 @@ def search(
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
 ) -> Response:
     """Every place where something is said, the best first."""
-    return _json(search_page(sight, q, Wanted(sight.visibility, source or None, None, since, until), limit=limit))
+    return _json(
+        search_page(sight, q, ConversationFilter(sight.visibility, source or None, None, since, until), limit=limit)
+    )
 
 
 def what_to_filter_by(sight: Seen) -> Response:
@@ -133,7 +135,7 @@ def timeline(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """A page of its story: the newest, or those before, after or around a message; oldest first."""
-    return _json(timeline_page(sight, sight.conversation(any_id), Place(before, after, around), limit=limit))
+    return _json(timeline_page(sight, sight.conversation(any_id), TimelineCursor(before, after, around), limit=limit))
 
 
 def context(sight: Seen, any_id: AnyId) -> Response:

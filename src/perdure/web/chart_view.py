@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import clean
-from perdure.store.records import Call, Conversation, StoredEvent
+from perdure.store.records import CallRecord, Conversation, StoredEvent
 from perdure.store.savings import prompt_sizes
 from perdure.web.shapes import CallPoint, ChartMark, ContextChart
 from perdure.web.sight import Sight
@@ -47,7 +47,7 @@ def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
 class _Around:
     """The calls before and after a place on the chart."""
 
-    def __init__(self, calls: Sequence[Call], at: int) -> None:
+    def __init__(self, calls: Sequence[CallRecord], at: int) -> None:
         self.before = calls[at - 1] if at > 0 else None
         self.after = calls[at] if at < len(calls) else None
 
@@ -57,7 +57,7 @@ class _Around:
         return near.threshold_tokens if near is not None else None
 
 
-def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[Call]) -> ChartMark:
+def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[CallRecord]) -> ChartMark:
     before, after = prompt_sizes(event.payload) if event.kind == "compaction" else (None, None)
     return ChartMark(
         kind=event.kind,
@@ -69,7 +69,7 @@ def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[Call]) -> Ch
     )
 
 
-def _point(call: Call, seq: int) -> CallPoint:
+def _point(call: CallRecord, seq: int) -> CallPoint:
     usage = call.usage
     return CallPoint(
         started_at=call.started_at_ms,

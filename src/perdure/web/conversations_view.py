@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.commands.titles import title_of
 from perdure.core.ports import SearchHit
-from perdure.store.browsing import Browsed, Wanted
+from perdure.store.browsing import Browsed, ConversationFilter
 from perdure.web.shapes import ConversationPage, ConversationRow, Filters, SearchHitRow, SearchPage
 from perdure.web.sight import Sight
 
@@ -17,7 +17,7 @@ _MOST_HITS = 200
 
 
 def conversation_page(
-    sight: Sight, wanted: Wanted, *, query: str = "", cursor: str | None = None, limit: int = 50
+    sight: Sight, wanted: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
 ) -> ConversationPage:
     """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
     if query.strip():
@@ -26,7 +26,7 @@ def conversation_page(
     return ConversationPage(conversations=[row_of(b) for b in page], next_cursor=following)
 
 
-def search_page(sight: Sight, query: str, wanted: Wanted, *, limit: int = 20) -> SearchPage:
+def search_page(sight: Sight, query: str, wanted: ConversationFilter, *, limit: int = 20) -> SearchPage:
     """Every place a query is found, the best first."""
     most = _MOST_HITS if wanted.source else limit
     hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=most)
@@ -70,7 +70,7 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
     )
 
 
-def _found(sight: Sight, wanted: Wanted, query: str, limit: int) -> list[ConversationRow]:
+def _found(sight: Sight, wanted: ConversationFilter, query: str, limit: int) -> list[ConversationRow]:
     """Conversations titled so, then those in which it was said."""
     titled, _ = sight.store.browsing.page(replace(wanted, title=query.strip()), limit=limit)
     rows = {b.conversation.id: row_of(b) for b in titled}
@@ -86,12 +86,12 @@ def _found(sight: Sight, wanted: Wanted, query: str, limit: int) -> list[Convers
     return list(rows.values())[:limit]
 
 
-def _rows_of(sight: Sight, wanted: Wanted, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
+def _rows_of(sight: Sight, wanted: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
     """The conversations of some hits, as far as they are wanted; the time was asked of the hits themselves."""
     ids = tuple({h.conversation_id: None for h in hits})
     page, _ = sight.store.browsing.page(replace(wanted, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
     return {b.conversation.id: row_of(b) for b in page}
 
 
-def _scope(wanted: Wanted) -> dict[str, Any]:
+def _scope(wanted: ConversationFilter) -> dict[str, Any]:
     return {"since_ms": wanted.since_ms, "until_ms": wanted.until_ms}

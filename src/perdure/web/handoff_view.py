@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from perdure.context.handoff import parse_handoff
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
-from perdure.store.records import Conversation, Handoff, Span, StoredEvent
+from perdure.store.records import Conversation, Span, StoredEvent, StoredHandoff
 from perdure.store.savings import MADE, prompt_sizes
 from perdure.store.views import holds
 from perdure.web.fact_links import Links, fact_rows
@@ -51,10 +51,10 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
     )
 
 
-def _chain_findings(handoff: Handoff, handoffs: Mapping[int, Handoff]) -> set[str]:
+def _chain_findings(handoff: StoredHandoff, handoffs: Mapping[int, StoredHandoff]) -> set[str]:
     """What the checks found in a handoff and in those it carries on: a doubt is not laid by being repeated."""
     found: set[str] = set()
-    one: Handoff | None = handoff
+    one: StoredHandoff | None = handoff
     while one is not None:
         found.update(str(f) for f in one.check.get("findings", ()))
         one = handoffs.get(one.previous) if one.previous is not None and one.previous < one.seq else None
@@ -66,16 +66,16 @@ def _sections(entries: Sequence[Entry]) -> list[SectionRow]:
     text = entries[0].message.text if entries else ""
     parsed = parse_handoff(text)
     if parsed is None or not parsed.sections:
-        return [SectionRow(title="Handoff", text=text)]
+        return [SectionRow(title="StoredHandoff", text=text)]
     return [SectionRow(title=title, text=body) for title, body in parsed.sections.items()]
 
 
-def _event_of(handoff: Handoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
+def _event_of(handoff: StoredHandoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
     """The compaction that wrote it: told in the session it began."""
     made = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in MADE]
     return made[0] if made else None
 
 
-def _newest_standing(handoffs: Iterable[Handoff], view: Sequence[Span]) -> int | None:
+def _newest_standing(handoffs: Iterable[StoredHandoff], view: Sequence[Span]) -> int | None:
     """The handoff that an undo would take back."""
     return max((h.seq for h in handoffs if holds(view, h.seq)), default=None)

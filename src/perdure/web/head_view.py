@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure.core.errors import NotFound
-from perdure.store.browsing import Wanted
-from perdure.store.records import Call, Conversation, Session, Totals
+from perdure.store.browsing import ConversationFilter
+from perdure.store.records import CallRecord, Conversation, Session, Totals
 from perdure.store.savings import MADE, prompt_sizes
 from perdure.store.store import SessionStore
 from perdure.web.conversations_view import row_of
@@ -17,10 +17,10 @@ _LAST_CALLS = 50
 
 def conversation_head(sight: Sight, conversation: Conversation) -> ConversationHead:
     store = sight.store
-    found, _ = store.browsing.page(Wanted(ids=(conversation.id,)))
+    found, _ = store.browsing.page(ConversationFilter(ids=(conversation.id,)))
     if not found:
         raise NotFound(f"{conversation.id} was deleted just now")
-    children_of = Wanted(parent_id=conversation.id, visibility=sight.visibility)
+    children_of = ConversationFilter(parent_id=conversation.id, visibility=sight.visibility)
     children, _ = store.browsing.page(children_of, limit=_MOST_CHILDREN)
     return ConversationHead(
         id=conversation.id,
@@ -87,7 +87,7 @@ def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
     )
 
 
-def _size_since(store: SessionStore, conversation_id: str, last: Call) -> int | None:
+def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> int | None:
     """The prompt's size by what happened after the last call; None where nothing did that is known."""
     made = [e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in MADE]
     undone = store.ledger.events(conversation_id, kind="undo")

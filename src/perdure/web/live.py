@@ -14,8 +14,8 @@ from typing import Protocol
 
 from perdure.core.errors import StoreError
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.records import ChangesSince
-from perdure.web.shapes import Changed
+from perdure.store.records import ChangeSet
+from perdure.web.shapes import ConversationChanged
 
 POLL_S = 0.4
 HEARTBEAT_S = 15.0
@@ -23,14 +23,14 @@ HEARTBEAT_S = 15.0
 _WATCH_S = 0.5
 
 
-class Changes(Protocol):
+class ChangeSource(Protocol):
     """What is new in a store since a cursor."""
 
     def now(self) -> str:
         """A cursor from which to look on."""
         ...
 
-    def since(self, cursor: str, *, visibility: Visibility) -> ChangesSince:
+    def since(self, cursor: str, *, visibility: Visibility) -> ChangeSet:
         """What the cursor did not know. Raises StoreError for one that was never handed out."""
         ...
 
@@ -40,12 +40,12 @@ class _Listener:
     """One open stream: what it has not been told yet, newest word of each conversation only."""
 
     visibility: Visibility
-    waiting: dict[str, Changed] = field(default_factory=dict)
+    waiting: dict[str, ConversationChanged] = field(default_factory=dict)
     # The cursor to go on from once everything must be read anew.
     reload_from: str | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def hear(self, news: ChangesSince) -> None:
+    def hear(self, news: ChangeSet) -> None:
         if news.is_reload_needed:
             self.waiting.clear()
             self.reload_from = news.cursor
@@ -53,7 +53,7 @@ class _Listener:
         for changed in news.changed:
             conversation = changed.conversation
             if self.visibility.includes(conversation.user_key):
-                self.waiting[conversation.id] = Changed(
+                self.waiting[conversation.id] = ConversationChanged(
                     conversation_id=conversation.id,
                     last_seq=conversation.last_seq,
                     updated_at=conversation.updated_at_ms,
@@ -75,7 +75,7 @@ class LiveFeed:
     """Streams of changes over one store."""
 
     def __init__(
-        self, changes: Changes, *, poll_s: float = POLL_S, heartbeat_s: float = HEARTBEAT_S,
+        self, changes: ChangeSource, *, poll_s: float = POLL_S, heartbeat_s: float = HEARTBEAT_S,
         is_closing: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self._changes = changes

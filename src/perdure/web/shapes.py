@@ -23,7 +23,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 
-class Refused(BaseModel):
+class ErrorBody(BaseModel):
     """Any answer but 200: one plain sentence."""
 
     detail: str
@@ -179,7 +179,7 @@ class EventRow(BaseModel):
     payload: dict[str, Any]
 
 
-class TimelinePage(BaseModel):
+class TimelineResponse(BaseModel):
     messages: list[MessageRow]
     events: list[EventRow]
     first_seq: int | None
@@ -303,7 +303,7 @@ class UsageView(BaseModel):
     saved_by_compaction_usd: float | None
 
 
-class Changed(BaseModel):
+class ConversationChanged(BaseModel):
     """One line of /live: something of this conversation is new. Open views fetch what they lack."""
 
     conversation_id: str

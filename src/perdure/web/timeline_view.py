@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from perdure.context.history import tokens_of
 from perdure.core.errors import StoreError
-from perdure.store.records import Conversation, Span, StoredEvent, TimelinePage, Told, ToolRun
+from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, TimelinePage, ToolRun
 from perdure.web import shapes
 from perdure.web.images import ImageRoom, image_rows
 from perdure.web.shapes import EventRow, MessageRow
@@ -25,7 +25,7 @@ _STEP = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TimelineCursor:
     """Where in the story a page lies: before, after or around a message, or, with none of them, at its end."""
 
     before: int | None = None
@@ -37,13 +37,15 @@ class Place:
             raise StoreError("give one of before, after and around, not several")
 
 
-def timeline_page(sight: Sight, conversation: Conversation, place: Place, *, limit: int = 100) -> shapes.TimelinePage:
+def timeline_page(
+    sight: Sight, conversation: Conversation, place: TimelineCursor, *, limit: int = 100
+) -> shapes.TimelineResponse:
     """A page of the story, oldest first."""
     page = _stretch(sight, conversation, place, limit)
     if place.before is None:  # else whoever pages backwards has them already
         page = _with_results(sight, page)
     told = page.told
-    return shapes.TimelinePage(
+    return shapes.TimelineResponse(
         messages=_Rows(sight, conversation, told).all(),
         events=_events(sight, conversation, told),
         first_seq=told[0].seq if told else None,
@@ -53,7 +55,7 @@ def timeline_page(sight: Sight, conversation: Conversation, place: Place, *, lim
     )
 
 
-def _stretch(sight: Sight, conversation: Conversation, place: Place, limit: int) -> TimelinePage:
+def _stretch(sight: Sight, conversation: Conversation, place: TimelineCursor, limit: int) -> TimelinePage:
     timeline = sight.store.timeline
     if place.after is not None:
         return timeline.after(conversation.id, place.after, limit=limit)
@@ -77,13 +79,13 @@ def _with_results(sight: Sight, page: TimelinePage) -> TimelinePage:
     return replace(page, told=tuple(told))
 
 
-def _may_have_results(told: Told) -> bool:
+def _may_have_results(told: TimelineEntry) -> bool:
     return bool(told.entry.message.tool_calls) or told.entry.message.role == "tool"
 
 
-def _before(sight: Sight, conversation: Conversation, told: Sequence[Told]) -> Sequence[Told]:
+def _before(sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> Sequence[TimelineEntry]:
     """What stands between the call of a page's first result and the page; nothing where it begins otherwise."""
-    earlier: list[Told] = []
+    earlier: list[TimelineEntry] = []
     first = told[0] if told else None
     while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
         page = sight.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).told
@@ -95,7 +97,7 @@ def _before(sight: Sight, conversation: Conversation, told: Sequence[Told]) -> S
 class _Rows:
     """The messages of one page, with what is known of their tool calls."""
 
-    def __init__(self, sight: Sight, conversation: Conversation, told: Sequence[Told]) -> None:
+    def __init__(self, sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> None:
         self._told = told
         self._images = ImageRoom()
         # By the result's seq: some services count their calls afresh in every reply, so ids alone are not enough.
@@ -108,7 +110,7 @@ class _Rows:
     def all(self) -> list[MessageRow]:
         return [self._row(t) for t in self._told]
 
-    def _row(self, told: Told) -> MessageRow:
+    def _row(self, told: TimelineEntry) -> MessageRow:
         message = told.entry.message
         caller, run = self._callers.get(told.seq), self._run_of(told)
         kept = kept_output(message.text) if message.role == "tool" else None
@@ -137,7 +139,7 @@ class _Rows:
             created_at=told.entry.created_at_ms,
         )
 
-    def _run_of(self, told: Told) -> ToolRun | None:
+    def _run_of(self, told: TimelineEntry) -> ToolRun | None:
         """How a result's call went: as it was recorded, else by its words; None for what is no result."""
         message = told.entry.message
         if message.role != "tool":
@@ -146,7 +148,7 @@ class _Rows:
         guessed = guessed_run(message)
         return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 
-    def _seconds_of(self, told: Told, run: ToolRun | None) -> float | None:
+    def _seconds_of(self, told: TimelineEntry, run: ToolRun | None) -> float | None:
         """As it was measured; else, for a call that was alone in its reply, the time from reply to result."""
         # The time of a refused call is how long the person thought about it.
         if run is None or run.state == "refused":
@@ -164,10 +166,10 @@ class _Caller:
     """A call by name, and the message that made it."""
 
     name: str
-    told: Told
+    told: TimelineEntry
 
 
-def _callers(told: Sequence[Told]) -> dict[int, _Caller]:
+def _callers(told: Sequence[TimelineEntry]) -> dict[int, _Caller]:
     """For each result, the newest call before it that has its id."""
     calls: dict[str, _Caller] = {}
     found: dict[int, _Caller] = {}
@@ -179,7 +181,7 @@ def _callers(told: Sequence[Told]) -> dict[int, _Caller]:
     return found
 
 
-def _events(sight: Sight, conversation: Conversation, told: Sequence[Told]) -> list[EventRow]:
+def _events(sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> list[EventRow]:
     placed = sight.store.moments.events(conversation.id, _span(told)) if told else []
     return [_event_row(seq, event) for seq, event in placed if event.kind in _SHOWN_EVENTS]
 
@@ -194,5 +196,5 @@ def _event_row(seq: int, event: StoredEvent) -> EventRow:
     )
 
 
-def _span(told: Sequence[Told]) -> Span:
+def _span(told: Sequence[TimelineEntry]) -> Span:
     return Span(told[0].seq, told[-1].seq)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog, Prices
-from perdure.store.records import Grouping, Route, Totals, UsageRow
+from perdure.store.records import Grouping, RouteRecord, Totals, UsageRow
 from perdure.store.savings import CachedOn, Spared
 from perdure.web.head_view import totals_row
 from perdure.web.shapes import UsageGroup, UsageView
@@ -24,7 +24,7 @@ from perdure.web.sight import Sight
 DAY_MS = 86_400_000
 _PER_MTOK = 1_000_000
 
-PricesOf = Callable[[Route], Prices]
+PricesOf = Callable[[RouteRecord], Prices]
 
 
 def usage_view(sight: Sight, *, days: int) -> UsageView:
@@ -51,9 +51,9 @@ def usage_view(sight: Sight, *, days: int) -> UsageView:
 
 def prices_by(catalog: Catalog) -> PricesOf:
     """Prices of a route, each looked up once."""
-    known: dict[Route, Prices] = {}
+    known: dict[RouteRecord, Prices] = {}
 
-    def of(route: Route) -> Prices:
+    def of(route: RouteRecord) -> Prices:
         if route not in known:
             known[route] = catalog.facts(route.provider or None, route.model).prices
         return known[route]

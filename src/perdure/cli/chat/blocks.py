@@ -13,7 +13,7 @@ _HEADING = re.compile(r"^#{1,6}\s")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkdownBlock:
     """A finished block: the exact text it came from, and Markdown that shows it on its own."""
 
     source: str
@@ -31,10 +31,10 @@ class Blocks:
         # Whether the lines at hand go on a fence whose beginning was already given out.
         self._is_rest = False
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[MarkdownBlock]:
         """The blocks that this piece of text finished."""
         *whole, self._partial = (self._partial + text).split("\n")
-        done: list[Block] = []
+        done: list[MarkdownBlock] = []
         for line in whole:
             self._take(line + "\n", done)
         return done
@@ -44,9 +44,9 @@ class Blocks:
         """Markdown of the block that is still being written."""
         return self._shown("".join(self._lines) + self._partial)
 
-    def end(self) -> list[Block]:
+    def end(self) -> list[MarkdownBlock]:
         """What is left when no more text comes."""
-        done: list[Block] = []
+        done: list[MarkdownBlock] = []
         if self._partial:
             self._take(self._partial, done)
             self._partial = ""
@@ -54,7 +54,7 @@ class Blocks:
         self._opening = ""
         return done
 
-    def _take(self, line: str, done: list[Block]) -> None:
+    def _take(self, line: str, done: list[MarkdownBlock]) -> None:
         fence = _FENCE.match(line.rstrip("\n"))
         if self._opening:
             self._lines.append(line)
@@ -86,10 +86,10 @@ class Blocks:
             return not (line[:1].isspace() and any(_ITEM.match(held) for held in self._lines))
         return bool(_ITEM.match(line)) and len(self._lines) >= _MANY_LINES
 
-    def _finish(self, done: list[Block]) -> None:
+    def _finish(self, done: list[MarkdownBlock]) -> None:
         source = "".join(self._lines)
         if source:
-            done.append(Block(source, self._shown(source)))
+            done.append(MarkdownBlock(source, self._shown(source)))
         self._lines, self._is_rest = [], False
 
     def _shown(self, source: str) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from perdure.cli.chat.desk import Desk
-    from perdure.cli.chat.live import LiveChat
+    from perdure.cli.chat.desk import ChatController
+    from perdure.cli.chat.live import ChatApp
     from perdure.core.events import Event
 
 EPILOG = """\b
@@ -71,43 +71,43 @@ def chat(
 
 def _live(flags: dict[str, str], session_id: str | None) -> int:
     """The prompt first: nothing that takes time is imported before it stands there."""
-    from perdure.cli.chat.live import LiveChat
+    from perdure.cli.chat.live import ChatApp
     from perdure.config.home import home_dir, make_home
     from perdure.config.terminal import wants_color
 
     home = make_home(home_dir())
     is_first_run = _is_first_run()
 
-    def open_desk(chat: LiveChat) -> Desk:
-        from perdure.cli.chat.desk import Desk
-        from perdure.cli.chat.surface import ChatSurface, Person
+    def open_desk(chat: ChatApp) -> ChatController:
+        from perdure.cli.chat.desk import ChatController
+        from perdure.cli.chat.surface import ChatCommandContext, ChatUser
 
-        person = Person(chat.hear, chat.progress, chat.questions, chat.questions)
-        surface = ChatSurface(flags, session_id=session_id, person=person)
-        return Desk(surface, chat.write, is_first_run=is_first_run)
+        person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)
+        surface = ChatCommandContext(flags, session_id=session_id, person=person)
+        return ChatController(surface, chat.write, is_first_run=is_first_run)
 
-    return LiveChat(open_desk, home=home, is_color=wants_color("auto")).run()
+    return ChatApp(open_desk, home=home, is_color=wants_color("auto")).run()
 
 
 def _plain(flags: dict[str, str], session_id: str | None) -> int:
-    from perdure.cli.chat.desk import Desk
+    from perdure.cli.chat.desk import ChatController
     from perdure.cli.chat.plain import PlainQuestions, PlainScreen
     from perdure.cli.chat.plain_loop import PlainChat
-    from perdure.cli.chat.questions import Questions
-    from perdure.cli.chat.surface import ChatSurface, Person
+    from perdure.cli.chat.questions import TerminalQuestions
+    from perdure.cli.chat.surface import ChatCommandContext, ChatUser
 
     is_first_run = _is_first_run()
     screen, asking = PlainScreen(sys.stdout), PlainQuestions(input)
-    questions = Questions(asking.show, asking.withdraw)
+    questions = TerminalQuestions(asking.show, asking.withdraw)
 
     def hear(event: Event) -> None:
         screen.show(event)
         desk.heard(event)
 
-    person = Person(hear, screen.progress, questions, questions)
-    surface = ChatSurface(flags, session_id=session_id, person=person)
+    person = ChatUser(hear, screen.progress, questions, questions)
+    surface = ChatCommandContext(flags, session_id=session_id, person=person)
     screen.shows_reasoning = surface.settings.display.reasoning
-    desk = Desk(surface, lambda text: screen.line(text.rstrip("\n")), is_first_run=is_first_run)
+    desk = ChatController(surface, lambda text: screen.line(text.rstrip("\n")), is_first_run=is_first_run)
     return PlainChat(desk, screen).run()
 
 

@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 if TYPE_CHECKING:
-    from perdure.cli.chat.desk import Desk
+    from perdure.cli.chat.desk import ChatController
 
 _MAX_PATHS = 200
 _MAX_IDS = 50
@@ -23,7 +23,7 @@ class ChatCompleter(Completer):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         # Set once everything is open; before that, only paths are offered.
-        self.desk: Desk | None = None
+        self.desk: ChatController | None = None
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
@@ -37,12 +37,12 @@ class ChatCompleter(Completer):
             elif name == "/resume":
                 yield from self._ids(argument.strip(), self.desk)
 
-    def _commands(self, typed: str, desk: Desk) -> Iterator[Completion]:
+    def _commands(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         for command in desk.commands:
             if f"/{command.name}".startswith(typed.lower()):
                 yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
 
-    def _ids(self, typed: str, desk: Desk) -> Iterator[Completion]:
+    def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
             if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
                 yield Completion(c.id, -len(typed), display_meta=c.title)

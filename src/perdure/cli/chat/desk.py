@@ -11,11 +11,11 @@ from pathlib import Path
 
 from perdure.cli.chat.attachments import Attached, attach
 from perdure.cli.chat.figures import closing_lines, opening_lines, resumed_lines, status_line
-from perdure.cli.chat.surface import ChatSurface, Progress
-from perdure.cli.chat.transcript import Transcript
-from perdure.cli.ink import Ink
+from perdure.cli.chat.surface import ChatCommandContext, Progress
+from perdure.cli.chat.transcript import ChatTranscript
+from perdure.cli.ink import Style
 from perdure.commands.all import all_commands
-from perdure.commands.command import Said
+from perdure.commands.command import CommandResult
 from perdure.commands.titles import title_of
 from perdure.config.terminal import wants_color
 from perdure.core.errors import PerdureError
@@ -35,10 +35,10 @@ class Answer:
     is_leaving: bool = False
 
 
-class Desk:
+class ChatController:
     """One person's chat: its surface, its commands, and the words around them."""
 
-    def __init__(self, surface: ChatSurface, write: Write, *, is_first_run: bool = False) -> None:
+    def __init__(self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False) -> None:
         self.surface = surface
         self.commands = all_commands()
         self._write = write
@@ -62,7 +62,7 @@ class Desk:
         except PerdureError as error:
             return Answer(str(error), is_error=True)
 
-    def _after(self, said: Said) -> Answer:
+    def _after(self, said: CommandResult) -> Answer:
         if said.then_send is None:
             return Answer(said.text, is_error=said.level == "error", is_leaving=said.is_leaving)
         self._write(f"{said.text}\n")
@@ -98,13 +98,13 @@ class Desk:
     # -- the words around it -----------------------------------------------------------------------------------------
 
     @property
-    def ink(self) -> Ink:
+    def ink(self) -> Style:
         """Colours as the settings want them, known once they are read."""
-        return Ink(wants_color(self.surface.settings.display.color))
+        return Style(wants_color(self.surface.settings.display.color))
 
-    def transcript(self, write: Write, width: Callable[[], int], ink: Ink) -> Transcript:
+    def transcript(self, write: Write, width: Callable[[], int], ink: Style) -> ChatTranscript:
         display = self.surface.settings.display
-        return Transcript(write, width=width, ink=ink, shows_reasoning=display.reasoning, streams=display.streaming)
+        return ChatTranscript(write, width=width, ink=ink, shows_reasoning=display.reasoning, streams=display.streaming)
 
     def opening(self) -> Iterator[str]:
         if self._is_first_run:

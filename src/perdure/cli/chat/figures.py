@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.agent.embedded import PROVIDER
-from perdure.cli.chat.surface import ChatSurface
+from perdure.cli.chat.surface import ChatCommandContext
 from perdure.commands.figures import bar, money, share, tokens, usage_lines
 from perdure.core.messages import Entry
 from perdure.providers.caching import start_line
@@ -16,14 +16,14 @@ _GAUGE_CELLS = 16
 _SHOWN_CHARS = 160
 
 
-def opening_lines(surface: ChatSurface) -> Iterator[str]:
+def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
     """One line that says which model answers, and what else is worth knowing before the first word."""
     endpoint = surface.agent.endpoint
     yield f"Perdure · {endpoint.model} ({endpoint.provider}) · /help lists the commands, Alt-Enter makes a new line"
     yield from route_lines(surface)
 
 
-def route_lines(surface: ChatSurface) -> Iterator[str]:
+def route_lines(surface: ChatCommandContext) -> Iterator[str]:
     """Caching where it is on (L5), a key that is missing, warnings of the wiring."""
     endpoint = surface.agent.endpoint
     if caching := start_line(endpoint.provider, endpoint.model, surface.settings.prompt_caching.cache_ttl):
@@ -33,7 +33,7 @@ def route_lines(surface: ChatSurface) -> Iterator[str]:
         yield f"warning: {problem}"
 
 
-def embedded_lines(surface: ChatSurface) -> Iterator[str]:
+def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
     """Who answers where no key is set, and what to expect of it."""
     endpoint = surface.agent.endpoint
     weights = packaged_weights() if endpoint.provider == PROVIDER else None
@@ -41,7 +41,7 @@ def embedded_lines(surface: ChatSurface) -> Iterator[str]:
         yield f"the embedded model answers, {FIT_FOR}"
 
 
-def resumed_lines(surface: ChatSurface) -> Iterator[str]:
+def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
     """Where one was, for a conversation that is gone on with: its name and its last words."""
     session_id = surface.session_id
     if session_id is None:
@@ -55,7 +55,7 @@ def resumed_lines(surface: ChatSurface) -> Iterator[str]:
     yield ""
 
 
-def closing_lines(surface: ChatSurface) -> Iterator[str]:
+def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     """The id, how to resume, tokens by class, cost (A7)."""
     session_id = surface.session_id
     if session_id is None:
@@ -69,7 +69,7 @@ def closing_lines(surface: ChatSurface) -> Iterator[str]:
     yield f"{'cost':<18} {money(totals.cost_usd):>12}"
 
 
-def status_line(surface: ChatSurface) -> str:
+def status_line(surface: ChatCommandContext) -> str:
     """Model, gauge with its threshold mark, cache hit rate, cost, title."""
     gauge = surface.agent.gauge
     used, window, threshold = gauge.tokens, gauge.window, gauge.threshold

@@ -21,7 +21,7 @@ _SLICE_S = 0.008
 _GATHER_S = 0.03
 
 
-class Inbox:
+class EventInbox:
     """Filled from any thread, emptied in the prompt's own: `call` runs work there soon, `later` after some seconds."""
 
     def __init__(

@@ -21,16 +21,16 @@ from prompt_toolkit.output import Output
 
 from perdure.agent.bridge import DaemonThreads
 from perdure.cli.chat.completer import ChatCompleter
-from perdure.cli.chat.inbox import Inbox
+from perdure.cli.chat.inbox import EventInbox
 from perdure.cli.chat.log_file import logged_to
 from perdure.cli.chat.prompt_box import Hands, Line, PromptBox
 from perdure.cli.chat.question_panel import QuestionPanel
-from perdure.cli.chat.questions import Question, Questions
-from perdure.cli.ink import Ink, fitted, safe
+from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
+from perdure.cli.ink import Style, fitted, safe
 
 if TYPE_CHECKING:  # what takes long to import is imported behind the prompt, in the working thread
-    from perdure.cli.chat.desk import Desk
-    from perdure.cli.chat.transcript import Transcript
+    from perdure.cli.chat.desk import ChatController
+    from perdure.cli.chat.transcript import ChatTranscript
     from perdure.core.events import Event
 
 _log = logging.getLogger(__name__)
@@ -46,15 +46,15 @@ _STOPPING_S = 5.0
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
-OpenDesk = Callable[["LiveChat"], "Desk"]
+OpenController = Callable[["ChatApp"], "ChatController"]
 
 
-class LiveChat:
+class ChatApp:
     """Reads, answers, repeats. Typing never waits for work: lines are queued while something is going on."""
 
     def __init__(
         self,
-        open_desk: OpenDesk,
+        open_desk: OpenController,
         *,
         home: Path,
         is_color: bool,
@@ -63,7 +63,7 @@ class LiveChat:
     ) -> None:
         self._open_desk = open_desk
         self._log_file = home / "logs" / "chat.log"
-        self.ink = Ink(is_color)
+        self.ink = Style(is_color)
         self._completer = ChatCompleter(Path.cwd())
         self._box = PromptBox(
             Hands(
@@ -75,12 +75,12 @@ class LiveChat:
             source=source,
             output=output,
         )
-        self.questions = Questions(self._ask, self._withdraw)
-        self._desk: Desk | None = None
-        self._transcript: Transcript | None = None
+        self.questions = TerminalQuestions(self._ask, self._withdraw)
+        self._desk: ChatController | None = None
+        self._transcript: ChatTranscript | None = None
         self._lines: queue.Queue[Line | None] = queue.Queue()
         self._waiting: list[Line] = []
-        self._inbox = Inbox(self._show, self._box.call, self._box.later)
+        self._inbox = EventInbox(self._show, self._box.call, self._box.later)
         self._panel: QuestionPanel | None = None
         self._is_working = False
         # An interrupt that came before there was anything to stop: it is tried again until there is.
@@ -254,18 +254,18 @@ class LiveChat:
         seconds = time.monotonic() - self._began_s
         return f"starting … {seconds:.0f} s (Ctrl-C twice leaves)" if seconds > _QUICK_S else "starting …"
 
-    def _ask(self, question: Question) -> None:
+    def _ask(self, question: PendingQuestion) -> None:
         self._inbox.put(partial(self._put_up, question))
 
-    def _withdraw(self, question: Question) -> None:
+    def _withdraw(self, question: PendingQuestion) -> None:
         self._inbox.put(partial(self._take_down, question))
 
-    def _put_up(self, question: Question) -> None:
+    def _put_up(self, question: PendingQuestion) -> None:
         self._panel = QuestionPanel(question)
         self._box.hold()
         self._box.redraw()
 
-    def _take_down(self, question: Question) -> None:
+    def _take_down(self, question: PendingQuestion) -> None:
         """Writes the whole question down, with the reason it was asked for."""
         if self._panel is not None and self._panel.question is question:
             lines = safe("\n".join((question.text, *question.notes[:1]))).split("\n")
@@ -363,7 +363,7 @@ class LiveChat:
         else:
             self._refresh(self._desk)
 
-    def _refresh(self, desk: Desk) -> None:
+    def _refresh(self, desk: ChatController) -> None:
         self._status = desk.measured_status()
         self._inbox.put(self._box.redraw)
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from perdure.cli.chat.attachments import Attached, attach
 from perdure.cli.chat.figures import embedded_lines
-from perdure.cli.chat.surface import ChatSurface, Person
+from perdure.cli.chat.surface import ChatCommandContext, ChatUser
 from perdure.commands.all import all_commands
 from perdure.commands.titles import title_of
 from perdure.core.display import strip_controls
@@ -27,8 +27,8 @@ def ask_once(
     if not text.strip():
         print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
         return 2
-    person = Person(hear=_print_json if as_json else _print_notices)
-    surface = ChatSurface(flags, session_id=session_id, person=person)
+    person = ChatUser(hear=_print_json if as_json else _print_notices)
+    surface = ChatCommandContext(flags, session_id=session_id, person=person)
     try:
         said = all_commands().dispatch(surface, text)
         if said is None:
@@ -45,7 +45,7 @@ def ask_once(
         surface.store.close()
 
 
-def _answer(surface: ChatSurface, attached: Attached, *, as_json: bool) -> int:
+def _answer(surface: ChatCommandContext, attached: Attached, *, as_json: bool) -> int:
     for line in (*attached.told, *embedded_lines(surface)):
         _print(f"perdure: {line}", sys.stderr)
     try:
@@ -60,7 +60,7 @@ def _answer(surface: ChatSurface, attached: Attached, *, as_json: bool) -> int:
     return 130 if result.outcome == "interrupted" else 0
 
 
-def _name(surface: ChatSurface, text: str) -> None:
+def _name(surface: ChatCommandContext, text: str) -> None:
     conversations, session_id = surface.store.conversations, surface.session_id
     if session_id is not None and text and not conversations.get(session_id).title:
         conversations.set_title(session_id, title_of(text))

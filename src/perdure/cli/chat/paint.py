@@ -37,7 +37,7 @@ class _PlainCode(CodeBlock):
         )
 
 
-class _Page(Markdown):
+class _MarkdownPage(Markdown):
     elements: ClassVar[dict[str, type]] = {
         **Markdown.elements,
         "heading_open": _PlainHeading,
@@ -62,5 +62,5 @@ def painted(markdown: str, *, width: int, is_color: bool) -> str:
         emoji=False,
         soft_wrap=False,
     )
-    console.print(_Page(safe(markdown), code_theme="ansi_dark", hyperlinks=False))
+    console.print(_MarkdownPage(safe(markdown), code_theme="ansi_dark", hyperlinks=False))
     return _PADDING.sub(r"\1", out.getvalue()).strip("\n") + "\n"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from perdure.agent.callbacks import status_line as told
-from perdure.cli.chat.questions import Question
+from perdure.cli.chat.questions import PendingQuestion
 from perdure.cli.chat.tool_lines import finished_line, running_line, spilled_line
-from perdure.cli.ink import Ink, safe
+from perdure.cli.ink import Style, safe
 from perdure.core.events import (
     CompactionFinished,
     CompactionStarted,
@@ -28,7 +28,7 @@ from perdure.core.events import (
     TurnFinished,
 )
 
-_INK = Ink(is_color=False)
+_INK = Style(is_color=False)
 
 
 class PlainScreen:
@@ -96,7 +96,7 @@ class PlainQuestions:
     def __init__(self, read: Callable[[str], str]) -> None:
         self._read = read
 
-    def show(self, question: Question) -> None:
+    def show(self, question: PendingQuestion) -> None:
         def ask() -> None:
             try:
                 question.reply(self._read("\n".join(("", safe(question.text), *question.notes, f"{question.hint} ? "))))
@@ -105,7 +105,7 @@ class PlainQuestions:
 
         threading.Thread(target=ask, daemon=True).start()
 
-    def withdraw(self, question: Question) -> None:
+    def withdraw(self, question: PendingQuestion) -> None:
         """A line that was printed cannot be taken back."""
 
 

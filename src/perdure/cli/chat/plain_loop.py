@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from perdure.cli.chat.desk import Desk
+from perdure.cli.chat.desk import ChatController
 from perdure.cli.chat.plain import PlainMessage, PlainScreen, read_message
 
 _LEAVE_WITHIN_S = 2.0
@@ -15,7 +15,9 @@ _LEAVE_WITHIN_S = 2.0
 class PlainChat:
     """Ctrl-C stops a turn and keeps the session; twice at the prompt it leaves."""
 
-    def __init__(self, desk: Desk, screen: PlainScreen, *, read: Callable[[], PlainMessage] = read_message) -> None:
+    def __init__(
+        self, desk: ChatController, screen: PlainScreen, *, read: Callable[[], PlainMessage] = read_message
+    ) -> None:
         self._desk = desk
         self._screen = screen
         self._read = read

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from prompt_toolkit.utils import get_cwidth
 
-from perdure.cli.chat.questions import Question
-from perdure.cli.ink import Ink, safe
+from perdure.cli.chat.questions import PendingQuestion
+from perdure.cli.ink import Style, safe
 
 # In front of every line of the text: where something dangerous stands, and everywhere else.
 _POINTER, _NO_POINTER = "▶ ", "  "
@@ -29,7 +29,7 @@ class _Row:
 class QuestionPanel:
     """One question while it waits for its answer. Turned page by page where it does not fit."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: PendingQuestion) -> None:
         self.question = question
         self._text = safe(question.text).replace("\t", "    ")
         self._spans = list(_spans(self._text, question.marked))
@@ -41,7 +41,7 @@ class QuestionPanel:
         """Shows a later page, or an earlier one."""
         self._first = max(0, self._first + pages * self._shown_rows)
 
-    def lines(self, width: int, rows: int, ink: Ink) -> list[str]:
+    def lines(self, width: int, rows: int, ink: Style) -> list[str]:
         """At most `rows` lines (but never fewer than the choices need), none wider than `width`."""
         width = max(_LEAST_WIDTH, width)
         hint = _wrap(self.question.hint, width) if self.question.hint else []
@@ -49,7 +49,7 @@ class QuestionPanel:
         body = self._body(width, max(1, rows - len(footer) - len(hint)), ink)
         return [*body, *footer, *(ink.bold(line) for line in hint)]
 
-    def _footer(self, width: int, rows: int, ink: Ink) -> list[str]:
+    def _footer(self, width: int, rows: int, ink: Style) -> list[str]:
         """The notes: the first, the reason, may take most of the room; the others what it leaves."""
         reason, *others = (_wrap(safe(note), width) for note in self.question.notes) if self.question.notes else [[]]
         rest = [line for note in others for line in note]
@@ -57,7 +57,7 @@ class QuestionPanel:
         rest = _cut(rest, rows - len(reason), width)
         return [*(ink.bad(line) for line in reason), *(ink.dim(line) for line in rest)]
 
-    def _body(self, width: int, rows: int, ink: Ink) -> list[str]:
+    def _body(self, width: int, rows: int, ink: Style) -> list[str]:
         wrapped = self._rows(width - len(_POINTER))
         if len(wrapped) <= rows:
             self._first, self._shown_rows = 0, max(1, rows)
@@ -81,7 +81,7 @@ class QuestionPanel:
     def _is_marked(self, row: _Row) -> bool:
         return any(start < row.end and row.start < end for start, end in self._spans)
 
-    def _painted(self, row: _Row, ink: Ink) -> str:
+    def _painted(self, row: _Row, ink: Style) -> str:
         if not self._is_marked(row):
             return _NO_POINTER + self._text[row.start : row.end]
         out, at = [], row.start

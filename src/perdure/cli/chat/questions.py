@@ -1,4 +1,4 @@
-"""Questions to the person in mid-turn: approvals of dangerous commands, and what the `clarify` tool asks."""
+"""TerminalQuestions to the person in mid-turn: approvals of dangerous commands, and what the `clarify` tool asks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, or say w
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class PendingQuestion:
     """Something a person must answer before the turn goes on; the next line typed is the answer."""
 
     text: str
@@ -43,10 +43,10 @@ class Question:
             self.answer.set_result(text)
 
 
-class Questions:
+class TerminalQuestions:
     """The Approver and the Asker of a terminal. `show` puts a question up, `withdraw` takes one down; both at once."""
 
-    def __init__(self, show: Callable[[Question], None], withdraw: Callable[[Question], None]) -> None:
+    def __init__(self, show: Callable[[PendingQuestion], None], withdraw: Callable[[PendingQuestion], None]) -> None:
         self._show = show
         self._withdraw = withdraw
 
@@ -54,7 +54,7 @@ class Questions:
         """Anything but a clear yes is a no; other words go to the model with it."""
         notes = tuple(note for note in (request.reason, request.covers) if note)
         text = f"May this run?  {request.action}"
-        answer = (await self._put(Question(text, APPROVAL_HINT, notes=notes, marked=request.dangerous))).strip()
+        answer = (await self._put(PendingQuestion(text, APPROVAL_HINT, notes=notes, marked=request.dangerous))).strip()
         if answer.lower() in _NO:
             return "no"
         return _ANSWERS.get(answer.lower()) or Refusal(
@@ -65,11 +65,11 @@ class Questions:
         """The person's answer; the number of a choice stands for it."""
         listed = "".join(f"\n  {n}. {choice}" for n, choice in enumerate(choices, 1))
         hint = "a number, or your own words" if choices else ""
-        said = (await self._put(Question(question + listed, hint, choices=tuple(choices)))).strip()
+        said = (await self._put(PendingQuestion(question + listed, hint, choices=tuple(choices)))).strip()
         number = int(said) if said.isdecimal() else 0
         return choices[number - 1] if 0 < number <= len(choices) else said
 
-    async def _put(self, question: Question) -> str:
+    async def _put(self, question: PendingQuestion) -> str:
         self._show(question)
         try:
             return await asyncio.wrap_future(question.answer)

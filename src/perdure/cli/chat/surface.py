@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent as WiredAgent
 from perdure.app import open_user_store, route_to
 from perdure.config.load import load
@@ -18,7 +18,7 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ChatUser:
     """Who sits there: what hears events and progress, and who can be asked. By default, nobody."""
 
     hear: Callable[[Event], None] = lambda event: None
@@ -27,26 +27,26 @@ class Person:
     asker: Asker | None = None
 
 
-class ChatSurface:
+class ChatCommandContext:
     """One person at one terminal. The agent is made when it is first needed."""
 
     # Whoever sits here opens the database file itself, so commands show all of it.
     visibility: Visibility = Everyone()
 
     def __init__(
-        self, flags: Mapping[str, Any], *, session_id: str | None = None, person: Person | None = None
+        self, flags: Mapping[str, Any], *, session_id: str | None = None, person: ChatUser | None = None
     ) -> None:
         loaded = load(flags=flags)
         self.home, self.settings = loaded.home, loaded.settings
         self.store = open_user_store(self.settings, self.home)
-        self.person = person or Person()
+        self.person = person or ChatUser()
         self._stop_hearing: Callable[[], None] = lambda: None
         self._agent: WiredAgent | None = None
         # A wrong id is told before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> ConversationAgent:
         if self._agent is None:
             self._agent = WiredAgent(
                 settings=self.settings,

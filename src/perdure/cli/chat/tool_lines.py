@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perdure.cli.ink import Ink, safe
+from perdure.cli.ink import Style, safe
 from perdure.core.events import OutputSpilled, ToolFinished
 from perdure.core.messages import ToolCall
 
@@ -30,7 +30,7 @@ def running_line(call: ToolCall, seconds: float) -> str:
     return f"● {_named(call)} … {seconds:.0f} s"
 
 
-def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Ink) -> str:
+def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style) -> str:
     """`● terminal pytest tests/ · 0.8 s · 3,204 characters`."""
     mark = ink.bad("✗") if event.is_error else ink.good("●")
     text = event.result.text
@@ -43,7 +43,7 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Ink) 
     return f"{mark} {_named(event.call)} {ink.dim('· ' + ' · '.join(figures))}\n"
 
 
-def spilled_line(event: OutputSpilled, ink: Ink) -> str:
+def spilled_line(event: OutputSpilled, ink: Style) -> str:
     return ink.dim(f"  {event.call.name}: {event.chars:,} characters kept at {event.address}") + "\n"
 
 

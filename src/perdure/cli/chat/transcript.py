@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from perdure.agent.callbacks import status_line as told
-from perdure.cli.chat.blocks import Block, Blocks
+from perdure.cli.chat.blocks import Blocks, MarkdownBlock
 from perdure.cli.chat.tool_lines import finished_line, running_line, spilled_line
-from perdure.cli.ink import Ink, fitted, safe
+from perdure.cli.ink import Style, fitted, safe
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
@@ -34,11 +34,11 @@ _SAME_CHARS = 20
 Write = Callable[[str], None]
 
 
-class Transcript:
+class ChatTranscript:
     """One chat's output. Used from one thread; `write` takes whole lines, `live` is drawn as often as one likes."""
 
     def __init__(
-        self, write: Write, *, width: Callable[[], int], ink: Ink, shows_reasoning: bool = False, streams: bool = True
+        self, write: Write, *, width: Callable[[], int], ink: Style, shows_reasoning: bool = False, streams: bool = True
     ) -> None:
         self._write = write
         self._width = width
@@ -140,7 +140,7 @@ class Transcript:
         else:
             self._unseen += text
 
-    def _print(self, blocks: list[Block]) -> None:
+    def _print(self, blocks: list[MarkdownBlock]) -> None:
         for block in blocks:
             shown = self._painted(block.markdown, self._width())
             if shown:

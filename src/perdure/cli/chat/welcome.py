@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.cli.chat.figures import route_lines
-from perdure.cli.chat.surface import ChatSurface
+from perdure.cli.chat.surface import ChatCommandContext
 from perdure.cli.servers import local_servers
 from perdure.config.credentials import api_key_for
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
 from perdure.providers.services import SERVICES
 
 
-def welcome_lines(surface: ChatSurface) -> Iterator[str]:
+def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
     """One screen, made without touching the network."""
     endpoint = surface.agent.endpoint
     named = keys_found()

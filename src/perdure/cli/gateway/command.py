@@ -56,13 +56,13 @@ def _serve(flags: dict[str, object]) -> None:
     from perdure.config.load import load
     from perdure.core.clock import SystemClock
     from perdure.gateway.guards.reach import is_loopback, refuse_open_doors
-    from perdure.gateway.guards.tokens import StoredPeople, Tokens
+    from perdure.gateway.guards.tokens import AccessTokens, StoredPeople
     from perdure.gateway.watchers.journal import Journal
 
     loaded, clock = load(flags=flags), SystemClock()
     settings = loaded.settings.gateway
     with open_user_store(loaded.settings, loaded.home) as store:
-        people = StoredPeople(Tokens(store, clock), clock, is_open=is_loopback(settings.host))
+        people = StoredPeople(AccessTokens(store, clock), clock, is_open=is_loopback(settings.host))
         refuse_open_doors(settings, has_tokens=people.has_tokens)
 
         def say(url: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from perdure.config.load import Loaded
 from perdure.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from perdure.gateway.guards.people import People
+    from perdure.gateway.guards.people import Authenticator
     from perdure.gateway.watchers.journal import Journal
     from perdure.store.store import SessionStore
 
@@ -28,7 +28,7 @@ class Start:
 
     loaded: Loaded
     store: SessionStore
-    people: People
+    people: Authenticator
     journal: Journal
 
 

@@ -73,10 +73,10 @@ def add(flags: dict[str, Any] | None, user: str, scopes: tuple[Any, ...], expire
     """
     from perdure.cli.opened import opened
     from perdure.core.clock import SystemClock
-    from perdure.gateway.guards.tokens import Tokens
+    from perdure.gateway.guards.tokens import AccessTokens
 
     with opened(flags) as store:
-        made = Tokens(store, SystemClock()).add(user, scopes, expires_in_ms=expires_in_ms)
+        made = AccessTokens(store, SystemClock()).add(user, scopes, expires_in_ms=expires_in_ms)
     click.echo(made.text)
     until = f", until {_day(made.token.expires_at_ms)}" if made.token.expires_at_ms else ""
     whose = f"of {user}" if user else "your own"
@@ -95,11 +95,11 @@ def list_(flags: dict[str, Any] | None) -> None:
     from perdure.cli.ink import safe
     from perdure.cli.opened import opened
     from perdure.core.clock import SystemClock
-    from perdure.gateway.guards.tokens import Tokens
+    from perdure.gateway.guards.tokens import AccessTokens
 
     clock = SystemClock()
     with opened(flags) as store:
-        tokens = Tokens(store, clock).all()
+        tokens = AccessTokens(store, clock).all()
     if not tokens:
         click.echo("No token was made yet; the gateway serves this machine alone. `perdure gateway token add USER`")
         return
@@ -122,11 +122,11 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
     """
     from perdure.cli.opened import opened
     from perdure.core.clock import SystemClock
-    from perdure.gateway.guards.tokens import Tokens
+    from perdure.gateway.guards.tokens import AccessTokens
 
     clock = SystemClock()
     with opened(flags) as store:
-        tokens = Tokens(store, clock)
+        tokens = AccessTokens(store, clock)
         ended = tokens.revoke(id_or_user)
         left = [t for t in tokens.all() if t.standing(clock.now_ms()) == "valid"]
     for each in ended:

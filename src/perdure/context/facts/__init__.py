@@ -15,7 +15,7 @@ A summary drops most of the paths, ids and names that an agent goes on to need. 
 Data flows in that order; no file here looks further than to those above it.
 """
 
-from perdure.context.facts.ledger import Ledger
+from perdure.context.facts.ledger import FactLedger
 from perdure.context.facts.page import BETWEEN_PIECES, FactLines
 from perdure.context.facts.rank import FURTHEST_BACK
 from perdure.context.facts.reading import KEPT, MessageFacts, facts_in, facts_of, read_facts
@@ -24,8 +24,8 @@ __all__ = [
     "BETWEEN_PIECES",
     "FURTHEST_BACK",
     "KEPT",
+    "FactLedger",
     "FactLines",
-    "Ledger",
     "MessageFacts",
     "facts_in",
     "facts_of",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.context.facts.kinds import PLACES, kind_of
-from perdure.context.facts.page import FactLines, Page
+from perdure.context.facts.page import FactLines, FactSelector
 from perdure.context.facts.rank import Places, Weights, weigh
 from perdure.context.facts.reading import MessageFacts
 from perdure.context.facts.scan import scan
-from perdure.context.facts.sources import Sources
+from perdure.context.facts.sources import FactSources
 from perdure.models.tokens import estimate_text
 
 # What a token of quoted pieces comes to in characters; where the messages themselves have fewer (CJK), as many as they.
@@ -27,7 +27,7 @@ _SPARE_CHARS = 12_000
 _SHOWN = 0.12
 
 
-class Ledger:
+class FactLedger:
     """Facts weighed over a stretch of messages."""
 
     def __init__(self, entries: Sequence[MessageFacts], *, errors: Places = (), decisions: Places = ()) -> None:
@@ -35,7 +35,7 @@ class Ledger:
         self._weights: Weights = weigh(entries, errors=errors, decisions=decisions)
 
     @classmethod
-    def collect(cls, entries: Iterable[MessageFacts], *, errors: Places = (), decisions: Places = ()) -> Ledger:
+    def collect(cls, entries: Iterable[MessageFacts], *, errors: Places = (), decisions: Places = ()) -> FactLedger:
         """The ledger of messages in their order; a previous handoff is one of them."""
         return cls(list(entries), errors=errors, decisions=decisions)
 
@@ -64,8 +64,8 @@ class Ledger:
             if f not in known and (less or f not in shown)
         }
         wanted = _likeliest(chances, min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE))
-        sources = Sources(self._entries, self._weights, wanted)
-        page = Page(wanted, room=room, already=already, pieces=sources.pieces, note=sources.note)
+        sources = FactSources(self._entries, self._weights, wanted)
+        page = FactSelector(wanted, room=room, already=already, pieces=sources.pieces, note=sources.note)
         lines = page.fill()
         if budget_tokens is not None:
             # A line of paths has fewer characters a token than one of prose: what it really came to decides.

@@ -86,7 +86,7 @@ class _Group:
         return f"- {self.heading}{between}{told}" if told else f"- {self.heading}"
 
 
-class Page:
+class FactSelector:
     """Takes the facts that are likeliest for what they cost, each in the piece that is worth its length."""
 
     def __init__(

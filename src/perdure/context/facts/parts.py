@@ -21,7 +21,7 @@ def parts_in(text: str) -> set[str]:
     return set().union(*map(_PARTS.__getitem__, pieces_of(text)))
 
 
-class _Memo(dict[bytes, tuple[str, ...]]):
+class _PartsMemo(dict[bytes, tuple[str, ...]]):
     """The parts of each piece ever met, within bounds: pieces recur."""
 
     def __missing__(self, raw: bytes) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ class _Memo(dict[bytes, tuple[str, ...]]):
         return found
 
 
-_PARTS = _Memo()
+_PARTS = _PartsMemo()
 
 
 def _parts(piece: str) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def is_plain(piece: bytes) -> bool:
     return len(piece) < _SHORTEST or (piece.isalpha() and (piece[1:].islower() or piece.isupper()))
 
 
-class _Memo(Memo[bytes, tuple[str, ...]]):
+class _FactsMemo(Memo[bytes, tuple[str, ...]]):
     """The facts in each piece; those without any are in a set of their own."""
 
     def remember(self, key: bytes, value: tuple[str, ...]) -> None:
@@ -89,7 +89,7 @@ def _facts_in(raw: bytes) -> tuple[str, ...]:
     return tuple({f for r in runs for f in _readings(r.rstrip(".-+@~/")) if _SHORTEST <= len(f) <= LONGEST})
 
 
-_MEMO = _Memo(_facts_in, max_bytes=_MEMO_BYTES, bytes_per_char=20)
+_MEMO = _FactsMemo(_facts_in, max_bytes=_MEMO_BYTES, bytes_per_char=20)
 
 
 def _readings(piece: str) -> list[str]:

@@ -48,7 +48,7 @@ class Piece(NamedTuple):
         return self.text == self.fact
 
 
-class Sources:
+class FactSources:
     """The messages behind the facts that may be shown."""
 
     def __init__(self, entries: Sequence[MessageFacts], weights: Weights, wanted: Iterable[str]) -> None:

@@ -21,14 +21,14 @@ from typing import Protocol
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Principal
 from perdure.gateway.telling.chats import (
     ChatKey,
+    ChatMessage,
     GatewayEvent,
-    Incoming,
-    Numbered,
     QuestionAsked,
     QuestionClosed,
+    SequencedEvent,
     Ticket,
 )
 
@@ -59,25 +59,25 @@ class ScriptedHub:
     """A hub whose turns are played from a script: it keeps what it was handed."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[Incoming, Person]] = []
+        self.taken: list[tuple[ChatMessage, Principal]] = []
         self.answers: list[tuple[str, str]] = []
         # What the next submissions raise, in order.
         self.refusals: list[PerdureError] = []
         self.open_questions: set[str] = set()
 
-    async def submit(self, incoming: Incoming, person: Person) -> Ticket:
+    async def submit(self, incoming: ChatMessage, person: Principal) -> Ticket:
         if self.refusals:
             raise self.refusals.pop(0)
         self.taken.append((incoming, person))
         return Ticket(f"t_{len(self.taken)}", None, "running")
 
-    async def answer(self, question_id: str, text: str, person: Person) -> None:
+    async def answer(self, question_id: str, text: str, person: Principal) -> None:
         if question_id not in self.open_questions:
             raise NotFound("that question is closed")
         self.open_questions.discard(question_id)
         self.answers.append((question_id, text))
 
-    async def stop(self, chat: ChatKey, person: Person) -> bool:
+    async def stop(self, chat: ChatKey, person: Principal) -> bool:
         return False
 
 
@@ -258,11 +258,11 @@ async def _chat(platform: Platform, hub: ScriptedHub) -> ChatKey:
     return hub.taken[-1][0].chat
 
 
-async def _played(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[Numbered]:
+async def _played(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[SequencedEvent]:
     number = 0
     while True:
         number, event = number + 1, await events.get()
-        yield Numbered(number, "t_1", event)
+        yield SequencedEvent(number, "t_1", event)
         if isinstance(event, TurnFinished):
             return
 

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from perdure.gateway.guards.people import Person
-from perdure.gateway.telling.chats import ChatKey, Incoming, Numbered, Ticket
+from perdure.gateway.guards.people import Principal
+from perdure.gateway.telling.chats import ChatKey, ChatMessage, SequencedEvent, Ticket
 
 
-class Doorway(Protocol):
+class GatewayPort(Protocol):
     """The hub, as an adapter sees it."""
 
-    async def submit(self, incoming: Incoming, person: Person) -> Ticket:
+    async def submit(self, incoming: ChatMessage, person: Principal) -> Ticket:
         """Takes a message, durably. The same key again is the same message."""
         ...
 
-    async def answer(self, question_id: str, text: str, person: Person) -> None:
+    async def answer(self, question_id: str, text: str, person: Principal) -> None:
         """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
         ...
 
-    async def stop(self, chat: ChatKey, person: Person) -> bool:
+    async def stop(self, chat: ChatKey, person: Principal) -> bool:
         """Interrupts the chat's turn; whether there was one."""
         ...
 
@@ -35,11 +35,11 @@ class Adapter(Protocol):
 
     platform: str
 
-    async def start(self, hub: Doorway) -> None:
+    async def start(self, hub: GatewayPort) -> None:
         """Begins to take messages; returns once it does. Raises ConfigError for what a person must mend."""
         ...
 
-    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[Numbered]) -> None:
+    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Shows one turn of one of its chats, to its end. The hub calls it for every turn, also one it took over."""
         ...
 

@@ -21,10 +21,10 @@ from telegram.request import HTTPXRequest
 from perdure.commands.all import all_commands
 from perdure.config.gateway import TelegramSettings
 from perdure.core.errors import ConfigError, NotFound, PerdureError, StoreError
-from perdure.gateway.adapters.contract import Doorway
+from perdure.gateway.adapters.contract import GatewayPort
 from perdure.gateway.adapters.telegram_reply import LiveReply, Post, answer_of
-from perdure.gateway.guards.people import Person
-from perdure.gateway.telling.chats import ChatKey, Incoming, Numbered
+from perdure.gateway.guards.people import Principal
+from perdure.gateway.telling.chats import ChatKey, ChatMessage, SequencedEvent
 
 _LOG = logging.getLogger(__name__)
 _TELEGRAM = "https://api.telegram.org"
@@ -59,7 +59,7 @@ class TelegramAdapter:
         self._stand_back_s = stand_back_s
         self._reading: asyncio.Task[None] | None = None
 
-    async def start(self, hub: Doorway) -> None:
+    async def start(self, hub: GatewayPort) -> None:
         """Begins to take messages. Raises ConfigError where Telegram does not know the token."""
         try:
             await self._bot.initialize()
@@ -79,7 +79,7 @@ class TelegramAdapter:
     async def close(self) -> None:
         await self._bot.shutdown()
 
-    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[Numbered]) -> None:
+    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Shows a turn as it comes; a platform that fails costs the showing, never the turn."""
         reply = LiveReply(self._post, int(chat.chat), asked=self._asked)
         try:
@@ -91,7 +91,7 @@ class TelegramAdapter:
 
     # -- what comes in -----------------------------------------------------------------------------------------------
 
-    async def _read(self, hub: Doorway) -> None:
+    async def _read(self, hub: GatewayPort) -> None:
         """Reads updates for ever; each is confirmed by asking for the next."""
         next_id, pause_s, are_commands_told = 0, 1.0, False
         while True:
@@ -116,7 +116,7 @@ class TelegramAdapter:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
-    async def _take(self, update: Update, hub: Doorway) -> None:
+    async def _take(self, update: Update, hub: GatewayPort) -> None:
         message, pressed = update.message, update.callback_query
         if pressed is not None:
             await self._answer(pressed, hub)
@@ -127,7 +127,7 @@ class TelegramAdapter:
             else:
                 await self._submit(message, person, hub)
 
-    async def _submit(self, message: Message, person: Person, hub: Doorway) -> None:
+    async def _submit(self, message: Message, person: Principal, hub: GatewayPort) -> None:
         content = await self._content(message)
         if content is None:
             await self._post.say(message.chat_id, "I can read text, photos and text files; this is none of them.")
@@ -142,13 +142,13 @@ class TelegramAdapter:
         chat = ChatKey(self.platform, person.user_key, str(message.chat_id))
         key = f"telegram:{message.chat_id}:{message.message_id}"
         try:
-            await hub.submit(Incoming(chat, content, key=key), person)
+            await hub.submit(ChatMessage(chat, content, key=key), person)
         except StoreError:
             raise
         except PerdureError as error:
             await self._post.say(message.chat_id, str(error))
 
-    async def _answer(self, pressed: CallbackQuery, hub: Doorway) -> None:
+    async def _answer(self, pressed: CallbackQuery, hub: GatewayPort) -> None:
         """A button was pressed: the answer to a question of a turn's."""
         person = self._people.get(pressed.from_user.id)
         question_id, answer = answer_of(pressed)
@@ -203,12 +203,12 @@ class TelegramAdapter:
         await self._bot.set_my_commands(known)
 
 
-def _people(settings: TelegramSettings) -> Mapping[int, Person]:
+def _people(settings: TelegramSettings) -> Mapping[int, Principal]:
     """Telegram's numbers → persons; `123=alice` shares what alice has elsewhere."""
     found = {}
     for item in settings.allowed_users:
         number, _, user = item.partition("=")
-        found[int(number)] = Person(user or f"telegram:{number}", frozenset(settings.scopes))
+        found[int(number)] = Principal(user or f"telegram:{number}", frozenset(settings.scopes))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from perdure.gateway.guards.refusals import Refusal
+from perdure.gateway.guards.refusals import ApiError
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -104,7 +104,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if not self._is_in_request and self._is_answered:
-            self.transport.write(Refusal(status, code, message).as_http)
+            self.transport.write(ApiError(status, code, message).as_http)
         self.transport.close()
 
 

@@ -20,8 +20,8 @@ from perdure.core.errors import StoreError
 from perdure.core.ports import Clock
 from perdure.gateway.guards import people as known_people
 from perdure.gateway.guards.limits import RateLimit, too_often
-from perdure.gateway.guards.people import People, Person
-from perdure.gateway.guards.refusals import Refusal, Refused, refusal_of
+from perdure.gateway.guards.people import Authenticator, Principal
+from perdure.gateway.guards.refusals import ApiError, ApiException, refusal_of
 
 SUBPROTOCOL = "perdure"
 _TOKEN_PROTOCOL = "bearer."
@@ -30,9 +30,9 @@ RECHECK_S = 5.0
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 _CHALLENGE = {"www-authenticate": 'Bearer realm="perdure"'}
-NO_TOKEN = Refusal(401, "no_token", "a token is needed: send it as `Authorization: Bearer …`", headers=_CHALLENGE)
-WRONG_TOKEN = Refusal(401, "invalid_token", "this token is not known, was revoked or has expired", headers=_CHALLENGE)
-BEHIND_PROXY = Refusal(
+NO_TOKEN = ApiError(401, "no_token", "a token is needed: send it as `Authorization: Bearer …`", headers=_CHALLENGE)
+WRONG_TOKEN = ApiError(401, "invalid_token", "this token is not known, was revoked or has expired", headers=_CHALLENGE)
+BEHIND_PROXY = ApiError(
     401,
     "no_token",
     "this gateway has no token set, so it serves this machine alone and nothing that comes through a proxy; "
@@ -41,14 +41,14 @@ BEHIND_PROXY = Refusal(
 )
 
 
-class Entrance:
+class AuthMiddleware:
     """Lets in who is known, at the pace they may come."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        people: People,
+        people: Authenticator,
         is_public: Callable[[str, str], bool],
         rate: RateLimit,
         clock: Clock,
@@ -67,7 +67,7 @@ class Entrance:
             return
         try:
             person, token = await self._who(scope)
-        except Refused as error:
+        except ApiException as error:
             await self._pace(_address(scope), error.refusal).send_to(scope, receive, send)
             return
         caller = _address(scope) if person is None else ("person", person.user_key)
@@ -79,30 +79,30 @@ class Entrance:
         if person is None:
             await self._app(scope, receive, send)
         else:
-            await Visit(self, scope, token, caller=caller).run(self._app, receive, send)
+            await AuthenticatedRequest(self, scope, token, caller=caller).run(self._app, receive, send)
 
-    async def _who(self, scope: Scope) -> tuple[Person | None, str | None]:
-        """The person and their token; no person on public paths. Raises Refused."""
+    async def _who(self, scope: Scope) -> tuple[Principal | None, str | None]:
+        """The person and their token; no person on public paths. Raises ApiException."""
         if self._is_public(scope.get("method", "GET"), scope["path"]):
             return None, None
         headers = Headers(scope=scope)
         token = _token(headers, is_socket=scope["type"] == "websocket")
         person = await self.known(token)
         if person is None:
-            raise Refused(NO_TOKEN if token is None else WRONG_TOKEN)
+            raise ApiException(NO_TOKEN if token is None else WRONG_TOKEN)
         is_without_token = await self.known(None) is not None
         if is_without_token and any(name in headers for name in _FORWARDED):
-            raise Refused(BEHIND_PROXY)
+            raise ApiException(BEHIND_PROXY)
         return person, token
 
-    async def known(self, token: str | None) -> Person | None:
-        """Who the token stands for now. Raises Refused where the database cannot tell."""
+    async def known(self, token: str | None) -> Principal | None:
+        """Who the token stands for now. Raises ApiException where the database cannot tell."""
         try:
             if getattr(self._people, "is_fresh", False):
                 return self._people.known(token)
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._people.known, token)
         except StoreError as error:
-            raise Refused(refusal_of(error)) from error
+            raise ApiException(refusal_of(error)) from error
 
     def now_s(self) -> float:
         return self._clock.monotonic_s()
@@ -112,16 +112,16 @@ class Entrance:
         while wait_s := self._rate.take(caller):
             await asyncio.sleep(wait_s)
 
-    def _pace(self, caller: tuple[str, str], refusal: Refusal) -> Refusal:
+    def _pace(self, caller: tuple[str, str], refusal: ApiError) -> ApiError:
         """Guessing is slowed down by address: 429 where one has been refused too often."""
         wait_s = self._rate.take(caller) if refusal.status == 401 else 0.0
         return too_often(wait_s) if wait_s else refusal
 
 
-class Visit:
+class AuthenticatedRequest:
     """One request on its way: a stream ends when its token does."""
 
-    def __init__(self, entrance: Entrance, scope: Scope, token: str | None, *, caller: tuple[str, str]) -> None:
+    def __init__(self, entrance: AuthMiddleware, scope: Scope, token: str | None, *, caller: tuple[str, str]) -> None:
         self._entrance = entrance
         self._scope = scope
         self._token = token
@@ -174,7 +174,7 @@ class Visit:
         self._checked_s = now_s
         try:
             return await self._entrance.known(self._token) is None
-        except Refused:  # the database cannot tell now; what was let in goes on until it can
+        except ApiException:  # the database cannot tell now; what was let in goes on until it can
             return False
 
     async def _end(self, send: Send) -> None:
@@ -187,34 +187,34 @@ class Visit:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def needs(scope: known_people.Scope) -> Callable[[HTTPConnection], Awaitable[Person]]:
+def needs(scope: known_people.Scope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
     """What a route depends on: the person who asks, if they have the scope."""
 
     # Async, though nothing in it waits: a plain function would be run in a thread, for each request anew.
-    async def asking(connection: HTTPConnection) -> Person:
+    async def asking(connection: HTTPConnection) -> Principal:
         return person_with(scope, connection)
 
     return asking
 
 
-def person_with(scope: known_people.Scope, connection: HTTPConnection) -> Person:
-    """The person who asks. Raises Refused without the scope."""
-    person = cast(Person | None, getattr(connection.state, "person", None))
+def person_with(scope: known_people.Scope, connection: HTTPConnection) -> Principal:
+    """The person who asks. Raises ApiException without the scope."""
+    person = cast(Principal | None, getattr(connection.state, "person", None))
     if person is None:
-        raise Refused(NO_TOKEN)
+        raise ApiException(NO_TOKEN)
     if not person.may(scope):
-        raise Refused(Refusal(403, "missing_scope", f"this needs a token with the scope {scope}"))
+        raise ApiException(ApiError(403, "missing_scope", f"this needs a token with the scope {scope}"))
     return person
 
 
 def _token(headers: Headers, *, is_socket: bool) -> str | None:
     given = headers.getlist("authorization")
     if len(given) > 1:
-        raise Refused(WRONG_TOKEN)
+        raise ApiException(WRONG_TOKEN)
     if given:
         scheme, _, token = given[0].partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise Refused(WRONG_TOKEN)
+            raise ApiException(WRONG_TOKEN)
         return token.strip()
     if not is_socket:
         return None

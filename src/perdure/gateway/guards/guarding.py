@@ -17,13 +17,13 @@ from perdure.core.clock import SystemClock
 from perdure.core.errors import PerdureError
 from perdure.core.ports import Clock
 from perdure.gateway.guards.describing import describe
-from perdure.gateway.guards.entrance import Entrance
+from perdure.gateway.guards.entrance import AuthMiddleware
 from perdure.gateway.guards.headers import SecurityHeaders
 from perdure.gateway.guards.hosts import Names, SameSite
 from perdure.gateway.guards.limits import BodyLimit, RateLimit
-from perdure.gateway.guards.people import People
-from perdure.gateway.guards.refusals import Refusal, refusal_of
-from perdure.gateway.watchers.watching import Requests, Watcher
+from perdure.gateway.guards.people import Authenticator
+from perdure.gateway.guards.refusals import ApiError, refusal_of
+from perdure.gateway.watchers.watching import RequestLogMiddleware, Watcher
 
 HEALTH = ("/healthz", "/readyz")
 # The page's own files hold nothing of anybody's: its token comes with the data it fetches.
@@ -40,7 +40,7 @@ def is_public(method: str, path: str) -> bool:
 
 def protect(
     app: FastAPI,
-    people: People,
+    people: Authenticator,
     *,
     settings: GatewaySettings,
     clock: Clock | None = None,
@@ -50,11 +50,11 @@ def protect(
     clock = clock or SystemClock()
     rate = RateLimit(settings.requests_per_minute, settings.request_burst, clock=clock)
     # The last one added is the first to see a request.
-    app.add_middleware(Entrance, people=people, is_public=is_public, rate=rate, clock=clock)
+    app.add_middleware(AuthMiddleware, people=people, is_public=is_public, rate=rate, clock=clock)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
     names = Names(settings.host, public_url=settings.public_url, allowed=settings.allowed_hosts)
     app.add_middleware(SameSite, names=names)
-    app.add_middleware(Requests, watchers=watchers, clock=clock)
+    app.add_middleware(RequestLogMiddleware, watchers=watchers, clock=clock)
     # Outside of all, so that even the answer to an error nobody foresaw has them.
     app.add_middleware(SecurityHeaders)
     answer_errors_alike(app)
@@ -76,7 +76,7 @@ def answer_errors_alike(app: FastAPI) -> None:
         where = ".".join(str(part) for part in first.get("loc", ())[1:])
         # What was sent is not sent back: it may be long, and it may be a secret.
         message = f"{where}: {first.get('msg', 'not valid')}" if where else str(first.get("msg", "not valid"))
-        refusal = Refusal(422, "invalid_request", message, param=where or None)
+        refusal = ApiError(422, "invalid_request", message, param=where or None)
         refusal.note_in(request.scope)
         return JSONResponse(refusal.body, refusal.status)
 

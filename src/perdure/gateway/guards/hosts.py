@@ -14,17 +14,17 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from perdure.gateway.guards.refusals import Refusal
+from perdure.gateway.guards.refusals import ApiError
 
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443"}
 _WILDCARDS = frozenset({"0.0.0.0", "::", ""})
 
-NO_HOST = Refusal(400, "no_host", "the request names no host, or several")
-WRONG_HOST = Refusal(
+NO_HOST = ApiError(400, "no_host", "the request names no host, or several")
+WRONG_HOST = ApiError(
     421, "wrong_host", "this gateway does not answer to that host name; gateway.allowed_hosts lists more names"
 )
-WRONG_ORIGIN = Refusal(403, "wrong_origin", "requests from pages of other sites are refused")
+WRONG_ORIGIN = ApiError(403, "wrong_origin", "requests from pages of other sites are refused")
 
 
 class Names:
@@ -70,7 +70,7 @@ class SameSite:
         else:
             await self._app(scope, receive, send)
 
-    def _look_at(self, scope: Scope) -> Refusal | None:
+    def _look_at(self, scope: Scope) -> ApiError | None:
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not hosts[0]:

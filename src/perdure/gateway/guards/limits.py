@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.ports import Clock
-from perdure.gateway.guards.refusals import Refusal, Refused
+from perdure.gateway.guards.refusals import ApiError, ApiException
 
 # Callers remembered at once; the one unseen longest is forgotten, and would have been full again long since.
 _MAX_CALLERS = 20_000
@@ -43,9 +43,9 @@ class RateLimit:
         return wait_s
 
 
-def too_often(wait_s: float) -> Refusal:
+def too_often(wait_s: float) -> ApiError:
     seconds = max(1, math.ceil(wait_s))
-    return Refusal(
+    return ApiError(
         429, "rate_limited", f"too many requests; try again in {seconds} s", headers={"retry-after": str(seconds)}
     )
 
@@ -58,10 +58,10 @@ class BodyLimit:
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         # The rest of the body is not read, so the connection is of no further use.
-        self._too_large = Refusal(
+        self._too_large = ApiError(
             413, "too_large", f"the request is over {max_bytes:,} bytes", headers={"connection": "close"}
         )
-        self._too_slow = Refusal(
+        self._too_slow = ApiError(
             408, "too_slow", f"the request did not arrive within {timeout_s:g} s", headers={"connection": "close"}
         )
 
@@ -88,12 +88,12 @@ class BodyLimit:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                raise Refused(self._too_slow) from None
+                raise ApiException(self._too_slow) from None
             if message["type"] == "http.request":
                 seen += len(message.get("body", b""))
                 is_whole = not message.get("more_body", False)
                 if seen > self._max_bytes:
-                    raise Refused(self._too_large)
+                    raise ApiException(self._too_large)
             return message
 
         return counted

@@ -14,7 +14,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Principal:
     """One user. `user_key` is what conversations, memory and outputs are kept under; "" is the owner of the machine."""
 
     user_key: str
@@ -29,9 +29,9 @@ class Person:
         return Everyone() if self.may("admin") else only(self.user_key)
 
 
-class People(Protocol):
+class Authenticator(Protocol):
     """Tokens → persons."""
 
-    def known(self, token: str | None) -> Person | None:
+    def known(self, token: str | None) -> Principal | None:
         """Who a bearer token stands for; None: whoever needs none (on loopback, while no token is set)."""
         ...

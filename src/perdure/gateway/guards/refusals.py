@@ -51,7 +51,7 @@ _POLICY, _TRY_LATER = 1008, 1013
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ApiError:
     """A status, a word for programs and a sentence for people."""
 
     status: int
@@ -115,7 +115,7 @@ class Refusal:
 
 
 # What a database says of itself may name hosts and paths, so it is not passed on.
-_STORE_FAILED = Refusal(
+_STORE_FAILED = ApiError(
     503,
     "store_unavailable",
     "the database cannot be used right now; try again in a moment",
@@ -123,10 +123,10 @@ _STORE_FAILED = Refusal(
 )
 
 
-class Refused(HTTPException):
+class ApiException(HTTPException):
     """A refusal raised inside a route. An HTTPException, since FastAPI turns every other error of a body into 400."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ApiError) -> None:
         super().__init__(refusal.status, refusal.message, dict(refusal.headers) or None)
         self.refusal = refusal
 
@@ -135,19 +135,19 @@ def type_of(status: int) -> str:
     return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
-def refusal_of(error: Exception) -> Refusal:
+def refusal_of(error: Exception) -> ApiError:
     """What to answer for an error: of ours, of the framework's, or one nobody foresaw."""
-    if isinstance(error, Refused):
+    if isinstance(error, ApiException):
         return error.refusal
     if isinstance(error, HTTPException):
         code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-        return Refusal(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
+        return ApiError(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
     if isinstance(error, StoreError) and not isinstance(error, NotFound | InboxFull):
         return _STORE_FAILED
     for kind, status, code in _STATUS_OF:
         if isinstance(error, kind):
-            return Refusal(status, code, str(error))
+            return ApiError(status, code, str(error))
     if isinstance(error, PerdureError):
-        return Refusal(400, "invalid_request", str(error))
+        return ApiError(400, "invalid_request", str(error))
     # The text of an unforeseen error may hold anything; it goes to the log by its kind alone.
-    return Refusal(500, "internal_error", "something went wrong inside the gateway; its log names the request")
+    return ApiError(500, "internal_error", "something went wrong inside the gateway; its log names the request")

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 from perdure.core.errors import ConfigError, NotFound, StoreError
 from perdure.core.ports import Clock, KeyValue
-from perdure.gateway.guards.people import SCOPES, Person, Scope
+from perdure.gateway.guards.people import SCOPES, Principal, Scope
 
 PREFIX = "pdr_"
 # How long another process may not know of a token that was made or revoked here.
@@ -29,7 +29,7 @@ _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _ID_CHARS = 12
 
 
-class Shelf(KeyValue, Protocol):
+class KeyValueStore(KeyValue, Protocol):
     """One scope of the store's small values."""
 
     def items(self) -> dict[str, Any]: ...
@@ -38,7 +38,7 @@ class Shelf(KeyValue, Protocol):
 class Shelves(Protocol):
     """The part of the store that tokens need."""
 
-    def state(self, scope: str) -> Shelf: ...
+    def state(self, scope: str) -> KeyValueStore: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Token:
         return self.digest[:_ID_CHARS]
 
     @property
-    def person(self) -> Person:
-        return Person(self.user_key, self.scopes)
+    def person(self) -> Principal:
+        return Principal(self.user_key, self.scopes)
 
     def standing(self, now_ms: int) -> Literal["valid", "expired", "revoked"]:
         if self.revoked_at_ms is not None:
@@ -76,7 +76,7 @@ class NewToken:
     token: Token
 
 
-class Tokens:
+class AccessTokens:
     """The tokens of one database."""
 
     def __init__(self, store: Shelves, clock: Clock) -> None:
@@ -134,7 +134,7 @@ class StoredPeople:
     first where that must not hold anything up.
     """
 
-    def __init__(self, tokens: Tokens, clock: Clock, *, is_open: bool) -> None:
+    def __init__(self, tokens: AccessTokens, clock: Clock, *, is_open: bool) -> None:
         self._tokens = tokens
         self._clock = clock
         # Only where nobody but this machine can reach the gateway.
@@ -160,7 +160,7 @@ class StoredPeople:
         now = self._clock.now_ms()
         return sorted({t.user_key for t in self._current().values() if t.standing(now) == "valid"})
 
-    def known(self, token: str | None) -> Person | None:
+    def known(self, token: str | None) -> Principal | None:
         """Who a token stands for; None where nobody."""
         tokens = self._current()
         if self._is_open and not tokens:
@@ -212,14 +212,14 @@ class RunPeople:
         self.token = new_secret()
         self._digest = digest_of(self.token)
 
-    def known(self, token: str | None) -> Person | None:
+    def known(self, token: str | None) -> Principal | None:
         if token is None or not hmac.compare_digest(digest_of(token), self._digest):
             return None
-        return Person("", frozenset(SCOPES))
+        return Principal("", frozenset(SCOPES))
 
 
 # Whoever sits at this machine while no token is set. No shell: any page in a browser can try to reach loopback.
-OWNER = Person("", frozenset({"chat", "read", "admin"}))
+OWNER = Principal("", frozenset({"chat", "read", "admin"}))
 
 
 def new_secret() -> str:

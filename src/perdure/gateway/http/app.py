@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 import perdure
 from perdure.config.gateway import GatewaySettings
 from perdure.gateway.guards.guarding import protect
-from perdure.gateway.guards.people import People
+from perdure.gateway.guards.people import Authenticator
 from perdure.gateway.http.health import health_router
 from perdure.gateway.http.messages import chat_router, message_router
 from perdure.gateway.http.outputs import output_router
@@ -22,7 +22,7 @@ from perdure.store.store import SessionStore
 
 def create_app(
     hub: Hub,
-    people: People,
+    people: Authenticator,
     *,
     settings: GatewaySettings,
     store: SessionStore,

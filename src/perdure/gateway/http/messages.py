@@ -10,15 +10,15 @@ from fastapi.responses import JSONResponse
 from perdure.core.errors import InvalidMessage
 from perdure.core.messages import Message
 from perdure.gateway.guards.entrance import needs
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Principal
 from perdure.gateway.http.bodies import AnswerBody, MessageBody, Platform, StoppedBody, TicketBody, UnansweredBody
 from perdure.gateway.http.streaming import IDLE_S, sse
 from perdure.gateway.hub import Hub
-from perdure.gateway.telling.chats import ChatKey, Incoming, Ticket
+from perdure.gateway.telling.chats import ChatKey, ChatMessage, Ticket
 from perdure.gateway.telling.wire import is_last, ticket_dict
-from perdure.store.inbox import Taken
+from perdure.store.inbox import QueuedMessage
 
-Talker = Annotated[Person, Depends(needs("chat"))]
+Talker = Annotated[Principal, Depends(needs("chat"))]
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 LastEventId = Annotated[str, Header(max_length=40)]
 _STATES = {"waiting": "queued", "running": "running", "done": "done"}
@@ -94,7 +94,7 @@ def chat_router(hub: Hub) -> APIRouter:
     return router
 
 
-def incoming_of(body: MessageBody, person: Person, *, key: str) -> Incoming:
+def incoming_of(body: MessageBody, person: Principal, *, key: str) -> ChatMessage:
     """A message as the hub takes it."""
     content: Any = body.content
     if not isinstance(content, str):
@@ -102,17 +102,17 @@ def incoming_of(body: MessageBody, person: Person, *, key: str) -> Incoming:
             raise InvalidMessage('each part needs a "type", such as text or image_url')
         content = {"role": "user", "content": content}
     chat = ChatKey(body.platform, person.user_key, body.chat)
-    return Incoming(chat, content, body.conversation_id, key)
+    return ChatMessage(chat, content, body.conversation_id, key)
 
 
-def answer_dict(taken: Taken) -> dict[str, Any]:
+def answer_dict(taken: QueuedMessage) -> dict[str, Any]:
     """A message with what came of it."""
     known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": _STATES[taken.state]}
     result = taken.result or {}
     return {**known, **{name: result.get(name) for name in ("kind", "outcome", "text", "error", "level", "usage")}}
 
 
-def unanswered_dict(taken: Taken) -> dict[str, Any]:
+def unanswered_dict(taken: QueuedMessage) -> dict[str, Any]:
     """A message that is not answered yet, with its words: those that wait stand nowhere else."""
     said = Message.from_dict(taken.letter.content).text
     known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": _STATES[taken.state]}

@@ -11,11 +11,11 @@ from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import NotFound
 from perdure.gateway.guards.entrance import needs
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Principal
 from perdure.gateway.http.bodies import OutputPage
 from perdure.store.store import SessionStore
 
-Reader = Annotated[Person, Depends(needs("read"))]
+Reader = Annotated[Principal, Depends(needs("read"))]
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -82,14 +82,14 @@ class _Answer:
         return self._text[offset : offset + limit], len(self._text)
 
 
-def _output(store: SessionStore, output_id: str, person: Person) -> _Output:
+def _output(store: SessionStore, output_id: str, person: Principal) -> _Output:
     owner = store.outputs.get(output_id).conversation_id
     if not person.visibility.includes(store.conversations.get(owner).user_key):
         raise NotFound(f"no output {output_id!r}")
     return _Output(store, output_id, owner)
 
 
-def _answer(store: SessionStore, turn_id: str, person: Person) -> _Answer:
+def _answer(store: SessionStore, turn_id: str, person: Principal) -> _Answer:
     taken = store.inbox.get(turn_id)
     if not person.visibility.includes(taken.letter.user_key) or taken.result is None:
         raise NotFound(f"no output {turn_id!r}")

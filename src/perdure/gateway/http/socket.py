@@ -19,7 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.gateway.guards.entrance import needs
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Principal
 from perdure.gateway.guards.refusals import refusal_of
 from perdure.gateway.http.bodies import MessageBody, Name, Platform
 from perdure.gateway.http.messages import incoming_of
@@ -73,17 +73,17 @@ def socket_router(hub: Hub) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.websocket("/ws")
-    async def connect(socket: WebSocket, person: Annotated[Person, Depends(needs("chat"))]) -> None:
+    async def connect(socket: WebSocket, person: Annotated[Principal, Depends(needs("chat"))]) -> None:
         await socket.accept()
-        await _Connection(socket, person, hub).run()
+        await _SocketSession(socket, person, hub).run()
 
     return router
 
 
-class _Connection:
+class _SocketSession:
     """One open socket: what it follows, and one message out at a time."""
 
-    def __init__(self, socket: WebSocket, person: Person, hub: Hub) -> None:
+    def __init__(self, socket: WebSocket, person: Principal, hub: Hub) -> None:
         self._socket = socket
         self._person = person
         self._hub = hub

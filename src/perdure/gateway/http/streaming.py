@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from perdure.core.events import TextDelta
-from perdure.gateway.telling.chats import Numbered
+from perdure.gateway.telling.chats import SequencedEvent
 from perdure.gateway.telling.following import Batches
 from perdure.gateway.telling.streams import Sink
 from perdure.gateway.telling.wire import encoded, json_text, type_of
@@ -65,7 +65,7 @@ class EventStream(Response):
             if self._begun is not None:
                 self._begun.cancel()
 
-    def _write_at_once(self, numbered: Numbered) -> bool:
+    def _write_at_once(self, numbered: SequencedEvent) -> bool:
         """The sink: to the server within the very call that brings the text, as long as the connection takes it."""
         if self._send is None or self._begun is not None:
             return False
@@ -106,7 +106,7 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-def frame(numbered: Numbered) -> bytes:
+def frame(numbered: SequencedEvent) -> bytes:
     """`id`, `event` and `data`; the data is one line of JSON."""
     event = numbered.event
     if type(event) is TextDelta:  # nearly all there are: put together by hand, in the very same words

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.app import Shared, WiredAgent, route_to
-from perdure.app.wiring import Speaker
+from perdure.app.wiring import AgentUser
 from perdure.gateway.lanes.pointers import key_of
-from perdure.gateway.lanes.pool import Wanted
+from perdure.gateway.lanes.pool import AgentSpec
 from perdure.gateway.lanes.questions import TurnVoice
-from perdure.providers.routes import Route
+from perdure.providers.routes import EndpointChain
 
 
 class Agents:
@@ -17,8 +17,8 @@ class Agents:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
 
-    def make(self, wanted: Wanted, *, user_key: str, session_id: str | None, voice: TurnVoice) -> Agent:
-        speaker = Speaker(
+    def make(self, wanted: AgentSpec, *, user_key: str, session_id: str | None, voice: TurnVoice) -> ConversationAgent:
+        speaker = AgentUser(
             wanted.chat.platform,
             user_key,
             chat_key=key_of(wanted.chat),
@@ -28,5 +28,5 @@ class Agents:
         )
         return WiredAgent(self._shared, speaker, session_id=session_id)
 
-    def route_to(self, name: str) -> Route:
+    def route_to(self, name: str) -> EndpointChain:
         return route_to(self._shared.settings, name)

@@ -12,14 +12,14 @@ from perdure.core.ports import Clock
 from perdure.gateway.lanes.hygiene import HygieneCounts
 from perdure.gateway.lanes.lane import OWNED_MS, is_owner_gone
 from perdure.gateway.lanes.leases import BEAT_S as LEASE_BEAT_S
-from perdure.gateway.lanes.leases import HeldLeases
-from perdure.gateway.lanes.pool import Pool
-from perdure.gateway.lanes.questions import Questions
+from perdure.gateway.lanes.leases import LeaseRenewer
+from perdure.gateway.lanes.pool import AgentPool
+from perdure.gateway.lanes.questions import QuestionBoard
 from perdure.gateway.lanes.results import finished_event
 from perdure.gateway.telling.chats import ChatKey
 from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
-from perdure.store.inbox import Taken
+from perdure.store.inbox import QueuedMessage
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -41,9 +41,9 @@ class Process(Protocol):
     clock: Clock
     streams: Streams
     hygiene: HygieneCounts
-    leases: HeldLeases
-    pool: Pool
-    questions: Questions
+    leases: LeaseRenewer
+    pool: AgentPool
+    questions: QuestionBoard
 
     @property
     def is_busy(self) -> bool: ...
@@ -56,10 +56,10 @@ class Process(Protocol):
 
     def stop_turns(self, turn_ids: Collection[str]) -> None: ...
 
-    def wake(self, taken: Taken) -> None: ...
+    def wake(self, taken: QueuedMessage) -> None: ...
 
 
-class Beats:
+class PeriodicTasks:
     """The hub's own tasks. A store that fails now is asked again at the next beat."""
 
     def __init__(self, hub: Process, *, idle_s: float) -> None:

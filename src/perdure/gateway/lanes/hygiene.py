@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.continuation import carry_out, compact
 from perdure.agent.session import LiveSession
-from perdure.agent.turn import Talk
+from perdure.agent.turn import OpenConversation
 from perdure.context.compressor import ContextCompressor
 from perdure.core.events import CompactionOutcome, Event, Notice
 from perdure.gateway.threads import in_thread
-from perdure.store.records import Call
+from perdure.store.records import CallRecord
 from perdure.store.store import SessionStore
 
 LEAST_MESSAGES = 4
@@ -40,7 +40,7 @@ class HygieneCounts:
         self.fired[outcome] = self.fired.get(outcome, 0) + 1
 
 
-async def keep_clean(agent: Agent, talk: Talk, emit: Emit) -> CompactionOutcome | None:
+async def keep_clean(agent: ConversationAgent, talk: OpenConversation, emit: Emit) -> CompactionOutcome | None:
     """Compacts if it is time; None where it is not. The caller holds the conversation's lease."""
     live, parts = talk.live, agent.parts
     if not parts.settings.compression.enabled or len(live.entries) < LEAST_MESSAGES:
@@ -65,7 +65,7 @@ async def _fill(live: LiveSession, store: SessionStore) -> int:
     return last_prompt(calls, live.id) or live.counter.estimate
 
 
-def last_prompt(calls: Sequence[Call], session_id: str) -> int | None:
+def last_prompt(calls: Sequence[CallRecord], session_id: str) -> int | None:
     """The newest prompt a provider counted for this very session: one before a compaction says nothing of it now."""
     for call in reversed(calls):
         is_ours = call.session_id == session_id and call.task == "main"
@@ -74,7 +74,7 @@ def last_prompt(calls: Sequence[Call], session_id: str) -> int | None:
     return None
 
 
-async def _digest(agent: Agent, talk: Talk, emit: Emit) -> CompactionOutcome:
+async def _digest(agent: ConversationAgent, talk: OpenConversation, emit: Emit) -> CompactionOutcome:
     live, parts, endpoint = talk.live, agent.parts, agent.endpoint
     code = ContextCompressor(
         context_length=await talk.caller.fit_window(),

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from perdure.agent.holder import is_gone
 from perdure.core.errors import StoreError
-from perdure.gateway.lanes.running import Desk, Run, work_through
+from perdure.gateway.lanes.running import MessageJob, WorkerContext, work_through
 from perdure.gateway.threads import in_thread
-from perdure.store.inbox import Taken
+from perdure.store.inbox import QueuedMessage
 
 _log = logging.getLogger(__name__)
 # A process says at every beat that it still works on what it owns; one silent for as long as this has lost it.
@@ -28,10 +28,10 @@ def is_owner_gone(owner: str) -> bool:
     return is_gone(owner.partition("#")[0])
 
 
-class Lane:
+class ConversationQueue:
     """Runs what waits in one lane, as long as there is anything of ours in it."""
 
-    def __init__(self, key: str, desk: Desk, *, owner: str, is_leaving: Callable[[], bool]) -> None:
+    def __init__(self, key: str, desk: WorkerContext, *, owner: str, is_leaving: Callable[[], bool]) -> None:
         self.key = key
         self._desk = desk
         self._owner = owner
@@ -39,8 +39,8 @@ class Lane:
         self._task: asyncio.Task[None] | None = None
         # Messages of ours that are to be run here, and the one that is known to be next.
         self._due: set[str] = set()
-        self._first: Taken | None = None
-        self.running: Run | None = None
+        self._first: QueuedMessage | None = None
+        self.running: MessageJob | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -50,7 +50,9 @@ class Lane:
     def task(self) -> asyncio.Task[None] | None:
         return self._task
 
-    def add(self, message_id: str, on_idle: Callable[[Lane], None], *, first: Taken | None = None) -> None:
+    def add(
+        self, message_id: str, on_idle: Callable[[ConversationQueue], None], *, first: QueuedMessage | None = None
+    ) -> None:
         """A message of ours waits here; `first` where it is known that nothing waits before it."""
         self._due.add(message_id)
         if self.is_idle:
@@ -73,14 +75,14 @@ class Lane:
         if taken is None:  # whatever was added before the look has been answered elsewhere
             self._due -= known
             return
-        self.running = Run(taken, self._desk)
+        self.running = MessageJob(taken, self._desk)
         try:
             await work_through(self.running)
             self._due.discard(taken.id)
         finally:
             self.running = None
 
-    async def _next(self) -> Taken | None:
+    async def _next(self) -> QueuedMessage | None:
         """The oldest message once it is ours; None where nothing waits."""
         inbox, look_s = self._desk.store.inbox, _FIRST_LOOK_S
         while not self._is_leaving():

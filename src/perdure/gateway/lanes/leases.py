@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 BEAT_S = DEFAULT_TTL_MS / 3_000
 
 
-class HeldLeases:
+class LeaseRenewer:
     """Renewed until they are released. One that was lost stays lost: the next write shows the old token, in vain."""
 
     def __init__(self, store: SessionStore) -> None:

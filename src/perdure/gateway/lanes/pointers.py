@@ -11,7 +11,7 @@ from perdure.store.store import SessionStore
 SCOPE = "chats"
 
 
-class Pointers:
+class ChatRouting:
     """Chats → conversations. Synchronous, as the store is."""
 
     def __init__(self, store: SessionStore) -> None:

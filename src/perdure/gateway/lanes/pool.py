@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.holder import is_gone, this_process
 from perdure.core.errors import LeaseLost
 from perdure.core.ports import Clock
-from perdure.gateway.lanes.leases import HeldLeases
-from perdure.gateway.lanes.questions import Questions, TurnVoice
+from perdure.gateway.lanes.leases import LeaseRenewer
+from perdure.gateway.lanes.questions import QuestionBoard, TurnVoice
 from perdure.gateway.telling.chats import ChatKey
 from perdure.gateway.threads import in_thread
-from perdure.providers.routes import Route
+from perdure.providers.routes import EndpointChain
 from perdure.store.records import Conversation, Lease
 from perdure.store.store import SessionStore
 
@@ -32,7 +32,7 @@ MODEL_KEY = "gateway.model"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AgentSpec:
     """Which agent is wanted: for whom, with or without this machine, and of which conversation."""
 
     chat: ChatKey
@@ -44,18 +44,20 @@ class Wanted:
 class AgentMaker(Protocol):
     """Makes agents; the gateway knows no more of how."""
 
-    def make(self, wanted: Wanted, *, user_key: str, session_id: str | None, voice: TurnVoice) -> Agent: ...
+    def make(
+        self, wanted: AgentSpec, *, user_key: str, session_id: str | None, voice: TurnVoice
+    ) -> ConversationAgent: ...
 
-    def route_to(self, name: str) -> Route:
+    def route_to(self, name: str) -> EndpointChain:
         """The route to another model. Raises ConfigError."""
         ...
 
 
 @dataclass
-class Seat:
+class AgentSlot:
     """One conversation's place: its agent while there is one. Whoever holds the conversation's lease may touch it."""
 
-    agent: Agent | None = None
+    agent: ConversationAgent | None = None
     voice: TurnVoice | None = None
     has_shell: bool = False
     # The conversation as this process last left it: another tip, message or model means somebody else went on.
@@ -65,17 +67,17 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AgentLease:
     """An agent to oneself, and the right to write its conversation."""
 
-    agent: Agent
+    agent: ConversationAgent
     voice: TurnVoice
     conversation: Conversation
     lease: Lease
-    seat: Seat
+    seat: AgentSlot
 
 
-class Pool:
+class AgentPool:
     """Live agents by conversation, the longest idle let go first."""
 
     def __init__(
@@ -83,8 +85,8 @@ class Pool:
         maker: AgentMaker,
         store: SessionStore,
         *,
-        questions: Questions,
-        leases: HeldLeases,
+        questions: QuestionBoard,
+        leases: LeaseRenewer,
         clock: Clock,
         most: int,
         idle_s: float,
@@ -97,20 +99,20 @@ class Pool:
         self._most = most
         self._idle_s = idle_s
         self._holder = this_process()
-        self._seats: OrderedDict[str, Seat] = OrderedDict()
+        self._seats: OrderedDict[str, AgentSlot] = OrderedDict()
         # Seats are taken in threads and cleared away in the loop.
         self._guard = threading.Lock()
 
     def __len__(self) -> int:
         return sum(seat.agent is not None for seat in self._seats.values())
 
-    def blank(self, wanted: Wanted) -> Agent:
+    def blank(self, wanted: AgentSpec) -> ConversationAgent:
         """An agent of no conversation yet, for commands in a chat where nothing was said."""
         voice = TurnVoice(self._questions)
         return self._maker.make(wanted, user_key=wanted.chat.user_key, session_id=None, voice=voice)
 
     @contextlib.asynccontextmanager
-    async def held(self, wanted: Wanted, begin: Callable[[Held], None]) -> AsyncIterator[Held]:
+    async def held(self, wanted: AgentSpec, begin: Callable[[AgentLease], None]) -> AsyncIterator[AgentLease]:
         """The agent, for one message. Waits while another message, or another process, has the conversation.
 
         `begin` is called in the same thread as everything that must be read first, under the lease.
@@ -143,7 +145,7 @@ class Pool:
         for ident, seat in list(self._seats.items()):
             await self._let_go(ident, seat)
 
-    async def _entered(self, wanted: Wanted, begin: Callable[[Held], None]) -> Held:
+    async def _entered(self, wanted: AgentSpec, begin: Callable[[AgentLease], None]) -> AgentLease:
         """Waits for whoever writes the conversation now; one who has died is not waited for."""
         pause_s = 0.02
         while True:
@@ -155,7 +157,7 @@ class Pool:
 
     # -- in threads --------------------------------------------------------------------------------------------------
 
-    def _enter(self, wanted: Wanted, begin: Callable[[Held], None]) -> Held:
+    def _enter(self, wanted: AgentSpec, begin: Callable[[AgentLease], None]) -> AgentLease:
         found = wanted.find()
         agent, voice = None, TurnVoice(self._questions)
         if found is None:
@@ -168,7 +170,7 @@ class Pool:
             if agent is not None:
                 seat.agent, seat.voice, seat.has_shell, seat.seen = agent, voice, wanted.has_shell, now
             agent, voice = self._agent(seat, conversation, now, wanted)
-            held = Held(agent, voice, conversation, lease, seat)
+            held = AgentLease(agent, voice, conversation, lease, seat)
             begin(held)
         except BaseException:
             with self._guard:
@@ -177,16 +179,16 @@ class Pool:
             raise
         return held
 
-    def _seat(self, conversation_id: str) -> Seat:
+    def _seat(self, conversation_id: str) -> AgentSlot:
         with self._guard:
-            seat = self._seats.setdefault(conversation_id, Seat())
+            seat = self._seats.setdefault(conversation_id, AgentSlot())
             self._seats.move_to_end(conversation_id)
             seat.users += 1
         return seat
 
     def _agent(
-        self, seat: Seat, conversation: Conversation, now: tuple[str, int, str | None], wanted: Wanted
-    ) -> tuple[Agent, TurnVoice]:
+        self, seat: AgentSlot, conversation: Conversation, now: tuple[str, int, str | None], wanted: AgentSpec
+    ) -> tuple[ConversationAgent, TurnVoice]:
         """The seat's agent if it is still up to date, else a new one."""
         if seat.agent is not None and seat.voice is not None and (seat.seen, seat.has_shell) == (now, wanted.has_shell):
             return seat.agent, seat.voice
@@ -207,7 +209,7 @@ class Pool:
         model = self._store.state(f"conversation:{conversation.id}").get(MODEL_KEY)
         return conversation, (conversation.tip_session_id, conversation.last_seq, model)
 
-    def _leave(self, held: Held) -> None:
+    def _leave(self, held: AgentLease) -> None:
         try:
             held.seat.seen = self._now(held.conversation.id)[1]
         finally:
@@ -221,7 +223,7 @@ class Pool:
         for ident, seat in list(self._seats.items())[: len(self._seats) - self._most]:
             await self._let_go(ident, seat)
 
-    async def _let_go(self, ident: str, seat: Seat) -> None:
+    async def _let_go(self, ident: str, seat: AgentSlot) -> None:
         with self._guard:
             if seat.users:
                 return

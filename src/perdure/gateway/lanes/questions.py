@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock
-from perdure.gateway.guards.people import Person, Scope
-from perdure.gateway.guards.refusals import Refusal, Refused
+from perdure.gateway.guards.people import Principal, Scope
+from perdure.gateway.guards.refusals import ApiError, ApiException
 from perdure.gateway.telling.chats import ChatKey, QuestionAsked, QuestionClosed
 from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
@@ -31,7 +31,7 @@ _APPROVALS: tuple[str, ...] = get_args(ApprovalAnswer)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QuestionOrigin:
     """Where a question arises: which turn, in which chat."""
 
     chat: ChatKey
@@ -45,11 +45,11 @@ class OpenQuestion:
     """A question nobody has answered yet, as the one it is for may see it."""
 
     question: QuestionAsked
-    place: Place
+    place: QuestionOrigin
     expires_at_ms: int
 
 
-class Questions:
+class QuestionBoard:
     """Every question of this process, and the way in for answers to anybody's."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Questions:
 
     async def ask(
         self,
-        place: Place,
+        place: QuestionOrigin,
         kind: Literal["approval", "clarify"],
         text: str,
         *,
@@ -97,14 +97,14 @@ class Questions:
             await in_thread(self._state.set, asked.question_id, None)
         return answer
 
-    async def answer(self, question_id: str, text: str, person: Person) -> None:
-        """Takes an answer, whichever process waits for it. Raises NotFound, InvalidMessage, Refused."""
+    async def answer(self, question_id: str, text: str, person: Principal) -> None:
+        """Takes an answer, whichever process waits for it. Raises NotFound, InvalidMessage, ApiException."""
         kept: Any = await in_thread(self._state.get, question_id) if question_id.startswith("q_") else None
         if not _is_for(kept, person) or kept.get("answer") is not None:
             raise NotFound(f"no open question {question_id!r}")
         if missing := _missing_scopes(kept, person):
             needed = f"the turn that asks runs with the scope {missing[0]}; answering it needs a token that has it too"
-            raise Refused(Refusal(403, "missing_scope", needed))
+            raise ApiException(ApiError(403, "missing_scope", needed))
         if kept["kind"] == "approval" and text not in _APPROVALS:
             raise InvalidMessage(f"an approval is answered with one of: {', '.join(_APPROVALS)}")
         if not text.strip():
@@ -113,7 +113,7 @@ class Questions:
         if question_id in self._answered:
             self._answered[question_id].set()
 
-    async def open_for(self, person: Person) -> list[OpenQuestion]:
+    async def open_for(self, person: Principal) -> list[OpenQuestion]:
         """What waits for this person, in any process, oldest first."""
         kept = await in_thread(self._state.items)
         now = self._clock.now_ms()
@@ -128,7 +128,7 @@ class Questions:
                     k.get("covers", ""),
                     tuple(k.get("dangerous", ())),
                 ),
-                Place(ChatKey(*k["chat"]), k["turn_id"]),
+                QuestionOrigin(ChatKey(*k["chat"]), k["turn_id"]),
                 k["expires_at"],
             )
             for ident, k in kept.items()
@@ -164,9 +164,9 @@ class Questions:
 class TurnVoice:
     """The Approver and Asker of one agent: asks in the chat of whichever turn is under way."""
 
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: QuestionBoard) -> None:
         self._questions = questions
-        self.place: Place | None = None
+        self.place: QuestionOrigin | None = None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Whatever is no answer is a no."""
@@ -192,7 +192,7 @@ class TurnVoice:
         return self._questions.ask(self.place, kind, text, **more)
 
 
-def _kept(asked: QuestionAsked, place: Place, until_ms: int) -> dict[str, Any]:
+def _kept(asked: QuestionAsked, place: QuestionOrigin, until_ms: int) -> dict[str, Any]:
     chat = place.chat
     return {
         "kind": asked.kind,
@@ -209,11 +209,11 @@ def _kept(asked: QuestionAsked, place: Place, until_ms: int) -> dict[str, Any]:
     }
 
 
-def _is_for(kept: Any, person: Person) -> bool:
+def _is_for(kept: Any, person: Principal) -> bool:
     """One's own questions alone: not even an administrator approves what runs in somebody else's name."""
     return isinstance(kept, dict) and kept["chat"][1] == person.user_key
 
 
-def _missing_scopes(kept: Mapping[str, Any], person: Person) -> list[str]:
+def _missing_scopes(kept: Mapping[str, Any], person: Principal) -> list[str]:
     """What the turn that asks may do and this person may not; `admin` shows more but runs nothing."""
     return [scope for scope in kept.get("scopes", ()) if scope in ("chat", "shell") and scope not in person.scopes]

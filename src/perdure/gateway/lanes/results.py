@@ -12,7 +12,7 @@ from perdure.commands.command import is_command
 from perdure.core.events import TurnFinished
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.telling.chats import CommandAnswered
-from perdure.store.inbox import Taken
+from perdure.store.inbox import QueuedMessage
 
 _DIGEST = "message_digest"
 
@@ -36,7 +36,7 @@ def kept_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> 
     return {**result, _DIGEST: _digest(content)}
 
 
-def is_message_of(taken: Taken, content: str | Mapping[str, Any]) -> bool:
+def is_message_of(taken: QueuedMessage, content: str | Mapping[str, Any]) -> bool:
     """Whether a message is the one that was taken under its key; one answered long ago may have no digest."""
     # A command may have been replaced by the message it made.
     if isinstance(content, str) and is_command(content):

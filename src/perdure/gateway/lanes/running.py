@@ -13,26 +13,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.agent.turn import ConversationResult
-from perdure.commands.command import Commands, Said, is_command
+from perdure.commands.command import CommandResult, Commands, is_command
 from perdure.commands.titles import title_of
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreError
 from perdure.core.events import Event, Notice, Outcome, TurnFinished
 from perdure.core.messages import Message
 from perdure.core.ports import Clock
-from perdure.gateway.guards.people import Person, Scope
+from perdure.gateway.guards.people import Principal, Scope
 from perdure.gateway.lanes.hygiene import HygieneCounts, keep_clean
-from perdure.gateway.lanes.pointers import Pointers, lane_of
-from perdure.gateway.lanes.pool import Held, Pool, Wanted
-from perdure.gateway.lanes.questions import Place
+from perdure.gateway.lanes.pointers import ChatRouting, lane_of
+from perdure.gateway.lanes.pool import AgentLease, AgentPool, AgentSpec
+from perdure.gateway.lanes.questions import QuestionOrigin
 from perdure.gateway.lanes.results import finished_event, kept_result, result_of
-from perdure.gateway.lanes.surface import GatewaySurface
-from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GaugeMoved
+from perdure.gateway.lanes.surface import GatewayCommandContext
+from perdure.gateway.telling.chats import ChatKey, CommandAnswered, ContextUsageChanged
 from perdure.gateway.telling.streams import Streams
 from perdure.gateway.threads import in_thread
-from perdure.providers.routes import Route
-from perdure.store.inbox import Taken
+from perdure.providers.routes import EndpointChain
+from perdure.store.inbox import QueuedMessage
 from perdure.store.records import Span, StoredEvent
 from perdure.store.store import SessionStore
 
@@ -47,32 +47,32 @@ class TakenOver(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class WorkerContext:
     """What every run works with."""
 
     store: SessionStore
-    pool: Pool
-    pointers: Pointers
+    pool: AgentPool
+    pointers: ChatRouting
     streams: Streams
     commands: Commands
     hygiene: HygieneCounts
     clock: Clock
-    route_to: Callable[[str], Route]
+    route_to: Callable[[str], EndpointChain]
     # Has the chat's platform show a turn, from now to its end.
     deliver: Callable[[ChatKey, str], None]
 
 
-class Run:
+class MessageJob:
     """One message being worked on."""
 
-    def __init__(self, taken: Taken, desk: Desk) -> None:
+    def __init__(self, taken: QueuedMessage, desk: WorkerContext) -> None:
         self.taken = taken
         self._desk = desk
         letter = taken.letter
         self.chat = ChatKey(letter.platform, letter.user_key, letter.chat)
-        self.person = Person(letter.user_key, frozenset(_scopes(letter.scopes)))
+        self.person = Principal(letter.user_key, frozenset(_scopes(letter.scopes)))
         self.conversation_id: str | None = taken.conversation_id
-        self._agent: Agent | None = None
+        self._agent: ConversationAgent | None = None
         self._wants_stop = taken.wants_stop
         self._tell = desk.streams.teller(self.chat, taken.id)
         self._is_shown = False
@@ -126,7 +126,7 @@ class Run:
     async def _turn(self, content: str | Mapping[str, Any], find: Callable[[], str | None]) -> None:
         async with self._desk.pool.held(self._wanted(find), partial(self._begin, content)) as held:
             agent = held.agent
-            held.voice.place = Place(self.chat, self.taken.id, self.person.scopes)
+            held.voice.place = QuestionOrigin(self.chat, self.taken.id, self.person.scopes)
             agent.events.tap(self._hear)
             try:
                 with agent.lent(held.lease):
@@ -140,7 +140,7 @@ class Run:
                 raise TakenOver
             await self._finish(outcome, agent)
 
-    async def _answered(self, content: str | Mapping[str, Any], held: Held) -> TurnFinished:
+    async def _answered(self, content: str | Mapping[str, Any], held: AgentLease) -> TurnFinished:
         """The turn itself, from its message or from where it was cut off."""
         agent, talk = held.agent, held.agent.open()
         if not self._is_resumed:
@@ -168,8 +168,8 @@ class Run:
 
     # -- where it goes, and how far it came: in a thread, under the lease --------------------------------------------
 
-    def _wanted(self, find: Callable[[], str | None]) -> Wanted:
-        return Wanted(self.chat, self.person.may("shell"), find)
+    def _wanted(self, find: Callable[[], str | None]) -> AgentSpec:
+        return AgentSpec(self.chat, self.person.may("shell"), find)
 
     def _find(self) -> str | None:
         """The conversation this message goes to: where it was begun, the one it names, or the chat's own."""
@@ -185,7 +185,7 @@ class Run:
         except NotFound:  # deleted meanwhile, or not this person's: the chat begins anew
             return None
 
-    def _begin(self, content: str | Mapping[str, Any], held: Held) -> None:
+    def _begin(self, content: str | Mapping[str, Any], held: AgentLease) -> None:
         """Finds out how far another process came with it, else notes that it begins here. Raises TakenOver."""
         store, conversation = self._desk.store, held.conversation
         self.conversation_id = conversation.id
@@ -202,7 +202,7 @@ class Run:
         if not conversation.title and (title := title_of(Message.from_dict(content).text)):
             store.conversations.set_title(conversation.id, title)
 
-    def _look_back(self, content: str | Mapping[str, Any], held: Held) -> None:
+    def _look_back(self, content: str | Mapping[str, Any], held: AgentLease) -> None:
         """What stands behind the place where it began came of this message."""
         begin, conversation = self.taken.begin_seq or 0, held.conversation
         if begin == 0 and self._is_of_chat:  # its process may have died before the chat was told
@@ -251,25 +251,27 @@ class Run:
             self._tell(Notice(said.text))
             await self._turn(said.then_send, lambda: surface.target)
 
-    async def _dispatched(self, agent: Agent, text: str) -> tuple[GatewaySurface, Said]:
-        surface = GatewaySurface(self._desk.store, agent, self.person, route_to=self._desk.route_to)
+    async def _dispatched(self, agent: ConversationAgent, text: str) -> tuple[GatewayCommandContext, CommandResult]:
+        surface = GatewayCommandContext(self._desk.store, agent, self.person, route_to=self._desk.route_to)
         said = await asyncio.to_thread(self._desk.commands.dispatch, surface, text)
-        return surface, said or Said("")
+        return surface, said or CommandResult("")
 
     # -- its end -----------------------------------------------------------------------------------------------------
 
-    async def _finish(self, event: TurnFinished | CommandAnswered, agent: Agent | None = None) -> None:
+    async def _finish(self, event: TurnFinished | CommandAnswered, agent: ConversationAgent | None = None) -> None:
         """Kept first, then told."""
         result = result_of(event)
         cost = await in_thread(self._keep, result, agent)
         self.is_over = True
         if agent is not None:
             gauge = agent.gauge
-            moved = GaugeMoved(gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost)
+            moved = ContextUsageChanged(
+                gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost
+            )
             self._tell(moved)
         self._tell(finished_event(result, self.conversation_id))
 
-    def _keep(self, result: Mapping[str, Any], agent: Agent | None) -> float | None:
+    def _keep(self, result: Mapping[str, Any], agent: ConversationAgent | None) -> float | None:
         store = self._desk.store
         kept = kept_result(result, self.taken.letter.content)
         if not store.inbox.finish(self.taken, kept, conversation_id=self.conversation_id):
@@ -278,7 +280,7 @@ class Run:
         return store.ledger.totals(session_id).cost_usd if session_id is not None else None
 
 
-async def work_through(run: Run) -> None:
+async def work_through(run: MessageJob) -> None:
     """Runs a message to an end of some kind. Raises StoreError where not even a failure could be kept."""
     try:
         await _attempts(run)
@@ -286,7 +288,7 @@ async def work_through(run: Run) -> None:
         return
 
 
-async def _attempts(run: Run) -> None:
+async def _attempts(run: MessageJob) -> None:
     for pause_s in _PAUSES_S:
         try:
             return await run.work()

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import ConversationAgent
 from perdure.core.errors import NotFound
-from perdure.gateway.guards.people import Person
+from perdure.gateway.guards.people import Principal
 from perdure.gateway.lanes.pool import MODEL_KEY
-from perdure.providers.routes import Route
+from perdure.providers.routes import EndpointChain
 from perdure.store.store import SessionStore
 
 
-class GatewaySurface:
+class GatewayCommandContext:
     """What a command is lent for one message."""
 
-    def __init__(self, store: SessionStore, agent: Agent, person: Person, *, route_to: Callable[[str], Route]) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        agent: ConversationAgent,
+        person: Principal,
+        *,
+        route_to: Callable[[str], EndpointChain],
+    ) -> None:
         self.store = store
         self.agent = agent
         self.visibility = person.visibility

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from perdure.core.errors import NotFound
 from perdure.core.events import CallStarted, Outcome, ReasoningDelta, TextDelta, TurnFinished
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.guards.people import Person
-from perdure.gateway.guards.refusals import Refusal
+from perdure.gateway.guards.people import Principal
+from perdure.gateway.guards.refusals import ApiError
 from perdure.gateway.hub import Hub
-from perdure.gateway.openai_api.reading import Asked
+from perdure.gateway.openai_api.reading import CompletionRequest
 from perdure.gateway.openai_api.threads import Threads
 from perdure.gateway.openai_api.writing import DONE, Shapes, finish_reason, sse
 from perdure.gateway.telling.chats import CommandAnswered, QuestionAsked, Ticket
@@ -26,7 +26,7 @@ _UNATTENDED = "Nobody can answer through this API; decide by yourself what seems
 class Answering:
     """What comes of one message. Read `pieces` to its end, then `text`, `end` and `conversation_id` are known."""
 
-    def __init__(self, hub: Hub, threads: Threads, asked: Asked, person: Person, ticket: Ticket) -> None:
+    def __init__(self, hub: Hub, threads: Threads, asked: CompletionRequest, person: Principal, ticket: Ticket) -> None:
         self._hub = hub
         self._threads = threads
         self._asked = asked
@@ -62,13 +62,13 @@ class Answering:
         return self.end.outcome if isinstance(self.end, TurnFinished) else "completed"
 
     @property
-    def failure(self) -> Refusal | None:
+    def failure(self) -> ApiError | None:
         """Why there is no answer, where there is none. Not to be tried again by itself: the message was taken."""
         if self.end is None:
-            return Refusal(503, "stopped", "the gateway is stopping; the message is kept and will be answered")
+            return ApiError(503, "stopped", "the gateway is stopping; the message is kept and will be answered")
         if isinstance(self.end, TurnFinished) and self.end.outcome == "failed":
             message = self.end.error or "the turn failed"
-            return Refusal(502, "turn_failed", message, headers={"x-should-retry": "false"})
+            return ApiError(502, "turn_failed", message, headers={"x-should-retry": "false"})
         return None
 
     async def stream(self, shapes: Shapes) -> AsyncIterator[bytes]:

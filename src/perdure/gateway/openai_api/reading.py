@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.gateway.guards.refusals import Refusal, Refused
+from perdure.gateway.guards.refusals import ApiError, ApiException
 
 MODEL = "perdure"
 MAX_NAME_CHARS = 200
@@ -26,7 +26,7 @@ Said = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompletionRequest:
     """One request. `history` is what the client holds of the conversation, `new` what it adds."""
 
     system: str
@@ -38,8 +38,8 @@ class Asked:
     ignored: tuple[str, ...]
 
 
-def read_request(body: object) -> Asked:
-    """The request in a body. Raises Refused, naming the parameter."""
+def read_request(body: object) -> CompletionRequest:
+    """The request in a body. Raises ApiException, naming the parameter."""
     if not isinstance(body, Mapping):
         raise wrong("the body must be a JSON object")
     _refuse_unsupported(body)
@@ -52,7 +52,7 @@ def read_request(body: object) -> Asked:
     user = body.get("user")
     if user is not None and (not isinstance(user, str) or len(user) > MAX_NAME_CHARS):
         raise wrong(f"user must be a text of at most {MAX_NAME_CHARS} characters", "user")
-    return Asked(
+    return CompletionRequest(
         system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
         history=tuple(talk[: last_answer + 1]),
         new=_joined(talk[last_answer + 1 :]),
@@ -63,8 +63,8 @@ def read_request(body: object) -> Asked:
     )
 
 
-def wrong(message: str, param: str | None = None, *, code: str = "invalid_request") -> Refused:
-    return Refused(Refusal(400, code, message, param=param))
+def wrong(message: str, param: str | None = None, *, code: str = "invalid_request") -> ApiException:
+    return ApiException(ApiError(400, code, message, param=param))
 
 
 def _refuse_unsupported(body: Said) -> None:
@@ -73,8 +73,8 @@ def _refuse_unsupported(body: Said) -> None:
     if not isinstance(model, str) or not model:
         raise wrong(f"model is missing; there is one here: {MODEL}", "model")
     if model != MODEL:
-        refusal = Refusal(404, "model_not_found", f"there is no such model here; there is one: {MODEL}", param="model")
-        raise Refused(refusal)
+        refusal = ApiError(404, "model_not_found", f"there is no such model here; there is one: {MODEL}", param="model")
+        raise ApiException(refusal)
     for name in ("tools", "functions"):
         if body.get(name):
             raise _unsupported(name, "the agent has tools of its own and runs them itself")
@@ -89,7 +89,7 @@ def _refuse_unsupported(body: Said) -> None:
         raise _unsupported("modalities", "an agent's answer is text")
 
 
-def _unsupported(name: str, why: str) -> Refused:
+def _unsupported(name: str, why: str) -> ApiException:
     return wrong(f"{name} is not supported: {why}", name, code="unsupported_parameter")
 
 

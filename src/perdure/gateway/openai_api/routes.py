@@ -12,21 +12,21 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from perdure.core.ports import Clock
 from perdure.gateway.guards.entrance import needs
-from perdure.gateway.guards.people import Person
-from perdure.gateway.guards.refusals import Refusal, Refused
+from perdure.gateway.guards.people import Principal
+from perdure.gateway.guards.refusals import ApiError, ApiException
 from perdure.gateway.hub import Hub
 from perdure.gateway.openai_api.answering import Answering
-from perdure.gateway.openai_api.reading import MAX_NAME_CHARS, MODEL, Asked, read_request, wrong
+from perdure.gateway.openai_api.reading import MAX_NAME_CHARS, MODEL, CompletionRequest, read_request, wrong
 from perdure.gateway.openai_api.threads import Threads
 from perdure.gateway.openai_api.writing import Shapes, models
-from perdure.gateway.telling.chats import Incoming
+from perdure.gateway.telling.chats import ChatMessage
 from perdure.gateway.threads import in_thread
 from perdure.store.ids import IdSource
 
 _NAMES = ("x-perdure-conversation", "x-conversation-id")
 _LONG_BYTES = 200_000
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
-Talker = Annotated[Person, Depends(needs("chat"))]
+Talker = Annotated[Principal, Depends(needs("chat"))]
 
 _MESSAGE = {
     "type": "object",
@@ -63,7 +63,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
         asked = await _read(await request.body())
         name, key = _name(request), request.headers.get("idempotency-key", "")
         thread = await in_thread(threads.find, asked, person, name)
-        ticket = await hub.submit(Incoming(thread.chat, _said(asked), thread.conversation_id, key), person)
+        ticket = await hub.submit(ChatMessage(thread.chat, _said(asked), thread.conversation_id, key), person)
         answering = Answering(hub, threads, asked, person, ticket)
         shapes = Shapes(ticket.turn_id, clock.now_ms() // 1000)
         headers = {"x-perdure-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
@@ -73,7 +73,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
             )
         text = await _unless_gone(request, answering)
         if (failure := answering.failure) is not None:
-            raise Refused(failure)
+            raise ApiException(failure)
         if answering.conversation_id is not None:
             headers["x-perdure-conversation"] = answering.conversation_id
         whole = shapes.whole(text, answering.outcome, answering.usage, answering.conversation_id)
@@ -87,13 +87,13 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
     @router.get("/models/{model}")
     async def get_model(model: str, person: Talker) -> Any:
         if model != MODEL:
-            raise Refused(Refusal(404, "model_not_found", f"there is no such model here; there is one: {MODEL}"))
+            raise ApiException(ApiError(404, "model_not_found", f"there is no such model here; there is one: {MODEL}"))
         return models(clock.now_ms() // 1000)[0]
 
     return router
 
 
-async def _read(body: bytes) -> Asked:
+async def _read(body: bytes) -> CompletionRequest:
     """What is asked; a long body is read in a thread, so that nobody else waits for it."""
     if len(body) < _LONG_BYTES:
         return read_request(_parsed(body))
@@ -115,7 +115,7 @@ def _name(request: Request) -> str | None:
     return given
 
 
-def _said(asked: Asked) -> str | Mapping[str, Any]:
+def _said(asked: CompletionRequest) -> str | Mapping[str, Any]:
     """The new message; plain text as text, so that slash commands are seen as such."""
     content = asked.new["content"]
     return content if isinstance(content, str) else asked.new
@@ -129,7 +129,7 @@ async def _unless_gone(request: Request, answering: Answering) -> str:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
-        raise Refused(Refusal(499, "client_gone", "the client hung up"))
+        raise ApiException(ApiError(499, "client_gone", "the client hung up"))
     finally:
         for task in (answer, gone):
             task.cancel()

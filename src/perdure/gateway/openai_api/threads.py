@@ -19,14 +19,14 @@ from perdure.agent.prompt import assemble
 from perdure.core.errors import NotFound
 from perdure.core.messages import Message
 from perdure.core.visibility import only
-from perdure.gateway.guards.people import Person
-from perdure.gateway.lanes.pointers import Pointers
-from perdure.gateway.lanes.pool import Pool, Wanted
-from perdure.gateway.openai_api.reading import Asked, Said
+from perdure.gateway.guards.people import Principal
+from perdure.gateway.lanes.pointers import ChatRouting
+from perdure.gateway.lanes.pool import AgentPool, AgentSpec
+from perdure.gateway.openai_api.reading import CompletionRequest, Said
 from perdure.gateway.telling.chats import ChatKey
-from perdure.store.fingerprints import Place
+from perdure.store.fingerprints import HistoryPosition
 from perdure.store.ids import IdSource
-from perdure.store.records import Route
+from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
 
 PLATFORM = "openai"
@@ -45,13 +45,13 @@ class Thread:
 class Threads:
     """Finds and remembers. Synchronous, as the store is."""
 
-    def __init__(self, store: SessionStore, pool: Pool, ids: IdSource) -> None:
+    def __init__(self, store: SessionStore, pool: AgentPool, ids: IdSource) -> None:
         self._store = store
         self._pool = pool
         self._ids = ids
-        self._pointers = Pointers(store)
+        self._pointers = ChatRouting(store)
 
-    def find(self, asked: Asked, person: Person, name: str | None) -> Thread:
+    def find(self, asked: CompletionRequest, person: Principal, name: str | None) -> Thread:
         """The thread of a request whose header bears `name`, if any.
 
         Raises NotFound for a conversation id that is none of this person's.
@@ -71,7 +71,7 @@ class Threads:
             return Thread(chat, None)
         return self._begun(chat, asked, person, is_named=name is not None)
 
-    def _of_user(self, chat: ChatKey, asked: Asked, person: Person) -> Thread:
+    def _of_user(self, chat: ChatKey, asked: CompletionRequest, person: Principal) -> Thread:
         """The field `user` names a conversation, unless the history shows that it names a person with several."""
         held, known = self._held(chat), self._known(asked.history, person, within=None)
         if known is not None:
@@ -82,14 +82,16 @@ class Threads:
             return Thread(chat, None)
         return self._begun(chat, asked, person, is_named=True)
 
-    def remember(self, asked: Asked, answer: str, person: Person, conversation_id: str | None) -> None:
+    def remember(self, asked: CompletionRequest, answer: str, person: Principal, conversation_id: str | None) -> None:
         """Keeps where the client is now that it holds the answer; no conversation: it begins a new one next."""
         history = (*asked.history, asked.new, {"role": "assistant", "content": answer})
         seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
         *_, (_, print_) = _prints(person.user_key, history)
-        self._store.fingerprints.keep(print_, Place(conversation_id, seq))
+        self._store.fingerprints.keep(print_, HistoryPosition(conversation_id, seq))
 
-    def _known(self, history: Sequence[Said], person: Person, *, within: str | None) -> tuple[Place, int] | None:
+    def _known(
+        self, history: Sequence[Said], person: Principal, *, within: str | None
+    ) -> tuple[HistoryPosition, int] | None:
         """The longest part of the history that is known, and its length; a named chat knows only its own."""
         prints = [(n, p) for n, p in _prints(person.user_key, history) if history[n - 1]["role"] == "assistant"]
         for count, print_ in reversed(prints):
@@ -100,7 +102,16 @@ class Threads:
                 return place, count
         return None
 
-    def _at(self, chat: ChatKey, place: Place, count: int, asked: Asked, person: Person, *, is_named: bool) -> Thread:
+    def _at(
+        self,
+        chat: ChatKey,
+        place: HistoryPosition,
+        count: int,
+        asked: CompletionRequest,
+        person: Principal,
+        *,
+        is_named: bool,
+    ) -> Thread:
         """Goes on at a known place: in its conversation, or in a branch where either side has gone another way."""
         rest = asked.history[count:]
         if place.conversation_id is None:
@@ -112,15 +123,15 @@ class Threads:
         branch = self._store.conversations.branch(conversation.id, at_seq=place.seq)
         return self._continued(chat, branch.conversation_id, rest, is_named=is_named)
 
-    def _begun(self, chat: ChatKey, asked: Asked, person: Person, *, is_named: bool) -> Thread:
+    def _begun(self, chat: ChatKey, asked: CompletionRequest, person: Principal, *, is_named: bool) -> Thread:
         """A new conversation that holds what the client already knows, under its instructions and ours."""
-        agent = self._pool.blank(Wanted(chat, person.may("shell"), lambda: None))
+        agent = self._pool.blank(AgentSpec(chat, person.may("shell"), lambda: None))
         try:
             parts, endpoint = agent.parts, agent.endpoint
             prompt = assemble(parts.prompt_sources(parts.memory.snapshot(person.user_key)))
             session = self._store.create(
                 system_prompt=prompt + (f"{_CLIENT_PROMPT}{asked.system}" if asked.system else ""),
-                route=Route(endpoint.provider, endpoint.model, endpoint.api_mode),
+                route=RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode),
                 source=PLATFORM,
                 user_key=person.user_key,
             )
@@ -144,7 +155,7 @@ class Threads:
         except NotFound:  # deleted meanwhile, or not this person's
             return None
 
-    def _exists(self, conversation_id: str, person: Person) -> bool:
+    def _exists(self, conversation_id: str, person: Principal) -> bool:
         try:
             self._store.conversations.get(conversation_id, visibility=only(person.user_key))
         except NotFound:
@@ -152,7 +163,7 @@ class Threads:
         return True
 
     @staticmethod
-    def _chat(person: Person, name: str) -> ChatKey:
+    def _chat(person: Principal, name: str) -> ChatKey:
         return ChatKey(PLATFORM, person.user_key, name)
 
 

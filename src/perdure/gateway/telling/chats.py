@@ -28,7 +28,7 @@ class ChatKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class ChatMessage:
     """One message from outside. With `conversation_id` it goes to that one, else to the chat's own."""
 
     chat: ChatKey
@@ -83,7 +83,7 @@ class QuestionClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class GaugeMoved:
+class ContextUsageChanged:
     """The context meter after something changed: the same counter the gate reads."""
 
     model: str
@@ -94,11 +94,11 @@ class GaugeMoved:
     cost_usd: float | None = None
 
 
-GatewayEvent = Event | CommandAnswered | QuestionAsked | QuestionClosed | GaugeMoved
+GatewayEvent = Event | CommandAnswered | QuestionAsked | QuestionClosed | ContextUsageChanged
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class SequencedEvent:
     """An event with its place in its chat's stream: what `Last-Event-ID` names. `turn_id` says whose it is."""
 
     number: int

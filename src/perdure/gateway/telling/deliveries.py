@@ -7,8 +7,8 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 
 from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.telling.chats import ChatKey, Numbered
-from perdure.gateway.telling.streams import Reader, Streams
+from perdure.gateway.telling.chats import ChatKey, SequencedEvent
+from perdure.gateway.telling.streams import Streams, Subscriber
 from perdure.gateway.telling.wire import is_last
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Deliveries:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
-    async def _deliver(self, adapter: Adapter, chat: ChatKey, turn_id: str, reader: Reader) -> None:
+    async def _deliver(self, adapter: Adapter, chat: ChatKey, turn_id: str, reader: Subscriber) -> None:
         try:
             await adapter.deliver(chat, turn_id, _events(reader))
         except Exception:  # a platform's trouble is not the conversation's: the answer is in the log
@@ -47,7 +47,7 @@ class Deliveries:
             self._streams.of(chat).leave(reader)
 
 
-async def _events(reader: Reader) -> AsyncIterator[Numbered]:
+async def _events(reader: Subscriber) -> AsyncIterator[SequencedEvent]:
     async for batch in reader.batches():
         for numbered in batch:
             yield numbered

@@ -8,18 +8,18 @@ from collections.abc import AsyncGenerator
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.gateway.lanes.results import finished_event
-from perdure.gateway.telling.chats import ChatKey, Numbered, Ticket
-from perdure.gateway.telling.streams import Reader, Sink, Streams
+from perdure.gateway.telling.chats import ChatKey, SequencedEvent, Ticket
+from perdure.gateway.telling.streams import Sink, Streams, Subscriber
 from perdure.gateway.telling.wire import is_last
 from perdure.gateway.threads import in_thread
-from perdure.store.inbox import Taken
+from perdure.store.inbox import QueuedMessage
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
 # How often the end of a message is looked up: of one that another process works on, and of one of ours.
 _LOOK_S, _LOOK_AT_OURS_S = 0.3, 5.0
 
-Batches = AsyncGenerator[list[Numbered], None]
+Batches = AsyncGenerator[list[SequencedEvent], None]
 
 
 class Following:
@@ -71,12 +71,12 @@ class Following:
             looking.cancel()
             stream.leave(reader)
 
-    async def _look_elsewhere(self, turn_id: str, taken: Taken | None, reader: Reader) -> None:
+    async def _look_elsewhere(self, turn_id: str, taken: QueuedMessage | None, reader: Subscriber) -> None:
         """Tells a reader of an end that another process wrote; of what is ours (None) the stream itself tells."""
         while True:
             if taken is not None and taken.state == "done":
                 event = finished_event(taken.result, taken.conversation_id)
-                reader.put(Numbered((taken.done_at_ms or 0) * 1_000, taken.id, event))
+                reader.put(SequencedEvent((taken.done_at_ms or 0) * 1_000, taken.id, event))
                 return
             is_ours = taken is None or taken.owner == self._owner
             await asyncio.sleep(_LOOK_AT_OURS_S if is_ours else _LOOK_S)

@@ -13,12 +13,12 @@ from threading import get_ident
 
 from perdure.core.events import ReasoningDelta, TextDelta
 from perdure.core.ports import Clock
-from perdure.gateway.telling.chats import ChatKey, GatewayEvent, Numbered
+from perdure.gateway.telling.chats import ChatKey, GatewayEvent, SequencedEvent
 from perdure.gateway.telling.wire import is_last
 
 Watch = Callable[[ChatKey, str, GatewayEvent], None]
 # Takes a piece of text at once, if it can; whether it did. Must neither wait nor raise.
-Sink = Callable[[Numbered], bool]
+Sink = Callable[[SequencedEvent], bool]
 # Events of a running turn that a late reader can still have, and of finished ones.
 MOST_RUNNING = 5_000
 MOST_FINISHED = 24
@@ -26,7 +26,7 @@ MOST_FINISHED = 24
 MOST_WAITING = 2_000
 
 
-class Reader:
+class Subscriber:
     """One follower's queue. Pieces of text that it has not come to yet are joined into one.
 
     With a sink, a piece of text that nothing waits before goes straight there: no task is woken for it, and so it does
@@ -37,14 +37,14 @@ class Reader:
         # Set where one turn alone is followed.
         self._turn_id = turn_id
         self._sink = sink
-        self._waiting: collections.deque[Numbered] = collections.deque()
+        self._waiting: collections.deque[SequencedEvent] = collections.deque()
         self._arrived = asyncio.Event()
         # Its reader has dealt with all there was, and waits for more.
         self._is_idle = False
         self._is_quiet = True
         self.is_closed = False
 
-    def put(self, numbered: Numbered) -> None:
+    def put(self, numbered: SequencedEvent) -> None:
         if self.is_closed or (self._turn_id is not None and numbered.turn_id != self._turn_id):
             return
         waiting = self._waiting
@@ -70,7 +70,7 @@ class Reader:
         self._is_idle = False
         self._arrived.set()
 
-    async def batches(self, idle_s: float | None = None) -> AsyncIterator[list[Numbered]]:
+    async def batches(self, idle_s: float | None = None) -> AsyncIterator[list[SequencedEvent]]:
         """What has come since the last look; an empty one where nothing has for so long."""
         # One timer for all the time, not one for each piece of text.
         ticking = asyncio.create_task(self._tick(idle_s)) if idle_s is not None else None
@@ -106,8 +106,8 @@ class ChatStream:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: collections.deque[Numbered] = collections.deque(maxlen=MOST_RUNNING)
-        self._readers: set[Reader] = set()
+        self._kept: collections.deque[SequencedEvent] = collections.deque(maxlen=MOST_RUNNING)
+        self._readers: set[Subscriber] = set()
         self._last = 0
         self.used_at_s = clock.monotonic_s()
 
@@ -123,7 +123,7 @@ class ChatStream:
     def publish(self, turn_id: str, event: GatewayEvent) -> None:
         """Never waits. Only in the loop's own thread."""
         self._last = max(self._last + 1, self._clock.now_ms() * 1_000)
-        numbered = Numbered(self._last, turn_id, event)
+        numbered = SequencedEvent(self._last, turn_id, event)
         self._kept.append(numbered)
         for reader in self._readers:
             reader.put(numbered)
@@ -131,9 +131,9 @@ class ChatStream:
             self._tidy(turn_id)
             self.used_at_s = self._clock.monotonic_s()
 
-    def follow(self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None) -> Reader:
+    def follow(self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None) -> Subscriber:
         """Everything from now on, or from after a number; or one turn alone, as far as it is kept or after a number."""
-        reader = Reader(turn_id, sink=sink)
+        reader = Subscriber(turn_id, sink=sink)
         if after is None:
             after = self._last if turn_id is None else 0
         for numbered in self._kept:
@@ -142,7 +142,7 @@ class ChatStream:
         self._readers.add(reader)
         return reader
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: Subscriber) -> None:
         reader.close()
         self._readers.discard(reader)
         self.used_at_s = self._clock.monotonic_s()
@@ -215,13 +215,13 @@ class Streams:
         return iter(self._streams)
 
 
-def _joined(last: Numbered, new: Numbered) -> Numbered | None:
+def _joined(last: SequencedEvent, new: SequencedEvent) -> SequencedEvent | None:
     """Two pieces of one text as one; None where they are not. It bears the newer number."""
     if last.turn_id != new.turn_id:
         return None
     match last.event, new.event:
         case TextDelta(before), TextDelta(after):
-            return Numbered(new.number, new.turn_id, TextDelta(before + after))
+            return SequencedEvent(new.number, new.turn_id, TextDelta(before + after))
         case ReasoningDelta(before), ReasoningDelta(after):
-            return Numbered(new.number, new.turn_id, ReasoningDelta(before + after))
+            return SequencedEvent(new.number, new.turn_id, ReasoningDelta(before + after))
     return None

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.core.messages import Message, ToolCall
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent, Numbered, Ticket
+from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent, SequencedEvent, Ticket
 
 # A tool's whole result is in the timeline; the stream shows enough to follow along.
 RESULT_CHARS = 4_000
@@ -20,7 +20,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _WORDS = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def encoded(numbered: Numbered) -> dict[str, Any]:
+def encoded(numbered: SequencedEvent) -> dict[str, Any]:
     """One event as a JSON object."""
     event = numbered.event
     known = {"type": type_of(event), "number": numbered.number, "turn_id": numbered.turn_id}

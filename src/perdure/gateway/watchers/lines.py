@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.core.events import CompactionFinished, Recovered, TurnFinished
 from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent
 from perdure.gateway.watchers.journal import Journal
-from perdure.gateway.watchers.watching import Answered, TurnFigures
+from perdure.gateway.watchers.watching import RequestRecord, TurnStats
 
 # Asked every few seconds by machines that only want to know whether we live.
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -17,7 +17,7 @@ class Lines:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def answered(self, answered: Answered) -> None:
+    def answered(self, answered: RequestRecord) -> None:
         if answered.route in _QUIET and answered.status < 400:
             return
         fields = {
@@ -33,7 +33,7 @@ class Lines:
         }
         self._journal.write("request", fields, level=_level(answered.status))
 
-    def heard(self, figures: TurnFigures, event: GatewayEvent) -> None:
+    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
         known = {
             "turn": figures.turn_id,
             "session": figures.session_id or None,
@@ -55,7 +55,7 @@ class Lines:
                 self._journal.write("recovery", told, level="warning")
 
 
-def _sums(figures: TurnFigures) -> dict[str, int | float | None]:
+def _sums(figures: TurnStats) -> dict[str, int | float | None]:
     usage, first = figures.usage, figures.first_text_s
     return {
         "ms": round(figures.seconds * 1000, 1),

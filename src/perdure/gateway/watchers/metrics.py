@@ -20,7 +20,7 @@ from perdure.core.events import (
 )
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent
-from perdure.gateway.watchers.watching import Answered, TurnFigures
+from perdure.gateway.watchers.watching import RequestRecord, TurnStats
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _TURN_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -68,7 +68,7 @@ class Metrics:
     def read(self) -> bytes:
         return generate_latest(self._registry)
 
-    def answered(self, answered: Answered) -> None:
+    def answered(self, answered: RequestRecord) -> None:
         method = "WS" if answered.kind == "websocket" else self._known(answered.method)
         self._requests.labels(method, answered.route, str(answered.status)).inc()
         if answered.code is not None:
@@ -76,7 +76,7 @@ class Metrics:
         if answered.kind == "http":
             self._request_seconds.labels(answered.route).observe(answered.seconds)
 
-    def heard(self, figures: TurnFigures, event: GatewayEvent) -> None:
+    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
         platform = self._known(figures.chat.platform)
         match event:
             case CallFinished():

@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING, Literal
 from perdure import __version__
 from perdure.agent.spans import TurnSpans
 from perdure.core.errors import ConfigError
-from perdure.gateway.telling.chats import CommandAnswered, GatewayEvent, GaugeMoved, QuestionAsked, QuestionClosed
+from perdure.gateway.telling.chats import (
+    CommandAnswered,
+    ContextUsageChanged,
+    GatewayEvent,
+    QuestionAsked,
+    QuestionClosed,
+)
 from perdure.gateway.telling.wire import is_last
-from perdure.gateway.watchers.watching import Answered, TurnFigures
+from perdure.gateway.watchers.watching import RequestRecord, TurnStats
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
-_OURS = (CommandAnswered, QuestionAsked, QuestionClosed, GaugeMoved)
+_OURS = (CommandAnswered, QuestionAsked, QuestionClosed, ContextUsageChanged)
 
 
 class Spans:
@@ -32,16 +38,16 @@ class Spans:
         self._tracer = tracer
         self._turns: dict[str, TurnSpans] = {}
 
-    def answered(self, answered: Answered) -> None:
+    def answered(self, answered: RequestRecord) -> None:
         """Requests are traced by the usual instrumentation of ASGI, where that is wanted."""
 
-    def heard(self, figures: TurnFigures, event: GatewayEvent) -> None:
+    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
         if not isinstance(event, _OURS):
             self._of(figures).hear(event)
         if is_last(event):
             self._turns.pop(figures.turn_id, None)
 
-    def _of(self, figures: TurnFigures) -> TurnSpans:
+    def _of(self, figures: TurnStats) -> TurnSpans:
         if figures.turn_id not in self._turns:
             known = {"perdure.platform": figures.chat.platform, "user.id": figures.chat.user_key}
             self._turns[figures.turn_id] = TurnSpans(self._tracer, known)

@@ -41,7 +41,7 @@ _MAX_TURNS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RequestRecord:
     """One request and what became of it. `route` is the pattern, since a path may hold what somebody typed."""
 
     request_id: str
@@ -58,7 +58,7 @@ class Answered:
 
 
 @dataclass(slots=True)
-class TurnFigures:
+class TurnStats:
     """One turn so far."""
 
     turn_id: str
@@ -77,26 +77,26 @@ class TurnFigures:
 class Watcher(Protocol):
     """Sees what happens. Must not wait; what it raises is logged and forgotten."""
 
-    def answered(self, answered: Answered) -> None: ...
+    def answered(self, answered: RequestRecord) -> None: ...
 
-    def heard(self, figures: TurnFigures, event: GatewayEvent) -> None:
+    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
         """An event of a turn, already added to its figures."""
         ...
 
 
-class Turns:
+class TurnObserver:
     """Every turn's figures, told to every watcher with each event."""
 
     def __init__(self, watchers: Sequence[Watcher], clock: Clock) -> None:
         self._watchers = tuple(watchers)
         self._clock = clock
-        self._running: OrderedDict[str, TurnFigures] = OrderedDict()
+        self._running: OrderedDict[str, TurnStats] = OrderedDict()
 
     def heard(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
         """Called with every event of this process, in the loop's own thread."""
         figures = self._running.get(turn_id)
         if figures is None:
-            figures = self._running[turn_id] = TurnFigures(turn_id, chat, self._clock.monotonic_s())
+            figures = self._running[turn_id] = TurnStats(turn_id, chat, self._clock.monotonic_s())
             if len(self._running) > _MAX_TURNS:
                 self._running.popitem(last=False)
         if isinstance(event, TextDelta | ReasoningDelta):  # nearly all there are, and only the first one counts
@@ -112,7 +112,7 @@ class Turns:
         if is_last(event):
             self._running.pop(turn_id, None)
 
-    def _add(self, figures: TurnFigures, event: GatewayEvent) -> None:
+    def _add(self, figures: TurnStats, event: GatewayEvent) -> None:
         match event:
             case TurnStarted(session_id=session_id):
                 figures.session_id = session_id
@@ -129,7 +129,7 @@ class Turns:
                 figures.seconds = self._clock.monotonic_s() - figures.began_s
 
 
-class Requests:
+class RequestLogMiddleware:
     """The outermost layer of the app."""
 
     def __init__(self, app: ASGIApp, *, watchers: Sequence[Watcher], clock: Clock) -> None:
@@ -166,7 +166,7 @@ class Requests:
         person = state.get("person")
         route = scope.get("route")
         client = scope.get("client")
-        answered = Answered(
+        answered = RequestRecord(
             request_id=seen.request_id,
             kind=scope["type"],
             method=scope.get("method", "GET"),

@@ -4,23 +4,23 @@ request → `http` → `service` (rules, size, cache, script) → `chat` | `resp
 `server.py` (the Simulator), then `rules.py` (its switches), `script.py` (what it answers) and `tokens.py` (its token).
 """
 
-from perdure.lab.simulator.rules import Rules, Violation, strict
+from perdure.lab.simulator.rules import Rules, RuleViolation, strict
 from perdure.lab.simulator.samples import SAMPLES
-from perdure.lab.simulator.script import Asked, Call, Drop, Fail, Raw, Say, load_script
+from perdure.lab.simulator.script import Call, Drop, Fail, Raw, Say, ScriptRequest, load_script
 from perdure.lab.simulator.server import Simulator
 from perdure.lab.simulator.tokens import count_text
 
 __all__ = [
     "SAMPLES",
-    "Asked",
     "Call",
     "Drop",
     "Fail",
     "Raw",
+    "RuleViolation",
     "Rules",
     "Say",
+    "ScriptRequest",
     "Simulator",
-    "Violation",
     "count_text",
     "load_script",
     "strict",

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perdure.lab.simulator.tokens import TOKEN_BYTES, Block, Ttl
+from perdure.lab.simulator.tokens import TOKEN_BYTES, PromptBlock, Ttl
 
 PREFIX_MINIMUM = 1024
 PREFIX_STEP = 128
@@ -56,7 +56,7 @@ class PrefixCache:
         self._now_s = now_s
         self._entries = _Entries()
 
-    def look_up(self, blocks: Sequence[Block]) -> CacheUse:
+    def look_up(self, blocks: Sequence[PromptBlock]) -> CacheUse:
         """What of this prompt is known, and what will be."""
         now_s = self._now_s()
         prompt = b"".join(b.data for b in blocks)
@@ -87,7 +87,7 @@ class MarkCache:
         self._now_s = now_s
         self._entries = _Entries()
 
-    def look_up(self, blocks: Sequence[Block], *, minimum: int, messages_seed: bytes) -> CacheUse:
+    def look_up(self, blocks: Sequence[PromptBlock], *, minimum: int, messages_seed: bytes) -> CacheUse:
         """What is read and written. `messages_seed` is what, besides the blocks, the messages' entries depend on."""
         now_s = self._now_s()
         keys, ends = _prefixes(blocks, messages_seed)
@@ -114,7 +114,7 @@ class MarkCache:
         return None
 
 
-def _prefixes(blocks: Sequence[Block], messages_seed: bytes) -> tuple[list[bytes], list[int]]:
+def _prefixes(blocks: Sequence[PromptBlock], messages_seed: bytes) -> tuple[list[bytes], list[int]]:
     """For each block the hash and the tokens of everything up to and including it."""
     chain, tokens = hashlib.sha256(), 0
     keys: list[bytes] = []

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from perdure.lab.simulator.rules import Refusal, Rules, limit
-from perdure.lab.simulator.tokens import Block, Ttl, count_blocks, image, mark_of, role_tag, schema, segment
-from perdure.lab.simulator.turn import Scene, Turn, frame
+from perdure.lab.simulator.rules import Rules, SimulatedRefusal, limit
+from perdure.lab.simulator.tokens import PromptBlock, Ttl, count_blocks, image, mark_of, role_tag, schema, segment
+from perdure.lab.simulator.turn import Scene, SimulatedTurn, frame
 
 _FINISH = {"stop": "stop", "tool_calls": "tool_calls", "length": "length", "refusal": "stop", "window": "length"}
 
 
-def blocks(body: Mapping[str, Any]) -> list[Block]:
+def blocks(body: Mapping[str, Any]) -> list[PromptBlock]:
     """The prompt in the order the model reads it: tools, then messages."""
-    found = [Block(schema(_unmarked(t)), "tools", mark_of(t)) for t in body.get("tools") or ()]
+    found = [PromptBlock(schema(_unmarked(t)), "tools", mark_of(t)) for t in body.get("tools") or ()]
     for message in body["messages"]:
         found += _message_blocks(message)
     return found
@@ -24,7 +24,7 @@ def _unmarked(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in tool.items() if k != "cache_control"}
 
 
-def _message_blocks(message: Mapping[str, Any]) -> list[Block]:
+def _message_blocks(message: Mapping[str, Any]) -> list[PromptBlock]:
     role = message["role"]
     level: Any = "system" if role in ("system", "developer") else "messages"
     head = role_tag(role) + segment(message.get("tool_call_id") or "")
@@ -41,9 +41,9 @@ def _message_blocks(message: Mapping[str, Any]) -> list[Block]:
         function = call["function"]
         data = segment(call["id"]) + segment(function["name"]) + segment(function["arguments"])
         parts.append((data, None, False))
-    row = [Block(head * (i == 0) + data, level, mark, is_image) for i, (data, mark, is_image) in enumerate(parts)]
+    row = [PromptBlock(head * (i == 0) + data, level, mark, is_image) for i, (data, mark, is_image) in enumerate(parts)]
     if own := mark_of(message):
-        row[-1] = Block(row[-1].data, level, own, row[-1].has_image)
+        row[-1] = PromptBlock(row[-1].data, level, own, row[-1].has_image)
     return row
 
 
@@ -52,7 +52,7 @@ def allowance(body: Mapping[str, Any]) -> int | None:
     return asked if isinstance(asked, int) else None
 
 
-def check_size(body: Mapping[str, Any], found: list[Block], rules: Rules) -> None:
+def check_size(body: Mapping[str, Any], found: list[PromptBlock], rules: Rules) -> None:
     """Raises what the service says to a prompt or an allowance that does not fit."""
     asked, prompt = allowance(body), count_blocks(found)
     if asked is not None and asked > rules.max_output:
@@ -78,7 +78,7 @@ def check_size(body: Mapping[str, Any], found: list[Block], rules: Rules) -> Non
         raise limit(opening + text, param="messages", code="context_length_exceeded")
 
 
-def error_body(refusal: Refusal) -> dict[str, Any]:
+def error_body(refusal: SimulatedRefusal) -> dict[str, Any]:
     error = {
         "message": refusal.message,
         "type": refusal.error_type,
@@ -88,7 +88,7 @@ def error_body(refusal: Refusal) -> dict[str, Any]:
     return {"error": error}
 
 
-def usage(turn: Turn, *, reports_writes: bool) -> dict[str, Any]:
+def usage(turn: SimulatedTurn, *, reports_writes: bool) -> dict[str, Any]:
     used = turn.usage
     details = {"cached_tokens": used.cache_read_tokens, "audio_tokens": 0}
     if reports_writes:
@@ -107,7 +107,7 @@ def usage(turn: Turn, *, reports_writes: bool) -> dict[str, Any]:
     }
 
 
-def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
+def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
     """The reply to a plain request."""
     message: dict[str, Any] = {
         "role": "assistant",
@@ -130,7 +130,7 @@ def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
     return reply
 
 
-def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
+def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
     """The reply as chunks: role, thinking, text, calls, finish, usage where asked for, [DONE]."""
     _remember_reasoning(turn, scene)
     wants_usage = bool((scene.body.get("stream_options") or {}).get("include_usage")) and turn.reports_usage
@@ -159,17 +159,17 @@ def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
     yield frame("[DONE]")
 
 
-def _remember_reasoning(turn: Turn, scene: Scene) -> None:
+def _remember_reasoning(turn: SimulatedTurn, scene: Scene) -> None:
     if turn.thinking:
         scene.issued.reasoned_calls.update(c.id or "" for c in turn.calls)
 
 
-def interrupted(turn: Turn, scene: Scene) -> bytes:
+def interrupted(turn: SimulatedTurn, scene: Scene) -> bytes:
     """The event that ends a stream with an error."""
     return frame({"error": {"message": "The server had an error processing your request.", "type": "server_error"}})
 
 
-def _envelope(turn: Turn, kind: str) -> dict[str, Any]:
+def _envelope(turn: SimulatedTurn, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-sim{turn.number:06d}",
         "object": kind,

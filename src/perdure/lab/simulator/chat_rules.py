@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.lab.simulator.rules import Issued, Refusal, Rules, words
+from perdure.lab.simulator.rules import Issued, Rules, SimulatedRefusal, words
 from perdure.lab.simulator.tokens import mark_of
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
@@ -40,7 +40,7 @@ _MAY_FOLLOW = frozenset(
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raises Refusal at the first thing the service would not take."""
+    """Raises SimulatedRefusal at the first thing the service would not take."""
     _check_body(body)
     messages = body["messages"]
     for i, message in enumerate(messages):
@@ -54,7 +54,7 @@ def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
         _check_turns(messages)
     if not rules.allows_prefill and messages[-1]["role"] == "assistant":
         text = "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant"
-        raise Refusal(text, rule="prefill")
+        raise SimulatedRefusal(text, rule="prefill")
     if rules.needs_loop_reasoning:
         _check_loop_reasoning(messages, issued)
     _check_marks(body)
@@ -62,29 +62,31 @@ def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
 
 def _check_body(body: Mapping[str, Any]) -> None:
     if not isinstance(body.get("model"), str) or not body["model"]:
-        raise Refusal("you must provide a model parameter")
+        raise SimulatedRefusal("you must provide a model parameter")
     for key in body:
         if key not in _BODY_KEYS:
-            raise Refusal(f"Unrecognized request argument supplied: {key}")
+            raise SimulatedRefusal(f"Unrecognized request argument supplied: {key}")
     messages = body.get("messages")
     if not isinstance(messages, list):
-        raise Refusal("Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter")
+        raise SimulatedRefusal(
+            "Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter"
+        )
     if not messages:
-        raise Refusal(
+        raise SimulatedRefusal(
             "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
             param="messages",
             code="empty_array",
         )
     if body.get("stream_options") is not None and not body.get("stream"):
-        raise Refusal(
+        raise SimulatedRefusal(
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options"
         )
     for i, tool in enumerate(body.get("tools") or ()):
         function = tool.get("function") if isinstance(tool, dict) else None
         if tool.get("type") != "function" or not isinstance(function, dict):
-            raise Refusal(f"Invalid value: 'tools[{i}]'. Expected a function.", param=f"tools[{i}]")
+            raise SimulatedRefusal(f"Invalid value: 'tools[{i}]'. Expected a function.", param=f"tools[{i}]")
         if not _NAME.fullmatch(str(function.get("name") or "")):
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"Invalid 'tools[{i}].function.name': string does not match pattern. Expected a string that matches "
                 "the pattern '^[a-zA-Z0-9_-]+$'.",
                 param=f"tools[{i}].function.name",
@@ -95,21 +97,23 @@ def _check_body(body: Mapping[str, Any]) -> None:
 def _check_message(i: int, message: Any) -> None:
     where = f"messages[{i}]"
     if not isinstance(message, dict):
-        raise Refusal(f"Invalid type for '{where}': expected an object.", param=where, code="invalid_type")
+        raise SimulatedRefusal(f"Invalid type for '{where}': expected an object.", param=where, code="invalid_type")
     role = message.get("role")
     if role not in ROLES:
         allowed = "', '".join(ROLES[:-1]) + f"', and '{ROLES[-1]}"
-        raise Refusal(
+        raise SimulatedRefusal(
             f"Invalid value: '{role}'. Supported values are: '{allowed}'.", param=f"{where}.role", code="invalid_value"
         )
     for key in message:
         if key not in _MESSAGE_KEYS:
-            raise Refusal(f"Unknown parameter: '{where}.{key}'.", param=f"{where}.{key}", code="unknown_parameter")
+            raise SimulatedRefusal(
+                f"Unknown parameter: '{where}.{key}'.", param=f"{where}.{key}", code="unknown_parameter"
+            )
     _check_content(where, message)
     if "tool_calls" in message:
         _check_calls(where, message)
     if role == "tool" and not isinstance(message.get("tool_call_id"), str):
-        raise Refusal(
+        raise SimulatedRefusal(
             f"Missing parameter '{where}.tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
         )
 
@@ -119,49 +123,53 @@ def _check_content(where: str, message: Mapping[str, Any]) -> None:
     if content is None:
         if role == "assistant" and (message.get("tool_calls") or message.get("refusal")):
             return
-        raise Refusal("Invalid value for 'content': expected a string, got null.", param=f"{where}.content")
+        raise SimulatedRefusal("Invalid value for 'content': expected a string, got null.", param=f"{where}.content")
     if isinstance(content, str):
         return
     if not isinstance(content, list) or not content:
-        raise Refusal(f"Invalid type for '{where}.content': expected a string or parts.", param=f"{where}.content")
+        raise SimulatedRefusal(
+            f"Invalid type for '{where}.content': expected a string or parts.", param=f"{where}.content"
+        )
     for k, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         at = f"{where}.content[{k}]"
         if kind == "image_url" and role != "user":
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"Invalid '{where}'. Image URLs are only allowed for messages with role 'user', but this message with "
                 f"role '{role}' contains an image URL.",
                 param=where,
                 code="invalid_value",
             )
         if kind == "text" and not isinstance(part.get("text"), str):
-            raise Refusal(f"Missing required parameter: '{at}.text'.", param=f"{at}.text")
+            raise SimulatedRefusal(f"Missing required parameter: '{at}.text'.", param=f"{at}.text")
         if kind == "image_url" and not isinstance((part.get("image_url") or {}).get("url"), str):
-            raise Refusal(f"Missing required parameter: '{at}.image_url.url'.", param=f"{at}.image_url.url")
+            raise SimulatedRefusal(f"Missing required parameter: '{at}.image_url.url'.", param=f"{at}.image_url.url")
         if kind not in ("text", "image_url", "input_audio", "file", "refusal"):
-            raise Refusal(f"Invalid value: '{kind}'. Supported values are: 'text', 'image_url', …", param=f"{at}.type")
+            raise SimulatedRefusal(
+                f"Invalid value: '{kind}'. Supported values are: 'text', 'image_url', …", param=f"{at}.type"
+            )
 
 
 def _check_calls(where: str, message: Mapping[str, Any]) -> None:
     calls = message["tool_calls"]
     if message["role"] != "assistant" or not isinstance(calls, list) or not calls:
-        raise Refusal(f"Invalid '{where}.tool_calls': expected an array with minimum length 1.", param=where)
+        raise SimulatedRefusal(f"Invalid '{where}.tool_calls': expected an array with minimum length 1.", param=where)
     for k, call in enumerate(calls):
         function = call.get("function") if isinstance(call, dict) else None
         at = f"{where}.tool_calls[{k}]"
         if not isinstance(function, dict) or call.get("type") != "function" or not call.get("id"):
-            raise Refusal(f"Missing required parameter: '{at}'.", param=at, code="missing_required_parameter")
+            raise SimulatedRefusal(f"Missing required parameter: '{at}'.", param=at, code="missing_required_parameter")
         if len(call["id"]) > _MOST_ID_CHARS:
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"Invalid '{at}.id': string too long. Expected a string with maximum length {_MOST_ID_CHARS}, but got "
                 f"a string with length {len(call['id'])} instead.",
                 param=f"{at}.id",
                 code="string_above_max_length",
             )
         if not isinstance(function.get("arguments"), str):
-            raise Refusal(f"Invalid type for '{at}.function.arguments': expected a string.", param=at)
+            raise SimulatedRefusal(f"Invalid type for '{at}.function.arguments': expected a string.", param=at)
         if not _NAME.fullmatch(str(function.get("name") or "")):
-            raise Refusal(f"Invalid '{at}.function.name': string does not match pattern.", param=at)
+            raise SimulatedRefusal(f"Invalid '{at}.function.name': string does not match pattern.", param=at)
 
 
 def _check_pairs(messages: Sequence[Mapping[str, Any]]) -> None:
@@ -169,7 +177,7 @@ def _check_pairs(messages: Sequence[Mapping[str, Any]]) -> None:
     for i, message in enumerate(messages):
         if message["role"] == "tool":
             if message["tool_call_id"] not in waiting:
-                raise Refusal(
+                raise SimulatedRefusal(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                     "'tool_calls'.",
                     rule="pairs",
@@ -182,13 +190,13 @@ def _check_pairs(messages: Sequence[Mapping[str, Any]]) -> None:
         if len(set(waiting)) < len(waiting):
             twice = next(w for w in waiting if waiting.count(w) > 1)
             text = f"Invalid parameter: Duplicate value for 'tool_call_id' of '{twice}' in message[{i}]"
-            raise Refusal(text, rule="pairs", param=f"messages.[{i}].tool_calls")
+            raise SimulatedRefusal(text, rule="pairs", param=f"messages.[{i}].tool_calls")
     _check_answered(waiting, len(messages))
 
 
 def _check_answered(waiting: Sequence[str], i: int) -> None:
     if waiting:
-        raise Refusal(
+        raise SimulatedRefusal(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(waiting)}",
             rule="pairs",
@@ -204,7 +212,7 @@ def _check_not_empty(messages: Sequence[Mapping[str, Any]]) -> None:
         texts = [content] if isinstance(content, str) else [p.get("text", "…") for p in content or ()]
         if not texts or any(not text.strip() for text in texts):
             text = f"Invalid request: the message at position {i} with role '{role}' must not be empty"
-            raise Refusal(text, rule="content")
+            raise SimulatedRefusal(text, rule="content")
 
 
 def _check_arguments(messages: Sequence[Mapping[str, Any]]) -> None:
@@ -216,7 +224,7 @@ def _check_arguments(messages: Sequence[Mapping[str, Any]]) -> None:
                 is_object = False
             if not is_object:
                 text = f"messages[{i}]: the arguments of tool call {call['id']} are not a valid JSON object"
-                raise Refusal(text, rule="arguments")
+                raise SimulatedRefusal(text, rule="arguments")
 
 
 def _check_loop_reasoning(messages: Sequence[Mapping[str, Any]], issued: Issued) -> None:
@@ -228,7 +236,7 @@ def _check_loop_reasoning(messages: Sequence[Mapping[str, Any]], issued: Issued)
         has_reasoning = has_tags or any(message.get(k) for k in ("reasoning_content", "reasoning", "reasoning_details"))
         if calls & issued.reasoned_calls and not has_reasoning:
             text = f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {i}"
-            raise Refusal(text, rule="reasoning")
+            raise SimulatedRefusal(text, rule="reasoning")
 
 
 def _check_turns(messages: Sequence[Mapping[str, Any]]) -> None:
@@ -238,7 +246,7 @@ def _check_turns(messages: Sequence[Mapping[str, Any]]) -> None:
     before = "start"
     for role in roles:
         if (before, role) not in _MAY_FOLLOW:
-            raise Refusal(
+            raise SimulatedRefusal(
                 "Conversation roles must alternate user/assistant/user/assistant/... "
                 f"(found {role!r} after {before!r})",
                 rule="alternation",
@@ -254,7 +262,7 @@ def _check_marks(body: Mapping[str, Any]) -> None:
         marks += [mark_of(p) for p in content] if isinstance(content, list) else []
     count = sum(m is not None for m in marks)
     if count and "claude" not in body["model"].lower():
-        raise Refusal("Unrecognized request argument supplied: cache_control", rule="marks")
+        raise SimulatedRefusal("Unrecognized request argument supplied: cache_control", rule="marks")
     if count > 4:
         text = f"A maximum of 4 blocks with cache_control may be provided. Found {count}."
-        raise Refusal(text, rule="marks")
+        raise SimulatedRefusal(text, rule="marks")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.core.messages import canonical_json
-from perdure.lab.simulator.rules import Issued, Refusal, Rules, limit
-from perdure.lab.simulator.tokens import Block, Ttl, count_blocks, image, mark_of, role_tag, schema, segment
-from perdure.lab.simulator.turn import Scene, Turn, frame
+from perdure.lab.simulator.rules import Issued, Rules, SimulatedRefusal, limit
+from perdure.lab.simulator.tokens import PromptBlock, Ttl, count_blocks, image, mark_of, role_tag, schema, segment
+from perdure.lab.simulator.turn import Scene, SimulatedTurn, frame
 
 _STOP = {
     "stop": "end_turn",
@@ -20,18 +20,18 @@ _STOP = {
 }
 
 
-def blocks(body: Mapping[str, Any]) -> list[Block]:
+def blocks(body: Mapping[str, Any]) -> list[PromptBlock]:
     """The prompt in the order the service caches it: tools, system, messages."""
-    found = [Block(schema(_unmarked(t)), "tools", mark_of(t)) for t in body.get("tools") or ()]
+    found = [PromptBlock(schema(_unmarked(t)), "tools", mark_of(t)) for t in body.get("tools") or ()]
     system = body.get("system") or ()
     for part in [{"text": system}] if isinstance(system, str) else system:
-        found.append(Block(role_tag("system") + segment(part["text"]), "system", mark_of(part)))
+        found.append(PromptBlock(role_tag("system") + segment(part["text"]), "system", mark_of(part)))
     for message in body["messages"]:
         content = message["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for i, part in enumerate(parts):
             head = role_tag(message["role"]) if i == 0 else b""
-            found.append(Block(head + _part_bytes(part), "messages", _mark(part), _has_image(part)))
+            found.append(PromptBlock(head + _part_bytes(part), "messages", _mark(part), _has_image(part)))
     return found
 
 
@@ -68,7 +68,7 @@ def _part_bytes(part: Mapping[str, Any]) -> bytes:
     return segment(canonical_json(_unmarked(part)))
 
 
-def messages_seed(body: Mapping[str, Any], found: list[Block]) -> bytes:
+def messages_seed(body: Mapping[str, Any], found: list[PromptBlock]) -> bytes:
     """What the messages' cache entries depend on besides their blocks: tool_choice, thinking, and images at all."""
     facts = [body.get("tool_choice"), body.get("thinking"), any(b.has_image for b in found)]
     return canonical_json(facts).encode()
@@ -79,7 +79,7 @@ def allowance(body: Mapping[str, Any]) -> int | None:
     return asked if isinstance(asked, int) else None
 
 
-def check_size(body: Mapping[str, Any], found: list[Block], rules: Rules) -> None:
+def check_size(body: Mapping[str, Any], found: list[PromptBlock], rules: Rules) -> None:
     """Raises what the service says to a prompt or an allowance that does not fit."""
     asked, prompt = allowance(body) or 0, count_blocks(found)
     if asked > rules.max_output:
@@ -96,12 +96,12 @@ def check_size(body: Mapping[str, Any], found: list[Block], rules: Rules) -> Non
         )
 
 
-def error_body(refusal: Refusal) -> dict[str, Any]:
+def error_body(refusal: SimulatedRefusal) -> dict[str, Any]:
     error = {"type": refusal.error_type, "message": refusal.message}
     return {"type": "error", "error": error, "request_id": "req_sim000000"}
 
 
-def usage(turn: Turn, *, output_tokens: int | None = None) -> dict[str, Any]:
+def usage(turn: SimulatedTurn, *, output_tokens: int | None = None) -> dict[str, Any]:
     used = turn.usage
     return {
         "input_tokens": used.input_tokens,
@@ -117,7 +117,7 @@ def usage(turn: Turn, *, output_tokens: int | None = None) -> dict[str, Any]:
     }
 
 
-def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
+def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
     """The reply to a plain request."""
     reply = {
         **_envelope(turn),
@@ -130,7 +130,7 @@ def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
     return reply
 
 
-def content(turn: Turn, issued: Issued) -> list[dict[str, Any]]:
+def content(turn: SimulatedTurn, issued: Issued) -> list[dict[str, Any]]:
     """The blocks of a reply; thinking given out beside calls is remembered, because it must come back untouched."""
     row: list[dict[str, Any]] = []
     if turn.thinking:
@@ -144,7 +144,7 @@ def content(turn: Turn, issued: Issued) -> list[dict[str, Any]]:
     return row
 
 
-def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
+def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
     """The reply as events, a ping behind the first block's start."""
     start = {**_envelope(turn), "content": [], "stop_reason": None, "stop_sequence": None}
     if turn.reports_usage:
@@ -163,7 +163,7 @@ def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
     yield _event("message_stop")
 
 
-def interrupted(turn: Turn, scene: Scene) -> bytes:
+def interrupted(turn: SimulatedTurn, scene: Scene) -> bytes:
     """The event that ends a stream with an error."""
     return _event("error", error={"type": "overloaded_error", "message": "Overloaded"})
 
@@ -178,7 +178,7 @@ def _opened(block: Mapping[str, Any]) -> dict[str, Any]:
     return {**block, **blank[block["type"]]}
 
 
-def _deltas(block: Mapping[str, Any], turn: Turn) -> Iterator[dict[str, Any]]:
+def _deltas(block: Mapping[str, Any], turn: SimulatedTurn) -> Iterator[dict[str, Any]]:
     if block["type"] == "text":
         for piece in turn.pieces(block["text"]):
             yield {"type": "text_delta", "text": piece}
@@ -200,7 +200,7 @@ def _input(arguments: str) -> Any:
         return {}
 
 
-def _envelope(turn: Turn) -> dict[str, Any]:
+def _envelope(turn: SimulatedTurn) -> dict[str, Any]:
     return {"id": f"msg_sim{turn.number:06d}", "type": "message", "role": "assistant", "model": turn.model}
 
 

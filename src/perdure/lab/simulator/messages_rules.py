@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.lab.simulator.rules import Issued, Refusal, Rules, limit, words
+from perdure.lab.simulator.rules import Issued, Rules, SimulatedRefusal, limit, words
 from perdure.lab.simulator.tokens import mark_of
 
 MAX_MARKS = 4
@@ -29,7 +29,7 @@ _BLOCK_KEYS = {
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raises Refusal at the first thing the service would not take."""
+    """Raises SimulatedRefusal at the first thing the service would not take."""
     _check_body(body)
     messages = body["messages"]
     for i, message in enumerate(messages):
@@ -50,25 +50,25 @@ def parts_of(message: Mapping[str, Any]) -> list[Any]:
 def _check_body(body: Mapping[str, Any]) -> None:
     for key in body:
         if key not in _BODY_KEYS:
-            raise Refusal(f"{key}: Extra inputs are not permitted")
+            raise SimulatedRefusal(f"{key}: Extra inputs are not permitted")
     for key in ("model", "max_tokens", "messages"):
         if key not in body:
-            raise Refusal(f"{key}: Field required")
+            raise SimulatedRefusal(f"{key}: Field required")
     if not isinstance(body["max_tokens"], int) or body["max_tokens"] < 1:
-        raise Refusal("max_tokens: Input should be greater than or equal to 1")
+        raise SimulatedRefusal("max_tokens: Input should be greater than or equal to 1")
     if not isinstance(body["messages"], list) or not body["messages"]:
-        raise Refusal("messages: at least one message is required")
+        raise SimulatedRefusal("messages: at least one message is required")
     system = body.get("system", "")
     for i, part in enumerate(system if isinstance(system, list) else ()):
         if part.get("type") != "text":
-            raise Refusal(f"system.{i}.type: Input should be 'text'")
+            raise SimulatedRefusal(f"system.{i}.type: Input should be 'text'")
         if not part.get("text"):
-            raise Refusal("system: text content blocks must be non-empty")
+            raise SimulatedRefusal("system: text content blocks must be non-empty")
     for i, tool in enumerate(body.get("tools") or ()):
         if not _NAME.fullmatch(str(tool.get("name", ""))):
-            raise Refusal(f"tools.{i}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            raise SimulatedRefusal(f"tools.{i}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         if not isinstance(tool.get("input_schema"), dict):
-            raise Refusal(f"tools.{i}.custom.input_schema: Field required")
+            raise SimulatedRefusal(f"tools.{i}.custom.input_schema: Field required")
     _check_budget(body)
 
 
@@ -78,30 +78,30 @@ def _check_budget(body: Mapping[str, Any]) -> None:
         return
     budget = thinking.get("budget_tokens", 0)
     if budget < 1024:
-        raise Refusal("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+        raise SimulatedRefusal("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
     if budget >= body["max_tokens"]:
-        raise Refusal("`max_tokens` must be greater than `thinking.budget_tokens`.")
+        raise SimulatedRefusal("`max_tokens` must be greater than `thinking.budget_tokens`.")
     if body.get("temperature", 1) != 1:
-        raise Refusal("`temperature` may only be set to 1 when thinking is enabled.")
+        raise SimulatedRefusal("`temperature` may only be set to 1 when thinking is enabled.")
 
 
 def _check_message(i: int, message: Any, *, is_last: bool) -> None:
     role = message.get("role") if isinstance(message, dict) else None
     if role == "system":
-        raise Refusal(
+        raise SimulatedRefusal(
             'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" '
             "as an input message role."
         )
     if role not in ("user", "assistant"):
-        raise Refusal(f"messages.{i}.role: Input should be 'user' or 'assistant'")
+        raise SimulatedRefusal(f"messages.{i}.role: Input should be 'user' or 'assistant'")
     for key in message:
         if key not in ("role", "content"):
-            raise Refusal(f"messages.{i}.{key}: Extra inputs are not permitted")
+            raise SimulatedRefusal(f"messages.{i}.{key}: Extra inputs are not permitted")
     content = message.get("content")
     if not isinstance(content, str | list):
-        raise Refusal(f"messages.{i}.content: Input should be a valid list")
+        raise SimulatedRefusal(f"messages.{i}.content: Input should be a valid list")
     if not content and not (is_last and role == "assistant"):
-        raise Refusal(
+        raise SimulatedRefusal(
             f"messages.{i}: all messages must have non-empty content except for the optional final assistant message"
         )
     for k, part in enumerate(parts_of(message)):
@@ -111,46 +111,50 @@ def _check_message(i: int, message: Any, *, is_last: bool) -> None:
 def _check_part(where: str, part: Any, role: str) -> None:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind not in _BLOCK_KEYS:
-        raise Refusal(f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags")
+        raise SimulatedRefusal(
+            f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
+        )
     for key in part:
         if key not in _BLOCK_KEYS[kind]:
-            raise Refusal(f"{where}.{kind}.{key}: Extra inputs are not permitted")
+            raise SimulatedRefusal(f"{where}.{kind}.{key}: Extra inputs are not permitted")
     if kind == "text" and not (isinstance(part.get("text"), str) and part["text"]):
-        raise Refusal("messages: text content blocks must be non-empty")
+        raise SimulatedRefusal("messages: text content blocks must be non-empty")
     if kind == "text" and not part["text"].strip():
-        raise Refusal("messages: text content blocks must contain non-whitespace text")
+        raise SimulatedRefusal("messages: text content blocks must contain non-whitespace text")
     if kind == "tool_use":
         if not _ID.fullmatch(str(part.get("id", ""))):
-            raise Refusal(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+            raise SimulatedRefusal(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
         if not isinstance(part.get("input"), dict):
-            raise Refusal(f"{where}.tool_use.input: Input should be a valid dictionary")
+            raise SimulatedRefusal(f"{where}.tool_use.input: Input should be a valid dictionary")
         if not _NAME.fullmatch(str(part.get("name", ""))):
-            raise Refusal(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            raise SimulatedRefusal(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
     if kind == "image" and not isinstance(part.get("source"), dict):
-        raise Refusal(f"{where}.image.source: Field required")
+        raise SimulatedRefusal(f"{where}.image.source: Field required")
     misplaced = {"user": ("tool_use", "thinking", "redacted_thinking"), "assistant": ("tool_result", "image")}
     if kind in misplaced[role]:
-        raise Refusal(f"{where}: `{kind}` blocks cannot be in {role} messages")
+        raise SimulatedRefusal(f"{where}: `{kind}` blocks cannot be in {role} messages")
     content = part.get("content")
     for k, inner in enumerate(content if kind == "tool_result" and isinstance(content, list) else ()):
         if inner.get("type") not in ("text", "image", "document"):
-            raise Refusal(f"{where}.tool_result.content.{k}.type: Input should be 'text', 'image' or 'document'")
+            raise SimulatedRefusal(
+                f"{where}.tool_result.content.{k}.type: Input should be 'text', 'image' or 'document'"
+            )
         _check_part(f"{where}.tool_result.content.{k}", inner, role)
 
 
 def _check_turns(messages: Sequence[Mapping[str, Any]], rules: Rules) -> None:
     if messages[0]["role"] != "user":
-        raise Refusal('messages: first message must use the "user" role', rule="alternation")
+        raise SimulatedRefusal('messages: first message must use the "user" role', rule="alternation")
     if rules.needs_alternation:
         for before, message in itertools.pairwise(messages):
             if before["role"] == message["role"]:
-                raise Refusal(
+                raise SimulatedRefusal(
                     'messages: roles must alternate between "user" and "assistant", but found multiple '
                     f'"{message["role"]}" roles in a row',
                     rule="alternation",
                 )
     if messages[-1]["role"] == "assistant" and not rules.allows_prefill:
-        raise Refusal(
+        raise SimulatedRefusal(
             "This model does not support assistant message prefill. The conversation must end with a user message.",
             rule="prefill",
         )
@@ -175,7 +179,7 @@ def _check_pairs(merged: Sequence[tuple[int, str, list[Any]]]) -> None:
         if role == "assistant":
             waiting, asked_at = [p["id"] for p in parts if p["type"] == "tool_use"], i
             if len(set(waiting)) < len(waiting) or seen & set(waiting):
-                raise Refusal("messages: `tool_use` ids must be unique", rule="pairs")
+                raise SimulatedRefusal("messages: `tool_use` ids must be unique", rule="pairs")
             seen.update(waiting)
             continue
         _check_results(i, parts, waiting, asked_at)
@@ -193,9 +197,9 @@ def _check_results(i: int, parts: Sequence[Mapping[str, Any]], waiting: list[str
             continue
         wanted = part.get("tool_use_id")
         if wanted in answered:
-            raise Refusal(f"messages.{i}.content.{k}: each tool_use must have a single result", rule="pairs")
+            raise SimulatedRefusal(f"messages.{i}.content.{k}: each tool_use must have a single result", rule="pairs")
         if wanted not in waiting:
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"messages.{i}.content.{k}: unexpected `tool_use_id` found in `tool_result` blocks: {wanted}. Each "
                 "`tool_result` block must have a corresponding `tool_use` block in the previous message.",
                 rule="pairs",
@@ -208,8 +212,8 @@ def _check_results(i: int, parts: Sequence[Mapping[str, Any]], waiting: list[str
         raise _unanswered(asked_at, missing)
 
 
-def _unanswered(i: int, ids: Sequence[str]) -> Refusal:
-    return Refusal(
+def _unanswered(i: int, ids: Sequence[str]) -> SimulatedRefusal:
+    return SimulatedRefusal(
         f"messages.{i}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(ids)}. "
         "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
         rule="pairs",
@@ -220,7 +224,9 @@ def _check_thinking(merged: Sequence[tuple[int, str, list[Any]]], body: Mapping[
     for i, _role, parts in merged:
         for k, part in enumerate(parts):
             if part["type"] == "thinking" and part.get("signature") != Issued.seal(str(part.get("thinking"))):
-                raise Refusal(f"messages.{i}.content.{k}: Invalid `signature` in `thinking` block", rule="thinking")
+                raise SimulatedRefusal(
+                    f"messages.{i}.content.{k}: Invalid `signature` in `thinking` block", rule="thinking"
+                )
     replies = [(i, parts) for i, role, parts in merged if role == "assistant"]
     is_thinking = (body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     if not replies or not is_thinking or merged[-1][1] == "assistant":
@@ -230,7 +236,7 @@ def _check_thinking(merged: Sequence[tuple[int, str, list[Any]]], body: Mapping[
     for call in (p for p in parts if p["type"] == "tool_use"):
         expected = issued.thinking.get(call["id"])
         if expected is not None and list(expected) != given:
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"messages.{i}.content.{parts.index(call)}: `thinking` or `redacted_thinking` blocks in the latest "
                 "assistant message cannot be modified. These blocks must remain as they were in the original response.",
                 rule="thinking",
@@ -265,13 +271,13 @@ def _check_marks(body: Mapping[str, Any]) -> None:
     marked = [p["cache_control"] for p in parts if p.get("cache_control") is not None]
     for control in marked:
         if control.get("type") != "ephemeral" or control.get("ttl", "5m") not in ("5m", "1h"):
-            raise Refusal("cache_control.ttl: Input should be '5m' or '1h'", rule="marks")
+            raise SimulatedRefusal("cache_control.ttl: Input should be '5m' or '1h'", rule="marks")
     if len(marked) > MAX_MARKS:
         text = f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marked)}."
-        raise Refusal(text, rule="marks")
+        raise SimulatedRefusal(text, rule="marks")
     ttls = [mark_of(p) for p in parts if mark_of(p)]
     if "5m" in ttls and "1h" in ttls[ttls.index("5m") :]:
-        raise Refusal(
+        raise SimulatedRefusal(
             "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that blocks are "
             "processed in the following order: `tools`, `system`, `messages`.",
             rule="marks",

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.core.messages import canonical_json
-from perdure.lab.simulator.rules import Issued, Refusal, Rules, limit
-from perdure.lab.simulator.tokens import Block, count_blocks, image, role_tag, schema, segment
-from perdure.lab.simulator.turn import Scene, Turn, frame
+from perdure.lab.simulator.rules import Issued, Rules, SimulatedRefusal, limit
+from perdure.lab.simulator.tokens import PromptBlock, count_blocks, image, role_tag, schema, segment
+from perdure.lab.simulator.turn import Scene, SimulatedTurn, frame
 
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
@@ -21,13 +21,13 @@ def items_of(body: Mapping[str, Any]) -> list[Item]:
     return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given or ())
 
 
-def blocks(body: Mapping[str, Any]) -> list[Block]:
+def blocks(body: Mapping[str, Any]) -> list[PromptBlock]:
     """The prompt in the order the model reads it: tools, instructions, items."""
-    found = [Block(schema(tool), "tools") for tool in body.get("tools") or ()]
+    found = [PromptBlock(schema(tool), "tools") for tool in body.get("tools") or ()]
     if body.get("instructions"):
-        found.append(Block(role_tag("system") + segment(body["instructions"]), "system"))
+        found.append(PromptBlock(role_tag("system") + segment(body["instructions"]), "system"))
     for item in items_of(body):
-        found.append(Block(_item_bytes(item), "messages"))
+        found.append(PromptBlock(_item_bytes(item), "messages"))
     return found
 
 
@@ -59,7 +59,7 @@ def allowance(body: Mapping[str, Any]) -> int | None:
     return asked if isinstance(asked, int) else None
 
 
-def check_size(body: Mapping[str, Any], found: list[Block], rules: Rules) -> None:
+def check_size(body: Mapping[str, Any], found: list[PromptBlock], rules: Rules) -> None:
     """Raises what the service says to a prompt or an allowance that does not fit; a full window only ends a reply."""
     asked = allowance(body)
     if asked is not None and asked > rules.max_output:
@@ -73,12 +73,12 @@ def check_size(body: Mapping[str, Any], found: list[Block], rules: Rules) -> Non
         raise limit(OVERFLOW, param="input", code="context_length_exceeded")
 
 
-def error_body(refusal: Refusal) -> dict[str, Any]:
+def error_body(refusal: SimulatedRefusal) -> dict[str, Any]:
     error = {"message": refusal.message, "type": refusal.error_type, "param": refusal.param, "code": refusal.code}
     return {"error": error}
 
 
-def usage(turn: Turn, *, reports_writes: bool) -> dict[str, Any]:
+def usage(turn: SimulatedTurn, *, reports_writes: bool) -> dict[str, Any]:
     used = turn.usage
     details = {"cached_tokens": used.cache_read_tokens}
     if reports_writes:
@@ -92,7 +92,7 @@ def usage(turn: Turn, *, reports_writes: bool) -> dict[str, Any]:
     }
 
 
-def output(turn: Turn, issued: Issued) -> list[Item]:
+def output(turn: SimulatedTurn, issued: Issued) -> list[Item]:
     """The items of a reply; what was given out behind a reasoning item is remembered."""
     row: list[Item] = []
     thought = f"rs_sim{turn.number:06d}"
@@ -120,7 +120,7 @@ def _closed(item: Item) -> Item:
     return {**item, "status": "completed"}
 
 
-def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
+def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
     """The reply to a plain request, which is also what the last event of a stream carries."""
     is_cut = turn.ending in ("length", "window")
     reply = _envelope(turn, scene.body, "incomplete" if is_cut else "completed")
@@ -131,7 +131,7 @@ def whole(turn: Turn, scene: Scene) -> dict[str, Any]:
     return reply
 
 
-def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
+def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
     """The reply as numbered events."""
     number = iter(range(1_000_000))
 
@@ -150,13 +150,13 @@ def stream(turn: Turn, scene: Scene) -> Iterator[bytes]:
     yield event(f"response.{final['status']}", response=final)
 
 
-def failed(turn: Turn, scene: Scene, *, code: str, message: str) -> bytes:
+def failed(turn: SimulatedTurn, scene: Scene, *, code: str, message: str) -> bytes:
     """The event that ends a stream with an error."""
     response = {**_envelope(turn, scene.body, "failed"), "error": {"code": code, "message": message}}
     return frame({"type": "response.failed", "sequence_number": 2, "response": response}, "response.failed")
 
 
-def interrupted(turn: Turn, scene: Scene) -> bytes:
+def interrupted(turn: SimulatedTurn, scene: Scene) -> bytes:
     """The event that ends a stream with an error of the service's own."""
     return failed(turn, scene, code="server_error", message="The server had an error processing your request.")
 
@@ -171,7 +171,7 @@ def _opened(item: Item) -> Item:
     return {**item, **blank[item["type"]]}
 
 
-def _item_events(item: Item, turn: Turn) -> Iterator[tuple[str, Item]]:
+def _item_events(item: Item, turn: SimulatedTurn) -> Iterator[tuple[str, Item]]:
     if item["type"] == "function_call":
         for piece in turn.pieces(item["arguments"]):
             yield "response.function_call_arguments.delta", {"delta": piece}
@@ -197,7 +197,7 @@ def _item_events(item: Item, turn: Turn) -> Iterator[tuple[str, Item]]:
         yield "response.content_part.done", {"content_index": 0, "part": part}
 
 
-def _envelope(turn: Turn, body: Mapping[str, Any], status: str) -> dict[str, Any]:
+def _envelope(turn: SimulatedTurn, body: Mapping[str, Any], status: str) -> dict[str, Any]:
     return {
         "id": f"resp_sim{turn.number:06d}",
         "object": "response",

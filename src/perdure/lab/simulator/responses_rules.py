@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.lab.simulator.responses import items_of
-from perdure.lab.simulator.rules import Issued, Refusal, Rules, words
+from perdure.lab.simulator.rules import Issued, Rules, SimulatedRefusal, words
 
 _BODY_KEYS = words(
     "model input instructions tools tool_choice parallel_tool_calls stream stream_options max_output_tokens "
@@ -21,26 +21,26 @@ _OUTPUT_PARTS = ("output_text", "refusal")
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raises Refusal at the first thing the service would not take."""
+    """Raises SimulatedRefusal at the first thing the service would not take."""
     if not isinstance(body.get("model"), str) or not body["model"]:
-        raise Refusal("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
+        raise SimulatedRefusal("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
     for key in body:
         if key not in _BODY_KEYS:
-            raise Refusal(f"Unknown parameter: '{key}'.", param=key, code="unknown_parameter")
+            raise SimulatedRefusal(f"Unknown parameter: '{key}'.", param=key, code="unknown_parameter")
     if previous := body.get("previous_response_id"):
-        raise Refusal(
+        raise SimulatedRefusal(
             f"Previous response with id '{previous}' not found.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
     items = items_of(body)
     if not items:
-        raise Refusal("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
+        raise SimulatedRefusal("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
     for i, item in enumerate(items):
         _check_item(f"input[{i}]", item)
     for i, tool in enumerate(body.get("tools") or ()):
         if tool.get("type") == "function" and not tool.get("name"):
-            raise Refusal(f"Missing required parameter: 'tools[{i}].name'.", param=f"tools[{i}].name")
+            raise SimulatedRefusal(f"Missing required parameter: 'tools[{i}].name'.", param=f"tools[{i}].name")
     _check_pairs(items, needs_adjacency=rules.needs_adjacency)
     _check_reasoning(items, issued, is_stored=bool(body.get("store", True)))
     if rules.needs_alternation:
@@ -58,12 +58,12 @@ def _check_item(where: str, item: Any) -> None:
     elif kind == "function_call_output":
         _need(where, item, "call_id")
         if not isinstance(item.get("output"), str | list):
-            raise Refusal(f"Missing required parameter: '{where}.output'.", param=f"{where}.output")
+            raise SimulatedRefusal(f"Missing required parameter: '{where}.output'.", param=f"{where}.output")
     elif kind == "reasoning":
         if not isinstance(item.get("summary"), list):
-            raise Refusal(f"Missing required parameter: '{where}.summary'.", param=f"{where}.summary")
+            raise SimulatedRefusal(f"Missing required parameter: '{where}.summary'.", param=f"{where}.summary")
     else:
-        raise Refusal(f"Invalid value: '{kind}'.", param=where, code="invalid_value")
+        raise SimulatedRefusal(f"Invalid value: '{kind}'.", param=where, code="invalid_value")
 
 
 def _need(where: str, item: Mapping[str, Any], *keys: str) -> None:
@@ -72,9 +72,9 @@ def _need(where: str, item: Mapping[str, Any], *keys: str) -> None:
             text = (
                 f"Invalid '{where}.call_id': string too long. Expected a string with maximum length {_MOST_ID_CHARS}."
             )
-            raise Refusal(text, param=f"{where}.call_id", code="string_above_max_length")
+            raise SimulatedRefusal(text, param=f"{where}.call_id", code="string_above_max_length")
         if not isinstance(item.get(key), str):
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"Missing required parameter: '{where}.{key}'.",
                 param=f"{where}.{key}",
                 code="missing_required_parameter",
@@ -85,17 +85,19 @@ def _check_message(where: str, item: Mapping[str, Any]) -> None:
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
         allowed = "', '".join(_ROLES[:-1]) + f"', and '{_ROLES[-1]}"
-        raise Refusal(f"Invalid value: '{role}'. Supported values are: '{allowed}'.", param=f"{where}.role")
+        raise SimulatedRefusal(f"Invalid value: '{role}'. Supported values are: '{allowed}'.", param=f"{where}.role")
     if isinstance(content, str):
         return
     if not isinstance(content, list) or not content:
-        raise Refusal(f"Invalid type for '{where}.content': expected a string or parts.", param=f"{where}.content")
+        raise SimulatedRefusal(
+            f"Invalid type for '{where}.content': expected a string or parts.", param=f"{where}.content"
+        )
     allowed_parts = _OUTPUT_PARTS if role == "assistant" else _INPUT_PARTS
     for k, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in allowed_parts:
             names = "', '".join(allowed_parts)
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"Invalid value: '{kind}'. Supported values are: '{names}'.",
                 param=f"{where}.content[{k}]",
                 code="invalid_value",
@@ -107,7 +109,7 @@ def _check_pairs(items: Sequence[Mapping[str, Any]], *, needs_adjacency: bool) -
     answers = [i["call_id"] for i in items if i.get("type") == "function_call_output"]
     for call in calls:
         if call not in answers:
-            raise Refusal(f"No tool output found for function call {call}.", rule="pairs", param="input")
+            raise SimulatedRefusal(f"No tool output found for function call {call}.", rule="pairs", param="input")
     seen: set[str] = set()
     open_calls: set[str] = set()
     for item in items:
@@ -118,14 +120,16 @@ def _check_pairs(items: Sequence[Mapping[str, Any]], *, needs_adjacency: bool) -
             call_id = item["call_id"]
             if call_id not in calls or call_id in seen:
                 text = f"No tool call found for function call output with call_id {call_id}."
-                raise Refusal(text, rule="pairs", param="input")
+                raise SimulatedRefusal(text, rule="pairs", param="input")
             if needs_adjacency and call_id not in open_calls:
-                raise Refusal(f"Function call output {call_id} does not follow its call.", rule="pairs", param="input")
+                raise SimulatedRefusal(
+                    f"Function call output {call_id} does not follow its call.", rule="pairs", param="input"
+                )
             seen.add(call_id)
             open_calls.discard(call_id)
         elif needs_adjacency and kind == "message" and open_calls:
             text = f"No tool output found for function call {min(open_calls)}."
-            raise Refusal(text, rule="pairs", param="input")
+            raise SimulatedRefusal(text, rule="pairs", param="input")
 
 
 def _check_reasoning(items: Sequence[Mapping[str, Any]], issued: Issued, *, is_stored: bool) -> None:
@@ -138,13 +142,13 @@ def _check_reasoning(items: Sequence[Mapping[str, Any]], issued: Issued, *, is_s
             follower = items[i + 1] if i + 1 < len(items) else {"role": "user"}
             is_own = follower.get("type") in ("function_call", "reasoning") or follower.get("role") == "assistant"
             if not is_own:
-                raise Refusal(
+                raise SimulatedRefusal(
                     f"Item '{item_id}' of type 'reasoning' was provided without its required following item.",
                     rule="reasoning",
                     param="input",
                 )
         elif item_id in issued.reasoning_of and issued.reasoning_of[item_id] not in given:
-            raise Refusal(
+            raise SimulatedRefusal(
                 f"Item '{item_id}' of type '{kind}' was provided without its required 'reasoning' item: "
                 f"'{issued.reasoning_of[item_id]}'.",
                 rule="reasoning",
@@ -157,7 +161,7 @@ def _check_thought(item: Mapping[str, Any], issued: Issued, *, is_stored: bool) 
     if sealed is None:
         if is_stored:
             return
-        raise Refusal(
+        raise SimulatedRefusal(
             f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false. Try "
             "again with `store` set to true, or remove this item from your input.",
             rule="reasoning",
@@ -165,7 +169,7 @@ def _check_thought(item: Mapping[str, Any], issued: Issued, *, is_stored: bool) 
             param="input",
         )
     if sealed not in issued.sealed:
-        raise Refusal(
+        raise SimulatedRefusal(
             f"The encrypted content for item {item.get('id')} could not be verified.",
             rule="reasoning",
             param="input",
@@ -180,7 +184,9 @@ def _check_not_empty(items: Sequence[Mapping[str, Any]]) -> None:
         content = item["content"]
         texts = [content] if isinstance(content, str) else [p.get("text", "…") for p in content]
         if any(not text.strip() for text in texts):
-            raise Refusal(f"input[{i}]: the message with role '{item['role']}' must not be empty", rule="content")
+            raise SimulatedRefusal(
+                f"input[{i}]: the message with role '{item['role']}' must not be empty", rule="content"
+            )
 
 
 def _check_turns(items: Sequence[Mapping[str, Any]]) -> None:
@@ -189,5 +195,7 @@ def _check_turns(items: Sequence[Mapping[str, Any]]) -> None:
     for item in items:
         role = item.get("role", "tool") if item.get("type", "message") == "message" else "item"
         if role == before == "user":
-            raise Refusal("Conversation roles must alternate: found two 'user' messages in a row", rule="alternation")
+            raise SimulatedRefusal(
+                "Conversation roles must alternate: found two 'user' messages in a row", rule="alternation"
+            )
         before = role

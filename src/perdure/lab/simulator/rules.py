@@ -63,7 +63,7 @@ def strict(**changes: Any) -> Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class RuleViolation:
     """A rule a request broke, and what the service answered."""
 
     path: str
@@ -71,7 +71,7 @@ class Violation:
     message: str
 
 
-class Refusal(Exception):
+class SimulatedRefusal(Exception):
     """A request that is not answered with a reply. `rule` names what it broke; limits and keys are no rule."""
 
     def __init__(
@@ -93,9 +93,9 @@ class Refusal(Exception):
         self.code = code
 
 
-def limit(message: str, **fields: Any) -> Refusal:
+def limit(message: str, **fields: Any) -> SimulatedRefusal:
     """A refusal for size: nothing is wrong with the request but that it does not fit."""
-    return Refusal(message, rule=None, **fields)
+    return SimulatedRefusal(message, rule=None, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ Step = Say | Fail | Raw | Drop
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScriptRequest:
     """What a script function is given."""
 
     path: str
@@ -97,7 +97,7 @@ class Asked:
     number: int
 
 
-ScriptFunction = Callable[[Asked], Step | str]
+ScriptFunction = Callable[[ScriptRequest], Step | str]
 Script = Iterable[Step | str] | ScriptFunction
 
 
@@ -113,7 +113,7 @@ class Prompter:
         """More steps, after those that are there."""
         self._added.extend(steps)
 
-    def next(self, asked: Asked) -> Step:
+    def next(self, asked: ScriptRequest) -> Step:
         step = self._function(asked) if self._function else next(self._steps, None)
         if step is None:
             step = self._added.pop(0) if self._added else f"Simulated reply {asked.number}."

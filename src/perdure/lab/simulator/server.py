@@ -15,9 +15,9 @@ from perdure.core.usage import CanonicalUsage
 from perdure.lab.simulator.addresses import AWS_STREAM, resolved
 from perdure.lab.simulator.http import MAX_HEAD_BYTES, SSE, ClientGone, Connection, HttpRequest, read_request
 from perdure.lab.simulator.messages import error_body as messages_error
-from perdure.lab.simulator.rules import Refusal, Rules, Violation
+from perdure.lab.simulator.rules import Rules, RuleViolation, SimulatedRefusal
 from perdure.lab.simulator.script import Prompter, Script, Step, parse_step
-from perdure.lab.simulator.service import PROTOCOLS, Received, Service
+from perdure.lab.simulator.service import PROTOCOLS, Received, SimulatedService
 
 _START_S = 10.0
 
@@ -37,7 +37,7 @@ class Simulator:
         now_s: Callable[[], float] = time.time,
         **changes: Any,
     ) -> None:
-        self._service = Service(replace(rules or Rules(), **changes), Prompter(script), now_s)
+        self._service = SimulatedService(replace(rules or Rules(), **changes), Prompter(script), now_s)
         self._port = port
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -66,7 +66,7 @@ class Simulator:
         return self._service.requests
 
     @property
-    def violations(self) -> list[Violation]:
+    def violations(self) -> list[RuleViolation]:
         """Every rule a request broke. What merely did not fit, or had a wrong key, is not one."""
         return self._service.violations
 
@@ -148,7 +148,7 @@ class Simulator:
             return
         try:
             await line.answer_json(200, self._side(request))
-        except Refusal as refusal:
+        except SimulatedRefusal as refusal:
             await line.answer_json(refusal.status, messages_error(refusal))
 
     def _side(self, request: HttpRequest) -> Any:
@@ -165,7 +165,9 @@ class Simulator:
             return self._report()
         if path == "/simulator/script" and is_post:
             return self._add_steps(request.body)
-        raise Refusal(f"no such address: {request.method} {path}", rule=None, status=404, error_type="not_found_error")
+        raise SimulatedRefusal(
+            f"no such address: {request.method} {path}", rule=None, status=404, error_type="not_found_error"
+        )
 
     def _models(self, name: str, request: HttpRequest) -> dict[str, Any]:
         self._service.check_key(request)
@@ -176,7 +178,7 @@ class Simulator:
         if name:
             row = next((r for r in rows if r["id"] == name), None)
             if row is None:
-                raise Refusal(f"model: {name}", rule=None, status=404, error_type="not_found_error")
+                raise SimulatedRefusal(f"model: {name}", rule=None, status=404, error_type="not_found_error")
             return row
         if is_anthropic:
             return {"data": rows, "has_more": False, "first_id": known[0], "last_id": known[-1]}
@@ -207,7 +209,7 @@ class Simulator:
                 parse_step(s, at=f"step {n}") for n, s in enumerate(given if isinstance(given, list) else [given], 1)
             ]
         except (ValueError, ConfigError) as error:
-            raise Refusal(str(error), rule=None) from error
+            raise SimulatedRefusal(str(error), rule=None) from error
         self.add(*steps)
         return {"added": len(steps)}
 

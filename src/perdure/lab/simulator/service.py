@@ -18,10 +18,10 @@ import perdure.lab.simulator.responses_rules as responses_rules
 from perdure.core.usage import CanonicalUsage
 from perdure.lab.simulator.cache import CacheUse, MarkCache, PrefixCache
 from perdure.lab.simulator.http import ClientGone, Connection, HttpRequest
-from perdure.lab.simulator.rules import Issued, Refusal, Rules, Violation
-from perdure.lab.simulator.script import Asked, Drop, Fail, Prompter, Raw, Say, Step
-from perdure.lab.simulator.tokens import Block, count_blocks
-from perdure.lab.simulator.turn import Scene, Turn, take_turn
+from perdure.lab.simulator.rules import Issued, Rules, RuleViolation, SimulatedRefusal
+from perdure.lab.simulator.script import Drop, Fail, Prompter, Raw, Say, ScriptRequest, Step
+from perdure.lab.simulator.tokens import PromptBlock, count_blocks
+from perdure.lab.simulator.turn import Scene, SimulatedTurn, take_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class Received:
     was_abandoned: bool = False
 
 
-class Service:
+class SimulatedService:
     """The state behind the three endpoints: caches, script, and the books."""
 
     def __init__(self, rules: Rules, prompter: Prompter, now_s: Callable[[], float]) -> None:
         self.rules = rules
         self.prompter = prompter
         self.requests: list[Received] = []
-        self.violations: list[Violation] = []
+        self.violations: list[RuleViolation] = []
         self.billed: list[CanonicalUsage] = []
         self._now_s = now_s
         self._issued = Issued()
@@ -77,7 +77,7 @@ class Service:
         self.requests.append(received)
         try:
             await self._answer(protocol, received, line)
-        except Refusal as refusal:
+        except SimulatedRefusal as refusal:
             await self._refuse(protocol, received, refusal, line)
         except (ClientGone, asyncio.CancelledError):
             received.was_abandoned = True
@@ -88,31 +88,31 @@ class Service:
         return count_blocks(PROTOCOLS[path].look.blocks(body))
 
     def check(self, request: HttpRequest) -> Mapping[str, Any]:
-        """The body of a request that may come in at all. Raises Refusal for a bad key, bad JSON or an unknown model."""
+        """The body of a request that may come in at all. Raises SimulatedRefusal for a bad key, bad JSON or an unknown model."""
         self.check_key(request)
         is_messages = request.path.startswith("/v1/messages")
         if is_messages and "anthropic-version" not in request.headers:
-            raise Refusal("anthropic-version: header is required", rule="headers")
+            raise SimulatedRefusal("anthropic-version: header is required", rule="headers")
         body = _object(request.body)
         if not body:
-            raise Refusal("We could not parse the JSON body of your request.", rule="json")
+            raise SimulatedRefusal("We could not parse the JSON body of your request.", rule="json")
         model = body.get("model")
         if self.rules.models and model not in self.rules.models:
             text = f"The model `{model}` does not exist or you do not have access to it."
             kind = "not_found_error" if is_messages else "invalid_request_error"
             text = f"model: {model}" if is_messages else text
-            raise Refusal(text, rule=None, status=404, error_type=kind, code="model_not_found")
+            raise SimulatedRefusal(text, rule=None, status=404, error_type=kind, code="model_not_found")
         return body
 
     def check_key(self, request: HttpRequest) -> None:
-        """Raises Refusal for any key but the one the rules name."""
+        """Raises SimulatedRefusal for any key but the one the rules name."""
         key = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.rules.api_key is None or key == self.rules.api_key:
             return
         is_messages = request.path.startswith("/v1/messages")
         text = "invalid x-api-key" if is_messages else f"Incorrect API key provided: {key[:6]}***."
         kind = "authentication_error" if is_messages else "invalid_request_error"
-        raise Refusal(text, rule=None, status=401, error_type=kind, code="invalid_api_key")
+        raise SimulatedRefusal(text, rule=None, status=401, error_type=kind, code="invalid_api_key")
 
     async def _answer(self, protocol: Protocol, received: Received, line: Connection) -> None:
         body = self.check(HttpRequest("POST", received.path, received.headers, received.raw))
@@ -122,7 +122,7 @@ class Service:
         received.prompt_tokens = count_blocks(found)
         protocol.look.check_size(body, found, self.rules)
         use, reports_writes = self._look_up(received, body, found)
-        step = self.prompter.next(Asked(received.path, body, received.number))
+        step = self.prompter.next(ScriptRequest(received.path, body, received.number))
         await line.pause(step.delay_s)
         if isinstance(step, Say):
             turn = self._turn(protocol, received, step, use)
@@ -133,7 +133,7 @@ class Service:
         else:
             await self._misbehave(received, step, line)
 
-    def _look_up(self, received: Received, body: Mapping[str, Any], found: list[Block]) -> tuple[CacheUse, bool]:
+    def _look_up(self, received: Received, body: Mapping[str, Any], found: list[PromptBlock]) -> tuple[CacheUse, bool]:
         """What the cache gives, and whether the reply states what was written to it."""
         if _is_marked(received.path, body):
             seed = messages.messages_seed(body, found)
@@ -144,7 +144,7 @@ class Service:
     def _keep(self, received: Received, body: Mapping[str, Any], use: CacheUse) -> None:
         (self._marks if _is_marked(received.path, body) else self._prefixes).keep(use)
 
-    def _turn(self, protocol: Protocol, received: Received, say: Say, use: CacheUse) -> Turn:
+    def _turn(self, protocol: Protocol, received: Received, say: Say, use: CacheUse) -> SimulatedTurn:
         room = self.rules.window - received.prompt_tokens
         asked = protocol.look.allowance(received.body) or self.rules.max_output
         turn = take_turn(
@@ -168,7 +168,7 @@ class Service:
         return replace(turn, usage=used)
 
     async def _say(
-        self, look: ModuleType, received: Received, say: Say, turn: Turn, scene: Scene, line: Connection
+        self, look: ModuleType, received: Received, say: Say, turn: SimulatedTurn, scene: Scene, line: Connection
     ) -> None:
         received.status, received.usage = 200, turn.usage
         self.billed.append(turn.usage)
@@ -201,9 +201,11 @@ class Service:
             kind = "text/html" if text.startswith("<") else "application/json"
             await line.answer(received.status, text.encode(), content_type=kind, headers=step.headers)
 
-    async def _refuse(self, protocol: Protocol, received: Received, refusal: Refusal, line: Connection) -> None:
+    async def _refuse(
+        self, protocol: Protocol, received: Received, refusal: SimulatedRefusal, line: Connection
+    ) -> None:
         if refusal.rule is not None:
-            self.violations.append(Violation(received.path, refusal.rule, refusal.message))
+            self.violations.append(RuleViolation(received.path, refusal.rule, refusal.message))
         is_overflow = refusal.code == "context_length_exceeded"
         if is_overflow and self.rules.overflows_in_stream and received.is_streaming and protocol.look is responses:
             await self._overflow_in_stream(received, refusal, line)
@@ -211,9 +213,9 @@ class Service:
         received.status = refusal.status
         await line.answer_json(refusal.status, protocol.look.error_body(refusal), headers=_ids(received))
 
-    async def _overflow_in_stream(self, received: Received, refusal: Refusal, line: Connection) -> None:
+    async def _overflow_in_stream(self, received: Received, refusal: SimulatedRefusal, line: Connection) -> None:
         received.status = 200
-        turn = Turn(received.number, str(received.body["model"]), int(self._now_s()))
+        turn = SimulatedTurn(received.number, str(received.body["model"]), int(self._now_s()))
         scene = Scene(received.body, self.rules, self._issued)
         await line.begin_stream(_ids(received))
         opening = responses.stream(turn, scene)

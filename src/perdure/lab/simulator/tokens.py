@@ -31,7 +31,7 @@ _ROLE_TAGS = {"user": b"usr:", "assistant": b"ast:", "tool": b"tol:", "system": 
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PromptBlock:
     """A piece of a prompt that a cache mark may stand on."""
 
     data: bytes
@@ -75,7 +75,7 @@ def count_call(call_id: str, name: str, arguments: str) -> int:
     return count_text(call_id) + count_text(name) + count_text(arguments)
 
 
-def count_blocks(blocks: Iterable[Block]) -> int:
+def count_blocks(blocks: Iterable[PromptBlock]) -> int:
     return sum(b.tokens for b in blocks)
 
 

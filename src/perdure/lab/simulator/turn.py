@@ -17,7 +17,7 @@ Ending = Literal["stop", "tool_calls", "length", "refusal", "window"]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SimulatedTurn:
     """What a protocol renders, whole or as a stream."""
 
     number: int
@@ -61,10 +61,10 @@ class Scene:
     reports_writes: bool = False
 
 
-def take_turn(say: Say, *, number: int, model: str, created_s: int, max_output: int, ending: Ending) -> Turn:
+def take_turn(say: Say, *, number: int, model: str, created_s: int, max_output: int, ending: Ending) -> SimulatedTurn:
     """The scripted reply, its calls given ids; cut where the allowance ends, and `ending` then says why."""
     calls = tuple(replace(c, id=c.id or f"call_sim{number:04d}_{k}") for k, c in enumerate(say.calls))
-    turn = Turn(
+    turn = SimulatedTurn(
         number=number,
         model=model,
         created_s=created_s,

@@ -69,7 +69,7 @@ class FileReader:
                 return ToolReply(_listing(found, self._workspace.shown(found)))
             name, pieces = self._workspace.shown(found), _file_pieces(found)
         page_chars = self._page_chars if self._max_chars is None else min(self._page_chars, self._max_chars())
-        page = _Page(page_chars, offset=offset, limit=limit, column=column)
+        page = _PageBuffer(page_chars, offset=offset, limit=limit, column=column)
         try:
             for line in _lines(pieces, keep_from=offset, max_chars=page_chars + column):
                 if not page.take(*line):
@@ -87,7 +87,7 @@ class FileReader:
             raise ToolError(str(error)) from None
 
 
-class _Page:
+class _PageBuffer:
     """Gathers numbered lines until the page is full."""
 
     def __init__(self, max_chars: int, *, offset: int, limit: int, column: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from perdure.tools.danger.marks import UNKNOWN
-from perdure.tools.danger.run import Run
-from perdure.tools.danger.scope import Scope
+from perdure.tools.danger.run import Invocation
+from perdure.tools.danger.scope import ShellVariables
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _READING = ("read", "mapfile", "readarray")
@@ -31,7 +31,7 @@ BUILTINS = frozenset(
 )
 
 
-def apply_builtin(run: Run, scope: Scope) -> None:
+def apply_builtin(run: Invocation, scope: ShellVariables) -> None:
     """The scope after the command; nothing for a command that is no builtin."""
     if run.name in _DECLARING:
         for name, sign, value in (a.partition("=") for a in run.args):
@@ -50,7 +50,7 @@ def apply_builtin(run: Run, scope: Scope) -> None:
         scope.is_open = True
 
 
-def _read(run: Run, scope: Scope) -> None:
+def _read(run: Invocation, scope: ShellVariables) -> None:
     names = [o for o in run.operands if re.fullmatch(r"\w+", o)] or ["REPLY"]
     line = (run.stdin if run.stdin is not None else UNKNOWN).strip("\n").split("\n")[0]
     if run.has("-a") or run.name != "read":

@@ -10,7 +10,7 @@ from itertools import islice
 from perdure.tools.danger.budget import Unreadable
 from perdure.tools.danger.kinds import Danger
 from perdure.tools.danger.marks import DOWNLOADED, UNKNOWN, UNMASKED
-from perdure.tools.danger.places import Places
+from perdure.tools.danger.places import PathZones
 from perdure.tools.danger.words import decode_escapes
 
 _STRING = re.compile(
@@ -92,7 +92,7 @@ class CodeReading:
     statements: tuple[str, ...] = ()
 
 
-def read_code(text: str, places: Places, language: str = "") -> CodeReading:
+def read_code(text: str, places: PathZones, language: str = "") -> CodeReading:
     """Looks at code as far as strings and names tell."""
     if language in _BACKTICKS_RUN:
         text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
@@ -110,7 +110,7 @@ def read_code(text: str, places: Places, language: str = "") -> CodeReading:
     return CodeReading(dangers, scripts, tuple(_deleted(text)), tuple(strings) if _SQL.search(names) else ())
 
 
-def _kinds(text: str, names: str, strings: list[str], places: Places) -> Iterator[str]:
+def _kinds(text: str, names: str, strings: list[str], places: PathZones) -> Iterator[str]:
     runs = _RUNS.search(names) or _EVALUATES.search(names)
     if UNMASKED in text or text.strip() == UNKNOWN or (runs and _UNMASKS.search(names)):
         yield "hidden-code"
@@ -133,7 +133,7 @@ def _kinds(text: str, names: str, strings: list[str], places: Places) -> Iterato
         yield "delete-tree"
 
 
-def _writes_outside(text: str, places: Places) -> bool:
+def _writes_outside(text: str, places: PathZones) -> bool:
     for found in islice(_WRITTEN_PATH.finditer(text), _MAX_FOUND):
         place = places.written(next(path for path in found.groups() if path))
         if place.zone == "outside" and not place.is_scratch:
@@ -165,7 +165,7 @@ def _forks_in_a_loop(text: str) -> bool:
     return False
 
 
-def _shows_secret(text: str, strings: list[str], places: Places) -> bool:
+def _shows_secret(text: str, strings: list[str], places: PathZones) -> bool:
     if any(places.holds_secret(s) for s in strings if "/" in s and len(s) < _PATH_CHARS):
         return True
     has_private = bool(_ENVIRONMENT.search(text)) or any(places.is_private(s) for s in strings if len(s) < _PATH_CHARS)

@@ -10,15 +10,15 @@ from pathlib import Path
 from perdure.tools.danger.budget import Budget, Unreadable
 from perdure.tools.danger.code import CodeReading
 from perdure.tools.danger.kinds import Danger
-from perdure.tools.danger.places import Places
+from perdure.tools.danger.places import PathZones
 from perdure.tools.danger.rules import data, files, git, remote, secrets, system
-from perdure.tools.danger.rules.rule import Rule
-from perdure.tools.danger.run import Run
-from perdure.tools.danger.scope import Scope
+from perdure.tools.danger.rules.rule import RiskRule
+from perdure.tools.danger.run import Invocation
+from perdure.tools.danger.scope import ShellVariables
 from perdure.tools.danger.sql import deleting_statements
 from perdure.tools.danger.walk import Walker
 
-RULES: tuple[Rule, ...] = (*files.RULES, *git.RULES, *system.RULES, *data.RULES, *remote.RULES, *secrets.RULES)
+RULES: tuple[RiskRule, ...] = (*files.RULES, *git.RULES, *system.RULES, *data.RULES, *remote.RULES, *secrets.RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ def find_dangers(command: str, where: Surroundings) -> tuple[Danger, ...]:
     dangers: list[Danger] = []
     try:
         budget = Budget(len(command))
-        places = Places.at(where.workspace, where.folder, where.home, where.follow_links)
+        places = PathZones.at(where.workspace, where.folder, where.home, where.follow_links)
         walker = Walker(places, budget, _judged, _judged_code)
         dangers = walker.dangers
-        walker.walk(command, Scope(where.environment, where.home.as_posix(), budget))
+        walker.walk(command, ShellVariables(where.environment, where.home.as_posix(), budget))
     except (Unreadable, RecursionError):
         dangers.append(Danger("unreadable", " ".join(command[:2_000].split())[:120]))
     unique = {d.kind: d for d in reversed(dangers)}
     return tuple(reversed(unique.values()))
 
 
-def _judged(run: Run) -> Iterator[Danger]:
+def _judged(run: Invocation) -> Iterator[Danger]:
     for rule in _by_program().get(run.name, ()):
         if rule.when(run):
             yield Danger(rule.kind, run.shown)
@@ -60,7 +60,7 @@ def _judged(run: Run) -> Iterator[Danger]:
         yield Danger("disk", run.shown)
 
 
-def _judged_code(reading: CodeReading, run: Run) -> Iterable[Danger]:
+def _judged_code(reading: CodeReading, run: Invocation) -> Iterable[Danger]:
     for path in reading.deletes:
         yield from files.tree_dangers(run, path)
     if any(next(deleting_statements(s), None) for s in reading.statements):
@@ -68,8 +68,8 @@ def _judged_code(reading: CodeReading, run: Run) -> Iterable[Danger]:
 
 
 @cache
-def _by_program() -> dict[str, tuple[Rule, ...]]:
-    table: dict[str, tuple[Rule, ...]] = {}
+def _by_program() -> dict[str, tuple[RiskRule, ...]]:
+    table: dict[str, tuple[RiskRule, ...]] = {}
     for rule in RULES:
         for name in rule.programs.split():
             table[name] = (*table.get(name, ()), rule)

@@ -9,11 +9,11 @@ from perdure.tools.danger.budget import replace_bounded
 from perdure.tools.danger.found import Code, Inner, Script, Words
 from perdure.tools.danger.marks import UNKNOWN, has_mark
 from perdure.tools.danger.prefixes import PREFIXES, SUBCOMMANDS, Prefix
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.run import Invocation
 from perdure.tools.danger.says import found_paths
 
 
-def inner_runs(run: Run) -> Iterator[Inner]:
+def inner_runs(run: Invocation) -> Iterator[Inner]:
     """Everything this program would run in turn."""
     name = {"podman": "docker", "nerdctl": "docker"}.get(run.name, run.name)
     special = _SPECIAL.get(name)
@@ -38,10 +38,10 @@ def _after(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | N
     return args[at:]
 
 
-def _behind(run: Run, args: tuple[str, ...], prefix: Prefix) -> Iterator[Inner]:
+def _behind(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[Inner]:
     values, skips = prefix.values.split(), prefix.skips
     if prefix.script:
-        text = Run(run.name, args, run.places).value_of(prefix.script)
+        text = Invocation(run.name, args, run.places).value_of(prefix.script)
         if text is not None:
             yield Script(text, is_elsewhere=prefix.is_elsewhere)
             return
@@ -72,7 +72,7 @@ def _behind(run: Run, args: tuple[str, ...], prefix: Prefix) -> Iterator[Inner]:
         yield Words(rest, run.stdin, prefix.is_elsewhere)
 
 
-def _env(run: Run) -> Iterator[Inner]:
+def _env(run: Invocation) -> Iterator[Inner]:
     at, args = 0, run.args
     while at < len(args):
         a = args[at]
@@ -90,7 +90,7 @@ def _env(run: Run) -> Iterator[Inner]:
             return
 
 
-def _xargs(run: Run) -> Iterator[Inner]:
+def _xargs(run: Invocation) -> Iterator[Inner]:
     values = (
         "-I",
         "-n",
@@ -123,7 +123,7 @@ def _xargs(run: Run) -> Iterator[Inner]:
         yield Words((*words, *items))
 
 
-def _parallel(run: Run) -> Iterator[Inner]:
+def _parallel(run: Invocation) -> Iterator[Inner]:
     at = 0
     while at < len(run.args) and run.args[at].startswith("-"):
         at += 1
@@ -136,7 +136,7 @@ def _parallel(run: Run) -> Iterator[Inner]:
         yield Script(spread if "{" in text else f"{text} {item}")
 
 
-def _find(run: Run) -> Iterator[Inner]:
+def _find(run: Invocation) -> Iterator[Inner]:
     flags = ("-exec", "-execdir", "-ok", "-okdir")
     for i, a in enumerate(run.args):
         if a not in flags:
@@ -150,7 +150,7 @@ def _find(run: Run) -> Iterator[Inner]:
             yield Words(tuple(replace_bounded(w, "{}", path) for w in words))
 
 
-def _fd(run: Run) -> Iterator[Inner]:
+def _fd(run: Invocation) -> Iterator[Inner]:
     for i, a in enumerate(run.args):
         if a in ("-x", "-X", "--exec", "--exec-batch"):
             pattern = next((x for x in run.args[:i] if not x.startswith("-")), "*")
@@ -162,7 +162,7 @@ def _fd(run: Run) -> Iterator[Inner]:
             return
 
 
-def _ssh(run: Run) -> Iterator[Inner]:
+def _ssh(run: Invocation) -> Iterator[Inner]:
     values = (
         "-i",
         "-p",
@@ -194,7 +194,7 @@ def _ssh(run: Run) -> Iterator[Inner]:
         yield Script(run.stdin, is_elsewhere=True)
 
 
-def _git(run: Run) -> Iterator[Inner]:
+def _git(run: Invocation) -> Iterator[Inner]:
     for setting in run.all_values_of("-c"):
         value = setting.partition("=")[2]
         if value.startswith("!"):
@@ -211,30 +211,30 @@ def _git(run: Run) -> Iterator[Inner]:
         yield from (Script(t) for t in run.all_values_of("--tree-filter", "--index-filter", "--msg-filter"))
 
 
-def _editor(run: Run) -> Iterator[Inner]:
+def _editor(run: Invocation) -> Iterator[Inner]:
     for a in run.args:
         if found := re.match(r"\+?:?(?:silent\s+|execute\s+['\"])?!(.*)", a, re.S):
             yield Script(found.group(1))
 
 
-def _tar(run: Run) -> Iterator[Inner]:
+def _tar(run: Invocation) -> Iterator[Inner]:
     for text in run.all_values_of("--checkpoint-action", "--to-command", "-I", "--use-compress-program", "-F"):
         yield Script(text.removeprefix("exec="))
 
 
-def _sed(run: Run) -> Iterator[Inner]:
+def _sed(run: Invocation) -> Iterator[Inner]:
     for text in (*run.all_values_of("-e", "--expression"), *run.operands[:1]):
         yield from (Script(found) for found in re.findall(r"(?:^|[;{}\d$/])\s*e\s+(.+)", text))
         if found := re.search(r"s([/|#,])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gipI\d]*e", text):
             yield Script(re.sub(r"\\(.)", r"\1", found.group(2)))
 
 
-def _rsync(run: Run) -> Iterator[Inner]:
+def _rsync(run: Invocation) -> Iterator[Inner]:
     for text in run.all_values_of("-e", "--rsh"):
         yield Script(text)
 
 
-def _tmux(run: Run) -> Iterator[Inner]:
+def _tmux(run: Invocation) -> Iterator[Inner]:
     if run.operands[:1] in (("send-keys",), ("send",)):
         keys = [a for a in run.args[1:] if a not in ("Enter", "C-m") and not a.startswith("-")]
         yield from (Script(k) for k in keys)
@@ -243,63 +243,63 @@ def _tmux(run: Run) -> Iterator[Inner]:
         yield from (Script(o) for o in run.operands if " " in o)
 
 
-def _trap(run: Run) -> Iterator[Inner]:
+def _trap(run: Invocation) -> Iterator[Inner]:
     if run.operands and run.operands[0] not in ("-", ""):
         yield Script(run.operands[0])
 
 
-def _eval(run: Run) -> Iterator[Inner]:
+def _eval(run: Invocation) -> Iterator[Inner]:
     yield Script(" ".join(run.args))
 
 
-def _alias(run: Run) -> Iterator[Inner]:
+def _alias(run: Invocation) -> Iterator[Inner]:
     yield from (Script(a.partition("=")[2]) for a in run.args if "=" in a)
 
 
-def _command(run: Run) -> Iterator[Inner]:
+def _command(run: Invocation) -> Iterator[Inner]:
     if not run.has("-v", "-V"):
         yield from _behind(run, run.args, Prefix())
 
 
-def _at(run: Run) -> Iterator[Inner]:
+def _at(run: Invocation) -> Iterator[Inner]:
     if run.stdin:
         yield Script(run.stdin)
 
 
-def _make(run: Run) -> Iterator[Inner]:
+def _make(run: Invocation) -> Iterator[Inner]:
     for text in run.all_values_of("--eval"):
         yield Script(re.sub(r"^\S*:\s*;?", "", text))
 
 
-def _gdb(run: Run) -> Iterator[Inner]:
+def _gdb(run: Invocation) -> Iterator[Inner]:
     for text in run.all_values_of("-ex"):
         if text.startswith(("shell ", "!")):
             yield Script(text.removeprefix("shell ").removeprefix("!"))
 
 
-def _sqlite(run: Run) -> Iterator[Inner]:
+def _sqlite(run: Invocation) -> Iterator[Inner]:
     for text in (*run.args, run.stdin or ""):
         for found in re.finditer(r"^[ \t]*\.(?:shell|system)\s+(.*)", text, re.M):
             yield Script(found.group(1))
 
 
-def _expect(run: Run) -> Iterator[Inner]:
+def _expect(run: Invocation) -> Iterator[Inner]:
     for text in run.all_values_of("-c"):
         yield from (Script(found) for found in re.findall(r"(?:spawn|exec|send)\s+(.*)", text))
 
 
-def _pwsh(run: Run) -> Iterator[Inner]:
+def _pwsh(run: Invocation) -> Iterator[Inner]:
     text = run.value_of("-c", "-Command", "-command")
     yield Code("powershell", text if text else " ".join(run.args))
 
 
-def _cmd(run: Run) -> Iterator[Inner]:
+def _cmd(run: Invocation) -> Iterator[Inner]:
     rest = _after(run.args, ("/c",)) or _after(run.args, ("/C",))
     if rest:
         yield Script(" ".join(rest))
 
 
-def _python_module(run: Run) -> Iterator[Inner]:
+def _python_module(run: Invocation) -> Iterator[Inner]:
     for i, a in enumerate(run.args[:-1]):
         if a == "-m":
             yield Words((run.args[i + 1], *run.args[i + 2 :]), run.stdin)
@@ -308,7 +308,7 @@ def _python_module(run: Run) -> Iterator[Inner]:
             return
 
 
-_SPECIAL: dict[str, Callable[[Run], Iterator[Inner]]] = {
+_SPECIAL: dict[str, Callable[[Invocation], Iterator[Inner]]] = {
     "env": _env,
     "xargs": _xargs,
     "gxargs": _xargs,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from perdure.tools.danger.found import Code
 from perdure.tools.danger.marks import PROGRAM
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.run import Invocation
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
 
@@ -34,12 +34,12 @@ def language_of(name: str) -> tuple[str, tuple[str, ...]] | None:
     return _LANGUAGES.get(name) or _LANGUAGES.get(plain) or (_LANGUAGES["python"] if plain in ("pypy", "py") else None)
 
 
-def runs_stdin(run: Run) -> bool:
+def runs_stdin(run: Invocation) -> bool:
     """Whether a shell or interpreter takes its program from standard input."""
     return not run.operands or run.operands[0] in ("-", "/dev/stdin", "/dev/fd/0") or run.has("-s")
 
 
-def shell_script(run: Run) -> tuple[str, tuple[str, ...]] | None:
+def shell_script(run: Invocation) -> tuple[str, tuple[str, ...]] | None:
     """The text of `sh -c`, and the arguments behind it; None without -c."""
     has_c, at = False, 0
     while at < len(run.args) and run.args[at][:1] in ("-", "+") and run.args[at] != "--":
@@ -52,7 +52,7 @@ def shell_script(run: Run) -> tuple[str, tuple[str, ...]] | None:
     return run.args[at], run.args[at + 1 :]
 
 
-def code_of(run: Run) -> Iterator[Code]:
+def code_of(run: Invocation) -> Iterator[Code]:
     """Code handed to an interpreter on its command line or through its input."""
     if run.name in ("awk", "gawk", "mawk", "nawk"):
         if run.operands and not run.has("-f"):

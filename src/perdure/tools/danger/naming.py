@@ -7,7 +7,7 @@ import re
 
 from perdure.tools.danger.budget import Unreadable
 from perdure.tools.danger.marks import PROGRAM, UNKNOWN, has_mark
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.run import Invocation
 from perdure.tools.danger.syntax import Node, Simple
 
 _MAX_PATTERN_CHARS = 200
@@ -45,7 +45,7 @@ def matching_names(pattern: str) -> tuple[str, ...]:
     return tuple(n for n in _DISGUISED if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
 
 
-def looks_recursive(run: Run) -> bool:
+def looks_recursive(run: Invocation) -> bool:
     """Whether a program nobody knows is given what `rm -r` is given."""
     if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
         return False

@@ -73,7 +73,7 @@ _FILE_NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShellPath:
     """One path, made absolute; `is_wide` where it names everything in a folder."""
 
     path: str
@@ -90,7 +90,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Places:
+class PathZones:
     """A workspace, a home, and the folder a command stands in; on another machine there is no workspace."""
 
     workspace: str | None
@@ -100,27 +100,29 @@ class Places:
     follow_links: Callable[[str], str] = field(default=str, compare=False, repr=False)
 
     @classmethod
-    def at(cls, workspace: Path, folder: Path, home: Path, follow_links: Callable[[str], str] = str) -> Places:
+    def at(cls, workspace: Path, folder: Path, home: Path, follow_links: Callable[[str], str] = str) -> PathZones:
         # Where the whole machine is the workspace, nothing is inside one.
         root = workspace.as_posix()
         return cls(None if root == "/" else root, home.as_posix(), folder.as_posix(), follow_links)
 
-    def entered(self, path: str) -> Places:
+    def entered(self, path: str) -> PathZones:
         """After `cd path`; a folder only run time knows is no known folder."""
         there = None if has_mark(path) and FRESH not in path else self._absolute(path)
         return replace(self, folder=there)
 
-    def elsewhere(self) -> Places:
+    def elsewhere(self) -> PathZones:
         """On another machine or in a container, where nothing is the workspace."""
-        return Places(None, "/root", "/root")
+        return PathZones(None, "/root", "/root")
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> ShellPath:
         whole = self._absolute(path)
         if whole is None:
             name = path.rsplit("/", 1)[-1]
             path = path[:_MAX_PATH_CHARS]
             is_artefact = not has_mark(path) and not path.startswith(("/", "..")) and self._is_artefact(path)
-            return Place(path, "unknown", is_wide=_is_everything(name), is_artefact=is_artefact and self._has_workspace)
+            return ShellPath(
+                path, "unknown", is_wide=_is_everything(name), is_artefact=is_artefact and self._has_workspace
+            )
         name = posixpath.basename(whole)
         is_wide = _is_everything(name)
         at = posixpath.dirname(whole) if is_wide else whole
@@ -129,9 +131,9 @@ class Places:
         is_artefact = inside and self._is_artefact(whole[len(str(self.workspace)) :])
         is_scratch = zone == "fresh" or (zone == "outside" and _is_scratch(at) and not _is_under(at, self.home))
         is_wide = is_wide or whole in ("/", self.home, self.workspace)
-        return Place(at, zone, is_wide=is_wide, is_artefact=is_artefact, is_scratch=is_scratch)
+        return ShellPath(at, zone, is_wide=is_wide, is_artefact=is_artefact, is_scratch=is_scratch)
 
-    def written(self, path: str) -> Place:
+    def written(self, path: str) -> ShellPath:
         """Where writing to a path ends up: a link inside the workspace may lead out of it."""
         place = self.place(path)
         if place.zone not in ("workspace", "outside") or _HARMLESS_DEVICES.fullmatch(place.path):

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perdure.tools.danger.marks import without_marks
-from perdure.tools.danger.places import Place, Places
+from perdure.tools.danger.places import PathZones, ShellPath
 
 _SHOWN_CHARS = 160
 
 
 @dataclass(frozen=True)
-class Run:
+class Invocation:
     """A program and its arguments after every expansion; `stdin` is what it reads as far as that is known."""
 
     name: str
     args: tuple[str, ...]
-    places: Places
+    places: PathZones
     stdin: str | None = None
     # Files it writes through `>` and its kin.
     writes: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Run:
         out = []
         for i, a in enumerate(self.args):
             if a.startswith("-") and _opens_with(a, names):
-                value = Run(self.name, self.args[i : i + 2], self.places).value_of(*names)
+                value = Invocation(self.name, self.args[i : i + 2], self.places).value_of(*names)
                 out += [value] if value is not None else []
         return out
 
@@ -85,7 +85,7 @@ class Run:
         """Whether the operands begin with these words: the sub-command."""
         return self.operands[: len(words)] == words
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> ShellPath:
         return self.places.place(path)
 
     @cached_property

@@ -22,7 +22,7 @@ from perdure.tools.danger.marks import (
     has_mark,
     marks_of,
 )
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.run import Invocation
 from perdure.tools.danger.scope import SECRET_NAME
 from perdure.tools.danger.words import decode_escapes
 
@@ -87,7 +87,7 @@ _DECODERS = {
 }
 
 
-def output_of(run: Run, files: Mapping[str, str]) -> str:
+def output_of(run: Invocation, files: Mapping[str, str]) -> str:
     """The text on its standard output, marks for what cannot be known."""
     special = _SPECIAL.get(run.name)
     if special is not None:
@@ -109,18 +109,18 @@ def output_of(run: Run, files: Mapping[str, str]) -> str:
     return PROGRAM + marks_of(stdin, SECRET + DOWNLOADED)
 
 
-def _echo(run: Run, files: Mapping[str, str]) -> str:
+def _echo(run: Invocation, files: Mapping[str, str]) -> str:
     words = list(takewhile(lambda a: re.fullmatch(r"-[neE]+", a), run.args))
     options = "".join(words)
     text = " ".join(run.args[len(words) :])
     return (decode_escapes(text) if "e" in options else text) + ("" if "n" in options else "\n")
 
 
-def _printf(run: Run, files: Mapping[str, str]) -> str:
+def _printf(run: Invocation, files: Mapping[str, str]) -> str:
     if not run.args:
         return ""
     if run.args[0] == "--":
-        return _printf(Run(run.name, run.args[1:], run.places), files)
+        return _printf(Invocation(run.name, run.args[1:], run.places), files)
     shape, values = decode_escapes(run.args[0]), deque(run.args[1:])
 
     def fill(found: re.Match[str]) -> str:
@@ -140,7 +140,7 @@ def _printf(run: Run, files: Mapping[str, str]) -> str:
     return "".join(out)
 
 
-def _cat(run: Run, files: Mapping[str, str]) -> str:
+def _cat(run: Invocation, files: Mapping[str, str]) -> str:
     paths = [p for p in (*run.operands, *run.reads) if p != "-"]
     if not paths:
         return run.stdin or ""
@@ -150,7 +150,7 @@ def _cat(run: Run, files: Mapping[str, str]) -> str:
     return "".join(texts)
 
 
-def _file_text(path: str, run: Run, files: Mapping[str, str]) -> str:
+def _file_text(path: str, run: Invocation, files: Mapping[str, str]) -> str:
     if path in files:
         return files[path]
     known = files.get(run.place(path).path)
@@ -159,11 +159,11 @@ def _file_text(path: str, run: Run, files: Mapping[str, str]) -> str:
     return SECRET if run.places.is_private(path) else FILE
 
 
-def _find(run: Run, files: Mapping[str, str]) -> str:
+def _find(run: Invocation, files: Mapping[str, str]) -> str:
     return "".join(f"{p}\n" for p in found_paths(run))
 
 
-def found_paths(run: Run) -> list[str]:
+def found_paths(run: Invocation) -> list[str]:
     """What `find` would come across, as patterns: every start with its last -name."""
     starts = []
     for a in run.args:
@@ -175,21 +175,21 @@ def found_paths(run: Run) -> list[str]:
     return [f"{s.rstrip('/') or '/'}/**/{pattern}" for s in (starts or ["."])]
 
 
-def _which(run: Run, files: Mapping[str, str]) -> str:
+def _which(run: Invocation, files: Mapping[str, str]) -> str:
     return "\n".join(run.operands[-1:]) + "\n"
 
 
-def _environment(run: Run, files: Mapping[str, str]) -> str:
+def _environment(run: Invocation, files: Mapping[str, str]) -> str:
     if run.operands and not any(SECRET_NAME.search(o) for o in run.operands):
         return PROGRAM
     return SECRET
 
 
-def _listed(run: Run, files: Mapping[str, str]) -> str:
+def _listed(run: Invocation, files: Mapping[str, str]) -> str:
     return "\n".join(run.operands) if run.operands and not run.has("-l") else UNKNOWN
 
 
-def _decodes(run: Run) -> bool:
+def _decodes(run: Invocation) -> bool:
     if run.name in ("base64", "gbase64", "base32", "basenc"):
         return run.has("-d", "-D", "--decode")
     if run.name in ("gzip", "xz", "bzip2", "zstd"):
@@ -203,7 +203,7 @@ def _decodes(run: Run) -> bool:
     return True
 
 
-def _decoded(run: Run, files: Mapping[str, str]) -> str:
+def _decoded(run: Invocation, files: Mapping[str, str]) -> str:
     text = run.stdin or "".join(_file_text(p, run, files) for p in run.operands[:1])
     kept = marks_of(text, DOWNLOADED + SECRET)
     if has_mark(text):
@@ -220,36 +220,36 @@ def _decoded(run: Run, files: Mapping[str, str]) -> str:
     return raw.decode("utf-8", "replace") + UNMASKED
 
 
-def _curl(run: Run, files: Mapping[str, str]) -> str:
+def _curl(run: Invocation, files: Mapping[str, str]) -> str:
     return DOWNLOADED if not run.has("-o", "-O", "--output", "--remote-name") else ""
 
 
-def _wget(run: Run, files: Mapping[str, str]) -> str:
+def _wget(run: Invocation, files: Mapping[str, str]) -> str:
     is_printed = any(re.fullmatch(r"-\w*O-", a) or a == "--output-document=-" for a in run.args)
     return DOWNLOADED if is_printed or run.value_of("-O", "-qO", "--output-document") in ("-", "/dev/stdout") else ""
 
 
-def _nothing(run: Run, files: Mapping[str, str]) -> str:
+def _nothing(run: Invocation, files: Mapping[str, str]) -> str:
     return ""
 
 
-def _fresh(run: Run, files: Mapping[str, str]) -> str:
+def _fresh(run: Invocation, files: Mapping[str, str]) -> str:
     return FRESH
 
 
-def _folder(run: Run, files: Mapping[str, str]) -> str:
+def _folder(run: Invocation, files: Mapping[str, str]) -> str:
     return run.places.folder or UNKNOWN
 
 
-def _secret(run: Run, files: Mapping[str, str]) -> str:
+def _secret(run: Invocation, files: Mapping[str, str]) -> str:
     return SECRET
 
 
-def _seq(run: Run, files: Mapping[str, str]) -> str:
+def _seq(run: Invocation, files: Mapping[str, str]) -> str:
     return "1"
 
 
-_SPECIAL: dict[str, Callable[[Run, Mapping[str, str]], str]] = {
+_SPECIAL: dict[str, Callable[[Invocation, Mapping[str, str]], str]] = {
     "echo": _echo,
     "printf": _printf,
     "cat": _cat,

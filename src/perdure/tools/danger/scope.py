@@ -23,7 +23,7 @@ _TYPED, _QUOTED, _SPLIT, _BREAK = range(4)
 _Pieces = list[tuple[str, int]]
 
 
-class Scope:
+class ShellVariables:
     """Names and values. `environment` None means that nothing is known of it, so that an unset name is unknown."""
 
     def __init__(self, environment: Mapping[str, str] | None, home: str, budget: Budget) -> None:
@@ -51,9 +51,9 @@ class Scope:
     def forget(self, name: str) -> None:
         self._set[name] = [""]
 
-    def child(self) -> Scope:
+    def child(self) -> ShellVariables:
         """What a shell of its own starts from; it ends before this one goes on, so nothing is copied."""
-        other = Scope(self._environment, self._home, self._budget)
+        other = ShellVariables(self._environment, self._home, self._budget)
         other._set = self._set.new_child()
         other.arguments = self.arguments
         other.is_open = self.is_open
@@ -187,7 +187,7 @@ def _plain(word: Word) -> str | None:
     return "".join(texts) if texts else None
 
 
-def _changed(values: list[str], rest: str, scope: Scope) -> list[str]:
+def _changed(values: list[str], rest: str, scope: ShellVariables) -> list[str]:
     """`${x:-y}`, `${x:1:2}`, `${x#y}`, `${x%y}`, `${x/y/z}`, `${x^^}`, `${x,,}`, `${x@Q}`."""
     if found := re.match(r":?([-=+?])", rest):
         other = rest[found.end() :].strip("\"'")
@@ -199,13 +199,13 @@ def _changed(values: list[str], rest: str, scope: Scope) -> list[str]:
     return [_changed_text(v, rest, scope) for v in values]
 
 
-def _joined_values(name: str, scope: Scope) -> str:
+def _joined_values(name: str, scope: ShellVariables) -> str:
     text = "".join(scope.values(name))
     scope.spend(len(text))
     return text
 
 
-def _changed_text(value: str, rest: str, scope: Scope) -> str:
+def _changed_text(value: str, rest: str, scope: ShellVariables) -> str:
     if found := _SLICE.match(rest):
         start, length = int(found.group(1)), found.group(2)
         return value[start:][: int(length)] if length else value[start:]

@@ -24,10 +24,10 @@ from perdure.tools.danger.naming import (
     program_of,
 )
 from perdure.tools.danger.parser import parse
-from perdure.tools.danger.places import Places
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.places import PathZones
+from perdure.tools.danger.run import Invocation
 from perdure.tools.danger.says import DOWNLOADERS, output_of
-from perdure.tools.danger.scope import Scope
+from perdure.tools.danger.scope import ShellVariables
 from perdure.tools.danger.syntax import Function, Group, Loop, Node, Pipeline, Redirect, Simple, Substitution
 
 MAX_STEPS = 2_500
@@ -36,15 +36,15 @@ _MAX_ITEMS = 8
 # What judging one more argument costs, in characters read.
 _CHARS_PER_ARGUMENT = 60
 
-Judge = Callable[[Run], Iterable[Danger]]
-JudgeCode = Callable[[CodeReading, Run], Iterable[Danger]]
+Judge = Callable[[Invocation], Iterable[Danger]]
+JudgeCode = Callable[[CodeReading, Invocation], Iterable[Danger]]
 
 
 @dataclass(frozen=True, slots=True)
 class _At:
     """Where in the walk: what comes in, what ran before in the pipeline, how deep."""
 
-    scope: Scope
+    scope: ShellVariables
     stdin: str | None = None
     upstream: tuple[str, ...] = ()
     depth: int = 0
@@ -57,7 +57,7 @@ class _At:
 class Walker:
     """One reading of one command; `dangers` fills up on the way."""
 
-    def __init__(self, places: Places, budget: Budget, judge: Judge, judge_code: JudgeCode) -> None:
+    def __init__(self, places: PathZones, budget: Budget, judge: Judge, judge_code: JudgeCode) -> None:
         self.dangers: list[Danger] = []
         self._places = places
         self._budget = budget
@@ -67,7 +67,7 @@ class Walker:
         self._called: set[str] = set()
         self._steps = 0
 
-    def walk(self, text: str, scope: Scope) -> None:
+    def walk(self, text: str, scope: ShellVariables) -> None:
         """Raises Unreadable where the command costs too much to read; `dangers` then holds what was found so far."""
         scope.assign("PWD", [self._places.folder or UNKNOWN])
         self._nodes(parse(text, self._budget), _At(scope))
@@ -120,7 +120,7 @@ class Walker:
         if node.is_subshell:
             self._places = before
         if writes or reads:
-            self._report(Run("{", (), self._places, writes=tuple(writes), reads=tuple(reads)))
+            self._report(Invocation("{", (), self._places, writes=tuple(writes), reads=tuple(reads)))
             self._keep(writes, out)
         return "" if writes else out
 
@@ -184,19 +184,19 @@ class Walker:
             )
             scope.assign(a.name, values, is_added=a.is_added, is_array=a.is_array)
             if a.name in _RUN_VARIABLES:
-                self._inner(Script(values[0] if values else ""), Run(a.name, (), self._places), at)
+                self._inner(Script(values[0] if values else ""), Invocation(a.name, (), self._places), at)
             if declares:
                 fields.append(f"{a.name}={' '.join(values)}")
         stdin, writes, reads = self._redirected(node.redirects, at)
         if not fields:
             if writes or reads:
-                self._report(Run(">", (), self._places, writes=tuple(writes), reads=tuple(reads)))
+                self._report(Invocation(">", (), self._places, writes=tuple(writes), reads=tuple(reads)))
                 self._keep(writes, "")
             # `$(< file)` gives the file's text.
             return (stdin or "") if reads else ""
         # A builtin changes the shell it runs in; anything else sees the assignments in front of it.
         inner = replace(at, scope=at.scope if fields[0] in BUILTINS else scope, stdin=stdin)
-        made = Run(
+        made = Invocation(
             program_of(fields[0]),
             tuple(fields[1:]),
             self._places,
@@ -208,7 +208,7 @@ class Walker:
         )
         return self._run(made, inner, fields[0])
 
-    def _run(self, run: Run, at: _At, typed: str) -> str:
+    def _run(self, run: Invocation, at: _At, typed: str) -> str:
         self._steps += 1
         if at.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
             raise Unreadable
@@ -229,7 +229,7 @@ class Walker:
             return ""
         return out
 
-    def _check_name(self, run: Run, typed: str) -> None:
+    def _check_name(self, run: Invocation, typed: str) -> None:
         if DOWNLOADED in typed or UNMASKED in typed:
             self.dangers.append(Danger("hidden-code", run.shown))
         elif typed.startswith("/etc/init.d/") and "stop" in run.args:
@@ -237,12 +237,12 @@ class Walker:
         elif (has_mark(run.name) or typed.startswith("./")) and looks_recursive(run):
             self.dangers.append(Danger("hidden-code", run.shown))
 
-    def _report(self, run: Run) -> None:
+    def _report(self, run: Invocation) -> None:
         names = matching_names(run.name)
         for name in names:
             self.dangers += self._judge(replace(run, name=name))
 
-    def _builtin(self, run: Run, at: _At) -> None:
+    def _builtin(self, run: Invocation, at: _At) -> None:
         if run.name in ("cd", "pushd", "popd"):
             target = UNKNOWN if run.name == "popd" else run.operands[0] if run.operands else self._places.home
             self._places = self._places.entered(target)
@@ -252,7 +252,7 @@ class Walker:
         else:
             apply_builtin(run, at.scope)
 
-    def _function_call(self, run: Run, at: _At) -> str:
+    def _function_call(self, run: Invocation, at: _At) -> str:
         self._called.add(run.name)
         function = self._functions.pop(run.name)
         scope = at.scope.child()
@@ -262,7 +262,7 @@ class Walker:
         finally:
             self._functions[run.name] = function
 
-    def _follow(self, run: Run, at: _At, typed: str) -> None:
+    def _follow(self, run: Invocation, at: _At, typed: str) -> None:
         """Everything the program would run in turn."""
         for inner in inner_runs(run):
             self._inner(inner, run, at)
@@ -274,7 +274,7 @@ class Walker:
             self._file_run(run.operands[0], run, at)
         self._file_run(typed, run, at)
 
-    def _shell(self, run: Run, at: _At) -> None:
+    def _shell(self, run: Invocation, at: _At) -> None:
         for option in ("--rcfile", "--init-file"):
             if (path := run.value_of(option)) is not None:
                 self._file_run(path, run, at)
@@ -287,7 +287,7 @@ class Walker:
         else:
             self._file_run(run.operands[0], run, at)
 
-    def _file_run(self, path: str, run: Run, at: _At) -> None:
+    def _file_run(self, path: str, run: Invocation, at: _At) -> None:
         text = self._files.get(path, self._files.get(self._places.place(path).path) if path else None)
         text = run.stdin if path in ("/dev/stdin", "/dev/fd/0") else text
         if text is None:
@@ -295,7 +295,7 @@ class Walker:
         is_code = language_of(run.name) is not None
         self._inner(Code("", text) if is_code else Script(text, (path, *run.args)), run, at)
 
-    def _inner(self, inner: Inner, run: Run, at: _At) -> None:
+    def _inner(self, inner: Inner, run: Invocation, at: _At) -> None:
         before = self._places
         if not isinstance(inner, Code) and inner.is_elsewhere:
             self._places = self._places.elsewhere()
@@ -305,14 +305,14 @@ class Walker:
             if not inner.words:
                 return
             typed = inner.words[0]
-            made = Run(program_of(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
+            made = Invocation(program_of(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
             self._run(made, at.deeper(), typed)
         else:
             self._script(inner, run, at)
         if not (isinstance(inner, Script) and run.name == "eval"):
             self._places = before
 
-    def _script(self, inner: Script, run: Run, at: _At) -> None:
+    def _script(self, inner: Script, run: Invocation, at: _At) -> None:
         text = inner.text
         if DOWNLOADED in text:
             self.dangers.append(Danger("remote-code", run.shown))
@@ -322,7 +322,7 @@ class Walker:
         scope.arguments = list(inner.arguments) or scope.arguments
         self._nodes(parse(text, self._budget, depth=1), _At(scope, None, depth=at.depth + 1))
 
-    def _code(self, code: Code, run: Run, at: _At) -> None:
+    def _code(self, code: Code, run: Invocation, at: _At) -> None:
         self._budget.spend_chars(len(code.text))
         reading = read_code(code.text, self._places, code.language)
         self.dangers += reading.dangers
@@ -330,7 +330,7 @@ class Walker:
         for script in reading.scripts:
             self._nodes(parse(script, self._budget, depth=1), _At(at.scope.child(), None, depth=at.depth + 1))
 
-    def _download(self, run: Run) -> None:
+    def _download(self, run: Invocation) -> None:
         if run.name not in DOWNLOADERS:
             return
         path = run.value_of("-o", "--output", "-O", "--output-document", "-qO")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.danger.kinds import Danger
-from perdure.tools.danger.rules.rule import Rule, any_command, any_operand, is_trial, option, unless
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.rules.rule import RiskRule, any_command, any_operand, is_trial, option, unless
+from perdure.tools.danger.run import Invocation
 from perdure.tools.danger.sql import deleting_statements
 
 _CLIENTS = frozenset(
@@ -47,7 +47,7 @@ _CLIENTS = frozenset(
 _REDIS = frozenset({"flushall", "flushdb", "shutdown", "debug", "swapdb"})
 
 
-def statement_dangers(run: Run) -> Iterator[Danger]:
+def statement_dangers(run: Invocation) -> Iterator[Danger]:
     """What a database client is told to do, on its command line or through its input."""
     if run.name in ("redis-cli", "valkey-cli", "keydb-cli"):
         words = {w.lower() for w in (*run.operands, *(run.stdin or "").split()[:50])}
@@ -76,11 +76,11 @@ _ARTISAN = _tasks("migrate:fresh", "migrate:reset", "migrate:refresh", "db:wipe"
 _DJANGO = frozenset({"flush", "reset_db", "sqlflush", "reset_migrations", "delete_all"})
 
 
-def _rails(run: Run) -> bool:
+def _rails(run: Invocation) -> bool:
     return any(_RAKE.match(o) for o in run.operands)
 
 
-def _manage(run: Run) -> bool:
+def _manage(run: Invocation) -> bool:
     words = run.operands
     scripts = [i for i, w in enumerate(words) if w.endswith("manage.py")]
     if run.name in ("django-admin", "manage.py"):
@@ -88,26 +88,26 @@ def _manage(run: Run) -> bool:
     return any(words[i + 1] in _DJANGO for i in scripts if i + 1 < len(words))
 
 
-def _artisan(run: Run) -> bool:
+def _artisan(run: Invocation) -> bool:
     return "artisan" in run.operands[:1] and any(_ARTISAN.match(o) for o in run.operands)
 
 
-def _prisma(run: Run) -> bool:
+def _prisma(run: Invocation) -> bool:
     return run.starts("migrate", "reset") or run.has("--force-reset", "--accept-data-loss")
 
 
-def _pipeline_runs_sql(run: Run) -> bool:
+def _pipeline_runs_sql(run: Invocation) -> bool:
     return any(_RAKE.match(o) or o in ("db:drop", "db:migrate:undo:all", "schema:drop") for o in run.operands)
 
 
 RULES = (
-    Rule("database", "dropdb dropuser", unless(is_trial), "dropdb production"),
-    Rule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
-    Rule("database", "rake rails bin/rails", _rails, "rails db:drop"),
-    Rule("database", "python python3 manage.py django-admin", _manage, "python manage.py flush --no-input"),
-    Rule("database", "php", _artisan, "php artisan migrate:fresh"),
-    Rule("database", "prisma", _prisma, "npx prisma migrate reset --force"),
-    Rule(
+    RiskRule("database", "dropdb dropuser", unless(is_trial), "dropdb production"),
+    RiskRule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
+    RiskRule("database", "rake rails bin/rails", _rails, "rails db:drop"),
+    RiskRule("database", "python python3 manage.py django-admin", _manage, "python manage.py flush --no-input"),
+    RiskRule("database", "php", _artisan, "php artisan migrate:fresh"),
+    RiskRule("database", "prisma", _prisma, "npx prisma migrate reset --force"),
+    RiskRule(
         "database",
         "sequelize sequelize-cli typeorm knex drizzle-kit mikro-orm",
         lambda r: (
@@ -117,26 +117,26 @@ RULES = (
         ),
         "npx sequelize-cli db:drop",
     ),
-    Rule("database", "alembic", lambda r: r.starts("downgrade", "base"), "alembic downgrade base"),
-    Rule("database", "flyway liquibase", any_operand("clean", "dropAll", "drop-all", "rollback"), "flyway clean"),
-    Rule("database", "pg_restore", option("-c", "--clean"), "pg_restore --clean -d shop dump"),
-    Rule(
+    RiskRule("database", "alembic", lambda r: r.starts("downgrade", "base"), "alembic downgrade base"),
+    RiskRule("database", "flyway liquibase", any_operand("clean", "dropAll", "drop-all", "rollback"), "flyway clean"),
+    RiskRule("database", "pg_restore", option("-c", "--clean"), "pg_restore --clean -d shop dump"),
+    RiskRule(
         "database",
         "pg_dropcluster pg_resetwal initdb",
         lambda r: r.name != "initdb" and not is_trial(r),
         "pg_dropcluster 15 main",
     ),
-    Rule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),
-    Rule("database", "mix", any_command("ecto.drop", "ecto.reset"), "mix ecto.drop"),
-    Rule("database", "dotnet", lambda r: r.starts("ef", "database", "drop"), "dotnet ef database drop"),
-    Rule("database", "supabase", lambda r: r.starts("db", "reset"), "supabase db reset"),
-    Rule(
+    RiskRule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),
+    RiskRule("database", "mix", any_command("ecto.drop", "ecto.reset"), "mix ecto.drop"),
+    RiskRule("database", "dotnet", lambda r: r.starts("ef", "database", "drop"), "dotnet ef database drop"),
+    RiskRule("database", "supabase", lambda r: r.starts("db", "reset"), "supabase db reset"),
+    RiskRule(
         "database",
         "hasura wrangler",
         lambda r: "delete" in r.operands or r.starts("metadata", "clear"),
         "wrangler d1 delete shop",
     ),
-    Rule(
+    RiskRule(
         "database",
         "etcdctl consul vault kafka-topics kafka-topics.sh rabbitmqctl",
         lambda r: any(

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from perdure.tools.danger.kinds import Danger
 from perdure.tools.danger.marks import without_marks
-from perdure.tools.danger.places import Place
-from perdure.tools.danger.rules.rule import Rule, always, asks_help, both, either, option, unless
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.places import ShellPath
+from perdure.tools.danger.rules.rule import RiskRule, always, asks_help, both, either, option, unless
+from perdure.tools.danger.run import Invocation
 from perdure.tools.danger.says import found_paths
 
 _TREE_DELETERS = frozenset({"rimraf", "rimraf-cli", "del-cli", "deltree", "rmtree", "srm"})
@@ -24,7 +24,7 @@ _WRITTEN_ZONES = {"device": "disk", "system": "system-files", "startup": "startu
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
 
-def delete_dangers(run: Run) -> Iterator[Danger]:
+def delete_dangers(run: Invocation) -> Iterator[Danger]:
     """Deletes judged by what they name: `rm`, `find -delete`, and programs that do as `rm -r` does."""
     if asks_help(run):
         return
@@ -45,12 +45,12 @@ def delete_dangers(run: Run) -> Iterator[Danger]:
             yield from _deleted(run, o if ":" not in o else "/outside", is_tree=True)
 
 
-def tree_dangers(run: Run, path: str) -> Iterator[Danger]:
+def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
     """The same for a path that code of another language deletes."""
     yield from _deleted(run, path, is_tree=True)
 
 
-def _deleted(run: Run, path: str, *, is_tree: bool) -> Iterator[Danger]:
+def _deleted(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
     if not path:
         return
     if path.startswith("/") and len(path) == 2 and run.name in ("del", "erase", "rd", "rmdir"):
@@ -72,7 +72,7 @@ def _deleted(run: Run, path: str, *, is_tree: bool) -> Iterator[Danger]:
         yield Danger("delete-outside", run.shown)
 
 
-def _far_kind(place: Place, is_tree: bool) -> str | None:
+def _far_kind(place: ShellPath, is_tree: bool) -> str | None:
     if place.zone == "system":
         return "delete-everything" if is_tree or place.is_wide else "system-files"
     if place.zone == "home" and (is_tree or place.is_wide):
@@ -82,7 +82,7 @@ def _far_kind(place: Place, is_tree: bool) -> str | None:
     return "disk" if place.zone == "device" else None
 
 
-def write_dangers(run: Run) -> Iterator[Danger]:
+def write_dangers(run: Invocation) -> Iterator[Danger]:
     """Writing outside the workspace, to devices, to what runs at login: by redirection or by a program that writes."""
     spared = _spared(run)
     for path in (*run.writes, *_written(run)):
@@ -103,7 +103,7 @@ def write_dangers(run: Run) -> Iterator[Danger]:
             yield Danger("reverse-shell", f"{run.shown} < {path}")
 
 
-def _written_as(run: Run, path: str) -> str:
+def _written_as(run: Invocation, path: str) -> str:
     """The command, with the file it is redirected to: that is what a person must see."""
     if path not in run.writes:
         return run.shown
@@ -111,12 +111,12 @@ def _written_as(run: Run, path: str) -> str:
     return f"{command} > {without_marks(path[:_SHOWN_PATH_CHARS], '…')}".strip()
 
 
-def _is_foreign(run: Run, place: Place) -> bool:
+def _is_foreign(run: Invocation, place: ShellPath) -> bool:
     """Whether what is written there is somebody else's; without a workspace nothing is known to be ours."""
     return run.places.workspace is not None and place.zone in ("outside", "home") and not place.is_scratch
 
 
-def _spared(run: Run) -> tuple[str, ...]:
+def _spared(run: Invocation) -> tuple[str, ...]:
     """What a program names but does not overwrite: what `mv` takes away, what `mkdir` and `touch` only add."""
     if run.name == "mv":
         target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
@@ -124,7 +124,7 @@ def _spared(run: Run) -> tuple[str, ...]:
     return run.operands if run.name in ("mkdir", "touch", "rm", "unlink", "rmdir", "chattr", "setfacl", "xattr") else ()
 
 
-def _written(run: Run) -> Iterator[str]:
+def _written(run: Invocation) -> Iterator[str]:
     if asks_help(run):
         return
     if run.name in _WRITES_ALL:
@@ -151,7 +151,7 @@ def _written(run: Run) -> Iterator[str]:
         yield from (a[3:] for a in run.args if a.startswith("of=") and not a.startswith("of=/dev/"))
 
 
-def _dd(run: Run) -> bool:
+def _dd(run: Invocation) -> bool:
     target = next((a[3:] for a in run.args if a.startswith("of=")), None)
     if target is None:
         return False
@@ -159,7 +159,7 @@ def _dd(run: Run) -> bool:
     return place.zone in ("device", "unknown", "system", "startup") or not _THROWAWAY_IMAGE.search(target)
 
 
-def _is_broad(run: Run) -> bool:
+def _is_broad(run: Invocation) -> bool:
     """Permissions changed down a tree that is not just some folder of the workspace."""
     if not run.has("-R", "--recursive"):
         return False
@@ -167,7 +167,7 @@ def _is_broad(run: Run) -> bool:
     return any(p.is_wide or p.zone not in ("workspace", "fresh") for p in map(run.place, targets)) or not targets
 
 
-def _opens_to_all(run: Run) -> bool:
+def _opens_to_all(run: Invocation) -> bool:
     mode = run.operands[0] if run.operands else next((o for o in run.args if re.match(r"-[rwx]", o)), "")
     if re.fullmatch(r"0?[0-7]{3,4}", mode):
         digits = mode[-3:]
@@ -177,27 +177,27 @@ def _opens_to_all(run: Run) -> bool:
     )
 
 
-def _installs_setuid(run: Run) -> bool:
+def _installs_setuid(run: Invocation) -> bool:
     mode = run.value_of("-m", "--mode") or ""
     return bool(re.fullmatch(r"0?[24567][0-7]{3}|[ugoa]{0,3}[+=][rwx]{0,3}s\S{0,10}", mode))
 
 
-def _overwrites_with_nothing(run: Run) -> bool:
+def _overwrites_with_nothing(run: Invocation) -> bool:
     return run.name == "mv" and run.operands[-1:] == ("/dev/null",)
 
 
-def _empties(run: Run) -> bool:
+def _empties(run: Invocation) -> bool:
     size = run.value_of("-s", "--size")
     return size in ("0", "0K") and not all(
         fnmatch.fnmatch(o, "*.log*") or run.place(o).is_artefact for o in run.operands if o != size
     )
 
 
-def _links_over(run: Run) -> bool:
+def _links_over(run: Invocation) -> bool:
     return run.name == "cp" and run.operands[:1] == ("/dev/null",) and len(run.operands) > 1
 
 
-def _protected(run: Run) -> bool:
+def _protected(run: Invocation) -> bool:
     if run.name == "chmod" and re.fullmatch(
         r"0?[4-7]00|(?:u=rwx?,)?go[-=](?:rwx)?", run.operands[0] if run.operands else ""
     ):
@@ -206,40 +206,44 @@ def _protected(run: Run) -> bool:
     return any(run.place(o).zone in ("system", "startup") for o in run.operands[1:])
 
 
-def _only_lists(run: Run) -> bool:
+def _only_lists(run: Invocation) -> bool:
     return run.has("-l", "--list", "-n", "--no-act") or asks_help(run)
 
 
 RULES = (
-    Rule("disk", "dd", _dd, "dd if=/dev/zero of=/dev/sda bs=1M"),
-    Rule("disk", "shred srm wipe scrub", unless(asks_help), "shred -u notes.txt"),
-    Rule("disk", "mkfs mkswap wipefs blkdiscard newfs mke2fs", unless(asks_help), "wipefs -a /dev/sdb"),
-    Rule("disk", "fdisk sfdisk gdisk sgdisk parted cfdisk", unless(_only_lists), "parted /dev/sda mklabel gpt"),
-    Rule("disk", "cryptsetup lvremove vgremove pvremove lvreduce badblocks", unless(asks_help), "lvremove -f vg0/data"),
-    Rule(
+    RiskRule("disk", "dd", _dd, "dd if=/dev/zero of=/dev/sda bs=1M"),
+    RiskRule("disk", "shred srm wipe scrub", unless(asks_help), "shred -u notes.txt"),
+    RiskRule("disk", "mkfs mkswap wipefs blkdiscard newfs mke2fs", unless(asks_help), "wipefs -a /dev/sdb"),
+    RiskRule("disk", "fdisk sfdisk gdisk sgdisk parted cfdisk", unless(_only_lists), "parted /dev/sda mklabel gpt"),
+    RiskRule(
+        "disk", "cryptsetup lvremove vgremove pvremove lvreduce badblocks", unless(asks_help), "lvremove -f vg0/data"
+    ),
+    RiskRule(
         "disk", "zpool zfs btrfs", lambda r: any(w in r.operands for w in ("destroy", "delete")), "zfs destroy -r tank"
     ),
-    Rule("disk", "mdadm", option("--zero-superblock", "--stop", "-S", "--remove"), "mdadm --zero-superblock /dev/sdb1"),
-    Rule(
+    RiskRule(
+        "disk", "mdadm", option("--zero-superblock", "--stop", "-S", "--remove"), "mdadm --zero-superblock /dev/sdb1"
+    ),
+    RiskRule(
         "disk",
         "hdparm nvme",
         lambda r: any("secur" in a or a in ("format", "sanitize") for a in r.args),
         "nvme format /dev/nvme0",
     ),
-    Rule(
+    RiskRule(
         "disk",
         "diskutil",
         lambda r: any(re.match(r"erase|zero|partition|secureErase", o, re.I) for o in r.operands),
         "diskutil eraseDisk APFS X disk2",
     ),
-    Rule("disk", "format", lambda r: any(re.match(r"[A-Za-z]:", o) for o in r.operands), "format c: /q"),
-    Rule("permissions", "chmod", both(_opens_to_all, unless(asks_help)), "chmod 777 server.key"),
-    Rule("permissions", "chmod chown chgrp", both(_is_broad, unless(asks_help)), "chown -R nobody ~"),
-    Rule("permissions", "chmod chown chgrp", _protected, "chown me /etc/passwd"),
-    Rule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
-    Rule("permissions", "setcap chattr", unless(asks_help), "setcap cap_net_raw+ep ./tool"),
-    Rule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
-    Rule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
-    Rule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
-    Rule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),
+    RiskRule("disk", "format", lambda r: any(re.match(r"[A-Za-z]:", o) for o in r.operands), "format c: /q"),
+    RiskRule("permissions", "chmod", both(_opens_to_all, unless(asks_help)), "chmod 777 server.key"),
+    RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(asks_help)), "chown -R nobody ~"),
+    RiskRule("permissions", "chmod chown chgrp", _protected, "chown me /etc/passwd"),
+    RiskRule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
+    RiskRule("permissions", "setcap chattr", unless(asks_help), "setcap cap_net_raw+ep ./tool"),
+    RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
+    RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
+    RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
+    RiskRule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from perdure.tools.danger.rules.rule import Rule, command, is_trial, unless
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.rules.rule import RiskRule, command, is_trial, unless
+from perdure.tools.danger.run import Invocation
 
 # A `git checkout NAME` that names a file, not a branch.
 _FILE_NAME = re.compile(
@@ -15,16 +15,16 @@ _FILE_NAME = re.compile(
 )
 
 
-def _sub(run: Run) -> tuple[str, Run]:
+def _sub(run: Invocation) -> tuple[str, Invocation]:
     """The sub-command, and the run of what follows it; `git -C dir`, `-c x=y` and the like passed over."""
     args, at = run.args, 0
     while at < len(args) and args[at].startswith("-"):
         at += 2 if args[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
     name = args[at] if at < len(args) else ""
-    return name, Run(name, args[at + 1 :], run.places, run.stdin)
+    return name, Invocation(name, args[at + 1 :], run.places, run.stdin)
 
 
-def _discards(run: Run) -> bool:
+def _discards(run: Invocation) -> bool:
     name, sub = _sub(run)
     if name == "reset":
         return sub.has("--hard", "--merge")
@@ -47,7 +47,7 @@ def _discards(run: Run) -> bool:
     return (name == "read-tree" and sub.has("--reset")) or (name == "checkout-index" and sub.has("-f"))
 
 
-def _checkout_discards(sub: Run) -> bool:
+def _checkout_discards(sub: Invocation) -> bool:
     if sub.has("-b", "-B", "--orphan", "--track", "-t"):
         return sub.has("-f", "--force")
     if sub.has("-f", "--force", "--ours", "--theirs", "-p", "--patch") or "--" in sub.args:
@@ -57,7 +57,7 @@ def _checkout_discards(sub: Run) -> bool:
     return any(_FILE_NAME.search(o) for o in sub.operands)
 
 
-def _rewrites(run: Run) -> bool:
+def _rewrites(run: Invocation) -> bool:
     name, sub = _sub(run)
     if name == "branch":
         forced = sub.has("-D") or (sub.has("-d", "--delete") and sub.has("-f", "--force"))
@@ -83,7 +83,7 @@ def _rewrites(run: Run) -> bool:
     return name == "lfs" and sub.operands[:1] == ("migrate",)
 
 
-def _overwrites_remote(run: Run) -> bool:
+def _overwrites_remote(run: Invocation) -> bool:
     name, sub = _sub(run)
     if name == "push":
         if sub.has("-n", "--dry-run"):
@@ -99,7 +99,7 @@ def _overwrites_remote(run: Run) -> bool:
     return name in ("send-pack", "svn") and (sub.has("--force") or "dcommit" in sub.operands)
 
 
-def _switches_checks_off(run: Run) -> bool:
+def _switches_checks_off(run: Invocation) -> bool:
     name, sub = _sub(run)
     if name != "config":
         return False
@@ -110,12 +110,12 @@ def _switches_checks_off(run: Run) -> bool:
 
 
 RULES = (
-    Rule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
-    Rule("git-rewrite", "git", _rewrites, "git branch -D feature"),
-    Rule("git-rewrite", "git-filter-repo bfg", unless(is_trial), "bfg --delete-files id_rsa"),
-    Rule("git-push", "git", _overwrites_remote, "git push --force origin main"),
-    Rule("security", "git", _switches_checks_off, "git config --global http.sslVerify false"),
-    Rule(
+    RiskRule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
+    RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
+    RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_trial), "bfg --delete-files id_rsa"),
+    RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
+    RiskRule("security", "git", _switches_checks_off, "git config --global http.sslVerify false"),
+    RiskRule(
         "git-discard",
         "hg",
         lambda r: (
@@ -123,6 +123,6 @@ RULES = (
         ),
         "hg update --clean",
     ),
-    Rule("git-discard", "svn", command("revert"), "svn revert -R ."),
-    Rule("git-discard", "jj", lambda r: r.operands[:1] in (("abandon",), ("restore",)), "jj abandon @-"),
+    RiskRule("git-discard", "svn", command("revert"), "svn revert -R ."),
+    RiskRule("git-discard", "jj", lambda r: r.operands[:1] in (("abandon",), ("restore",)), "jj abandon @-"),
 )

@@ -6,7 +6,7 @@ import re
 
 from perdure.tools.danger.marks import has_mark
 from perdure.tools.danger.rules.rule import (
-    Rule,
+    RiskRule,
     any_command,
     any_operand,
     asks_help,
@@ -17,7 +17,7 @@ from perdure.tools.danger.rules.rule import (
     option,
     unless,
 )
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.run import Invocation
 
 _HOST_MOUNT = re.compile(
     r"^(?:/|/etc|/root|/home|/var|/usr|/var/run/docker\.sock|/run/docker\.sock|/proc|/sys|/dev)(?::|\Z)"
@@ -28,7 +28,7 @@ _DELETES = re.compile(
 _LOCAL = re.compile(r"^(?:https?://)?(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker\.internal)")
 
 
-def _docker_removes(run: Run) -> bool:
+def _docker_removes(run: Invocation) -> bool:
     words = run.operands
     if "prune" in words[:2]:
         return True
@@ -53,7 +53,7 @@ def _docker_removes(run: Run) -> bool:
     return (removes and (run.has("-f", "--force", "-v", "--volumes") or many)) or (kills and many)
 
 
-def _docker_opens_host(run: Run) -> bool:
+def _docker_opens_host(run: Invocation) -> bool:
     if not any(w in run.operands for w in ("run", "create", "exec")):
         return False
     mounts = run.all_values_of("-v", "--volume")
@@ -62,7 +62,7 @@ def _docker_opens_host(run: Run) -> bool:
     return run.has("--privileged") or shares or any(_HOST_MOUNT.match(m) for m in (*mounts, *sources))
 
 
-def _kube(run: Run) -> bool:
+def _kube(run: Invocation) -> bool:
     if is_trial(run) or any(a.startswith("--dry-run") and a != "--dry-run=none" for a in run.args):
         return False
     words = run.operands
@@ -73,7 +73,7 @@ def _kube(run: Run) -> bool:
     return ("replace" in words[:2] and run.has("--force")) or ("rollout" in words[:1] and "undo" in words)
 
 
-def _terraform(run: Run) -> bool:
+def _terraform(run: Invocation) -> bool:
     words = run.operands
     if any(w.startswith("destroy") for w in words) or run.has("-destroy", "--destroy"):
         return "plan" not in words[:1]
@@ -84,7 +84,7 @@ def _terraform(run: Run) -> bool:
     ] in (("force-unlock",), ("taint",))
 
 
-def _aws(run: Run) -> bool:
+def _aws(run: Invocation) -> bool:
     if is_trial(run) or run.has("--dryrun"):
         return False
     words = run.operands
@@ -109,21 +109,21 @@ def _aws(run: Run) -> bool:
     )
 
 
-def _deletes_something(run: Run) -> bool:
+def _deletes_something(run: Invocation) -> bool:
     return not is_trial(run) and any(_DELETES.search(w) for w in run.operands[:6])
 
 
-def _gsutil(run: Run) -> bool:
+def _gsutil(run: Invocation) -> bool:
     words = run.operands
     return any(w in ("rm", "rb") for w in words[:2]) or ("rsync" in words and run.has("-d")) or ("mv" in words[:2])
 
 
-def _http_delete(run: Run) -> bool:
+def _http_delete(run: Invocation) -> bool:
     method = (run.value_of("-X", "--request", "--method") or "").upper()
     return (method == "DELETE" or "DELETE" in run.operands[:1]) and not asks_help(run)
 
 
-def _gh(run: Run) -> bool:
+def _gh(run: Invocation) -> bool:
     words = run.operands
     if words[:1] == ("api",):
         return (run.value_of("-X", "--method") or "").upper() in ("DELETE", "PUT", "PATCH")
@@ -134,7 +134,7 @@ def _gh(run: Run) -> bool:
     )
 
 
-def _publishes(run: Run) -> bool:
+def _publishes(run: Invocation) -> bool:
     if is_trial(run):
         return False
     words = run.operands
@@ -149,55 +149,57 @@ def _publishes(run: Run) -> bool:
     return any(w in ("publish", "upload", "push", "yank", "release", "deploy", "bdist_upload") for w in words[:3])
 
 
-def _setup_uploads(run: Run) -> bool:
+def _setup_uploads(run: Invocation) -> bool:
     return any(o.endswith("setup.py") for o in run.operands[:1]) and any(
         w in ("upload", "register") for w in run.operands
     )
 
 
-def _ansible(run: Run) -> bool:
+def _ansible(run: Invocation) -> bool:
     return bool(re.search(r"\brm\s+-|\bstate=absent\b|shutdown|reboot|mkfs", run.value_of("-a", "--args") or ""))
 
 
-def _gradle_publishes(run: Run) -> bool:
+def _gradle_publishes(run: Invocation) -> bool:
     return any(re.match(r":?(?:\w+:)*publish(?!ToMavenLocal)", o) for o in run.operands)
 
 
-def _removes_all_environment(run: Run) -> bool:
+def _removes_all_environment(run: Invocation) -> bool:
     return run.starts("env", "remove") and run.has("--all")
 
 
 RULES = (
-    Rule("containers", "docker podman nerdctl docker-compose", _docker_removes, "docker system prune -af --volumes"),
-    Rule("containers", "docker podman nerdctl", _docker_opens_host, "docker run --privileged -v /:/host alpine"),
-    Rule("cloud", "kubectl oc k", _kube, "kubectl delete namespace production"),
-    Rule(
+    RiskRule(
+        "containers", "docker podman nerdctl docker-compose", _docker_removes, "docker system prune -af --volumes"
+    ),
+    RiskRule("containers", "docker podman nerdctl", _docker_opens_host, "docker run --privileged -v /:/host alpine"),
+    RiskRule("cloud", "kubectl oc k", _kube, "kubectl delete namespace production"),
+    RiskRule(
         "cloud",
         "helm",
         both(any_command("uninstall", "delete", "del", "rollback"), unless(is_trial)),
         "helm uninstall shop",
     ),
-    Rule(
+    RiskRule(
         "cloud",
         "kind minikube k3d eksctl kops kubeadm",
         both(any_operand("delete", "reset", "destroy"), unless(is_trial)),
         "eksctl delete cluster --name prod",
     ),
-    Rule("cloud", "terraform tofu terragrunt", _terraform, "terraform destroy -auto-approve"),
-    Rule(
+    RiskRule("cloud", "terraform tofu terragrunt", _terraform, "terraform destroy -auto-approve"),
+    RiskRule(
         "cloud",
         "pulumi cdk cdktf sst serverless sls copilot sam amplify",
         lambda r: any(w in ("destroy", "remove", "rm", "delete") for w in r.operands[:2]) and not is_trial(r),
         "pulumi destroy --yes",
     ),
-    Rule("cloud", "aws awslocal", _aws, "aws s3 rm s3://bucket --recursive"),
-    Rule(
+    RiskRule("cloud", "aws awslocal", _aws, "aws s3 rm s3://bucket --recursive"),
+    RiskRule(
         "cloud",
         "gcloud az doctl hcloud linode-cli oci ibmcloud aliyun openstack scw vultr-cli bq firebase",
         _deletes_something,
         "gcloud projects delete shop",
     ),
-    Rule(
+    RiskRule(
         "cloud",
         "gsutil s3cmd mc rclone b2 azcopy s5cmd",
         either(
@@ -206,13 +208,13 @@ RULES = (
         ),
         "gsutil -m rm -r gs://bucket",
     ),
-    Rule(
+    RiskRule(
         "cloud",
         "heroku",
         lambda r: any(re.search(r":(?:destroy|reset|delete|remove|uninstall|unset)\Z", o) for o in r.operands[:2]),
         "heroku apps:destroy shop",
     ),
-    Rule(
+    RiskRule(
         "cloud",
         "fly flyctl vercel netlify railway render now wrangler surge",
         lambda r: any(
@@ -220,27 +222,27 @@ RULES = (
         ),
         "fly apps destroy shop",
     ),
-    Rule(
+    RiskRule(
         "cloud",
         "vagrant virsh lxc multipass VBoxManage qm pct xe",
         lambda r: any(w in ("destroy", "undefine", "delete", "purge", "unregistervm") for w in r.operands[:2]),
         "vagrant destroy -f",
     ),
-    Rule("cloud", "gh glab hub", _gh, "gh repo delete me/shop --yes"),
-    Rule("cloud", "ansible", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
-    Rule("cloud", "curl wget http xh", _http_delete, "curl -X DELETE http://search:9200/_all"),
-    Rule("publish", "npm pnpm yarn bun lerna nx changeset", _publishes, "npm publish --access public"),
-    Rule(
+    RiskRule("cloud", "gh glab hub", _gh, "gh repo delete me/shop --yes"),
+    RiskRule("cloud", "ansible", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
+    RiskRule("cloud", "curl wget http xh", _http_delete, "curl -X DELETE http://search:9200/_all"),
+    RiskRule("publish", "npm pnpm yarn bun lerna nx changeset", _publishes, "npm publish --access public"),
+    RiskRule(
         "publish", "twine flit poetry hatch uv pdm maturin", both(_publishes, unless(asks_help)), "twine upload dist/*"
     ),
-    Rule(
+    RiskRule(
         "publish",
         "cargo",
         lambda r: r.operands[:1] in (("publish",), ("yank",), ("release",)) and not is_trial(r),
         "cargo publish",
     ),
-    Rule("publish", "gem", any_command("push", "yank"), "gem push shop-1.0.gem"),
-    Rule(
+    RiskRule("publish", "gem", any_command("push", "yank"), "gem push shop-1.0.gem"),
+    RiskRule(
         "publish",
         "docker podman nerdctl buildah skopeo",
         lambda r: (
@@ -251,15 +253,15 @@ RULES = (
         ),
         "docker push registry/shop:latest",
     ),
-    Rule("publish", "mvn mvnw", any_operand("deploy", "release:perform"), "mvn deploy"),
-    Rule("publish", "gradle gradlew", _gradle_publishes, "./gradlew publish"),
-    Rule(
+    RiskRule("publish", "mvn mvnw", any_operand("deploy", "release:perform"), "mvn deploy"),
+    RiskRule("publish", "gradle gradlew", _gradle_publishes, "./gradlew publish"),
+    RiskRule(
         "publish",
         "nuget dotnet",
         lambda r: r.operands[:1] == ("push",) or r.operands[:2] in (("nuget", "push"), ("nuget", "delete")),
         "dotnet nuget push x.nupkg",
     ),
-    Rule(
+    RiskRule(
         "publish",
         "vsce ovsx pod fastlane goreleaser semantic-release np release-it mix",
         lambda r: (
@@ -273,15 +275,15 @@ RULES = (
         ),
         "vsce publish",
     ),
-    Rule("publish", "python python3", _setup_uploads, "python setup.py sdist upload"),
-    Rule("publish", "helm", command("push"), "helm push shop-1.0.tgz oci://registry"),
-    Rule(
+    RiskRule("publish", "python python3", _setup_uploads, "python setup.py sdist upload"),
+    RiskRule("publish", "helm", command("push"), "helm push shop-1.0.tgz oci://registry"),
+    RiskRule(
         "cloud",
         "conda mamba",
         lambda r: _removes_all_environment(r) or (r.operands[:1] == ("remove",) and r.has("--all")),
         "conda remove --name work --all",
     ),
-    Rule("cloud", "crm pcs galera_recovery", option("--force"), "pcs cluster destroy --force"),
+    RiskRule("cloud", "crm pcs galera_recovery", option("--force"), "pcs cluster destroy --force"),
 )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.run import Invocation
 
-When = Callable[[Run], bool]
+When = Callable[[Invocation], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RiskRule:
     """`programs` is a list of names in one string; "*" means every program."""
 
     kind: str
@@ -20,7 +20,7 @@ class Rule:
     sample: str
 
 
-def always(run: Run) -> bool:
+def always(run: Invocation) -> bool:
     return True
 
 
@@ -56,11 +56,11 @@ def unless(condition: When) -> When:
     return lambda run: not condition(run)
 
 
-def is_trial(run: Run) -> bool:
+def is_trial(run: Invocation) -> bool:
     """Only shows what it would do."""
     shows = ("--dry-run", "--help", "--version", "--check", "--what-if")
     return any(o in shows for o in run.options) or "help" in run.operands[:1]
 
 
-def asks_help(run: Run) -> bool:
+def asks_help(run: Invocation) -> bool:
     return any(o in ("--help", "--version") for o in run.options) or run.args in (("-h",), ("-V",), ("-v",), ("help",))

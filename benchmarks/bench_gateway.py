@@ -36,7 +36,7 @@ _STAMP = re.compile(rb"@(\d{6,20}) ")
 
 SIMULATOR = f"""
 import uvloop
-from perdure.lab.simulator import Rules, Say, Simulator
+from perdure.testing.simulator import Rules, Say, Simulator
 paced = Say("twelve char " * {PIECES}, chunk_chars=12, chunk_delay_s={PACE_S}, is_stamped=True)
 rules = Rules(max_output=1_000_000, window=2_000_000)
 sim = Simulator(rules, script=lambda asked: "Noted." if "briefly" in str(asked.body["messages"][-1]) else paced)
@@ -48,8 +48,8 @@ GATEWAY = """
 import os, sys
 from pathlib import Path
 from perdure.config.settings import Settings
-from perdure.gateway.guards.people import SCOPES, Person
-from perdure.gateway.serving import Site, run
+from perdure.gateway.auth.principal import SCOPES, Person
+from perdure.gateway.server import Site, run
 from perdure.store.store import open_store
 
 class Anybody:

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 
 from benchmarks.store_corpus import Corpus
 from benchmarks.table import Row
-from perdure.context.facts.scan import scan
+from perdure.context.facts.extraction import scan
 from perdure.context.handoff import Handoff, render
 from perdure.core.messages import Message, assistant, user
 from perdure.core.usage import CanonicalUsage
@@ -147,8 +147,8 @@ def _account(store: SessionStore, session_id: str, at: int) -> None:
     usage = CanonicalUsage(input_tokens=200, cache_read_tokens=at * 10, output_tokens=50)
     store.ledger.record_call(
         CallRecord(
-            session_id, route=RouteRecord("custom", "m-1"), usage=usage, cost_usd=0.001, estimate_tokens=sum(parts.values()),
-            window_tokens=200_000, threshold_tokens=100_000, composition=parts,
+            session_id, route=RouteRecord("custom", "m-1"), usage=usage, cost_usd=0.001,
+            estimate_tokens=sum(parts.values()), window_tokens=200_000, threshold_tokens=100_000, composition=parts,
         )
     )  # fmt: skip
     if at % 40 == 0:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from benchmarks.table import Row
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.providers import anthropic_messages, chat_completions, responses
-from perdure.providers.classify import classify_error
-from perdure.providers.exchange import ModelRequest, SseEvent
-from perdure.providers.streaming import SseReader
+from perdure.providers.errors.classify import classify_error
+from perdure.providers.http import SseReader
+from perdure.providers.types import ModelRequest, SseEvent
 
 TITLE = "Providers: our own CPU for a call"
 

@@ -20,8 +20,8 @@ from termios import TIOCSWINSZ
 
 from benchmarks.table import Row
 from perdure.core.messages import assistant, user
-from perdure.lab.simulator import Say, Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Say, Simulator
 
 # None of these is in the answer, in the status or in an escape.
 KEYS = "äöüßéèêëàâîïôùûçñåæøœšžýþðłńśźżčřěůőű"

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.table import Row
 from perdure.core.messages import Entry, user
-from perdure.lab.simulator import Say
-from perdure.lab.simulator.rules import Issued, Rules
-from perdure.lab.simulator.service import PROTOCOLS
-from perdure.lab.simulator.turn import Scene, take_turn
-from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest
-from perdure.providers.modes import mode_module
-from perdure.providers.streaming import SseReader
+from perdure.providers.http import SseReader
+from perdure.providers.protocols import mode_module
 from perdure.providers.transport import Transport
+from perdure.providers.types import ApiMode, Endpoint, ModelRequest
+from perdure.testing.simulator import Say
+from perdure.testing.simulator.rules import Issued, Rules
+from perdure.testing.simulator.service import PROTOCOLS
+from perdure.testing.simulator.turn import Scene, take_turn
 
 TITLE = "Streaming: CPU per chunk"
 CHUNKS = 4000
@@ -28,7 +28,7 @@ MODES: dict[ApiMode, str] = {
     "anthropic_messages": "/v1/messages",
 }
 SERVER = f"""
-from perdure.lab.simulator import Rules, Say, Simulator
+from perdure.testing.simulator import Rules, Say, Simulator
 rules = Rules(max_output=1_000_000, window=2_000_000)
 burst = Say("twelve chars" * {CHUNKS}, chunk_chars=12)
 paced = Say("twelve chars" * {PACED}, chunk_chars=12, chunk_delay_s=0.002)

@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.table import Row
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.bridge import LoopThread
-from perdure.agent.parts import AgentDeps, Delta
+from perdure.agent.deps import AgentDeps, Delta
+from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import PromptSources
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
@@ -20,13 +20,13 @@ from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
 from perdure.core.messages import assistant
 from perdure.core.usage import CanonicalUsage
-from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.routes import EndpointChain, RouteCursor
+from perdure.providers.types import Endpoint, ModelRequest, Reply
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore, open_store
+from perdure.tools.builtin.memory import FileMemory
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
-from perdure.tools.stateful.memory import FileMemory
 
 TITLE = "The turn: own overhead per call"
 WINDOW = 100_000_000

@@ -18,8 +18,8 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from perdure.app import Agent
-from perdure.lab.simulator import Call, Say, Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Call, Say, Simulator
 
 COLUMNS, ROWS = 104, 46
 WINDOW = 6_000

@@ -1,4 +1,4 @@
-"""Fits the weights of a tokenizer family: `python -m benchmarks.fit_tokens o200k` prints a row for models/families.py.
+"""Fits the weights of a tokenizer family: `python -m benchmarks.fit_tokens o200k` prints a row for models/estimate.py.
 
 The vocabulary is `o200k` or `cl100k` (from rs_bpe), a `tokenizer.json` (needs `tokenizers`), or a file of ranks in
 tiktoken's format (needs `tiktoken`). The texts are the recorded sessions, Python's own sources and documentation, the
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.token_pieces import KINDS, pieces
-from perdure.models.figures import ASCII_COUNTS, COUNT_NAMES, count_text
+from perdure.models.text_stats import ASCII_COUNTS, COUNT_NAMES, count_text
 
 Sample = tuple[str, tuple[int, ...], int]  # kind, counts, real tokens
 

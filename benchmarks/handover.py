@@ -25,7 +25,7 @@ from perdure.app import Agent
 from perdure.context.handoff import parse_handoff
 from perdure.core.events import CompactionFinished, CompactionStarted, Event
 from perdure.core.messages import HANDOFF_FIRST_LINE
-from perdure.lab.simulator import Fail, Say, ScriptRequest, Simulator, strict
+from perdure.testing.simulator import Fail, Say, ScriptRequest, Simulator, strict
 
 PAGE = Path(__file__).parents[1] / "docs" / "compaction.md"
 # Always the same, because a traceback names it.

@@ -6,7 +6,7 @@ that can drive tools would answer, so that everyone who runs it gets the same co
 
 from __future__ import annotations
 
-from perdure.lab.simulator import Call, Say
+from perdure.testing.simulator import Call, Say
 
 FILES = {
     "README.md": """# parcels

@@ -6,7 +6,7 @@ import perdure
 from perdure.context.engine import Compaction, Insert, Keep, Reason
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 
 
 class LastFew(perdure.ContextEngine):

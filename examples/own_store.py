@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import perdure
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 
 with tempfile.TemporaryDirectory() as folder, Simulator(script=["Noted.", "You said 8080."]) as service:
     place = sys.argv[1] if len(sys.argv) > 1 else Path(folder) / "mine.db"

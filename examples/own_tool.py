@@ -4,7 +4,7 @@ import tempfile
 from typing import Annotated
 
 import perdure
-from perdure.lab.simulator import Call, Say, Simulator
+from perdure.testing.simulator import Call, Say, Simulator
 
 
 def tide(harbour: Annotated[str, "a harbour, e.g. Brest"], hours: Annotated[int, "how far ahead"] = 6) -> str:

@@ -4,7 +4,7 @@ import asyncio
 
 import perdure
 from perdure.core.events import TextDelta, TurnFinished
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 
 
 async def main() -> None:

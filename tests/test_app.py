@@ -11,8 +11,8 @@ import pytest
 from perdure import Agent, open_store
 from perdure.agent.turn import ConversationResult
 from perdure.core.events import Notice
-from perdure.lab.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.store.records import CallRecord as CallRecord
+from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 
 HEADINGS = ("Goal", "Completed Actions", "Critical Context")
 

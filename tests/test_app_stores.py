@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, open_store
-from perdure.app.stores import SharedStores
+from perdure.app.runtime import SharedStores
 from perdure.core.errors import StoreError
 from perdure.core.messages import user
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 
 
 def agent_at(path: Path, *, base_url: str = "http://127.0.0.1:9/v1") -> Agent:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.lab.simulator import Fail, Say, ScriptRequest, Simulator
 from perdure.providers.routes import EndpointChain
+from perdure.testing.simulator import Fail, Say, ScriptRequest, Simulator
 from support.summarisers import GOOD
 
 WINDOW = 20_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.screening import screen
+from perdure.prompt_injection import screen
 
 
 @pytest.mark.parametrize(

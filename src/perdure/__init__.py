@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.app import Agent
+    from perdure.context.api import compress
     from perdure.context.compressor import ContextCompressor
     from perdure.context.engine import ContextEngine
-    from perdure.context.plain import compress
     from perdure.context.registry import register_context_engine
     from perdure.models.tokens import estimate_tokens
     from perdure.providers.caching import apply_cache_control
-    from perdure.providers.classify import classify_error
+    from perdure.providers.errors.classify import classify_error
     from perdure.providers.usage import normalize_usage
     from perdure.store.store import open_store
 
@@ -38,8 +38,8 @@ _HOMES = {
     "ContextCompressor": "perdure.context.compressor",
     "ContextEngine": "perdure.context.engine",
     "apply_cache_control": "perdure.providers.caching",
-    "classify_error": "perdure.providers.classify",
-    "compress": "perdure.context.plain",
+    "classify_error": "perdure.providers.errors.classify",
+    "compress": "perdure.context.api",
     "estimate_tokens": "perdure.models.tokens",
     "normalize_usage": "perdure.providers.usage",
     "open_store": "perdure.store.store",

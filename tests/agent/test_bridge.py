@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.agent.bridge import LoopThread
+from perdure.agent.event_loop import LoopThread
 
 
 async def _where() -> str:

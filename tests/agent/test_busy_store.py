@@ -15,19 +15,19 @@ from typing import TypeVar
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.holder import this_process
 from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
-from perdure.gateway.threads import kept
-from perdure.lab.simulator import Call, Say, ScriptRequest
-from perdure.store.backing import StoreContext
-from perdure.store.database import Dialect, Row, Transaction, Value
-from perdure.store.fts import FtsIndex
+from perdure.gateway.executor import kept
+from perdure.store.blobs import FileShelf
+from perdure.store.context import StoreContext
+from perdure.store.db.database import Dialect, Row, Transaction, Value
+from perdure.store.db.sqlite import open_sqlite
+from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import TimeIds
-from perdure.store.shelf import FileShelf
-from perdure.store.sqlite_open import open_sqlite
+from perdure.store.leases import this_process
 from perdure.store.store import SessionStore
+from perdure.testing.simulator import Call, Say, ScriptRequest
 from support.agents import Bench, bench
 from support.long_histories import working_session
 

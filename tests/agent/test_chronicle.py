@@ -11,11 +11,11 @@ import pytest
 from perdure.config.settings import Settings
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import Event, ModelSwitched, Notice
-from perdure.lab.simulator import Call, Fail, Say
-from perdure.providers.exchange import Endpoint
 from perdure.providers.routes import EndpointChain
+from perdure.providers.types import Endpoint
 from perdure.store.records import StoredEvent
-from perdure.tools.budgets import OutputLimiter
+from perdure.testing.simulator import Call, Fail, Say
+from perdure.tools.output_limits import OutputLimiter
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime
 from support.agents import Bench, bench
 
@@ -159,7 +159,7 @@ def test_events_cost_no_write_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
-    from perdure.agent.chronicle import Chronicle
+    from perdure.agent.event_log import Chronicle
 
     class Full:
         def record_event(self, event: StoredEvent) -> None:

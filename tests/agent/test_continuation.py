@@ -10,7 +10,7 @@ from perdure import estimate_tokens
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.prompt import ContextFile, PromptSources, assemble, renewed
 from perdure.core.ports import MemorySnapshot
-from perdure.providers.exchange import ApiMode
+from perdure.providers.types import ApiMode
 from support.agents import PROMPT, bench
 from support.simulator import MODES
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.events import TextDelta
-from perdure.lab.simulator import Fail, Say
-from perdure.providers.exchange import ApiMode
+from perdure.providers.types import ApiMode
+from perdure.testing.simulator import Fail, Say
 from support.agents import bench
 from support.simulator import MODES
 

@@ -11,8 +11,8 @@ import pytest
 
 from perdure.agent.embedded import REPLY_TOKENS, EmbeddedSend, embedded_endpoint
 from perdure.core.messages import assistant
-from perdure.providers.exchange import Endpoint, ModelRequest, Reply
 from perdure.providers.local import LocalServers
+from perdure.providers.types import Endpoint, ModelRequest, Reply
 from support.local import needs_local
 from support.simulator import TOOL, request
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.bridge import LoopThread
+from perdure.agent.event_loop import LoopThread
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, Notice, ToolFinished
-from perdure.lab.simulator import Call, Say
+from perdure.testing.simulator import Call, Say
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
 from support.agents import Bench, bench

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from perdure.agent.holder import is_gone, this_process
+from perdure.store.leases import is_gone, this_process
 
 pytestmark = pytest.mark.spec("I7")
 
@@ -43,7 +43,7 @@ def test_a_process_id_that_was_given_to_another_process_says_nothing() -> None:
 
 
 def test_a_living_process_is_not_gone_and_a_dead_one_is_before_it_is_reaped() -> None:
-    code = "from perdure.agent.holder import this_process as t; print(t(), flush=True); input()"
+    code = "from perdure.store.leases import this_process as t; print(t(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         holder = child.stdout.readline().decode().strip()

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.loop_guard import Loop, LoopGuard, with_note
+from perdure.agent.loop_guard import LoopGuard, RepeatedCalls, with_note
 from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Notice
 from perdure.core.messages import ImagePart, Message, TextPart, ToolCall, tool_result
-from perdure.lab.simulator import Call, Say, ScriptRequest
+from perdure.testing.simulator import Call, Say, ScriptRequest
 from support.agents import Bench, bench
 
 TOLD = "you have now made"
 
 
-def rounds(guard: LoopGuard, *steps: tuple[str, str]) -> list[Loop]:
+def rounds(guard: LoopGuard, *steps: tuple[str, str]) -> list[RepeatedCalls]:
     """What the guard reports over calls and their results, one call a step."""
     found = []
     for n, (arguments, result) in enumerate(steps):

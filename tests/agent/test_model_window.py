@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.embedded import embedded_endpoint
-from perdure.agent.knowledge import ModelInfo
-from perdure.context.cooldown import MemoryState
+from perdure.app.runtime import ModelInfo
+from perdure.context.state import MemoryState
 from perdure.models.catalog import Catalog
-from perdure.models.limits import LearnedLimits
-from perdure.providers.endpoint_info import EndpointInfo
-from perdure.providers.exchange import Endpoint
+from perdure.models.windows import LearnedLimits
+from perdure.providers.model_probe import EndpointInfo
 from perdure.providers.routes import EndpointChain
+from perdure.providers.types import Endpoint
 from support.agents import bench
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Event, Recovered, TurnFinished
-from perdure.lab.simulator import Fail
+from perdure.testing.simulator import Fail
 from support.agents import Bench, bench
 from support.long_histories import working_session
 

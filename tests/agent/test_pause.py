@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from perdure.context.compressor import ContextCompressor
-from perdure.context.cooldown import CompactionThrottle
+from perdure.context.state import CompactionThrottle
 from perdure.core.events import CompactionFinished
-from perdure.lab.simulator import Fail
+from perdure.testing.simulator import Fail
 from support.agents import Bench, bench
 
 

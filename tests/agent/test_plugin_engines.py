@@ -11,7 +11,7 @@ from perdure.context.engine import ContextEngine, Reason, as_compaction
 from perdure.core.events import CompactionFinished
 from perdure.core.messages import Entry, Message, assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Call, Say
+from perdure.testing.simulator import Call, Say
 from support.agents import bench
 
 WINDOW = 8_000

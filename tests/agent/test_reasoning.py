@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perdure.core.messages import Message, ToolCall
-from perdure.lab.simulator import Call, Say, ScriptRequest
-from perdure.providers.exchange import Endpoint
 from perdure.providers.reasoning import ReasoningRule
+from perdure.providers.types import Endpoint
+from perdure.testing.simulator import Call, Say, ScriptRequest
 from support.agents import Bench, bench
 
 FIELDS = ("reasoning", "reasoning_content", "reasoning_details")

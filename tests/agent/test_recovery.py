@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from perdure.agent.recovery import ADVICE, TABLE, Attempts, advice, lowered_output
+from perdure.agent.model_call import ADVICE, TABLE, Attempts, advice, lowered_output
 from perdure.core.errors import ErrorKind, ErrorVerdict
 
 

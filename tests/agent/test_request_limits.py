@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.images import LEFT_OUT, surplus_images, without_images
+from perdure.agent.view import LEFT_OUT, surplus_images, without_images
 from perdure.config.settings import Settings
 from perdure.core.messages import Entry, Message
-from perdure.lab.simulator import Fail, Say
-from perdure.lab.simulator.script import ScriptRequest
+from perdure.testing.simulator import Fail, Say
+from perdure.testing.simulator.script import ScriptRequest
 from support.agents import bench
 from support.long_histories import working_session
 

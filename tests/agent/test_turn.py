@@ -16,8 +16,8 @@ from perdure.core import rules
 from perdure.core.errors import InvalidMessage
 from perdure.core.events import CompactionFinished, TextDelta, TurnFinished
 from perdure.core.messages import Message
-from perdure.lab.simulator import Call, Fail, Say
-from perdure.providers.exchange import ApiMode, Endpoint
+from perdure.providers.types import ApiMode, Endpoint
+from perdure.testing.simulator import Call, Fail, Say
 from perdure.tools.runtime import INTERRUPTED
 from support.agents import PROMPT, bench
 from support.simulator import MODES

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Event, OutputSpilled, TurnStarted
-from perdure.lab.simulator import Call, Fail, Say
+from perdure.testing.simulator import Call, Fail, Say
 from support.agents import Bench, bench
 from support.long_histories import working_session
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.cli.chat.blocks import Blocks
-from perdure.cli.chat.paint import painted
-from perdure.cli.ink import fitted, safe
+from perdure.cli.chat.markdown import Blocks, painted
+from perdure.cli.style import fitted, safe
 
 LINES = st.sampled_from(
     ["text", "", "# head", "- item", "1. one", "  more", "```py", "```", "~~~", "x = 1", "    ```", "| a | b |", "> q"]

@@ -9,7 +9,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.chat.inbox import EventInbox, Work
+from perdure.cli.chat.input import EventInbox, Work
 from perdure.core.events import Event, ReasoningDelta, TextDelta, TurnFinished
 
 FINISHED = TurnFinished("completed", "")

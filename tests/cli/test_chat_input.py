@@ -9,9 +9,8 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.key_binding.key_processor import KeyPress
 
-from perdure.cli.chat.attachments import attach
-from perdure.cli.chat.completer import ChatCompleter
-from perdure.cli.chat.pastes import PasteParser, Pastes
+from perdure.cli.chat.input import PasteParser, Pastes, attach
+from perdure.cli.chat.prompt import ChatCompleter
 from perdure.commands.titles import title_of
 
 

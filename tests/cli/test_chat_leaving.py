@@ -20,7 +20,7 @@ import pytest
 
 from perdure.app import Agent
 from perdure.config.load import load
-from perdure.lab.simulator import Call, Say, Simulator
+from perdure.testing.simulator import Call, Say, Simulator
 
 PATIENCE_S = 60.0
 # Leaving is a matter of tenths of a second; a machine that does many things at once gets more.
@@ -192,7 +192,7 @@ def test_leaving_before_everything_is_open(chats: list[Chat], home: Path) -> Non
 def test_a_thread_that_never_ends_does_not_keep_the_process(waits: str) -> None:
     """Somebody's plug-in may start one; the interpreter would wait for it for ever."""
     code = (
-        "import atexit, threading; from perdure.cli.leaving import leave;"
+        "import atexit, threading; from perdure.cli.exit import leave;"
         f"threading.Thread(target=threading.Event().wait).start(); {waits}"
         "atexit.register(print, 'registered'); print('done'); leave(3, patience_s=0.5)"
     )
@@ -201,7 +201,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(waits: str) -> None:
 
 
 def test_output_that_could_not_be_written_is_no_success() -> None:
-    code = "print('x' * 100_000); from perdure.cli.leaving import leave; leave(0)"
+    code = "print('x' * 100_000); from perdure.cli.exit import leave; leave(0)"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S)
     assert done.returncode != 0

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.bridge import LoopThread
+from perdure.agent.event_loop import LoopThread
 from perdure.app import Agent
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.chat.transcript import ChatTranscript
-from perdure.cli.ink import Style
+from perdure.cli.style import Style
 from perdure.config.load import load
 from perdure.core.events import (
     CompactionFinished,
@@ -33,8 +33,8 @@ from perdure.core.events import (
 )
 from perdure.core.messages import Message, ToolCall
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal, StoredOutput
-from perdure.lab.simulator import Call, Say, Simulator
-from perdure.tools.budgets import persisted_block
+from perdure.testing.simulator import Call, Say, Simulator
+from perdure.tools.output_limits import persisted_block
 from support.typed import chatting
 
 
@@ -70,7 +70,7 @@ RESULT = Message(role="tool", content="x" * 3_204, tool_call_id="c1", kind="tool
 
 def test_nothing_that_takes_long_is_imported_before_the_prompt() -> None:
     heavy = ("pydantic", "httpx", "rich", "genai_prices", "perdure.app", "perdure.redaction", "perdure.store.store")
-    code = f"import perdure.cli.chat.live, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import perdure.cli.chat.tui, sys; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 
 STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b[6n \x9b5n \u202egnp.exe\b done"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.servers import local_servers
+from perdure.cli.gateway import local_servers
 from perdure.core.messages import assistant, user
-from perdure.lab.simulator import Simulator
 from perdure.store import open_store
+from perdure.testing.simulator import Simulator
 from support.terminal import perdure, perdure_process
 
 KEY = "sk-secret-0123456789abcdef"

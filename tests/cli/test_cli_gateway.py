@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 from support.gateway_process import gateway_process, obedient
 from support.terminal import perdure
 

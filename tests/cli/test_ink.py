@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.cli.ink import fitted, safe
-from perdure.commands.figures import bar
+from perdure.cli.style import fitted, safe
+from perdure.commands.format import bar
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])

@@ -7,7 +7,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import APPROVAL_HINT, PendingQuestion
-from perdure.cli.ink import Style
+from perdure.cli.style import Style
 
 PLAIN = Style(is_color=False)
 REASON = "it deletes files that cannot be brought back: rm -rf data_of_mine"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.bridge import LoopThread
-from perdure.commands.all import all_commands
+from perdure.agent.event_loop import LoopThread
 from perdure.commands.command import CommandResult, is_command
+from perdure.commands.registry import all_commands
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.errors import ConfigError

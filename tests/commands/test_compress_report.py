@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.bridge import LoopThread
-from perdure.commands.compress import run
+from perdure.agent.event_loop import LoopThread
+from perdure.commands.context import compress
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.ports import Summary
@@ -55,7 +55,7 @@ def _desk(b: Bench, engine: ContextCompressor, summarize: Any = None) -> Desk:
 @pytest.mark.spec("N2")
 def test_done_by_a_model_tells_tokens_and_messages_before_and_after(tmp_path: Path) -> None:
     with bench(tmp_path) as b:
-        said = run(_desk(b, ContextCompressor(), lambda prompt, *, max_tokens: Summary(SUMMARY, "m-1")), "")
+        said = compress(_desk(b, ContextCompressor(), lambda prompt, *, max_tokens: Summary(SUMMARY, "m-1")), "")
         assert said.level == "info"
         assert said.text.startswith("Compacted.\n")
         assert re.search(r"before \S+\s+[\d,.k]+ tokens in 20 messages", said.text)
@@ -68,7 +68,7 @@ def test_a_digest_in_a_summarys_stead_is_a_warning_that_says_why(tmp_path: Path)
         raise ConnectionError("the summary model is away")
 
     with bench(tmp_path) as b:
-        said = run(_desk(b, ContextCompressor(), down), "")
+        said = compress(_desk(b, ContextCompressor(), down), "")
         assert said.level == "warning"
         assert said.text.startswith("Compacted without a model")
         assert "the summary model is away" in said.text
@@ -79,7 +79,7 @@ def test_failed_unchanged_is_told_apart_from_nothing_to_do(tmp_path: Path) -> No
     with bench(tmp_path) as b:
         desk = _desk(b, Broken())
         before = desk.agent.session_id
-        said = run(desk, "")
+        said = compress(desk, "")
         assert said.level == "warning"
         assert said.text.startswith("The compaction failed; nothing has changed.")
         assert "out of ideas" in said.text
@@ -89,4 +89,4 @@ def test_failed_unchanged_is_told_apart_from_nothing_to_do(tmp_path: Path) -> No
 
 def test_before_the_first_word_there_is_nothing_to_compact(tmp_path: Path) -> None:
     with bench(tmp_path) as b:
-        assert run(Desk(b.agent, b.store), "").text == "Nothing to compact: nothing has been said yet."
+        assert compress(Desk(b.agent, b.store), "").text == "Nothing to compact: nothing has been said yet."

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.config import document, edit, splice
+from perdure.config import edit, load
 from perdure.config.load import load_settings
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
@@ -199,7 +199,7 @@ def test_the_first_file_explains_every_key_and_means_the_defaults(tmp_path: Path
     path = write(tmp_path, edit.template())
     assert settings(tmp_path) == Settings()
     bare = "\n".join(line.removeprefix("#") for line in edit.template().splitlines()[1:])
-    assert document.parse(bare, path).data["compression"]["threshold"] == 0.5
+    assert load.parse(bare, path).data["compression"]["threshold"] == 0.5
     path.write_text(bare)
     assert settings(tmp_path) == Settings()
     edit.set_value(tmp_path, "compression.threshold", "0.7")
@@ -245,7 +245,7 @@ def files(draw: st.DrawFn, depth: int = 0, indent: int = 0) -> str:
 def test_any_file_with_any_value_reads_back_as_meant_and_keeps_its_comments(
     text: str, path: tuple[str, ...], value: object
 ) -> None:
-    before = document.parse(text, Path("f")).data
+    before = load.parse(text, Path("f")).data
     node = before
     for part in path[:-1]:
         if not isinstance(node.get(part), dict):
@@ -254,14 +254,14 @@ def test_any_file_with_any_value_reads_back_as_meant_and_keeps_its_comments(
             node[part] = {}
         node = node[part]
     node[path[-1]] = value
-    after = splice.with_value(text, path, value)
-    assert document.parse(after, Path("f")).data == before
+    after = edit.with_value(text, path, value)
+    assert load.parse(after, Path("f")).data == before
     assert sorted(_REMARK.findall(after)) == sorted(_REMARK.findall(text))
 
 
 @given(text=files(depth=1))
 def test_any_entry_can_be_taken_out_of_any_file(text: str) -> None:
-    before = document.parse(text, Path("f")).data
+    before = load.parse(text, Path("f")).data
     for name in before:
         rest = {key: value for key, value in before.items() if key != name}
-        assert document.parse(splice.without(text, (name,)), Path("f")).data == rest
+        assert load.parse(edit.without(text, (name,)), Path("f")).data == rest

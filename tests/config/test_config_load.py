@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.config import document, keys
+from perdure.config import keys
 from perdure.config.deprecated import RENAMED, DeprecatedSetting
-from perdure.config.home import home_dir, make_home
-from perdure.config.load import checked, load, load_settings
+from perdure.config.env import home_dir, make_home
+from perdure.config.load import checked, load, load_settings, read
 from perdure.config.settings import McpServerSettings, ModelOverride, RouteSettings, Settings
 from perdure.core.errors import ConfigError
 
@@ -163,7 +163,7 @@ def test_no_file_content_ever_raises_anything_but_a_config_error(
     path = tmp_path_factory.mktemp("any") / "config.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode(errors="surrogatepass"))
     with suppress(ConfigError):
-        document.read(path)
+        read(path)
         load(home=path.parent, environ={})
 
 

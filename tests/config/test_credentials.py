@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import perdure
-from perdure.config.credentials import api_key_for
+from perdure.config.env import api_key_for
 
 
 def test_a_key_is_found_and_cleaned_of_pasted_white_space() -> None:
@@ -32,4 +32,4 @@ def test_the_environment_is_read_in_config_alone() -> None:
         )
     }
     assert {reader for reader in readers if not reader.startswith("config/")} == set()
-    assert "config/credentials.py" in readers
+    assert "config/env.py" in readers

@@ -16,10 +16,10 @@ import pytest
 from perdure.core import rules
 from perdure.core.errors import ProviderError
 from perdure.core.messages import ImagePart, Message, TextPart, assistant, tool_result, user
-from perdure.lab.simulator import Call, Say, Simulator, strict
-from perdure.providers.client_adapter import SdkTransport, endpoint_of
-from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Quirks
+from perdure.providers.sdk_client import SdkTransport, endpoint_of
 from perdure.providers.transport import Retries, Transport
+from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Quirks
+from perdure.testing.simulator import Call, Say, Simulator, strict
 from support.simulator import MODES, PATHS, TOOL, endpoint, once, request
 
 PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"

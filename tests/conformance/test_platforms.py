@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from perdure.config.gateway import TelegramSettings
+from perdure.config.settings import TelegramSettings
 from perdure.core.errors import PerdureError
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.adapters import conformance
-from perdure.gateway.adapters.contract import GatewayPort
-from perdure.gateway.guards.people import Principal
-from perdure.gateway.telling.chats import ChatKey, ChatMessage, SequencedEvent
+from perdure.gateway.adapters.base import GatewayPort
+from perdure.gateway.auth.principal import Principal
+from perdure.gateway.events.types import ChatKey, ChatMessage, SequencedEvent
 from support.bot_api import TOKEN, BotApi, bot_api
 
 telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")

@@ -9,9 +9,9 @@ from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
 from perdure.store import CallRecord, RouteRecord, SessionStore, Span, StoredEvent
-from perdure.store.browsing import ConversationFilter
+from perdure.store.ledger import CachedOn, Spared
+from perdure.store.listing import ConversationFilter
 from perdure.store.records import ToolRun
-from perdure.store.savings import CachedOn, Spared
 from support.store import FakeClock, compacted, conversation, exchange
 
 

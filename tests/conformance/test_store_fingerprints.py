@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.gateway.lanes.beats import PLACES_KEPT_MS, PeriodicTasks
-from perdure.store.fingerprints import HistoryPosition
+from perdure.gateway.workers.maintenance import PLACES_KEPT_MS, PeriodicTasks
+from perdure.store.kv import HistoryPosition
 from perdure.store.store import SessionStore
 from support.store import FakeClock, conversation
 

@@ -8,16 +8,17 @@ import pytest
 
 from perdure.core.clock import SystemClock
 from perdure.core.messages import user
-from perdure.store import CallRecord, SessionStore, StoredEvent, postgres, schema, sqlite
-from perdure.store.backing import StoreContext
-from perdure.store.fingerprints import HistoryPosition
-from perdure.store.fts import FtsIndex
+from perdure.store import CallRecord, SessionStore, StoredEvent, schema
+from perdure.store.blobs import FileShelf
+from perdure.store.context import StoreContext
+from perdure.store.db import postgres, sqlite
+from perdure.store.db.postgres import open_postgres
+from perdure.store.db.postgres_blobs import RowShelf
+from perdure.store.db.postgres_fts import TsvectorIndex
+from perdure.store.db.sqlite import open_sqlite
+from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import TimeIds
-from perdure.store.postgres_index import TsvectorIndex
-from perdure.store.postgres_open import open_postgres
-from perdure.store.postgres_shelf import RowShelf
-from perdure.store.shelf import FileShelf
-from perdure.store.sqlite_open import open_sqlite
+from perdure.store.kv import HistoryPosition
 from support.postgres import PostgresBackend
 from support.store import Backend, SqliteBackend, compacted, conversation
 

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.messages import user
 from perdure.store import SessionStore
-from perdure.store.shelf import BlobStore
+from perdure.store.blobs import BlobStore
 from support.store import Backend, conversation
 
 SECRET = "sk-verysecret12345"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.active_task import ALL_ANSWERED, OPEN, active_task, parse_active_task, requests_of
-from perdure.context.small_talk import goes_on, is_bare
+from perdure.context.user_intent import ALL_ANSWERED, OPEN, active_task, parse_active_task, requests_of
+from perdure.context.user_words import goes_on, is_bare
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 STEP = [assistant(None, (ToolCall("c", "terminal"),)), tool_result("c", "ok")]

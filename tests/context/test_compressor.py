@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from perdure.config.settings import CompressionSettings
-from perdure.context.active_task import AS_ASKED
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices, Insert, Keep
 from perdure.context.handoff import Handoff, handoff_of
+from perdure.context.user_intent import AS_ASKED
 from perdure.core import rules
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.core.messages import Entry, ImagePart, Message

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
-from perdure.context.actions import actions_of, outcome_of, verb_of
+from perdure.context.analysis import actions_of, outcome_of, talk_of, verb_of
 from perdure.context.digest import build_digest
 from perdure.context.handoff import SECTIONS
-from perdure.context.talk import talk_of
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 

@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.context.facts import FactLedger, FactLines, facts_of
-from perdure.context.facts.kinds import kind_of
-from perdure.context.facts.parts import parts_in
-from perdure.context.facts.scan import scan
+from perdure.context.facts.extraction import kind_of, parts_in, scan
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.models.tokens import estimate_text
 

@@ -10,8 +10,8 @@ import pytest
 
 import perdure
 from perdure.context.grounding import MARK, check_summary
-from perdure.context.instructions import rules_in
-from perdure.context.own_words import own_words, users_words
+from perdure.context.user_intent import rules_in
+from perdure.context.user_words import own_words, users_words
 from perdure.core.messages import assistant, user
 
 RULE = "From now on always send a copy of every report to audit@mail.example."

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import perdure
-from perdure.context.assemble import FACTS_HEADING, FILES_HEADING
+from perdure.context.assembly import FACTS_HEADING, FILES_HEADING
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.context.grounding import MARK, without_marked
 from perdure.context.handoff import END_MARKER, Handoff
-from perdure.context.past import MOST_MESSAGES, read_past
+from perdure.context.handoff_writer import MOST_MESSAGES, read_past
 from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.core.ports import Summary
 from support.summarisers import GOOD

@@ -10,9 +10,9 @@ import pytest
 
 import perdure
 from perdure.config.settings import CompressionSettings, Settings
-from perdure.context.active_task import OPEN
-from perdure.context.assemble import INSTRUCTIONS_HEADING
+from perdure.context.assembly import INSTRUCTIONS_HEADING
 from perdure.context.handoff import Handoff, render
+from perdure.context.user_intent import OPEN
 from perdure.core import rules
 from perdure.core.errors import ConfigError, InvalidMessage
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message

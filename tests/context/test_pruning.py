@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.pruning import shorten_json
-from perdure.context.transcript import transcribe
+from perdure.context.transcript import shorten_json, transcribe
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from support.histories import JSON
 

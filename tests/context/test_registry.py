@@ -10,8 +10,7 @@ import perdure
 from perdure.context.compressor import ContextCompressor
 from perdure.context.conformance import long_history
 from perdure.context.engine import Compaction, ContextEngine, EngineServices
-from perdure.context.guarded import GuardedEngine
-from perdure.context.registry import engines, register_context_engine, start_engine
+from perdure.context.registry import GuardedEngine, engines, register_context_engine, start_engine
 from perdure.core.errors import ConfigError, EngineNotFound, ToolError
 from perdure.core.usage import CanonicalUsage
 from support.compaction import Shelf

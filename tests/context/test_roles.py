@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.actions import outcome_in
+from perdure.context.analysis import Roles, ledger_of, outcome_in, roles_in, talk_in
 from perdure.context.facts import facts_of
-from perdure.context.facts.rank import weigh
-from perdure.context.roles import Roles, ledger_of, roles_in
-from perdure.context.talk import talk_in
+from perdure.context.facts.ranking import weigh
 from perdure.core.messages import Entry, Message, assistant, tool_result, user
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.config.home import KEY_FILE, home_dir, installation_key
+from perdure.config.env import KEY_FILE, home_dir, installation_key
 from perdure.context.handoff import END_MARKER, Handoff, parse_handoff, render
 from perdure.context.seal import SEAL_CHARS, is_sealed, seal
 from perdure.core.errors import ConfigError

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perdure
-from perdure.context.active_task import OpenRequests, active_task, parse_active_task
 from perdure.context.handoff import SECTIONS
 from perdure.context.sections import read_sections, shorten
+from perdure.context.user_intent import OpenRequests, active_task, parse_active_task
 from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_text
 from support.long_histories import working_session

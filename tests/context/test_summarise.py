@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.context.handoff import SECTIONS, Handoff
-from perdure.context.summarise import MOST_PARTS, Brief, into_parts, summarise
-from perdure.context.summary_check import problem_with
+from perdure.context.summarizer import MOST_PARTS, Brief, into_parts, problem_with, summarise
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.ports import Summary
 from perdure.models.tokens import estimate_text

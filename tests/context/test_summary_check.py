@@ -8,7 +8,7 @@ import perdure
 from perdure import prompts
 from perdure.context.handoff import SECTIONS
 from perdure.context.sections import read_sections
-from perdure.context.summary_check import problem_with
+from perdure.context.summarizer import problem_with
 from support.long_histories import working_session
 from support.summarisers import GOOD, Scripted
 

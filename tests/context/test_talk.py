@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from perdure.context.own_words import spoken
-from perdure.context.talk import sentences, talk_of
+from perdure.context.analysis import sentences, talk_of
+from perdure.context.user_words import spoken
 from perdure.core.messages import user
 
 

@@ -7,8 +7,7 @@ import json
 import pytest
 
 import perdure
-from perdure.context.pruning import CLEARED
-from perdure.context.transcript import MESSAGE_CHARS, transcribe
+from perdure.context.transcript import CLEARED, MESSAGE_CHARS, transcribe
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall, assistant, tool_result
 from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_text

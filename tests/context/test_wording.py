@@ -6,12 +6,10 @@ import re
 
 import pytest
 
-from perdure.context.actions import ERROR
+from perdure.context.analysis import DECISION, ERROR, PLAN, Wording
 from perdure.context.digest import CHECKED
-from perdure.context.instructions import BINDING, COMMAND
-from perdure.context.pruning import EXIT
-from perdure.context.talk import DECISION, PLAN
-from perdure.context.wording import Wording
+from perdure.context.transcript import EXIT
+from perdure.context.user_intent import BINDING, COMMAND
 from support.alternatives import alternatives
 
 WORDINGS = {

@@ -9,12 +9,11 @@ import tracemalloc
 
 import pytest
 
-from perdure.context.facts.kinds import kind_of
-from perdure.context.facts.quotes import plain_words
-from perdure.context.facts.scan import scan
+from perdure.context.facts.extraction import kind_of, scan
+from perdure.context.facts.quoting import plain_words
 from perdure.core.memo import Memo
 from perdure.redaction import redact
-from perdure.store.tokenizer import tokenize
+from perdure.store.search.tokenizer import tokenize
 
 
 def test_a_result_is_computed_once_and_long_keys_are_not_held() -> None:

@@ -16,7 +16,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.schemas import APIOperation
 
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 from support.gateway_process import obedient
 from support.gateway_site import Running, running_gateway
 from support.postgres import PostgresBackend

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 from support.gateway_process import obedient
 from support.gateway_site import Running, running_gateway
 

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.gateway.serving import ending_signals
-from perdure.lab.simulator import Simulator
+from perdure.gateway.server import ending_signals
 from perdure.store import open_store
+from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process, obedient
 from support.gateway_site import running_gateway
 

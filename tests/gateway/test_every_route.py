@@ -14,9 +14,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from perdure.core.visibility import User
-from perdure.gateway.guards.guarding import is_public
-from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import Call, ScriptRequest, Step
+from perdure.gateway.middleware import is_public
+from perdure.testing.simulator import Say, Simulator
+from perdure.testing.simulator.script import Call, ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, operations, running_gateway
 from support.postgres import PostgresBackend

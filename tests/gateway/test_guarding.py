@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from perdure.config.gateway import GatewaySettings
+from perdure.config.settings import GatewaySettings
 from perdure.core.errors import ConfigError, LeaseLost, NotFound, StoreUnavailable
-from perdure.gateway.guards.entrance import RECHECK_S
-from perdure.gateway.guards.guarding import is_public
-from perdure.gateway.guards.headers import POLICY
-from perdure.gateway.guards.hosts import Names
-from perdure.gateway.guards.limits import RateLimit
-from perdure.gateway.guards.people import Principal
-from perdure.gateway.guards.reach import is_loopback, refuse_open_doors
-from perdure.gateway.guards.refusals import refusal_of
-from perdure.gateway.telling.chats import Draining
+from perdure.gateway.auth.hosts import Names
+from perdure.gateway.auth.limits import RateLimit
+from perdure.gateway.auth.middleware import RECHECK_S
+from perdure.gateway.auth.principal import Principal
+from perdure.gateway.errors import refusal_of
+from perdure.gateway.events.types import Draining
+from perdure.gateway.middleware import POLICY, is_public
+from perdure.gateway.server import is_loopback, refuse_open_doors
 from perdure.store.inbox import InboxFull
 from support.guarded import SomePeople, everything, guarded_app, raw, served
 from support.store import FakeClock

@@ -13,10 +13,10 @@ from perdure import register_context_engine
 from perdure.context.compressor import ContextCompressor
 from perdure.context.registry import engines
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.lanes.hygiene import last_prompt
-from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import ScriptRequest
+from perdure.gateway.workers.precompaction import last_prompt
 from perdure.store.records import CallRecord
+from perdure.testing.simulator import Say, Simulator
+from perdure.testing.simulator.script import ScriptRequest
 from support.gateway_site import Running, running_gateway
 
 USERS = {"ann": ("chat", "read")}

@@ -12,9 +12,9 @@ import pytest
 
 from perdure.core.errors import LeaseLost
 from perdure.core.visibility import User
-from perdure.lab.simulator import Call, Say, Simulator
-from perdure.lab.simulator.script import ScriptRequest, Step
 from perdure.store.records import Lease
+from perdure.testing.simulator import Call, Say, Simulator
+from perdure.testing.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, running_gateway
 

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import ScriptRequest, Step
+from perdure.testing.simulator import Say, Simulator
+from perdure.testing.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, running_gateway
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from perdure.core.messages import HANDOFF_FIRST_LINE
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process, last_user_text, obedient
 
 Messages = list[dict[str, Any]]

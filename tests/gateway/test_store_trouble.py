@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.bridge import RunningLoop
+from perdure.agent.event_loop import RunningLoop
 from perdure.app import Shared
 from perdure.config.load import checked
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import TurnFinished
-from perdure.gateway.guards.people import Principal
+from perdure.gateway.auth.principal import Principal
+from perdure.gateway.events.types import ChatKey, ChatMessage
+from perdure.gateway.executor import kept
 from perdure.gateway.hub import Hub
-from perdure.gateway.lanes.agents import Agents
-from perdure.gateway.telling.chats import ChatKey, ChatMessage
-from perdure.gateway.threads import kept
-from perdure.lab.simulator import Simulator
+from perdure.gateway.workers.agent_pool import Agents
 from perdure.store.inbox import MessageInbox, QueuedMessage
 from perdure.store.store import SessionStore, open_store
+from perdure.testing.simulator import Simulator
 
 ANN = Principal("ann", frozenset(("chat", "read")))
 

@@ -13,14 +13,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
-from perdure.gateway.http.streaming import frame
-from perdure.gateway.lanes.pointers import key_of
-from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GatewayEvent, QuestionAsked, SequencedEvent
-from perdure.gateway.telling.following import Following
-from perdure.gateway.telling.streams import MOST_FINISHED, MOST_WAITING, ChatStream, Streams, Subscriber
-from perdure.gateway.telling.wire import encoded, json_text
-from perdure.lab.simulator import Simulator
+from perdure.gateway.api.sse import frame
+from perdure.gateway.events.broker import MOST_FINISHED, MOST_WAITING, EventChannel, Streams, Subscriber
+from perdure.gateway.events.serialize import encoded, json_text
+from perdure.gateway.events.subscribe import Following
+from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent, QuestionAsked, SequencedEvent
+from perdure.gateway.workers.routing import key_of
 from perdure.store import open_store
+from perdure.testing.simulator import Simulator
 from support.gateway_process import obedient
 from support.gateway_site import running_gateway
 from support.store import FakeClock
@@ -42,7 +42,7 @@ def texts(found: list[SequencedEvent]) -> list[str]:
 
 def test_numbers_only_grow_whatever_the_clock_does() -> None:
     clock = FakeClock()
-    stream = ChatStream(clock)
+    stream = EventChannel(clock)
     reader = stream.follow()
     for step in (0, 5, -50, 0, 1):
         clock.pass_ms(step)
@@ -52,7 +52,7 @@ def test_numbers_only_grow_whatever_the_clock_does() -> None:
 
 
 def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> None:
-    stream = ChatStream(FakeClock())
+    stream = EventChannel(FakeClock())
     reader = stream.follow()
     for event in (
         TextDelta("a"),
@@ -77,7 +77,7 @@ def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> No
 
 
 def test_whoever_comes_back_to_a_turn_hears_no_piece_twice() -> None:
-    stream = ChatStream(FakeClock())
+    stream = EventChannel(FakeClock())
     first = stream.follow(turn_id="t_1")
     stream.publish("t_1", TextDelta("heard "))
     heard = read(first)[-1].number
@@ -88,7 +88,7 @@ def test_whoever_comes_back_to_a_turn_hears_no_piece_twice() -> None:
 
 
 def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
-    stream = ChatStream(FakeClock())
+    stream = EventChannel(FakeClock())
     stream.publish("t_1", TurnStarted("t_1", "s_1"))
     for _ in range(500):
         stream.publish("t_1", TextDelta("piece "))
@@ -100,14 +100,14 @@ def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
 
 
 def test_a_chat_that_goes_on_for_ever_does_not_grow_for_ever() -> None:
-    stream = ChatStream(FakeClock())
+    stream = EventChannel(FakeClock())
     for number in range(200):
         stream.publish(f"t_{number}", CommandAnswered("done"))
     assert len(read(stream.follow(after=0))) <= MOST_FINISHED
 
 
 def test_a_reader_that_never_reads_is_let_go() -> None:
-    stream = ChatStream(FakeClock())
+    stream = EventChannel(FakeClock())
     reader = stream.follow()
     for number in range(MOST_WAITING + 10):
         stream.publish("t_1", Notice(str(number)))

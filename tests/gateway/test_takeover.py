@@ -19,9 +19,9 @@ import httpx
 import pytest
 
 from perdure.core.visibility import User
-from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import ScriptRequest, Step
 from perdure.store import open_store
+from perdure.testing.simulator import Say, Simulator
+from perdure.testing.simulator.script import ScriptRequest, Step
 from support.gateway_process import GatewayProcess, gateway_process, last_user_text
 from support.postgres import PostgresBackend
 

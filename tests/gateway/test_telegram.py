@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from perdure.config.gateway import TelegramSettings
+from perdure.config.settings import TelegramSettings
 from perdure.core.errors import ConfigError
 from perdure.core.events import TextDelta, ToolStarted, TurnFinished
 from perdure.core.messages import ToolCall
 from perdure.gateway.adapters.conformance import ScriptedHub
-from perdure.gateway.telling.chats import (
+from perdure.gateway.events.types import (
     ChatKey,
     CommandAnswered,
     GatewayEvent,

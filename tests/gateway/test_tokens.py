@@ -7,8 +7,8 @@ import json
 import pytest
 
 from perdure.core.errors import ConfigError, NotFound, StoreError
-from perdure.gateway.guards.people import SCOPES, Principal
-from perdure.gateway.guards.tokens import MAX_AGE_S, OWNER, AccessTokens, RunPeople, StoredPeople, digest_of
+from perdure.gateway.auth.principal import SCOPES, Principal
+from perdure.gateway.auth.tokens import MAX_AGE_S, OWNER, AccessTokens, RunPeople, StoredPeople, digest_of
 from perdure.store import SessionStore
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run
 from support.store import Backend, FakeClock

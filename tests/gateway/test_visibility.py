@@ -11,12 +11,12 @@ import pytest
 
 from perdure.core.messages import assistant, user
 from perdure.core.visibility import Everyone, Owner, User, Visibility, only
-from perdure.gateway.guards.guarding import is_public
-from perdure.gateway.guards.people import Scope
-from perdure.lab.simulator import Say, Simulator
-from perdure.lab.simulator.script import Call, ScriptRequest, Step
+from perdure.gateway.auth.principal import Scope
+from perdure.gateway.middleware import is_public
 from perdure.store import CallRecord as StoredCall
 from perdure.store import RouteRecord, SessionStore
+from perdure.testing.simulator import Say, Simulator
+from perdure.testing.simulator.script import Call, ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
 from support.gateway_site import Running, operations, running_gateway
 

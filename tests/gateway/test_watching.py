@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client.parser import text_string_to_metric_families
 
-from perdure.agent.spans import TurnSpans, provider_name
+from perdure.agent.telemetry import TurnSpans, provider_name
 from perdure.core.errors import ErrorVerdict
 from perdure.core.events import (
     CallFinished,
@@ -37,12 +37,11 @@ from perdure.core.events import (
 )
 from perdure.core.messages import ToolCall, tool_result
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.gateway.telling.chats import ChatKey, CommandAnswered, GatewayEvent
-from perdure.gateway.watchers.journal import Journal, JournalHandler
-from perdure.gateway.watchers.lines import Lines
-from perdure.gateway.watchers.metrics import Metrics
-from perdure.gateway.watchers.telemetry import Spans, spans
-from perdure.gateway.watchers.watching import RequestRecord, TurnObserver, TurnStats, Watcher
+from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
+from perdure.gateway.observability.base import RequestRecord, TurnObserver, TurnStats, Watcher
+from perdure.gateway.observability.logging import Journal, JournalHandler, Lines
+from perdure.gateway.observability.metrics import Metrics
+from perdure.gateway.observability.telemetry import Spans, spans
 from support.guarded import SomePeople, everything, guarded_app
 from support.store import FakeClock
 
@@ -419,8 +418,8 @@ def test_without_the_extra_there_are_no_spans_and_nothing_is_missed() -> None:
         "        if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter')):\n"
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
-        "import perdure.core.errors, perdure.gateway.whole\n"
-        "from perdure.gateway.watchers.telemetry import spans, tracing\n"
+        "import perdure.core.errors, perdure.gateway.app\n"
+        "from perdure.gateway.observability.telemetry import spans, tracing\n"
         "print(type(spans()).__name__)\n"
         "with tracing('off') as provider:\n"
         "    print(provider)\n"

@@ -9,10 +9,10 @@ import pytest
 
 from perdure.core.clock import SystemClock
 from perdure.core.events import TextDelta, TurnFinished
-from perdure.gateway.http.streaming import EventStream
-from perdure.gateway.telling.chats import SequencedEvent
-from perdure.gateway.telling.following import Batches
-from perdure.gateway.telling.streams import ChatStream, Sink
+from perdure.gateway.api.sse import EventStream
+from perdure.gateway.events.broker import EventChannel, Sink
+from perdure.gateway.events.subscribe import Batches
+from perdure.gateway.events.types import SequencedEvent
 
 
 class Connection:
@@ -46,7 +46,7 @@ class Scene:
     """A chat's stream, and one reader of it over a connection."""
 
     def __init__(self) -> None:
-        self.chat = ChatStream(SystemClock())
+        self.chat = EventChannel(SystemClock())
         self.connection = Connection()
 
     def follow(self, sink: Sink) -> Batches:
@@ -154,7 +154,7 @@ def test_what_a_full_connection_did_not_take_fails_with_it() -> None:
 def test_a_sink_never_sees_what_is_not_text() -> None:
     async def run() -> None:
         seen: list[SequencedEvent] = []
-        chat = ChatStream(SystemClock())
+        chat = EventChannel(SystemClock())
         reader = chat.follow(turn_id="t_1", sink=lambda n: seen.append(n) is None)
         reading = asyncio.create_task(anext(reader.batches()))
         await asyncio.sleep(0)

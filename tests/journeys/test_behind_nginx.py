@@ -19,7 +19,7 @@ import openai
 import pytest
 from websockets.sync.client import connect
 
-from perdure.lab.simulator import Simulator
+from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process, last_user_text, obedient
 from support.postgres import PostgresBackend
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run

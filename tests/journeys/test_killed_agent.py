@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab.simulator import Call, Say, ScriptRequest, Simulator
-from perdure.lab.simulator.script import Step
 from perdure.store.store import open_store
+from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
+from perdure.testing.simulator.script import Step
 
 CHILD = Path(__file__).parents[1] / "support" / "talking_child.py"
 

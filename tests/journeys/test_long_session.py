@@ -13,10 +13,10 @@ import pytest
 from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Event, ModelSwitched, Recovered
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Call, Fail, Say, ScriptRequest
-from perdure.lab.simulator.script import Step
-from perdure.providers.exchange import ApiMode, Endpoint
 from perdure.providers.routes import EndpointChain
+from perdure.providers.types import ApiMode, Endpoint
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest
+from perdure.testing.simulator.script import Step
 from support.agents import Bench, bench
 from support.simulator import MODES
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab.simulator import Say, ScriptRequest, Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Say, ScriptRequest, Simulator
 from support.bot_api import TOKEN, BotApi, Sent, bot_api
 
 pytest.importorskip("telegram", reason="the extra `telegram` is not installed")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab.simulator import Call, Say, Simulator
 from perdure.providers.local import has_runtime, packaged_weights
 from perdure.store.store import open_store
+from perdure.testing.simulator import Call, Say, Simulator
 from support.tmux import Terminal, needs_tmux, terminal
 
 pytestmark = needs_tmux

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.lab.simulator import Call, Fail, Say, Simulator, strict
+from perdure.testing.simulator import Call, Fail, Say, Simulator, strict
 
 anthropic = pytest.importorskip("anthropic", reason="the anthropic package is not installed")
 openai = pytest.importorskip("openai", reason="the openai package is not installed")

@@ -23,7 +23,7 @@ def test_bad(simulator):
 
 
 def test_a_users_test_gets_a_simulator_and_fails_when_it_breaks_a_rule(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["perdure.lab.simulator.fixture"]\n', encoding="utf-8")
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["perdure.testing.simulator.fixture"]\n', encoding="utf-8")
     (tmp_path / "test_mine.py").write_text(SUITE, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)

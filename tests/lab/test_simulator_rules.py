@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.lab.simulator import Call, Rules, Say, Simulator, strict
+from perdure.testing.simulator import Call, Rules, Say, Simulator, strict
 from support.simulator import http
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from perdure.core.errors import ConfigError, PerdureError, ProviderError
-from perdure.lab.simulator import SAMPLES, Call, Drop, Fail, Raw, Say, ScriptRequest, Simulator, load_script
-from perdure.providers.classify import classify_error
+from perdure.providers.errors.classify import classify_error
+from perdure.testing.simulator import SAMPLES, Call, Drop, Fail, Raw, Say, ScriptRequest, Simulator, load_script
 from support.simulator import MODES, http, request, send
 
 

@@ -145,5 +145,5 @@ def test_no_name_however_odd_breaks_a_lookup(provider: str | None, model: str, b
 
 
 def test_the_catalogue_is_not_loaded_before_it_is_asked() -> None:
-    code = "import sys, perdure.models.tokens, perdure.models.limits; sys.exit('genai_prices' in sys.modules)"
+    code = "import sys, perdure.models.tokens, perdure.models.windows; sys.exit('genai_prices' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from perdure.core.messages import Entry, Message, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.models.calibrations import Calibration, Calibrations
-from perdure.models.families import family_of
+from perdure.models.counter import Calibration, Calibrations
+from perdure.models.estimate import family_of
 from perdure.models.tokens import TokenCounter, estimate_tokens
 
 T = TypeVar("T")

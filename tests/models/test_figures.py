@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.figures import COUNT_NAMES, NO_COUNTS, NO_FIGURES, TokenFeatures, count_text
+from perdure.models.text_stats import COUNT_NAMES, NO_COUNTS, NO_FIGURES, TokenFeatures, count_text
 
 any_text = st.text(st.characters(codec=None), max_size=300)
 

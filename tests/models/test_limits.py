@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.config.settings import ModelOverride
 from perdure.models.catalog import Catalog
-from perdure.models.limits import (
+from perdure.models.windows import (
     DEFAULT_WINDOW,
     LADDER,
     LearnedLimits,

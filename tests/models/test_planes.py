@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.figures import ASCII_COUNTS
-from perdure.models.planes import LONGEST_BYTES, count_ascii
+from perdure.models.text_stats import ASCII_COUNTS, LONGEST_BYTES, count_ascii
 
 _MARK = r"[^A-Za-z0-9 \r\n\t\x80-\xff]"
 # Every class, both cases, both line ends, the slash that is a mark too, and a byte outside ASCII.

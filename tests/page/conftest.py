@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.lab.simulator import Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page, chromium_path
 from support.page_server import PageServer, page_server, page_settings
 from support.page_story import WINDOW, Script, Story, tell

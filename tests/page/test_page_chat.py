@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from perdure.core.messages import Message
-from perdure.lab.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from support.axe import axe_findings
 from support.browser import Page
 from support.page_server import WINDOW, PageServer, page_server, page_settings

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import perdure.web
-from perdure.lab.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from support.browser import Page
 from support.page_server import WINDOW, PageServer, page_server, page_settings
 from support.page_story import EVIL, Story

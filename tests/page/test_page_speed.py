@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core.messages import assistant, user
-from perdure.lab.simulator import Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page
 from support.page_server import PageServer, page_server, page_settings
 

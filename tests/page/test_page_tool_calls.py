@@ -7,7 +7,7 @@ from pathlib import Path
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore
-from perdure.tools.budgets import persisted_block
+from perdure.tools.output_limits import persisted_block
 from perdure.tools.runtime import INTERRUPTED
 from support.browser import Page
 from support.page_server import PageServer

@@ -276,7 +276,8 @@ def test_a_really_installed_package_is_found_by_its_entry_point(tmp_path: Path) 
     (info / "entry_points.txt").write_text("[perdure.context_engines]\nfrom_package = pack_engine:Engine\n")
     (tmp_path / "pack_engine.py").write_text("class Engine: pass\n")
     code = (
-        "from perdure.plugins import PluginRegistry; r = PluginRegistry('context engine', None, 'perdure.context_engines');"
+        "from perdure.plugins import PluginRegistry;"
+        "r = PluginRegistry('context engine', None, 'perdure.context_engines');"
         "print(r.names(), r.load('from_package').__name__)"
     )
     shown = subprocess.run(

@@ -8,7 +8,7 @@ import pytest
 from perdure.core.errors import ProviderError
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, TextPart, ToolCall, assistant, tool_result, user
 from perdure.providers import anthropic_messages as claude
-from perdure.providers.exchange import Endpoint, ModelRequest
+from perdure.providers.types import Endpoint, ModelRequest
 from support.wire_scripts import event
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "EqQB"}
@@ -176,7 +176,7 @@ def test_stop_reasons(reason: str, finish: str) -> None:
 
 
 def test_usage_is_the_larger_of_start_and_end_for_servers_fill_in_only_one() -> None:
-    stream = claude.Stream()
+    stream = claude.make_stream()
     stream.feed(event({"type": "message_start", "message": {"usage": {"input_tokens": 0, "output_tokens": 1}}}))
     usage = {"input_tokens": 40, "output_tokens": 9, "cache_read_input_tokens": 3}
     stream.feed(event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}))
@@ -194,7 +194,7 @@ def test_usage_is_the_larger_of_start_and_end_for_servers_fill_in_only_one() -> 
     ],
 )
 def test_a_failure_in_mid_stream_is_a_verdict_with_what_was_said_so_far(error: dict[str, Any], kind: str) -> None:
-    stream = claude.Stream()
+    stream = claude.make_stream()
     stream.feed(event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}))
     stream.feed(event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half a "}}))
     with pytest.raises(ProviderError) as caught:

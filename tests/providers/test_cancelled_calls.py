@@ -11,11 +11,11 @@ import pytest
 
 from perdure.core.errors import PerdureError
 from perdure.core.events import TextDelta
-from perdure.lab.simulator import Fail, Simulator
-from perdure.providers.exchange import Endpoint
-from perdure.providers.lean_wire import LeanWire
+from perdure.providers.http import HttpClient, HttpxWire
+from perdure.providers.http_asyncio import LeanWire
 from perdure.providers.transport import Retries, Timeouts, Transport
-from perdure.providers.wire import HttpClient, HttpxWire
+from perdure.providers.types import Endpoint
+from perdure.testing.simulator import Fail, Simulator
 from support.agents import bench
 from support.simulator import endpoint, request
 

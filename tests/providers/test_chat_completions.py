@@ -9,8 +9,8 @@ from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall, assistant, tool_result, user
 from perdure.providers import chat_completions as chat
-from perdure.providers.exchange import Endpoint, ModelRequest, Quirks
-from perdure.providers.services import quirks_of
+from perdure.providers.registry import quirks_of
+from perdure.providers.types import Endpoint, ModelRequest, Quirks
 from support.wire_scripts import event
 
 
@@ -29,7 +29,7 @@ def chunk(**delta: Any) -> Any:
 
 
 def heard(*events: Any) -> Any:
-    stream = chat.Stream()
+    stream = chat.make_stream()
     deltas = [d for e in events for d in stream.feed(e)]
     return stream.finish(), deltas
 
@@ -198,7 +198,7 @@ def test_calls_behind_the_reason_stop_are_calls_and_a_cut_off_stays_one() -> Non
     ],
 )
 def test_a_failure_in_mid_stream_is_a_verdict_with_what_was_said_so_far(data: Any, kind: str) -> None:
-    stream = chat.Stream()
+    stream = chat.make_stream()
     stream.feed(chunk(content="half a "))
     with pytest.raises(ProviderError) as caught:
         stream.feed(event(data))

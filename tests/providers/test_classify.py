@@ -6,13 +6,12 @@ from email.utils import formatdate
 import pytest
 
 from perdure.core.messages import assistant
-from perdure.providers.classify import HUGE_REQUEST_TOKENS, classify_error, stop_verdict
-from perdure.providers.error_body import read_error
-from perdure.providers.exchange import Reply
-from perdure.providers.fault_table import FAULT_ROWS
-from perdure.providers.overflow_table import CAP_ROWS, SUM_ROWS
-from perdure.providers.prompt_table import GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
-from perdure.providers.request_table import IMAGE_ROWS, TIER_ROWS
+from perdure.providers.errors.body import read_error
+from perdure.providers.errors.classify import HUGE_REQUEST_TOKENS, classify_error, stop_verdict
+from perdure.providers.errors.limits import IMAGE_ROWS, TIER_ROWS
+from perdure.providers.errors.overflow_patterns import CAP_ROWS, SUM_ROWS
+from perdure.providers.errors.patterns import FAULT_ROWS, GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
+from perdure.providers.types import Reply
 from support.error_samples import REFERENCE, Sample, anthropic, openai
 from support.error_variants import VARIANTS
 

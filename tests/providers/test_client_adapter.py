@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ConfigError, ProviderError
-from perdure.lab.simulator import Call, Drop, Fail, Say, Simulator, strict
-from perdure.providers.client_adapter import SdkTransport, endpoint_of, mode_of, package_of
-from perdure.providers.exchange import ApiMode, ModelRequest, Reply
+from perdure.providers.sdk_client import SdkTransport, endpoint_of, mode_of, package_of
 from perdure.providers.transport import Retries, Timeouts, Transport
+from perdure.providers.types import ApiMode, ModelRequest, Reply
+from perdure.testing.simulator import Call, Drop, Fail, Say, Simulator, strict
 from support.simulator import TOOL, request
 
 anthropic = pytest.importorskip("anthropic", reason="the anthropic package is not installed")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from perdure.lab.simulator import Simulator
-from perdure.providers.endpoint_info import FORGET_S, EndpointInfo, is_nearby
-from perdure.providers.exchange import Endpoint
+from perdure.providers.model_probe import FORGET_S, EndpointInfo, is_nearby
+from perdure.providers.types import Endpoint
+from perdure.testing.simulator import Simulator
 from support.simulator import FakeClock, endpoint
 
 Answers = dict[str, Any]

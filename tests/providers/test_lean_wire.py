@@ -11,10 +11,10 @@ import pytest
 
 from perdure.core.errors import ProviderError
 from perdure.core.events import TextDelta
-from perdure.lab.simulator import Say, Simulator
-from perdure.providers.exchange import ApiMode, Endpoint
-from perdure.providers.lean_wire import LeanWire
+from perdure.providers.http_asyncio import LeanWire
 from perdure.providers.transport import Retries, Timeouts, Transport
+from perdure.providers.types import ApiMode, Endpoint
+from perdure.testing.simulator import Say, Simulator
 from support.simulator import MODES, endpoint, request
 
 REPLY = b'{"choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'

@@ -18,9 +18,9 @@ import pytest
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import TextDelta
 from perdure.core.messages import Message, user
-from perdure.providers.endpoint_info import EndpointInfo
-from perdure.providers.exchange import ApiMode, ModelRequest, Reply
 from perdure.providers.local import LocalModel, LocalServers, find_weights, packaged_weights
+from perdure.providers.model_probe import EndpointInfo
+from perdure.providers.types import ApiMode, ModelRequest, Reply
 from support.local import N_CTX, needs_local
 from support.simulator import MODES, http, once, request
 

@@ -8,8 +8,8 @@ from ruamel.yaml import YAML
 
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
-from perdure.providers.modes import mode_module, resolve_mode
-from perdure.providers.services import MODEL_ROWS, SERVICES, quirks_of, service, service_of_url
+from perdure.providers.protocols import mode_module, resolve_mode
+from perdure.providers.registry import MODEL_ROWS, SERVICES, quirks_of, service, service_of_url
 from support.provider_table import rendered
 
 WANTED = (

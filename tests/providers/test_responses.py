@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from perdure.core.errors import ProviderError
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, TextPart, ToolCall, tool_result, user
 from perdure.providers import responses
-from perdure.providers.exchange import Endpoint, ModelRequest
-from perdure.providers.services import quirks_of
+from perdure.providers.registry import quirks_of
+from perdure.providers.types import Endpoint, ModelRequest
 from support.wire_scripts import event
 
 SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -131,7 +131,7 @@ def test_a_refusal_is_told_and_read() -> None:
 
 def test_items_stand_in_where_the_last_event_leaves_its_output_empty() -> None:
     said = {"type": "message", "content": [{"type": "output_text", "text": "hello"}]}
-    stream = responses.Stream()
+    stream = responses.make_stream()
     stream.feed(event({"type": "response.output_item.done", "output_index": 0, "item": said}))
     stream.feed(event({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}}))
     assert stream.finish().message.content == "hello"
@@ -165,7 +165,7 @@ def test_items_stand_in_where_the_last_event_leaves_its_output_empty() -> None:
     ],
 )
 def test_a_failure_in_mid_stream_is_a_verdict_with_what_was_said_so_far(data: dict[str, Any], kind: str) -> None:
-    stream = responses.Stream()
+    stream = responses.make_stream()
     stream.feed(event({"type": "response.output_text.delta", "delta": "half a "}))
     with pytest.raises(ProviderError) as caught:
         stream.feed(event(data))

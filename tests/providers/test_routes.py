@@ -15,9 +15,9 @@ from perdure.core.messages import Entry, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.credentials import Credentials
-from perdure.providers.exchange import Endpoint, ModelRequest, Reply
+from perdure.providers.registry import service_of_url
 from perdure.providers.routes import EndpointChain, RouteCursor, aimed, endpoint_for, main_route, missing_key
-from perdure.providers.services import service_of_url
+from perdure.providers.types import Endpoint, ModelRequest, Reply
 
 KEYS = {"ANTHROPIC_API_KEY": "ka", "OPENAI_API_KEY": "ko", "OPENROUTER_API_KEY": "kr"}
 MAIN = Endpoint("anthropic", "https://api.anthropic.com", "anthropic_messages", "claude-sonnet-5-5", "ka")

@@ -18,7 +18,7 @@ from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, tool_result, user
 from perdure.core.usage import CanonicalUsage
-from perdure.providers.exchange import ModelRequest, Quirks
+from perdure.providers.types import ModelRequest, Quirks
 from support.wire_scripts import MODES, Answer, read_stream, streamed, whole
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -88,7 +88,7 @@ def test_a_stream_cut_anywhere_before_its_end_is_a_transport_failure_and_keeps_i
     events = streamed(mode, Answer("Hello there", "hm"))
     terminal = {"chat_completions": 3, "codex_responses": 1, "anthropic_messages": 2}[mode]
     for n in range(len(events) - terminal + 1):
-        stream = MODES[mode].Stream()
+        stream = MODES[mode].make_stream()
         heard = "".join(d.text for e in events[:n] for d in stream.feed(e) if isinstance(d, TextDelta))
         with pytest.raises(ProviderError) as caught:
             stream.finish()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.providers.exchange import SseEvent
-from perdure.providers.streaming import SseReader
-from perdure.providers.think_tags import ThinkSplitter
+from perdure.providers.chat_completions import ThinkSplitter
+from perdure.providers.http import SseReader
+from perdure.providers.types import SseEvent
 
 LINE_ENDS = ("\n", "\r\n", "\r")
 

@@ -14,10 +14,10 @@ import uvloop
 
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import TextDelta
-from perdure.providers.exchange import Endpoint
-from perdure.providers.lean_wire import LeanWire
+from perdure.providers.http import HttpClient, HttpxWire
+from perdure.providers.http_asyncio import LeanWire
 from perdure.providers.transport import Retries, Transport
-from perdure.providers.wire import HttpClient, HttpxWire
+from perdure.providers.types import Endpoint
 from support.certificates import Certificate, self_signed
 from support.simulator import request
 

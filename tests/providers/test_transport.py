@@ -12,14 +12,14 @@ from perdure.core import rules
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ToolCall, assistant, tool_result, user
-from perdure.lab.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
-from perdure.providers.classify import classify_error
-from perdure.providers.exchange import ApiMode, Endpoint
-from perdure.providers.failures import EndpointLabel
-from perdure.providers.lean_wire import LeanWire
-from perdure.providers.retry_after import MOST_WAIT_S
+from perdure.providers.errors.classify import classify_error
+from perdure.providers.errors.messages import EndpointLabel
+from perdure.providers.errors.retry_after import MOST_WAIT_S
+from perdure.providers.http import HttpxWire, url_of
+from perdure.providers.http_asyncio import LeanWire
 from perdure.providers.transport import Retries, Timeouts, Transport
-from perdure.providers.wire import HttpxWire, url_of
+from perdure.providers.types import ApiMode, Endpoint
+from perdure.testing.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
 from support.simulator import MODES, TOOL, endpoint, once, request, send
 
 both_forms = pytest.mark.parametrize("is_streaming", [True, False], ids=["streamed", "whole"])

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import ProviderError
-from perdure.lab.simulator import Call, Say
-from perdure.lab.simulator.rules import Issued, Rules
-from perdure.lab.simulator.service import PROTOCOLS
-from perdure.lab.simulator.turn import Scene, take_turn
-from perdure.providers.exchange import ApiMode, Endpoint, Reply
+from perdure.providers.http import WireResponse
 from perdure.providers.transport import Retries, Timeouts, Transport
-from perdure.providers.wire import WireResponse
+from perdure.providers.types import ApiMode, Endpoint, Reply
+from perdure.testing.simulator import Call, Say
+from perdure.testing.simulator.rules import Issued, Rules
+from perdure.testing.simulator.service import PROTOCOLS
+from perdure.testing.simulator.turn import Scene, take_turn
 from support.simulator import MODES, PATHS, request
 
 SAY = Say(

@@ -14,8 +14,8 @@ import pytest
 
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.messages import Message
-from perdure.providers.classify import classify_error
-from perdure.providers.exchange import Reply, SseEvent
+from perdure.providers.errors.classify import classify_error
+from perdure.providers.types import Reply, SseEvent
 from support.error_samples import REFERENCE, Sample
 from support.error_variants import RATE_LIMITS, VARIANTS
 from support.wire_scripts import MODES, Answer, streamed, whole
@@ -143,7 +143,7 @@ def decoded(data: str) -> Any:
 
 
 def read(mode: str, events: list[SseEvent]) -> Reply:
-    stream = MODES[mode].Stream()
+    stream = MODES[mode].make_stream()
     for event in events:
         stream.feed(event)
     assert isinstance(stream.partial_text, str)

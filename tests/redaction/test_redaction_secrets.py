@@ -11,7 +11,7 @@ from benchmarks.secret_places import placed
 from benchmarks.secret_samples import Sample, draw_key, keys
 
 from perdure.redaction import find_secrets, redact
-from perdure.redaction.formats import FORMATS
+from perdure.redaction.prefixes import FORMATS
 
 KEYS, PLACES = list(keys(1)), list(placed(1))
 # What stands around a key in tool output: prose, JSON, escaped JSON, terminal colours, settings, Chinese, URLs.

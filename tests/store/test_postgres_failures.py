@@ -17,9 +17,8 @@ from perdure.core.clock import SystemClock
 from perdure.core.errors import NewerSchema, StoreError, StoreUnavailable
 from perdure.core.messages import user
 from perdure.store import SessionStore, open_store, schema
-from perdure.store.database import Transaction
-from perdure.store.postgres import DIALECT
-from perdure.store.postgres_open import open_postgres
+from perdure.store.db.database import Transaction
+from perdure.store.db.postgres import DIALECT, open_postgres
 from perdure.store.schema import Migration
 from support.postgres import PostgresBackend, lock_role, url_of
 from support.store import conversation, exchange

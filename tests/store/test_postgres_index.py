@@ -13,12 +13,11 @@ from perdure.core.clock import SystemClock
 from perdure.core.messages import user
 from perdure.core.visibility import User
 from perdure.store import SessionStore
-from perdure.store.database import Transaction
-from perdure.store.postgres import PostgresDatabase
-from perdure.store.postgres_index import TsvectorIndex
-from perdure.store.postgres_open import open_postgres
-from perdure.store.query import parse
-from perdure.store.text_index import indexed
+from perdure.store.db.database import Transaction
+from perdure.store.db.postgres import PostgresDatabase, open_postgres
+from perdure.store.db.postgres_fts import TsvectorIndex
+from perdure.store.search.index import indexed
+from perdure.store.search.query import parse
 from support.postgres import PostgresBackend
 
 pytestmark = pytest.mark.spec("I6", "I8")

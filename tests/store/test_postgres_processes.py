@@ -14,7 +14,7 @@ import pytest
 from perdure.core.errors import LeaseLost
 from perdure.core.messages import user
 from perdure.store import schema
-from perdure.store.postgres import DIALECT
+from perdure.store.db.postgres import DIALECT
 from support.postgres import PostgresBackend
 from support.store import FakeClock, conversation
 from support.store_lives import check_whole, live_and_die, worker

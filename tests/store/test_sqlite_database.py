@@ -12,9 +12,8 @@ import pytest
 
 from perdure.core.clock import SystemClock
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.store.database import Transaction
-from perdure.store.sqlite import SqliteDatabase
-from perdure.store.sqlite_open import open_sqlite
+from perdure.store.db.database import Transaction
+from perdure.store.db.sqlite import SqliteDatabase, open_sqlite
 
 
 @pytest.fixture

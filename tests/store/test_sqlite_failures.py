@@ -19,9 +19,8 @@ from perdure.core.errors import CorruptStore, NewerSchema, StoreError, StoreUnav
 from perdure.core.messages import user
 from perdure.core.ports import OutputSink
 from perdure.store import SessionStore, open_store, schema
+from perdure.store.db.sqlite import DIALECT, open_sqlite
 from perdure.store.schema import Migration
-from perdure.store.sqlite import DIALECT
-from perdure.store.sqlite_open import open_sqlite
 from support.store import conversation, exchange
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.messages import ToolCall, assistant
-from perdure.store.query import parse
-from perdure.store.ranking import score, snippet
-from perdure.store.tokenizer import folded, searchable, tokenize
+from perdure.store.search.query import parse
+from perdure.store.search.search import score, snippet
+from perdure.store.search.tokenizer import folded, searchable, tokenize
 
 
 @pytest.mark.spec("I6")

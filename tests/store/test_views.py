@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from perdure.core.usage import NOT_REPORTED
 from perdure.store.records import NewHandoff, Span, StoredHandoff
-from perdure.store.views import View, checked, covers_of, expanded, joined, undone, up_to, without
+from perdure.store.spans import View, checked, covers_of, expanded, joined, undone, up_to, without
 from support.store import handoff
 
 

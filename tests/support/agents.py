@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.bridge import LoopThread
-from perdure.agent.parts import AgentDeps
+from perdure.agent.deps import AgentDeps
+from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import PromptSources
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
@@ -19,16 +19,16 @@ from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.clock import SystemClock
 from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Simulator, strict
 from perdure.providers.credentials import Credentials
-from perdure.providers.exchange import ApiMode, Endpoint
 from perdure.providers.routes import EndpointChain, RouteCursor
 from perdure.providers.transport import Retries, Transport
+from perdure.providers.types import ApiMode, Endpoint
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore, open_store
+from perdure.testing.simulator import Simulator, strict
+from perdure.tools.builtin.memory import FileMemory
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
-from perdure.tools.stateful.memory import FileMemory
 from support.simulator import endpoint
 
 PROMPT = "You are a careful assistant."

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.clock import SystemClock
-from perdure.gateway.guards.people import Scope
-from perdure.gateway.guards.tokens import AccessTokens
-from perdure.lab.simulator import Fail, Say, Simulator
-from perdure.lab.simulator.script import Call, ScriptRequest, Step
+from perdure.gateway.auth.principal import Scope
+from perdure.gateway.auth.tokens import AccessTokens
 from perdure.store import open_store
+from perdure.testing.simulator import Fail, Say, Simulator
+from perdure.testing.simulator.script import Call, ScriptRequest, Step
 
 START_S = 30.0
 

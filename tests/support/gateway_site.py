@@ -15,14 +15,14 @@ from fastapi import FastAPI
 
 from perdure.config.load import checked
 from perdure.core.clock import SystemClock
-from perdure.gateway.guards.people import Scope
-from perdure.gateway.guards.tokens import AccessTokens, StoredPeople
+from perdure.gateway.app import whole_site
+from perdure.gateway.auth.principal import Scope
+from perdure.gateway.auth.tokens import AccessTokens, StoredPeople
 from perdure.gateway.hub import Hub
-from perdure.gateway.serving import serve
-from perdure.gateway.watchers.journal import Journal
-from perdure.gateway.whole import whole_site
-from perdure.lab.simulator import Simulator
+from perdure.gateway.observability.logging import Journal
+from perdure.gateway.server import serve
 from perdure.store import SessionStore, open_store
+from perdure.testing.simulator import Simulator
 
 START_S = 30.0
 

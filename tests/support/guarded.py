@@ -14,12 +14,12 @@ import uvicorn
 from fastapi import Depends, FastAPI, Request, WebSocket
 from starlette.responses import StreamingResponse
 
-from perdure.config.gateway import GatewaySettings
+from perdure.config.settings import GatewaySettings
 from perdure.core.ports import Clock
-from perdure.gateway.guards.entrance import needs
-from perdure.gateway.guards.guarding import protect
-from perdure.gateway.guards.people import SCOPES, Authenticator, Principal
-from perdure.gateway.watchers.watching import Watcher
+from perdure.gateway.auth.middleware import needs
+from perdure.gateway.auth.principal import SCOPES, Authenticator, Principal
+from perdure.gateway.middleware import protect
+from perdure.gateway.observability.base import Watcher
 
 CAN_CHAT = Depends(needs("chat"))
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from perdure.app.agent import Agent
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.store.records import CallRecord as MadeCall
 from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 
 WINDOW = 24_000
 DAY_MS = 86_400_000

@@ -12,12 +12,12 @@ from pathlib import Path
 from perdure.config.load import checked
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
-from perdure.gateway.guards.tokens import RunPeople
-from perdure.gateway.serving import serve
-from perdure.gateway.watchers.journal import Journal
-from perdure.gateway.whole import whole_site
-from perdure.lab.simulator import Simulator
+from perdure.gateway.app import whole_site
+from perdure.gateway.auth.tokens import RunPeople
+from perdure.gateway.observability.logging import Journal
+from perdure.gateway.server import serve
 from perdure.store.store import SessionStore
+from perdure.testing.simulator import Simulator
 
 WINDOW = 8_000
 

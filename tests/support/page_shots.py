@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.lab.simulator import Simulator
 from perdure.store.store import open_store
+from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page
 from support.page_scene import WINDOW, Investigator, SceneClock, set_scene
 from support.page_server import PageServer, page_server, page_settings

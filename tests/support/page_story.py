@@ -9,10 +9,10 @@ from typing import Any
 
 from perdure.app.agent import Agent
 from perdure.core.messages import Message, assistant, user
-from perdure.lab.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 
 WINDOW = 8_000
 # What must never become markup, wherever it is put.

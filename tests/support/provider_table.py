@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.providers.services import SERVICES
+from perdure.providers.registry import SERVICES
 
 
 def rendered() -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 
 from perdure.core.messages import Entry, Message, user
-from perdure.lab.simulator import Simulator
-from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Quirks, Reply
+from perdure.providers.http import certificates_for
 from perdure.providers.transport import OnEvent, Retries, Transport
-from perdure.providers.wire import certificates_for
+from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Quirks, Reply
+from perdure.testing.simulator import Simulator
 
 MODES: tuple[ApiMode, ...] = ("chat_completions", "codex_responses", "anthropic_messages")
 PATHS = {

@@ -13,10 +13,10 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from perdure.cli.chat.desk import ChatController
-from perdure.cli.chat.live import ChatApp
-from perdure.cli.chat.surface import ChatCommandContext, ChatUser
-from perdure.config.home import make_home
+from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
+from perdure.cli.chat.controller import ChatController
+from perdure.cli.chat.tui import ChatApp
+from perdure.config.env import make_home
 
 PATIENCE_S = 30.0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.providers import anthropic_messages, chat_completions, responses
-from perdure.providers.exchange import Reply, SseEvent
+from perdure.providers.types import Reply, SseEvent
 
 MODES: dict[str, ModuleType] = {
     "chat_completions": chat_completions,

@@ -14,11 +14,9 @@ from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, KeyValue, Refusal
 from perdure.store import open_store
 from perdure.tools.approval import ApprovalGuard
-from perdure.tools.builtin.editing import FileEditor
-from perdure.tools.builtin.reading import FileReader
+from perdure.tools.builtin.files import FileEditor, FileReader
 from perdure.tools.builtin.search import FileSearch
-from perdure.tools.builtin.shell import ShellState
-from perdure.tools.builtin.terminal import Terminal
+from perdure.tools.builtin.terminal import ShellState, Terminal
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import tool

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.tools.budgets import OutputLimiter, OutputLimits, ToolOutcome
+from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
 from perdure.tools.tool import Tool, ToolReply
 from support.outputs import FullDisk, MemoryOutputs
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.tools.danger.detect import RULES, Surroundings, find_dangers
-from perdure.tools.danger.kinds import KINDS
-from perdure.tools.danger.rules.rule import RiskRule
+from perdure.tools.shell_safety.analyzer import RULES, Surroundings, find_dangers
+from perdure.tools.shell_safety.rules.rule import RiskRule
+from perdure.tools.shell_safety.types import KINDS
 from support.dangerous_commands import dangerous
 from support.ordinary_commands import ordinary
 

@@ -13,9 +13,7 @@ from typing import Literal
 import pytest
 
 from perdure.core.errors import ToolError
-from perdure.tools.builtin.editing import FileEditor
-from perdure.tools.builtin.matching import find_matches
-from perdure.tools.builtin.reading import FileReader
+from perdure.tools.builtin.files import FileEditor, FileReader, find_matches
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.tool import ToolContext
 from perdure.tools.workspace import Workspace

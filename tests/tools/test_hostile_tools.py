@@ -14,20 +14,19 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.answers import CallbackApprover, CallbackAsker
-from perdure.agent.events import EventBus
+from perdure.agent.callbacks import CallbackApprover, CallbackAsker
+from perdure.agent.event_bus import EventBus
 from perdure.agent.turn import ConversationResult
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, Notice
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalRequest
-from perdure.lab.simulator import Call, Say
-from perdure.tools.hooks import Hooks
-from perdure.tools.plugins import load_plugins, tool_plugins
+from perdure.testing.simulator import Call, Say
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.runtime import INTERRUPTED, Batch, ToolRuntime, ToolScope
+from perdure.tools.runtime import INTERRUPTED, Batch, Hooks, ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolReply, tool_from_function
+from perdure.tools.toolbox import load_plugins, tool_plugins
 from support.agents import bench
 
 

@@ -16,8 +16,7 @@ import pytest
 from perdure.config.settings import McpServerSettings
 from perdure.core.clock import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
-from perdure.tools.mcp_reply import offered_name
-from perdure.tools.mcp_servers import McpServers
+from perdure.tools.mcp import McpServers, offered_name
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool

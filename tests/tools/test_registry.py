@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import pytest
 
 from perdure.core.errors import ToolError
-from perdure.tools.arguments import check_by_schema
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import Tool, ToolContext, tool, tool_from_function
+from perdure.tools.tool import Tool, ToolContext, check_by_schema, tool, tool_from_function
 
 
 def search(

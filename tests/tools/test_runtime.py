@@ -14,9 +14,8 @@ from perdure.core.clock import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
 from perdure.core.messages import ToolCall, canonical_json
-from perdure.tools.hooks import Hooks
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
+from perdure.tools.runtime import INTERRUPTED, Hooks, ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool, tool_from_function
 from support.outputs import MemoryOutputs
 

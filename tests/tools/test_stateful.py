@@ -13,11 +13,8 @@ import pytest
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.ports import Page, SearchHit
 from perdure.core.visibility import User, Visibility
-from perdure.tools.builtin.clarify import ClarifyTool
-from perdure.tools.stateful.delegate import DelegateTool
-from perdure.tools.stateful.memory import FileMemory, MemoryTool, SharedMemory, safe_name
-from perdure.tools.stateful.session_search import SessionSearch
-from perdure.tools.stateful.todo import TodoItem, TodoTool
+from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, SessionSearch, TodoItem, TodoTool
+from perdure.tools.builtin.memory import FileMemory, MemoryTool, SharedMemory, safe_name
 from perdure.tools.tool import ToolContext
 
 ME = ToolContext("call_1", conversation_id="c_1", user_key="ada")

@@ -15,8 +15,7 @@ import pytest
 from perdure.core.errors import ToolError
 from perdure.core.ports import StoredOutput
 from perdure.tools.builtin.terminal import Terminal
-from perdure.tools.cancel import CancelToken
-from perdure.tools.tool import ToolContext
+from perdure.tools.tool import CancelToken, ToolContext
 
 HERE = ToolContext("call_1", task_id="t_1")
 

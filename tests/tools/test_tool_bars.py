@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from perdure.core.clock import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
-from perdure.tools.budgets import OutputLimiter, OutputLimits
 from perdure.tools.builtin.terminal import Terminal
+from perdure.tools.output_limits import OutputLimiter, OutputLimits
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
 from perdure.tools.tool import ToolContext, ToolReply
@@ -192,7 +192,7 @@ def test_a_conversation_id_that_is_none_keeps_the_result_shortened_and_writes_no
 def test_reading_an_output_by_any_name_opens_no_file(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.txt").write_text("the secret")
     with open_store(tmp_path / "perdure.db") as store:
-        from perdure.tools.builtin.reading import FileReader
+        from perdure.tools.builtin.files import FileReader
 
         def read(path: str) -> Any:
             """Reads."""

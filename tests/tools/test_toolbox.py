@@ -13,9 +13,9 @@ from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
-from perdure.tools.budgets import OutputLimits
+from perdure.tools.builtin.memory import FileMemory
+from perdure.tools.output_limits import OutputLimits
 from perdure.tools.runtime import ToolScope
-from perdure.tools.stateful.memory import FileMemory
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
 
 PLUGIN = '''

@@ -13,9 +13,9 @@ from perdure.config.keys import all_keys
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.store import open_store
-from perdure.tools.danger.kinds import KINDS
+from perdure.tools.builtin.memory import FileMemory
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.stateful.memory import FileMemory
+from perdure.tools.shell_safety.types import KINDS
 from perdure.tools.tool import Tool
 from perdure.tools.toolbox import ToolSources, build_toolbox
 

@@ -17,9 +17,8 @@ from urllib.parse import unquote
 import pytest
 
 from perdure.core.errors import ToolError
-from perdure.tools.builtin.addresses import is_public
-from perdure.tools.builtin.html_text import HtmlText, page_text
-from perdure.tools.builtin.web import FetchLimits, WebReader
+from perdure.tools.builtin.html import HtmlText, page_text
+from perdure.tools.builtin.web import FetchLimits, WebReader, is_public
 
 PAGE = """<html><head><title>Brief  history</title><style>p{}</style></head><body>
 <nav><a href="/x">Menu</a></nav><script>alert(1)</script>

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 import perdure.web
 from perdure.web import static_files
-from perdure.web.files import TYPES
+from perdure.web.static import TYPES
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from perdure.core.messages import Message, ToolCall, assistant, tool_result, use
 from perdure.core.ports import StoredOutput
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore, open_store
-from perdure.tools.budgets import persisted_block
+from perdure.tools.output_limits import persisted_block
 from perdure.tools.runtime import INTERRUPTED
-from perdure.web.tool_calls import kept_output
+from perdure.web.views.timeline import kept_output
 from support.page_api import Asking
 
 

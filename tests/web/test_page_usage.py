@@ -10,10 +10,10 @@ from perdure.config.settings import ModelOverride
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
 from perdure.models.catalog import Catalog, Prices
+from perdure.store.ledger import CachedOn, Spared
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
-from perdure.store.savings import CachedOn, Spared
 from perdure.store.store import SessionStore, open_store
-from perdure.web.usage_view import DAY_MS, saved_by_cache, saved_by_compaction
+from perdure.web.views.usage import DAY_MS, saved_by_cache, saved_by_compaction
 from support.page_api import Asking, Told
 from support.store import FakeClock, compacted, conversation
 
@@ -136,7 +136,8 @@ def test_a_compaction_spares_the_main_calls_until_the_next_one(tmp_path: Path) -
         api = Asking(store, clock=clock)
         assert api.get("/usage", user="", days=1)["saved_by_compaction_tokens"] == 600 * 4 + 400 * 2
         assert store.savings.compactions() == [
-            Spared(600, 0.5, ((RouteRecord("openai", "priced"), 4),)), Spared(400, 0.5, ((RouteRecord("openai", "priced"), 2),)),
+            Spared(600, 0.5, ((RouteRecord("openai", "priced"), 4),)),
+            Spared(400, 0.5, ((RouteRecord("openai", "priced"), 2),)),
         ]  # fmt: skip
         assert api.get("/usage", user="", days=1)["totals"]["compactions"] == 2
         assert api.get("/usage", user="bob", days=1)["saved_by_compaction_tokens"] == 0

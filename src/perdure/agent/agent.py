@@ -1,4 +1,4 @@
-"""The agent: a conversation you can talk to. Everything it needs is handed in as `AgentDeps`; `perdure.app` wires it."""
+"""A conversation with a model: turns, interrupts, compaction. Dependencies come in as `AgentDeps`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from perdure.agent import gauge
-from perdure.agent.bridge import LoopThread
+from perdure.agent import context_usage
 from perdure.agent.callbacks import Callbacks
-from perdure.agent.continuation import Emit, compact, report
-from perdure.agent.elsewhere import gone_on
+from perdure.agent.compaction import Emit, compact, report
+from perdure.agent.context_usage import ContextUsage
+from perdure.agent.deps import AgentDeps
 from perdure.agent.engine_tools import join_engine_tools
-from perdure.agent.events import EventBus
-from perdure.agent.gauge import ContextUsage
-from perdure.agent.holder import is_gone, this_process
-from perdure.agent.parts import AgentDeps
+from perdure.agent.event_bus import EventBus
+from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import assemble
-from perdure.agent.session import LiveSession
+from perdure.agent.session import LiveSession, gone_on
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
+from perdure.context.api import CompactionReport
 from perdure.context.engine import EngineServices, StartReason
-from perdure.context.plain import CompactionReport
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, TextPart
-from perdure.providers.exchange import Endpoint
 from perdure.providers.routes import EndpointChain as RouteToModel
+from perdure.providers.types import Endpoint
+from perdure.store.leases import is_gone, this_process
 from perdure.store.records import Lease, RouteRecord, damage_notice
 
 T = TypeVar("T")
@@ -182,7 +181,7 @@ class ConversationAgent:
         """How full the window is, by the same counter that the gate reads."""
         model = self._parts.routes.endpoint.model
         if self._talk is not None:
-            return gauge.read(model, self._talk.live, self._talk.gate.budgets)
+            return context_usage.read(model, self._talk.live, self._talk.gate.budgets)
         return self._first_reading if self._first_reading is not None else ContextUsage(model)
 
     def measure(self) -> ContextUsage:
@@ -257,7 +256,7 @@ class ConversationAgent:
 
     async def _measure(self) -> ContextUsage:
         if self._talk is None and self._wanted_id is None:
-            self._first_reading = await gauge.read_before_the_first_word(self._parts, self._system_prompt)
+            self._first_reading = await context_usage.read_before_the_first_word(self._parts, self._system_prompt)
         else:
             await self._open(None, None).caller.fit_window()
         return self.gauge

@@ -1,24 +1,41 @@
-"""Delegated work: a child with a conversation, an engine and a budget of its own. Only its report comes back.
-
-What a child costs is kept with its own conversation, whose parent is the one that asked: shown apart, and summed up
-with the parent's where a whole is asked for.
-"""
+"""Delegated agents and the todo store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from perdure.agent.continuation import Emit
+from perdure.agent.compaction import Emit
+from perdure.agent.deps import AgentDeps
 from perdure.agent.engine_tools import join_engine_tools
-from perdure.agent.parts import AgentDeps
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import OpenConversation, Turn
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.events import Event, Notice, ToolFinished, ToolStarted
 from perdure.core.messages import user
 from perdure.store.records import RouteRecord
+from perdure.store.store import SessionStore
 from perdure.tools.runtime import ToolRuntime
+
+
+class StoredPlans:
+    """What the `todo` tool reads and writes."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+
+    def load(self, conversation_id: str) -> Sequence[Any]:
+        try:
+            kept = json.loads(self._store.conversations.get(conversation_id).todo or "[]")
+        except ValueError:
+            return []
+        return kept if isinstance(kept, list) else []
+
+    def save(self, conversation_id: str, items: Sequence[Any]) -> None:
+        self._store.conversations.set_todo(conversation_id, json.dumps(list(items), ensure_ascii=False))
+
 
 # What a child does not get: it has nobody to ask, and helpers of helpers end nowhere.
 WITHHELD = ("clarify", "delegate_task")

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from perdure.agent.parts import Delta, Send
-from perdure.providers.exchange import ApiMode, Endpoint, ModelRequest, Reply
+from perdure.agent.deps import Delta, Send
 from perdure.providers.local import DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
+from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Reply
 
 PROVIDER = "local"
 # Where nothing listens yet: the real address is known once the server has started.

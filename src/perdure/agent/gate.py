@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from perdure.agent.budget import Spent, check_spending
-from perdure.agent.continuation import Emit, carry_out, compact
-from perdure.agent.parts import AgentDeps
+from perdure.agent.compaction import Emit, carry_out, compact
+from perdure.agent.deps import AgentDeps
 from perdure.agent.session import LiveSession
-from perdure.agent.unread import spill_results, with_text
+from perdure.agent.view import spill_results, with_text
 from perdure.context.background import NEAR, Background
 from perdure.context.boundaries import find_unread
 from perdure.context.engine import Compaction, Reason
@@ -28,7 +28,7 @@ from perdure.core.events import OutputSpilled
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
 from perdure.models.budgets import WindowBudgets
-from perdure.models.sizes import entry_figures, figures_of, sum_figures
+from perdure.models.estimate import entry_figures, figures_of, sum_figures
 from perdure.store.records import StoredEvent
 
 # Where no output allowance is set, an answer is left at least this share of the window: one in so many.

@@ -29,7 +29,7 @@ _VOLATILE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class RepeatedCalls:
     """A cycle of calls that keeps repeating."""
 
     tools: tuple[str, ...]
@@ -66,7 +66,7 @@ class LoopGuard:
         self._recent: deque[tuple[str, bytes]] = deque(maxlen=_LONGEST_CYCLE * max(repeats, _LEAST_CALLS))
         self._reported: set[frozenset[bytes]] = set()
 
-    def observe(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> Loop | None:
+    def observe(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> RepeatedCalls | None:
         """Takes the calls of one reply with their results, in order; the loop they complete, once for each loop."""
         if not self._repeats:
             return None
@@ -79,7 +79,7 @@ class LoopGuard:
         if key in self._reported:
             return None
         self._reported.add(key)
-        return Loop(tuple(name for name, _ in cycle), repeats)
+        return RepeatedCalls(tuple(name for name, _ in cycle), repeats)
 
     def replay(self, messages: Sequence[Message]) -> None:
         """Takes the calls of a turn that was cut off, so that its loop is still one; nothing is reported."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.core.ports import MemorySnapshot
-from perdure.screening import screen
+from perdure.prompt_injection import screen
 
 # Read in this order; the first two say the same thing to different tools, so only one of them is taken.
 CONTEXT_FILES = (("AGENTS.md", "CLAUDE.md"), (".cursorrules",))

@@ -1,4 +1,4 @@
-"""A conversation while it is being talked in: its place in the log, its view, its counter, always in step."""
+"""The live session: history, counter, projection, recalled context, remote changes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,77 @@ from typing import Any
 
 from perdure import prompts
 from perdure.agent.composition import Composition
-from perdure.agent.images import surplus_images
-from perdure.agent.parts import AgentDeps
-from perdure.agent.request import Projection
-from perdure.agent.sidecars import Sidecars
-from perdure.agent.unread import SpilledResults
-from perdure.agent.view import SentForms, loop_start
-from perdure.context.projection import shorten_head
+from perdure.agent.deps import AgentDeps
+from perdure.agent.projection import Projection
+from perdure.agent.view import SentForms, SpilledResults, loop_start, surplus_images
+from perdure.context.head import shorten_head
 from perdure.core.messages import Entry, Message, ToolCall
+from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
 from perdure.models.counter import TokenCounter
-from perdure.models.sizes import entry_figures, sum_figures, text_figures
+from perdure.models.estimate import entry_figures, sum_figures, text_figures
 from perdure.providers.reasoning import ReasoningRule
 from perdure.providers.routes import RouteCursor
-from perdure.store.records import Lease, Session, SessionHistory, StoredEvent
+from perdure.store.records import Conversation, Lease, Session, SessionHistory, Span, StoredEvent
+from perdure.store.store import SessionStore
 from perdure.tools.runtime import INTERRUPTED
+
+_KEY = "sidecars"
+
+
+class Sidecars:
+    """The passages of one session, by the seq of the message each belongs to."""
+
+    def __init__(self, state: KeyValue, session_id: str) -> None:
+        self._state = state
+        self._session_id = session_id
+        kept = state.get(_KEY) or {}
+        is_mine = isinstance(kept, dict) and kept.get("session") == session_id
+        self._passages: dict[int, str] = {int(k): v for k, v in kept["passages"].items()} if is_mine else {}
+
+    @property
+    def by_seq(self) -> dict[int, str]:
+        return dict(self._passages)
+
+    def add(self, seq: int, passage: str) -> None:
+        """Persisted when this returns, before anything is sent with it."""
+        self._passages[seq] = passage
+        self._state.set(_KEY, {"session": self._session_id, "passages": {str(k): v for k, v in self._passages.items()}})
+
+
+_SAID = ("user", "assistant", "tool")
+_SHOWN, _SHOWN_CHARS = 2, 160
+
+
+def gone_on(live: LiveSession, store: SessionStore) -> str | None:
+    """What the session at hand does not know of: one line, and the last words of it; None where it knows all."""
+    conversation = store.conversations.get(live.id)
+    known = live.newest_seq
+    since = store.log.read(live.id, Span(known + 1, conversation.last_seq)) if conversation.last_seq > known else []
+    said = [entry.message for entry in since if entry.message.kind in _SAID]
+    if not said and conversation.tip_session_id == live.id:
+        return None
+    return "\n".join((_line(said, conversation, live, store), *_last_words(said)))
+
+
+def _line(said: Sequence[Message], conversation: Conversation, live: LiveSession, store: SessionStore) -> str:
+    what = []
+    if said:
+        what.append(f"{len(said)} message{'s were' if len(said) > 1 else ' was'} added")
+    if conversation.tip_session_id != live.id:
+        is_undone = store.conversations.session(conversation.tip_session_id).began_by == "undo"
+        what.append("a compaction was taken back" if is_undone else "it was compacted")
+    return f"This conversation went on elsewhere: {', and '.join(what)}. It goes on from there."
+
+
+def _last_words(said: Sequence[Message]) -> list[str]:
+    spoken = [m for m in said if m.kind != "tool" and m.text.strip()][-_SHOWN:]
+    return [f"  {'you' if m.role == 'user' else 'it '}: {_short(m.text)}" for m in spoken]
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
 
 
 class LiveSession:

@@ -16,19 +16,19 @@ from typing import Any
 
 from perdure import prompts
 from perdure.agent.budget import SpendingLimit, Spent, Steps
-from perdure.agent.calling import ModelCaller
-from perdure.agent.chronicle import Chronicle, of_tools
-from perdure.agent.continuation import Emit
+from perdure.agent.compaction import Emit
+from perdure.agent.deps import AgentDeps
+from perdure.agent.event_log import Chronicle, of_tools
 from perdure.agent.gate import Gate
 from perdure.agent.loop_guard import LoopGuard, with_note
-from perdure.agent.parts import AgentDeps
+from perdure.agent.model_call import ModelCaller
 from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError, StoreError
 from perdure.core.events import Notice, Outcome, StatusChanged, TurnStarted
-from perdure.core.foreign import await_foreign, describe_error
+from perdure.core.foreign_code import await_foreign, describe_error
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
-from perdure.providers.exchange import Reply
+from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
 from perdure.tools.runtime import ToolScope
 

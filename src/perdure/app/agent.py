@@ -8,11 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from perdure.agent import agent as talking
-from perdure.agent.answers import CallbackApprover, CallbackAsker
-from perdure.agent.callbacks import Callbacks
-from perdure.app.shared import Shared
-from perdure.app.wiring import AgentUser, AnyTools, Wiring
-from perdure.config.home import home_dir
+from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
+from perdure.app.build import AgentUser, AnyTools, Wiring
+from perdure.app.runtime import Shared
+from perdure.config.env import home_dir
 from perdure.config.load import checked, load
 from perdure.config.settings import Settings
 from perdure.core.ports import Approver, Asker

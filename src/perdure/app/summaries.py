@@ -13,13 +13,13 @@ from typing import Any
 
 from perdure.agent.embedded import UNSTARTED
 from perdure.agent.session import LiveSession
-from perdure.app.shared import Shared
-from perdure.config.credentials import api_key_for
+from perdure.app.runtime import Shared
+from perdure.config.env import api_key_for
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError, NoSummaryModel, SummarySuperseded
 from perdure.core.ports import Summarize
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
-from perdure.providers.exchange import Endpoint, Reply
+from perdure.providers.types import Endpoint, Reply
 from perdure.store.records import CallRecord
 from perdure.store.records import RouteRecord as StoredRoute
 

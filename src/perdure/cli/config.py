@@ -1,10 +1,35 @@
-"""`perdure config`: what is set, where it comes from, and how to change it."""
+"""`perdure config`: get, set, unset, list, edit."""
 
 from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.config.env import editor
+from perdure.core.errors import ConfigError
+
+# Tried in order where the user names none; each is what some system calls its simple editor.
+_COMMON = ("sensible-editor", "nano", "vim", "vi", "notepad")
+
+
+def edit_file(path: Path, environ: Mapping[str, str] | None = None) -> None:
+    """Waits until the editor is closed. Raises ConfigError where there is none, or it failed."""
+    command = editor(environ) or next(filter(shutil.which, _COMMON), None)
+    if command is None:
+        raise ConfigError(f"no editor found; set EDITOR to one, or open {path} yourself")
+    try:
+        status = subprocess.run([*shlex.split(command), str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot start the editor {command!r}: {error}; set EDITOR to another") from None
+    if status:
+        raise ConfigError(f"the editor {command!r} ended with status {status}; {path} is as it left it")
+
 
 # What these commands need takes 0.2 s to import, so each imports it when it runs: `config --help` stays quick.
 
@@ -107,7 +132,7 @@ def set_(key: str, value: str) -> None:
 def write_setting(key: str, value: str) -> None:
     """Writes one setting and says what holds now, and what still stands in its way."""
     from perdure.config import edit, keys
-    from perdure.config.home import home_dir
+    from perdure.config.env import home_dir
     from perdure.config.load import overriding_variable
 
     key = keys.find(key).name
@@ -126,7 +151,7 @@ def _check_provider(key: str, value: str) -> None:
     from perdure.config import keys
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
-    from perdure.providers.services import SERVICES, service
+    from perdure.providers.registry import SERVICES, service
 
     name = value.strip()
     if name in ("null", "~", "auto", "main") or service(name) is not None:
@@ -151,7 +176,7 @@ def unset(key: str) -> None:
       perdure config unset compression.threshold
     """
     from perdure.config import edit, keys
-    from perdure.config.home import home_dir
+    from perdure.config.env import home_dir
 
     was_set = edit.unset_value(home_dir(), key)
     default = keys.shown(keys.find(key).default)
@@ -168,7 +193,7 @@ def path() -> None:
     Examples:
       cat "$(perdure config path)"
     """
-    from perdure.config.home import CONFIG_FILE, home_dir
+    from perdure.config.env import CONFIG_FILE, home_dir
 
     click.echo(str(home_dir() / CONFIG_FILE))
 
@@ -183,9 +208,8 @@ def edit_() -> None:
     Examples:
       EDITOR=nano perdure config edit
     """
-    from perdure.cli.editor import edit_file
     from perdure.config import edit
-    from perdure.config.home import CONFIG_FILE, home_dir, make_home
+    from perdure.config.env import CONFIG_FILE, home_dir, make_home
     from perdure.config.load import check_file
 
     place = make_home(home_dir()) / CONFIG_FILE

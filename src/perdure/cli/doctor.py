@@ -1,10 +1,212 @@
-"""`perdure doctor`: what works, what does not, and what to do about it."""
+"""`perdure doctor`: check configuration, keys, endpoints and the database."""
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import click
+
+from perdure.agent.embedded import UNSTARTED
+from perdure.app import Shared, open_user_store, shared_loop
+from perdure.cli.gateway import local_servers
+from perdure.config.env import api_key_for, make_home
+from perdure.config.load import Loaded, load
+from perdure.core.errors import ConfigError, PerdureError
+from perdure.providers.caching import start_line
+from perdure.providers.http import certificates_for, url_of
+from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
+from perdure.providers.model_probe import is_nearby
+from perdure.providers.protocols import mode_module
+from perdure.providers.registry import SERVICES
+from perdure.providers.routes import missing_key
+from perdure.providers.types import Endpoint
+from perdure.store.records import Damage
+from perdure.store.store import SessionStore
+
+_TIMEOUT_S = 5.0
+# How long stored messages are checked for damage.
+_VERIFY_S = 5.0
+# Who said how large the window is.
+_WINDOW_SOURCES = {
+    "config": "from your settings",
+    "learned": "stated by the service in an error",
+    "catalogue": "from the catalogue",
+    "endpoint": "stated by the endpoint",
+    "default": "assumed: nobody says how large it is",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; `advice` says what to do about it."""
+
+    name: str
+    state: Literal["ok", "note", "broken"]
+    found: str
+    advice: str = ""
+
+
+def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Check]:
+    """Every finding as it is made; what rests on something broken is left out."""
+    try:
+        loaded = load(flags=flags)
+    except PerdureError as error:
+        yield Check("config", "broken", str(error), "mend it with `perdure config edit`")
+        return
+    yield Check("config", "ok", str(loaded.path) if loaded.path.exists() else "no config.yaml: the defaults apply")
+    home = _home(loaded.home)
+    yield home
+    if home.state == "broken":
+        return
+    yield _keys()
+    yield _embedded()
+    try:
+        store = open_user_store(loaded.settings, loaded.home)
+    except PerdureError as error:
+        yield Check("database", "broken", str(error), "restore a backup, or move the file away and start afresh")
+        return
+    with store:
+        yield _database(store)
+        yield _messages(store)
+        yield from _model(loaded, store, is_offline=is_offline)
+    if not is_offline:
+        yield _servers()
+
+
+def _home(home: Path) -> Check:
+    try:
+        make_home(home)
+        trial = home / ".doctor"
+        trial.write_text("", encoding="utf-8")
+        trial.unlink()
+    except PerdureError as error:
+        return Check("home", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
+    except OSError as error:
+        return Check("home", "broken", f"{home} cannot be written to: {error.strerror}", "set PERDURE_HOME to another")
+    if os.name == "posix" and home.stat().st_mode & 0o077:
+        return Check("home", "note", f"{home} can be read by others", f"chmod 700 {home}")
+    return Check("home", "ok", str(home))
+
+
+def _keys() -> Check:
+    names = list(dict.fromkeys(v for s in SERVICES for v in s.key_variables if api_key_for(v)))
+    if names:
+        return Check("keys", "ok", f"set: {', '.join(names)}")
+    return Check("keys", "note", "none in the environment", "export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …")
+
+
+def _embedded() -> Check:
+    weights = packaged_weights()
+    if weights is not None and has_runtime():
+        return Check("embedded", "ok", f"{weights.name}, for trying things out without a key")
+    return Check("embedded", "note", "not installed", INSTALL)
+
+
+def _database(store: SessionStore) -> Check:
+    try:
+        newest = store.conversations.list(limit=1).conversations
+    except PerdureError as error:
+        return Check("database", "broken", str(error), "restore a backup with store.path")
+    said = f"last used: {newest[0].title or newest[0].id}" if newest else "no conversations yet"
+    return Check("database", "ok", f"opens and reads; {said}")
+
+
+def _messages(store: SessionStore) -> Check:
+    """Whether stored messages are what was stored; of a very large store those last used."""
+    deadline = time.monotonic() + _VERIFY_S
+    count, is_cut_off = 0, False
+    damage: list[Damage] = []
+    try:
+        for batch in store.verifier.everything():
+            count += batch.messages
+            damage += batch.damage
+            if time.monotonic() > deadline:
+                is_cut_off = True
+                break
+    except PerdureError as error:
+        return Check("messages", "broken", str(error), "restore a backup with store.path")
+    if damage:
+        found = f"{len(damage):,} damaged, of {count:,} checked; the first: {damage[0]}"
+        return Check("messages", "broken", found, "`perdure sessions verify` lists them; restore them from a backup")
+    rest = "; `perdure sessions verify` checks the rest" if is_cut_off else ""
+    return Check("messages", "ok", f"{count:,} checked, none damaged{rest}")
+
+
+def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator[Check]:
+    """The route, whether it answers, and its window."""
+    try:
+        shared = Shared(loaded.settings, home=loaded.home, store=store)
+    except PerdureError as error:
+        yield Check("model", "broken", str(error), "`perdure config set model.provider NAME` and `model.name NAME`")
+        return
+    endpoint = shared.route.main
+    yield Check("model", "ok", f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})")
+    if caching := start_line(endpoint.provider, endpoint.model, loaded.settings.prompt_caching.cache_ttl):
+        yield Check("caching", "ok", caching)
+    if endpoint.base_url == UNSTARTED:
+        if packaged_weights() is None or not has_runtime():
+            yield Check("endpoint", "broken", "no key is set, and there is no embedded model to fall back on", INSTALL)
+        else:
+            yield _weights(endpoint.model)
+    elif (problem := missing_key(endpoint)) and not loaded.settings.credentials.command:
+        yield Check("endpoint", "broken", problem.partition(":")[0], problem.partition(": ")[2])
+    elif not is_offline:
+        yield _answers(endpoint)
+    window = shared_loop().run(shared.knowledge.window(endpoint))
+    is_own = endpoint.base_url == UNSTARTED and loaded.settings.model.context_length is None
+    source = "as it is started here" if is_own else _WINDOW_SOURCES[window.source]
+    if window.source == "default":
+        advice = f"`perdure config set model.context_length {window.tokens}`, with the figure of your model"
+        yield Check("window", "note", f"{window.tokens:,} tokens ({source})", advice)
+    else:
+        yield Check("window", "ok", f"{window.tokens:,} tokens ({source})")
+
+
+def _weights(model: str) -> Check:
+    try:
+        find_weights(model)
+    except ConfigError as error:
+        what, _, advice = str(error).partition(": ")
+        return Check("endpoint", "broken", what, f"{advice}; or set model.base_url, if a server of yours has it")
+    return Check("endpoint", "ok", "the embedded model, started with the first message")
+
+
+def _answers(endpoint: Endpoint) -> Check:
+    """Asks for the list of models: free, and refused where the key is."""
+    import httpx
+
+    path = "/v1/models" if endpoint.api_mode == "anthropic_messages" else "/models"
+    headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
+    try:
+        with httpx.Client(
+            timeout=_TIMEOUT_S, trust_env=not is_nearby(endpoint), verify=certificates_for(endpoint.base_url)
+        ) as client:
+            status = client.get(url_of(endpoint.base_url, path), headers=headers).status_code
+    except ConfigError as error:
+        return Check("endpoint", "broken", str(error))
+    except httpx.HTTPError as error:
+        why = f"{endpoint.base_url} cannot be reached ({type(error).__name__})"
+        return Check("endpoint", "broken", why, "check the address (model.base_url), the server and your network")
+    if status in (401, 403):
+        return Check("endpoint", "broken", f"{endpoint.base_url} refuses the key ({status})", "set another key")
+    if status >= 500:
+        return Check("endpoint", "note", f"{endpoint.base_url} answers with {status}", "it may be down; try later")
+    return Check("endpoint", "ok", f"{endpoint.base_url} answers")
+
+
+def _servers() -> Check:
+    found = local_servers()
+    if not found:
+        return Check("servers", "ok", "no model server on the usual ports of this machine")
+    shown = "; ".join(f"{s.name} at {s.base_url}" for s in found)
+    return Check("servers", "ok", shown, f"to use one: perdure config set model.base_url {found[0].base_url}")
+
 
 _MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}
 
@@ -24,9 +226,8 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
       perdure doctor --offline
       perdure --set model.provider=anthropic doctor
     """
-    from perdure.cli.checks import checks
-    from perdure.cli.ink import Style
-    from perdure.config.terminal import wants_color
+    from perdure.cli.style import Style
+    from perdure.config.env import wants_color
 
     ink = Style(sys.stdout.isatty() and wants_color("auto"))
     paint = {"ok": ink.good, "note": ink.warn, "broken": ink.bad}

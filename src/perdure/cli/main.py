@@ -12,7 +12,7 @@ from perdure.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "chat": Lazy("perdure.cli.chat.command:chat", "Talk to an agent whose conversation outlives its window."),
-    "sessions": Lazy("perdure.cli.sessions.group:sessions", "List, read, find, move and delete conversations."),
+    "sessions": Lazy("perdure.cli.sessions:sessions", "List, read, find, move and delete conversations."),
     "usage": Lazy("perdure.cli.usage:usage", "Show tokens and cost of a conversation, by default the last one."),
     "insights": Lazy("perdure.cli.usage:insights", "Show totals of the last DAYS by day, model, surface and task."),
     "doctor": Lazy("perdure.cli.doctor:doctor", "Check keys, home, database, endpoint, window and embedded model."),
@@ -20,8 +20,8 @@ COMMANDS = {
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
-    "serve": Lazy("perdure.cli.gateway.serve:serve", "Look at your conversations in a browser."),
-    "gateway": Lazy("perdure.cli.gateway.command:gateway", "Serve conversations to many people and programs."),
+    "serve": Lazy("perdure.cli.gateway:serve", "Look at your conversations in a browser."),
+    "gateway": Lazy("perdure.cli.gateway:gateway", "Serve conversations to many people and programs."),
     "completion": Lazy("perdure.cli.completion:completion", "Print the completion script of a SHELL."),
 }
 
@@ -89,6 +89,6 @@ def main() -> None:
     try:
         cli(prog_name="perdure")
     except SystemExit as done:
-        from perdure.cli.leaving import leave
+        from perdure.cli.exit import leave
 
         leave(done.code if isinstance(done.code, int) else int(done.code is not None))

@@ -41,7 +41,7 @@ def list_() -> None:
     """
     from importlib.metadata import PackageNotFoundError, version
 
-    from perdure.config.home import home_dir
+    from perdure.config.env import home_dir
     from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, INSTALL, RUNTIME_PACKAGE, has_runtime, packaged_weights
 
     try:

@@ -71,7 +71,7 @@ def use(name: str) -> None:
 
 def _use(name: str) -> None:
     from perdure.cli.config import write_setting
-    from perdure.config.home import home_dir
+    from perdure.config.env import home_dir
     from perdure.context.registry import engines
 
     engines(home_dir()).load(name)  # its code runs once here, so that what cannot work is never written down

@@ -37,7 +37,7 @@ def simulate(
       perdure simulate --port 8089 --window 8000 --script replies.json
       curl http://127.0.0.1:8089/simulator/report
     """
-    from perdure.lab.simulator import Rules, Simulator, load_script, strict
+    from perdure.testing.simulator import Rules, Simulator, load_script, strict
 
     given = {"window": window, "max_output": max_output, "models": models, "api_key": api_key}
     rules = strict(**given) if is_strict else Rules(**given)  # type: ignore[arg-type]  # each value has its field's type

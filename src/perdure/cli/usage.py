@@ -1,8 +1,24 @@
-"""`perdure usage` and `perdure insights`: what was used and what it cost."""
+"""`perdure usage` and `perdure insights`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
 import click
+
+from perdure.app import open_user_store
+from perdure.config.load import load
+from perdure.store.store import SessionStore
+
+
+@contextmanager
+def opened(flags: Mapping[str, Any] | None) -> Iterator[SessionStore]:
+    """The store that the settings name."""
+    loaded = load(flags=flags or {})
+    with open_user_store(loaded.settings, loaded.home) as store:
+        yield store
 
 
 @click.command()
@@ -16,8 +32,7 @@ def usage(flags: dict[str, str], any_id: str | None) -> None:
       perdure usage
       perdure usage c_1m7g
     """
-    from perdure.cli.opened import opened
-    from perdure.commands.usage import totals_lines
+    from perdure.commands.context import totals_lines
 
     with opened(flags) as store:
         if any_id is None:
@@ -45,8 +60,7 @@ def insights(flags: dict[str, str], days: int) -> None:
       perdure insights
       perdure insights 7
     """
-    from perdure.cli.opened import opened
-    from perdure.commands.usage import insights_text
+    from perdure.commands.context import insights_text
     from perdure.core.visibility import Everyone
 
     with opened(flags) as store:

@@ -1,9 +1,52 @@
-"""`/context`: draws what fills the window."""
+"""`/compress`, `/context`, `/usage`, `/insights` and `/model`."""
 
 from __future__ import annotations
 
-from perdure.commands.command import Command, CommandContext, CommandResult
-from perdure.commands.figures import bar, gauge_line, measured, share, tokens
+from perdure.commands.command import Command, CommandContext, CommandResult, Level
+from perdure.commands.format import bar, gauge_line, measured, money, share, tokens, usage_lines
+from perdure.context.api import CompactionReport
+from perdure.core.clock import SystemClock
+from perdure.core.visibility import Visibility
+from perdure.store.records import Grouping, Totals, UsageRow
+from perdure.store.store import SessionStore
+
+_HEADLINES = {
+    "compacted": "Compacted.",
+    "digest": "Compacted without a model: the handoff is a digest written by code.",
+    "nothing_to_do": "Nothing to compact.",
+    "failed": "The compaction failed; nothing has changed.",
+}
+
+
+def compress(surface: CommandContext, argument: str) -> CommandResult:
+    session_id = surface.agent.session_id
+    if session_id is None:
+        return CommandResult("Nothing to compact: nothing has been said yet.")
+    messages_before = len(surface.store.history(session_id).entries)
+    report = surface.agent.compress(argument or None)
+    level: Level = "info" if report.outcome in ("compacted", "nothing_to_do") else "warning"
+    return CommandResult("\n".join(_lines(report, messages_before)), level)
+
+
+def _lines(report: CompactionReport, messages_before: int) -> list[str]:
+    if report.outcome == "nothing_to_do" and report.message:
+        return [report.message, *report.notices]
+    lines = [_HEADLINES[report.outcome]]
+    if report.outcome in ("compacted", "digest"):
+        before, after = report.before_tokens, report.after_tokens
+        whole = max(before, after)
+        lines += [
+            f"before {bar(before, whole)} {tokens(before):>9} tokens in {messages_before} messages",
+            f"after  {bar(after, whole)} {tokens(after):>9} tokens in {len(report.messages)} messages",
+            "Nothing is lost: /expand opens what the handoff stands for, /undo takes it back.",
+        ]
+    if report.message:
+        lines.append(report.message)
+    return [*lines, *report.notices]
+
+
+COMPRESS = Command("compress", "/compress [focus]", "compact now, a topic in full detail if you name one", compress)
+
 
 # As they lie in a request, first to last; a part that is empty is shown too, so that one sees what could be there.
 _NAMES = {
@@ -19,7 +62,7 @@ _NAMES = {
 _CELLS = 24
 
 
-def run(surface: CommandContext, argument: str) -> CommandResult:
+def context(surface: CommandContext, argument: str) -> CommandResult:
     gauge = measured(surface.agent)
     whole = gauge.window or gauge.tokens or 1
     rows = [(name, gauge.composition.get(part, 0)) for part, name in _NAMES.items()]
@@ -29,4 +72,97 @@ def run(surface: CommandContext, argument: str) -> CommandResult:
     return CommandResult("\n".join([gauge_line(gauge), "", *lines]))
 
 
-CONTEXT = Command("context", "/context", "what fills the window", run)
+CONTEXT = Command("context", "/context", "what fills the window", context)
+
+
+_DAY_MS = 86_400_000
+_GROUPS: tuple[Grouping, ...] = ("day", "model", "source", "task")
+MOST_DAYS = 36_500
+NOTHING_YET = "Nothing has been said yet."
+
+
+def usage(surface: CommandContext, argument: str) -> CommandResult:
+    """This conversation: tokens by class, cost, cache, gauge, compactions."""
+    session_id = surface.agent.session_id
+    if session_id is None:
+        return CommandResult(NOTHING_YET)
+    totals = surface.store.ledger.totals(session_id)
+    return CommandResult("\n".join([*totals_lines(totals), "", gauge_line(surface.agent.gauge)]))
+
+
+def totals_lines(totals: Totals) -> list[str]:
+    """Tokens by class, cost, cache hit rate, calls, compactions, and what ended unreported."""
+    lines = [
+        *usage_lines(totals.usage),
+        f"{'cost':<18} {_cost(totals):>12}",
+        f"{'cache hit rate':<18} {share(totals.usage.cache_hit_rate):>12}",
+        f"{'model calls':<18} {totals.calls:>12}",
+        f"{'compactions':<18} {totals.compactions:>12}",
+    ]
+    if totals.unreported_calls:
+        about = tokens(totals.unreported_estimate_tokens)
+        lines.append(f"{totals.unreported_calls} calls ended unreported, about {about} tokens")
+    return lines
+
+
+def insights(surface: CommandContext, argument: str) -> CommandResult:
+    """All conversations of the last days, by day, model, surface and task."""
+    if argument and not (argument.isdecimal() and 0 < int(argument) <= MOST_DAYS):
+        return CommandResult("/insights takes a number of days, e.g. /insights 7", "error")
+    return CommandResult(insights_text(surface.store, int(argument or 30), visibility=surface.visibility))
+
+
+def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> str:
+    """Totals of the last days; fresh input, what was read from and written to the cache, and output apart."""
+    since_ms = SystemClock().now_ms() - days * _DAY_MS
+    parts = []
+    for group in _GROUPS:
+        rows = store.ledger.usage(group, since_ms=since_ms, visibility=visibility)
+        if rows:
+            parts.append(f"by {group}\n{_table(rows)}")
+    return "\n\n".join([f"The last {days} days", *parts]) if parts else f"Nothing in the last {days} days."
+
+
+def _table(rows: list[UsageRow]) -> str:
+    most = max(r.totals.usage.input_tokens + r.totals.usage.output_tokens for r in rows) or 1
+    lines = [f"  {'':<20} {'fresh':>11} {'from cache':>11} {'to cache':>10} {'output':>10} {'cost':>10}"]
+    for row in rows:
+        used = row.totals.usage
+        lines.append(
+            f"  {(row.group or '–')[:20]:<20} {tokens(used.input_tokens):>11} {tokens(used.cache_read_tokens):>11} "
+            f"{tokens(used.cache_write_tokens):>10} {tokens(used.output_tokens):>10} {_cost(row.totals):>10} "
+            f"{bar(used.input_tokens + used.output_tokens, most, width=8)}"
+        )
+    return "\n".join(lines)
+
+
+def _cost(totals: Totals) -> str:
+    known = money(totals.cost_usd)
+    return f"{known}+" if totals.cost_usd is not None and totals.unpriced_calls else known
+
+
+USAGE = Command("usage", "/usage", "tokens, cost and cache of this conversation", usage)
+INSIGHTS = Command("insights", "/insights [days]", "totals by day, model, surface and task", insights)
+
+
+def model(surface: CommandContext, argument: str) -> CommandResult:
+    if argument:
+        chosen = surface.choose_model(argument)
+        measured(surface.agent)  # so that whoever shows the gauge shows the new model's window at once
+        return CommandResult(f"Going on with {chosen}.")
+    gauge = measured(surface.agent)
+    return CommandResult(f"{gauge.model}\n{gauge_line(gauge)}")
+
+
+def stop(surface: CommandContext, argument: str) -> CommandResult:
+    surface.agent.interrupt()
+    return CommandResult("Stopped.")
+
+
+def leave(surface: CommandContext, argument: str) -> CommandResult:
+    return CommandResult("", is_leaving=True)
+
+
+MODEL = Command("model", "/model [name]", "show the model, or go on with another", model)
+STOP = Command("stop", "/stop", "stop the turn under way", stop)
+QUIT = Command("quit", "/quit", "leave; the conversation is kept", leave)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
-from perdure.commands.figures import when
+from perdure.commands.format import when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.store.records import Conversation

@@ -1,8 +1,9 @@
-"""Changes the user's `config.yaml`: validated first, comments kept, written whole or not at all, mode 0600."""
+"""Edit config.yaml in place, keeping comments and formatting."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections.abc import Iterator
 from copy import deepcopy
@@ -10,13 +11,185 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.config import document, keys, splice
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from perdure.config import keys, load
 from perdure.config.deprecated import rename_settings
-from perdure.config.document import Document
-from perdure.config.home import CONFIG_FILE, make_home
-from perdure.config.load import check, filled, from_text, put
-from perdure.config.problems import Problem, as_error
+from perdure.config.env import CONFIG_FILE, make_home
+from perdure.config.load import Document, Problem, as_error, check, filled, from_text, put
 from perdure.core.errors import ConfigError
+
+
+def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
+    """`text` with `value` at `path`, its sections made where they are missing."""
+    node = YAML(typ="rt").compose(io.StringIO(text))
+    if not isinstance(node, MappingNode):  # nothing but comments
+        return _whole_lines(text) + _block(_nest(path, value), 0, step=2)
+    for depth, part in enumerate(path[:-1]):
+        entry = next(((k, v) for k, v in node.value if k.value == part), None)
+        if entry is None:
+            return _added(text, node, _nest(path[depth:], value))
+        if not isinstance(entry[1], MappingNode):
+            return _begun(text, *entry, nested=_nest(path[depth + 1 :], value))
+        node = entry[1]
+    entry = next(((k, v) for k, v in node.value if k.value == path[-1]), None)
+    return _replaced(text, *entry, value=value) if entry else _added(text, node, {path[-1]: value})
+
+
+def without(text: str, path: tuple[str, ...]) -> str:
+    """`text` with the entry at `path` gone, and what stood on its own lines with it."""
+    node = YAML(typ="rt").compose(io.StringIO(text))
+    for part in path[:-1]:
+        node = next(v for k, v in node.value if k.value == part)
+    index, (key, value) = next((i, e) for i, e in enumerate(node.value) if e[0].value == path[-1])
+    start, end = key.start_mark.index, _end(text, value, key)
+    if not node.flow_style:
+        return text[: _line_start(text, start)] + text[_line_end(text, end) :]
+    if index + 1 < len(node.value):
+        return text[:start] + text[node.value[index + 1][0].start_mark.index :]
+    if index:
+        start = _end(text, node.value[index - 1][1], node.value[index - 1][0])
+    return text[:start] + text[end:]
+
+
+def _replaced(text: str, key: Node, node: Node, *, value: Any) -> str:
+    start, end = _colon(text, key), _end(text, node, key)
+    line = _line_start(text, key.start_mark.index)
+    margin = " " * (len(text[line:start]) - len(text[line:start].lstrip(" ")))
+    # Comments inside what is replaced are the user's too: they move above the key.
+    saved = "".join(f"{margin}{comment}\n" for comment in _comments(text, start, end, node))
+    return f"{text[:line]}{saved}{text[line:start]} {_inline(value)}{text[end:]}"
+
+
+def _added(text: str, node: MappingNode, nested: dict[str, Any]) -> str:
+    """A new entry behind the last one of a mapping."""
+    if node.flow_style:
+        end = node.end_mark.index - 1
+        before = text[:end].rstrip()
+        joint = "" if before.endswith("{") else " " if before.endswith(",") else ", "
+        return f"{before}{joint}{_inline(nested)[1:-1]}{text[end:]}"
+    last_key, last_value = node.value[-1]
+    column = node.value[0][0].start_mark.column
+    end = _past_comments(text, _line_end(text, _end(text, last_value, last_key)), column)
+    return _whole_lines(text[:end]) + _block(nested, column, step=_step(node)) + text[end:]
+
+
+def _begun(text: str, key: Node, node: Node, *, nested: dict[str, Any]) -> str:
+    """The first entry of a section that stands there empty; its commented lines stay behind it."""
+    start, end = _colon(text, key), _end(text, node, key)
+    text = text[:start] + text[end:]  # an explicit `null` goes
+    end = _line_end(text, start)
+    return _whole_lines(text[:end]) + _block(nested, key.start_mark.column + 2, step=2) + text[end:]
+
+
+def _nest(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    for part in reversed(path):
+        value = {part: value}
+    nested: dict[str, Any] = value
+    return nested
+
+
+def _block(nested: dict[str, Any], column: int, *, step: int) -> str:
+    """Entries on lines of their own, indented by `column`, lists and values inline."""
+    lines = ""
+    for name, value in nested.items():
+        lines += " " * column + f"{_inline(name)}:"
+        lines += "\n" + _block(value, column + step, step=step) if isinstance(value, dict) else f" {_inline(value)}\n"
+    return lines
+
+
+def _inline(value: Any) -> str:
+    """A value on one line, quoted as it must be anywhere, inside `{…}` too."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_inline(name)}: {_inline(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, str) and not value.isprintable():
+        # Line ends of all kinds and control characters, which the writer below would fold or refuse.
+        return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in value) + '"'
+    writer = YAML(typ="rt", pure=True)
+    writer.default_flow_style = True
+    writer.width = 1_000_000_000
+    stream = io.StringIO()
+    writer.dump([value], stream)
+    return stream.getvalue().strip()[1:-1]
+
+
+def _end(text: str, node: Node, key: Node) -> int:
+    """Where the last character of a value stands; a block's own mark would reach over the comments behind it."""
+    if isinstance(node, MappingNode | SequenceNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _end(text, last[1], last[0]) if isinstance(last, tuple) else _end(text, last, key)
+    start, end = node.start_mark.index, node.end_mark.index
+    # A block scalar's mark takes in the blank lines behind it; that of an empty value, comments as well; and an
+    # alias has the marks of what it stands for, which is elsewhere.
+    last = start + len(text[start:end].rstrip())
+    return max(last, _colon(text, key)) if last > start else _colon(text, key)
+
+
+def _colon(text: str, key: Node) -> int:
+    """Just behind the key's colon."""
+    behind: int = key.end_mark.index
+    return text.index(":", behind) + 1
+
+
+def _step(node: MappingNode) -> int:
+    """How far the user indents a section inside another."""
+    for _, value in node.value:
+        if isinstance(value, MappingNode) and not value.flow_style and value.value:
+            inner = value.value[0][0].start_mark.column - node.value[0][0].start_mark.column
+            return max(int(inner), 1)
+    return 2
+
+
+def _comments(text: str, start: int, end: int, node: Node) -> Iterator[str]:
+    """The comments between two places, not fooled by a `#` inside a value."""
+    values = [(leaf.start_mark.index, leaf.end_mark.index) for leaf in _leaves(node)]
+    position = start
+    while (position := text.find("#", position, end)) >= 0:
+        if any(low <= position < high for low, high in values) or text[position - 1] not in " \t\n":
+            position += 1
+            continue
+        stop = text.find("\n", position)
+        yield text[position : stop if stop >= 0 else len(text)].rstrip()
+        position = stop if stop >= 0 else len(text)
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    if isinstance(node, ScalarNode):
+        yield node
+        return
+    for child in node.value:
+        for inner in child if isinstance(child, tuple) else (child,):
+            yield from _leaves(inner)
+
+
+def _past_comments(text: str, index: int, column: int) -> int:
+    """Behind the comment lines that follow and are indented like the section they are a part of."""
+    position = index
+    for line in text[index:].splitlines(keepends=True):
+        body = line.lstrip(" ")
+        position += len(line)
+        if body.startswith("#") and len(line) - len(body) >= column:
+            index = position
+        elif body.strip():
+            break
+    return index
+
+
+def _whole_lines(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+def _line_start(text: str, index: int) -> int:
+    return text.rfind("\n", 0, index) + 1
+
+
+def _line_end(text: str, index: int) -> int:
+    """Behind the line's own end."""
+    end = text.find("\n", index)
+    return len(text) if end < 0 else end + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +205,7 @@ def set_value(home: Path, name: str, text: str) -> EditResult:
     key = keys.find(name)
     name = key.name
     with _locked(make_home(home)):
-        file = document.read(home / CONFIG_FILE)
+        file = load.read(home / CONFIG_FILE)
         data = deepcopy(file.data)
         put(data, key.path, from_text(key, text))
         origins = {k: v for k, v in file.origins.items() if not _is_within(k, name)} | {name: "the command line"}
@@ -42,21 +215,21 @@ def set_value(home: Path, name: str, text: str) -> EditResult:
             raise as_error(in_the_way)
         value = keys.plain(keys.value_of(settings, name) if settings else _alone(key, text))
         put(data, key.path, value)
-        _write(file, splice.with_value(file.text, key.path, value), data)
+        _write(file, with_value(file.text, key.path, value), data)
         return EditResult(value, found)
 
 
 def unset_value(home: Path, name: str) -> bool:
     """Takes one setting out of the file, so that its default holds; False where it was not in it."""
     key = keys.find(name)
-    file = document.read(home / CONFIG_FILE)
+    file = load.read(home / CONFIG_FILE)
     # It may stand there by its old name.
     path = tuple(name.split(".")) if name in file.origins else key.path
     if ".".join(path) not in file.origins:
         return False
     with _locked(make_home(home)):
-        file = document.read(home / CONFIG_FILE)
-        text = splice.without(file.text, path)
+        file = load.read(home / CONFIG_FILE)
+        text = without(file.text, path)
         data = deepcopy(file.data)
         node = data
         for part in path[:-1]:
@@ -118,7 +291,7 @@ def _alone(key: keys.Key, text: str) -> Any:
 def _write(file: Document, text: str, meant: dict[str, Any]) -> None:
     """Only what reads back as meant is written: a user's file is never damaged by a corner of YAML."""
     try:
-        is_as_meant = filled(document.parse(text, file.path).data) == filled(meant)
+        is_as_meant = filled(load.parse(text, file.path).data) == filled(meant)
     except ConfigError:
         is_as_meant = False
     if not is_as_meant:

@@ -1,26 +1,184 @@
-"""Gathers settings from their four sources, the later over the earlier: defaults, file, environment, flags.
-
-A key's variable is `PERDURE_` and its name in capitals with two underscores for each dot:
-`PERDURE_COMPRESSION__THRESHOLD` sets `compression.threshold`.
-"""
+"""Load settings: defaults, config.yaml, environment and flags, with every problem reported at its origin."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from perdure.config import document, keys
+from perdure.config import keys
 from perdure.config.deprecated import RENAMED, rename_settings
-from perdure.config.home import CONFIG_FILE, home_dir
-from perdure.config.problems import Origins, Problem, as_error, problems
+from perdure.config.env import CONFIG_FILE, home_dir
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
+
+# Dotted name → where its value came from, e.g. "/home/me/.perdure/config.yaml, line 3".
+Origins = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One wrong value or unknown name; `text` is a whole sentence about it."""
+
+    location: tuple[str | int, ...]
+    text: str
+
+    @property
+    def name(self) -> str:
+        return dotted(self.location)
+
+
+def dotted(location: Iterable[str | int]) -> str:
+    """`("fallback_providers", 0, "model")` as `fallback_providers[0].model`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def problems(error: ValidationError, origins: Origins) -> tuple[Problem, ...]:
+    """Each thing the settings model refused."""
+    return tuple(_problem(detail, origins) for detail in error.errors(include_url=False))
+
+
+def as_error(found: Iterable[Problem]) -> ConfigError:
+    """One error for all of them, a line each."""
+    return ConfigError("\n".join(problem.text for problem in found))
+
+
+def _problem(detail: Mapping[str, Any], origins: Origins) -> Problem:
+    location = tuple(detail["loc"])
+    name = dotted(location)
+    origin = _origin(location, origins)
+    if detail["type"] == "extra_forbidden":
+        text = f"unknown setting {name!r}{_hint(location)}"
+    elif detail["type"] == "missing":
+        text = f"{name} is missing: {keys.allowed_at(location)}"
+    else:
+        text = f"{name} = {_given(detail['input'])} is not allowed: {keys.allowed_at(location)}"
+    return Problem(location, f"{text} (from {origin})" if origin else text)
+
+
+def _hint(location: tuple[str | int, ...]) -> str:
+    name = str(location[-1])
+    if name in keys.all_keys():
+        section, _, leaf = name.rpartition(".")
+        return f"; write `{leaf}:` inside `{section.replace('.', ': ')}:` instead"
+    if close := get_close_matches(name, keys.names_at(location[:-1]), n=1):
+        return f" (did you mean {dotted((*location[:-1], close[0]))!r}?)"
+    return keys.did_you_mean(dotted(location))
+
+
+def _given(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else keys.shown(value)
+    text = keys.mask(text)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _origin(location: tuple[str | int, ...], origins: Origins) -> str:
+    """Of the place itself, or of the nearest thing around it."""
+    for end in range(len(location), 0, -1):
+        if origin := origins.get(dotted(location[:end])):
+            return origin
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file; `origins` says on which line each key stands."""
+
+    path: Path
+    # With plain line feeds; `has_crlf` remembers what the file really has.
+    text: str
+    data: dict[str, Any]
+    origins: dict[str, str]
+    has_crlf: bool = False
+
+
+def read(path: Path) -> Document:
+    """The file, or an empty document where there is none. Raises ConfigError with file, line and what to do."""
+    try:
+        # Bytes, so that line ends stay what they are.
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return Document(path, "", {}, {})
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check its permissions") from None
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Document:
+    """`text` as the document at `path`."""
+    has_crlf = "\r\n" in text
+    text = text.replace("\r\n", "\n")
+    try:
+        tree = YAML(typ="rt").load(text)
+        if tree is None:
+            tree = CommentedMap()
+        if not isinstance(tree, CommentedMap):
+            raise ConfigError(f"{path} should hold settings like `model: {{name: …}}`, not {_noun(tree)}")
+        origins = {dotted(location): f"{path}, line {line}" for location, line in _lines(tree, ())}
+        return Document(path, text, _plain(tree), origins, has_crlf)
+    except YAMLError as error:
+        raise ConfigError(_broken(error, text, path)) from None
+    except (ValueError, RecursionError) as error:  # a date that no calendar has; a list that holds itself
+        raise ConfigError(f"{path} cannot be read: {error}; mend it with `perdure config edit`") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    # ruamel's scalars remember their spelling; settings hold only what they are.
+    for kind in (bool, str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def _lines(node: Any, location: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    if isinstance(node, CommentedMap):
+        for key, value in node.items():
+            place = (*location, str(key))
+            if key in (node.lc.data or {}):  # what a merge key brought in has no line here
+                yield place, node.lc.key(key)[0] + 1
+            yield from _lines(value, place)
+    elif isinstance(node, CommentedSeq):
+        for index, value in enumerate(node):
+            place = (*location, index)
+            yield place, node.lc.item(index)[0] + 1
+            yield from _lines(value, place)
+
+
+def _broken(error: YAMLError, text: str, path: Path) -> str:
+    what, line = "it is not valid YAML", 0
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        what = (error.problem or error.context or what).splitlines()[0]
+        if error.context and error.context_mark and error.context_mark.line + 1 != line:
+            what += f" {error.context.splitlines()[0]} that begins on line {error.context_mark.line + 1}"
+    lines = text.splitlines()
+    if 0 < line <= len(lines) and "\t" in lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]:
+        what = "the line is indented with a tab; YAML wants spaces"
+    place = f"{path}, line {line}" if line else str(path)
+    return f"{place}: {what}; mend it with `perdure config edit`"
+
+
+def _noun(value: Any) -> str:
+    return "a list" if isinstance(value, list) else f"{value!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +209,7 @@ def load(
     """All sources merged and validated. Raises ConfigError that names every wrong value and where it stands."""
     environ = os.environ if environ is None else environ
     home = home or home_dir(environ)
-    file = document.read(home / CONFIG_FILE)
+    file = read(home / CONFIG_FILE)
     data, origins = file.data, file.origins
     for key, variable, value in _from_environment(environ):
         put(data, key.path, value)
@@ -87,7 +245,7 @@ def checked(given: Mapping[str, Any]) -> Settings:
 
 def check_file(path: Path) -> None:
     """Raises ConfigError with everything that is wrong in one file, whatever the environment says."""
-    file = document.read(path)
+    file = read(path)
     if found := check(*rename_settings(file.data, file.origins))[1]:
         raise as_error(found)
 
@@ -117,7 +275,7 @@ def from_text(key: keys.Key, text: str) -> Any:
     if not text.strip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
-        parsed: Any = document.parse(f"{key.path[-1]}: {text}", Path(key.name)).data
+        parsed: Any = parse(f"{key.path[-1]}: {text}", Path(key.name)).data
     except ConfigError:
         return text  # which the settings refuse, with what they allow
     return parsed[key.path[-1]]

@@ -1,8 +1,4 @@
-"""The built-in engine: prune, find the boundaries, summarise, assemble.
-
-Read `compress` first: each phase is a module of pure functions (`pruning`/`transcript`, `boundaries`, `summarise`,
-`assemble`); this class holds what lasts between compactions: the model's budgets, the counter, cool-downs, the pause.
-"""
+"""The built-in context engine: head, handoff, tail."""
 
 from __future__ import annotations
 
@@ -12,10 +8,8 @@ from typing import Any
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
-from perdure.context.actions import outcome_in
-from perdure.context.asking import AnySummarize, as_summarize
+from perdure.context.analysis import outcome_in, roles_in, talk_in
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
-from perdure.context.cooldown import CompactionChain, CompactionThrottle, CoolDown, MemoryState, OneTimeNotices
 from perdure.context.engine import (
     Compaction,
     ContextEngine,
@@ -25,22 +19,96 @@ from perdure.context.engine import (
     unchanged,
 )
 from perdure.context.facts import read_facts
+from perdure.context.handoff import handoff_of
+from perdure.context.handoff_writer import HandoffWriter, WriteResult
+from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory, Item, tokens_of
-from perdure.context.instructions import rules_in
-from perdure.context.notices import codex_raised, compacted_often, paused, small_summary_window
-from perdure.context.projection import shorten_head
-from perdure.context.redo import expand_digest
-from perdure.context.roles import roles_in
 from perdure.context.seal import default_key
+from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, MemoryState, OneTimeNotices
+from perdure.context.summarizer import AnySummarize, as_summarize
 from perdure.context.system_note import compaction_note, needs_note
-from perdure.context.talk import talk_in
-from perdure.context.writing import HandoffWriter, WriteResult
+from perdure.context.user_intent import rules_in
 from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry, Message, clean
-from perdure.core.ports import Clock
+from perdure.core.ports import Clock, LogReader
 from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
 from perdure.models.tokens import estimate_message, estimate_text
+
+
+def compacted_often(times: int) -> str:
+    """From the second compaction of a chain on (E10); "" before."""
+    if times < 2:
+        return ""
+    return (
+        f"This conversation has now been compacted {times} times; with each, some accuracy may be lost."
+        " Start afresh with /new, or have lasting facts stored in memory."
+    )
+
+
+def paused(passes: int) -> str:
+    """Automatic compaction stopped because it does not help (C5)."""
+    return (
+        f"Automatic compaction is paused: {passes} passes in a row saved too little. It resumes once a prompt fits"
+        " again. /compress tries now; /new starts afresh."
+    )
+
+
+def codex_raised(threshold: float, tokens: int) -> str:
+    """The one route whose threshold is raised (C6)."""
+    return (
+        f"On openai-codex, gpt-5.5 has a smaller window than elsewhere, so compaction waits until {threshold:.0%} of it"
+        f" ({tokens:,} tokens). To turn this off: perdure config set compression.codex_gpt55_autoraise false"
+    )
+
+
+def small_summary_window(summary_window: int, window: int) -> str:
+    """The summary model reads less at once than the main one (J10)."""
+    return (
+        f"The summary model's window ({summary_window:,} tokens) is smaller than the main model's ({window:,}): long"
+        " histories are summarised in parts. The threshold is not affected."
+    )
+
+
+def expand_digest(
+    history: CompactionHistory, found: Boundaries, log: LogReader | None, *, model: str = ""
+) -> tuple[CompactionHistory, Boundaries] | None:
+    """The history with the messages behind its digest in place of it, and the boundaries moved accordingly.
+
+    None where the newest handoff is no digest, or its messages cannot be read.
+    """
+    at = found.previous
+    if at is None or log is None or not history.is_logged or history.origins is not None:
+        return None
+    handoff = handoff_of(history.messages[at])
+    if handoff is None or not handoff.is_digest or not handoff.covers:
+        return None
+    in_view = {e.seq for e in history.entries}
+    source = [
+        entry
+        for lo, hi in handoff.covers
+        for entry in log.read(lo, hi)
+        if entry.seq not in in_view and entry.message.kind != "handoff"
+    ]
+    if not source:
+        return None
+    entries: list[Entry] = [*history.entries[:at], *source, *history.entries[at + 1 :]]
+    more = len(source) - 1
+
+    def moved(i: int) -> int:
+        return i if i <= at else i + more
+
+    boundaries = replace(
+        found,
+        size=len(entries),
+        head_end=min(found.head_end, at),
+        kept=tuple(map(moved, found.kept)),
+        tail_start=moved(found.tail_start),
+        previous=None,
+        unread=moved(found.unread) if found.unread is not None else None,
+    )
+    return CompactionHistory.read(entries, model), boundaries
+
 
 DEFAULT_WINDOW = 128_000
 # A history is not rewritten, and its cached prefix not thrown away, for less than this or a twentieth of it.

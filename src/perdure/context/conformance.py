@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from perdure.context.cooldown import MemoryState
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason, as_compaction
-from perdure.context.projection import project
+from perdure.context.head import project
+from perdure.context.state import MemoryState
 from perdure.core import rules
 from perdure.core.errors import ErrorVerdict, ProviderError, ToolError
 from perdure.core.messages import Entry, Message, ToolCall, assistant, system, tool_result, user

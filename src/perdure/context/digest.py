@@ -10,11 +10,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context.actions import Action, Outcome, actions_of
-from perdure.context.facts.quotes import beginning, ending
-from perdure.context.own_words import own_words
-from perdure.context.talk import Exchange, MessageAnalysis, decisions, exchanges, plans, sentences, talk_of
-from perdure.context.wording import Wording
+from perdure.context.analysis import (
+    Action,
+    Exchange,
+    MessageAnalysis,
+    Outcome,
+    Wording,
+    actions_of,
+    decisions,
+    exchanges,
+    plans,
+    sentences,
+    talk_of,
+)
+from perdure.context.facts.quoting import beginning, ending
+from perdure.context.user_words import own_words
 from perdure.core.messages import Message
 from perdure.redaction import redact
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 from perdure.config.settings import CompressionSettings
 from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
-from perdure.context.projection import project
+from perdure.context.head import project
 from perdure.context.system_note import with_compaction_note
 from perdure.core.errors import ToolError
 from perdure.core.events import CompactionOutcome

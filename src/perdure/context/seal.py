@@ -12,7 +12,7 @@ import hmac
 import secrets
 from functools import cache
 
-from perdure.config.home import home_dir, installation_key
+from perdure.config.env import home_dir, installation_key
 from perdure.context.handoff import END_MARKER
 from perdure.core.errors import ConfigError
 from perdure.core.messages import HANDOFF_FIRST_LINE

@@ -1,27 +1,226 @@
-"""The middle of a history as text for a summariser: pruned, redacted, one block a message.
-
-Every block is made once per message and kept beside it, so that a long history costs a join. It is made of the redacted
-message that facts were read from: redaction comes before any shortening, for half a key is still a key's half.
-"""
+"""The transcript a summarizer reads: old tool results pruned to one line, bounded in size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+from perdure.context.analysis import Wording
 from perdure.context.facts import facts_in
-from perdure.context.pruning import (
-    PRUNE_CHARS,
-    SAME_AGAIN,
-    CallNote,
-    answered,
-    ends,
-    noted_calls,
-    outcome,
-    result_line,
+from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
+
+PRUNE_CHARS = 200
+ARGUMENT_CHARS = 300
+CLEARED = "[old tool output cleared]"
+SAME_AGAIN = "the same output as a later call"
+IMAGE_GONE = "[an earlier image was here]"
+
+EXIT = Wording(
+    marks=("exit", "returncode", "return code", "status code"),
+    pattern=re.compile(
+        r"(?:\bexit(?:ed)?(?: with)?(?:[ _-]?(?:code|status))?|\breturn ?code|\bstatus code)"
+        r"\"?\s*[:=]?\s*\"?(-?\d{1,3})\b(?!\.)",
+        re.IGNORECASE,
+    ),
 )
-from perdure.core.messages import Entry, ImagePart, Message
+_SPACE = re.compile(r"\s")
+_TROUBLE = (
+    "error", "exception", "fail", "fatal", "denied", "not found", "no such", "cannot", "panic",
+    "错误", "失败", "エラー", "失敗", "오류", "실패",
+)  # fmt: skip
+# Made once: `json.dumps` makes one for each call that asks for anything but its defaults.
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+# Which argument says what a call was about, and the verb for it.
+_SUBJECTS = (
+    ("command", "ran `{}`"),
+    ("cmd", "ran `{}`"),
+    ("script", "ran `{}`"),
+    ("code", "ran `{}`"),
+    ("file_path", "{}"),
+    ("path", "{}"),
+    ("filename", "{}"),
+    ("file", "{}"),
+    ("notebook_path", "{}"),
+    ("url", "{}"),
+    ("pattern", "searched `{}`"),
+    ("query", "searched `{}`"),
+    ("prompt", "asked `{}`"),
+    ("description", "{}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallNote:
+    """What a call was about, in a few words, and every id a result may name it by."""
+
+    ids: frozenset[str]
+    name: str
+    about: str
+
+
+def noted_calls(message: Message) -> list[tuple[CallNote, str]]:
+    """A note for each call of a message, and the call's arguments cut short."""
+    return [_noted(c) for c in message.tool_calls]
+
+
+def outcome(text: str) -> str:
+    """What came of a call, from its result alone: exit code, size, and the line that tells most."""
+    if not text.strip():
+        return "no output"
+    said = []
+    edge = ends(text, 400, 800)
+    low = edge.lower()
+    if any(mark in low for mark in EXIT.marks) and (found := EXIT.pattern.search(edge)):
+        said.append(f"exit {found[1]}")
+    lines = text.count("\n") + (not text.endswith("\n"))
+    said.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
+    if telling := _telling_line(edge, low):
+        said.append(telling)
+    return ", ".join(said)
+
+
+def ends(text: str, first: int, last: int, between: str = "\n") -> str:
+    """The beginning and the end of a long text, cut between words so that no word (or key) is left in halves."""
+    if len(text) <= first + last:
+        return text
+    head, tail = text[:first], text[-last:]
+    cut = max(head.rfind(" "), head.rfind("\n"))
+    head = head[:cut] if cut > 0 else ""
+    found = _SPACE.search(tail)
+    tail = tail[found.end() :] if found else ""
+    return f"{head}{between}{tail}" if head or tail else f"[{len(text):,} characters without a space]"
+
+
+def result_line(note: CallNote | None, came_of_it: str) -> str:
+    """The one line that stands for a result whose call is known; where it is not, that there was one."""
+    if note is None:
+        return CLEARED
+    return f"[{note.name}] {note.about} → {came_of_it}" if note.about else f"[{note.name}] → {came_of_it}"
+
+
+def answered(notes: Sequence[CallNote], result: Message) -> CallNote | None:
+    """The call among `notes` that a result answers."""
+    wanted = result.tool_call_id
+    if not wanted:
+        return None
+    for note in notes:
+        if wanted in note.ids:
+            return note
+    named = set(wanted.split("|"))
+    return next((n for n in notes if not named.isdisjoint(n.ids)), None)
+
+
+def short_arguments(message: Message, *, most_chars: int = ARGUMENT_CHARS) -> Message:
+    """The message with long strings in its calls' arguments cut inside the JSON, which stays valid JSON."""
+    if not any(len(c.arguments) > most_chars for c in message.tool_calls):
+        return message
+    calls = tuple(
+        replace(c, arguments=shorten_json(c.arguments, most_chars=most_chars)) if len(c.arguments) > most_chars else c
+        for c in message.tool_calls
+    )
+    return replace(message, tool_calls=calls)
+
+
+def shorten_json(arguments: str, *, most_chars: int = ARGUMENT_CHARS) -> str:
+    """Arguments with every long string and list shortened; numbers, booleans, keys and nesting stay as they were."""
+    try:
+        return _short(json.loads(arguments), most_chars)
+    except (ValueError, RecursionError):
+        return _unparsed(arguments, most_chars)
+
+
+def without_images(message: Message) -> Message:
+    """The message with a short word in place of each image."""
+    if not _has_image(message) or not isinstance(message.content, tuple):
+        return message
+    parts = tuple(TextPart(IMAGE_GONE) if isinstance(p, ImagePart) else p for p in message.content)
+    return message.with_content(parts)
+
+
+def _noted(call: ToolCall) -> tuple[CallNote, str]:
+    try:
+        value = json.loads(call.arguments)
+        about = _about(value) if isinstance(value, dict) else _one_line(call.arguments, 80)
+        arguments = _short(value, ARGUMENT_CHARS)
+    except (ValueError, RecursionError):
+        about, arguments = _one_line(call.arguments, 80), _unparsed(call.arguments, ARGUMENT_CHARS)
+    return CallNote(call.ids, call.name or "tool", about), arguments
+
+
+def _about(arguments: Mapping[str, Any]) -> str:
+    for key, wording in _SUBJECTS:
+        if isinstance(value := arguments.get(key), str) and value.strip():
+            return wording.format(_one_line(value, 120)) + _span(arguments)
+    return _one_line(", ".join(f"{k}={_leaf(v)}" for k, v in arguments.items()), 120)
+
+
+def _span(arguments: Mapping[str, Any]) -> str:
+    told = [f"{k} {arguments[k]}" for k in ("offset", "limit") if isinstance(arguments.get(k), int)]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _leaf(value: object) -> str:
+    return value if isinstance(value, str) else _as_json(value)
+
+
+def _telling_line(text: str, low: str) -> str:
+    """The last line that speaks of trouble, else the last one with anything on it."""
+    at = max(low.rfind(word) for word in _TROUBLE)
+    # Lower-casing may change the length of a few scripts; then the place is off and the last line must do.
+    if at >= 0 and len(low) == len(text):
+        start = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        return f'says: "{_one_line(text[start : end if end >= 0 else len(text)], 140)}"'
+    stripped = text.rstrip()
+    start = stripped.rfind("\n") + 1
+    return f'last: "{_one_line(stripped[start:], 80)}"' if start else ""
+
+
+def _one_line(text: str, most: int) -> str:
+    flat = " ".join(text[: most * 4].split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def _clipped(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[: most * 2 // 3]}… [{len(text) - most:,} characters left out] …{text[-(most // 3) :]}"
+
+
+def _short(value: Any, most_chars: int) -> str:
+    """Parsed arguments as JSON of bounded length."""
+    for most in (most_chars, most_chars // 2, most_chars // 4, 24):
+        text = _as_json(_shortened(value, most))
+        if len(text) <= 4 * most_chars:
+            break
+    return text
+
+
+def _unparsed(arguments: str, most_chars: int) -> str:
+    """What is no JSON, or nested too deep to be read: kept readable, as one string of a valid object."""
+    return _as_json({"unparsed": _clipped(arguments, most_chars)})
+
+
+def _shortened(value: Any, most: int, depth: int = 0) -> Any:
+    if isinstance(value, str):
+        return _clipped(value, most)
+    if depth > 20:
+        return "…"
+    if isinstance(value, dict):
+        return {k: _shortened(v, most, depth + 1) for k, v in value.items()}
+    if isinstance(value, list):
+        kept = [_shortened(v, most, depth + 1) for v in value[:20]]
+        return [*kept, f"… {len(value) - 20} more"] if len(value) > 20 else kept
+    return value
+
+
+def _has_image(message: Message) -> bool:
+    return isinstance(message.content, tuple) and any(isinstance(p, ImagePart) for p in message.content)
+
 
 # A message nobody shortened may still be a pasted book: the ends say most of it.
 MESSAGE_CHARS = 6_000

@@ -11,25 +11,17 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping
 
-from perdure.agent.holder import this_process
-from perdure.commands.all import all_commands
 from perdure.commands.command import Commands
-from perdure.config.gateway import GatewaySettings
+from perdure.commands.registry import all_commands
+from perdure.config.settings import GatewaySettings
 from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import Message, TextPart
 from perdure.core.ports import Clock
-from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.guards.people import Principal
-from perdure.gateway.lanes.beats import PeriodicTasks
-from perdure.gateway.lanes.hygiene import HygieneCounts
-from perdure.gateway.lanes.lane import OWNED_MS, ConversationQueue
-from perdure.gateway.lanes.leases import LeaseRenewer
-from perdure.gateway.lanes.pointers import ChatRouting, lane_of
-from perdure.gateway.lanes.pool import AgentMaker, AgentPool
-from perdure.gateway.lanes.questions import OpenQuestion, QuestionBoard
-from perdure.gateway.lanes.results import is_message_of, result_of
-from perdure.gateway.lanes.running import WorkerContext
-from perdure.gateway.telling.chats import (
+from perdure.gateway.adapters.base import Adapter
+from perdure.gateway.auth.principal import Principal
+from perdure.gateway.events.broker import Streams, Watch
+from perdure.gateway.events.subscribe import Deliveries, Following
+from perdure.gateway.events.types import (
     ChatKey,
     ChatMessage,
     CommandAnswered,
@@ -38,12 +30,17 @@ from perdure.gateway.telling.chats import (
     SequencedEvent,
     Ticket,
 )
-from perdure.gateway.telling.deliveries import Deliveries
-from perdure.gateway.telling.following import Following
-from perdure.gateway.telling.streams import Streams, Watch
-from perdure.gateway.threads import in_thread
+from perdure.gateway.executor import in_thread
+from perdure.gateway.workers.agent_pool import AgentMaker, AgentPool, LeaseRenewer
+from perdure.gateway.workers.maintenance import PeriodicTasks
+from perdure.gateway.workers.precompaction import HygieneCounts
+from perdure.gateway.workers.questions import OpenQuestion, QuestionBoard
+from perdure.gateway.workers.queue import OWNED_MS, ConversationQueue
+from perdure.gateway.workers.routing import ChatRouting, lane_of
+from perdure.gateway.workers.worker import WorkerContext, is_message_of, result_of
 from perdure.store.ids import IdSource
 from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
+from perdure.store.leases import this_process
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Proving grounds. `simulator` stands in for model services; read `simulator/__init__.py` first."""
+"""Replay and evaluation. `perdure.lab.simulator` is a deprecated alias of `perdure.testing.simulator`."""

@@ -1,23 +1,58 @@
-"""The one counter: how large the next request is. Gauge, gate and bill read this object and no other (A6).
-
-    estimate = the provider's last real prompt size + a calibrated estimate of what was appended since
-
-Before the first reply, and after a compaction, everything is estimated. Only `prompt_tokens` ever enters (B6): output
-and reasoning tokens count when their message is sent back, as part of the next prompt, and not before. Thinking that a
-service is sent and does not count is not counted either, once its usage shows it.
-"""
+"""The token counter of a conversation, calibrated by reported usage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.messages import Entry
+from perdure.core.ports import KeyValue
 from perdure.core.usage import CanonicalUsage
-from perdure.models.calibrations import IMAGE_RANGE, RATIO_RANGE, Calibration
-from perdure.models.families import family_of
-from perdure.models.figures import NO_FIGURES, TokenFeatures
-from perdure.models.sizes import entry_figures, sum_figures, text_figures, tools_figures
+from perdure.models.estimate import entry_figures, family_of, sum_figures, text_figures, tools_figures
+from perdure.models.text_stats import NO_FIGURES, TokenFeatures
+
+# A service that truncates silently, or that counts what we do not see, must not bend every later estimate.
+RATIO_RANGE = (0.5, 2.0)
+IMAGE_RANGE = (1.0, 20_000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How far off the estimate is for one model (real over estimated), and what an image costs there."""
+
+    ratio: float = 1.0
+    image_tokens: float | None = None
+
+
+class Calibrations:
+    """Calibrations by provider and model, behind any key-value store that survives a restart."""
+
+    def __init__(self, state: KeyValue) -> None:
+        self._state = state
+
+    def get(self, provider: str, model: str) -> Calibration:
+        """What was learned before; the neutral one where nothing was, or where the record is damaged."""
+        stored = self._state.get(_key(provider, model))
+        if not isinstance(stored, Mapping):
+            return Calibration()
+        ratio = _within(stored.get("ratio"), RATIO_RANGE)
+        return Calibration(1.0 if ratio is None else ratio, _within(stored.get("image_tokens"), IMAGE_RANGE))
+
+    def keep(self, provider: str, model: str, calibration: Calibration) -> None:
+        figures = {"ratio": round(calibration.ratio, 4), "image_tokens": calibration.image_tokens}
+        self._state.set(_key(provider, model), figures)
+
+
+def _key(provider: str, model: str) -> str:
+    return f"calibration:{provider.lower()}:{model.lower()}"
+
+
+def _within(value: object, bounds: tuple[float, float]) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if bounds[0] <= value <= bounds[1] else None
+
 
 # Below this much text the ratio says more about a service's framing than about its tokenizer.
 _RATIO_MIN_TOKENS = 200.0

@@ -10,11 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import Message
-from perdure.models.calibrations import Calibration
-from perdure.models.counter import TokenCounter
-from perdure.models.families import Family, family_of
-from perdure.models.figures import NO_FIGURES, TokenFeatures, count_text
-from perdure.models.sizes import entry_figures, figures_of, sum_figures, text_figures, tools_figures
+from perdure.models.counter import Calibration, TokenCounter
+from perdure.models.estimate import (
+    Family,
+    entry_figures,
+    family_of,
+    figures_of,
+    sum_figures,
+    text_figures,
+    tools_figures,
+)
+from perdure.models.text_stats import NO_FIGURES, TokenFeatures, count_text
 
 __all__ = [
     "NO_FIGURES",

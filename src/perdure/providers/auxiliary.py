@@ -17,9 +17,9 @@ from perdure.core.messages import Entry, user
 from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.credentials import Credentials
-from perdure.providers.exchange import Endpoint, ModelRequest, Reply
+from perdure.providers.registry import service, service_of_url
 from perdure.providers.routes import EndpointChain, KeyLookup, RouteCursor, aimed, endpoint_for, fallbacks
-from perdure.providers.services import service, service_of_url
+from perdure.providers.types import Endpoint, ModelRequest, Reply
 
 Task = Literal["compression", "vision", "web_extract", "session_search"]
 Send = Callable[[Endpoint, ModelRequest], Awaitable[Reply]]

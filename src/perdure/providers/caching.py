@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import ConfigError
-from perdure.providers.exchange import CacheTtl
-from perdure.providers.services import service
+from perdure.providers.registry import service
+from perdure.providers.types import CacheTtl
 
 Mark = Mapping[str, str]
 

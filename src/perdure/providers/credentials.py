@@ -8,7 +8,7 @@ import os
 import signal
 
 from perdure.core.errors import ConfigError
-from perdure.providers.exchange import Endpoint
+from perdure.providers.types import Endpoint
 
 # A command that asks a vault, or a person, may take a while; one that hangs must not hang the turn.
 TIMEOUT_S = 30.0

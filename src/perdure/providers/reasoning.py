@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.messages import Message
-from perdure.providers.exchange import ApiMode, Endpoint, ReasoningField
-from perdure.providers.services import quirks_of
+from perdure.providers.registry import quirks_of
+from perdure.providers.types import ApiMode, Endpoint, ReasoningField
 
 _EXTRAS = ("reasoning_content", "thinking")
 _SHORT_CHARS = 300

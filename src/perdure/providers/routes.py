@@ -13,9 +13,9 @@ from perdure.config.settings import RouteSettings, Settings
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict
 from perdure.providers.caching import cache_ttl_for
 from perdure.providers.credentials import Credentials
-from perdure.providers.exchange import CacheTtl, Endpoint, ModelRequest
-from perdure.providers.modes import resolve_mode
-from perdure.providers.services import SERVICES, ProviderSpec, quirks_of, service, service_of_url
+from perdure.providers.protocols import resolve_mode
+from perdure.providers.registry import SERVICES, ProviderSpec, quirks_of, service, service_of_url
+from perdure.providers.types import CacheTtl, Endpoint, ModelRequest
 
 # The value of an environment variable, or None: `config.credentials.api_key_for`, or a test's own.
 KeyLookup = Callable[[str], str | None]

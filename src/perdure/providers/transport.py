@@ -19,9 +19,8 @@ from typing import Any
 
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
-from perdure.providers.classify import classify_error
-from perdure.providers.exchange import Endpoint, ModelRequest, Reply, SseEvent
-from perdure.providers.failures import (
+from perdure.providers.errors.classify import classify_error
+from perdure.providers.errors.messages import (
     EndpointLabel,
     broken,
     failed,
@@ -35,10 +34,10 @@ from perdure.providers.failures import (
     unsendable_header,
     was_never_sent,
 )
-from perdure.providers.modes import mode_module
-from perdure.providers.patience import Retries, StreamTimer, Timeouts
-from perdure.providers.streaming import SseReader
-from perdure.providers.wire import HttpClient, HttpxWire, WireResponse, poured
+from perdure.providers.http import HttpClient, HttpxWire, SseReader, WireResponse, poured
+from perdure.providers.protocols import mode_module
+from perdure.providers.timeouts import Retries, StreamTimer, Timeouts
+from perdure.providers.types import Endpoint, ModelRequest, Reply, SseEvent
 
 __all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]
 
@@ -221,7 +220,7 @@ class _Attempt:
         timer: asyncio.Timeout,
         stream_timer: StreamTimer,
     ) -> Reply:
-        reader, stream = SseReader(), self.mode.Stream()
+        reader, stream = SseReader(), self.mode.make_stream()
 
         def take(piece: bytes) -> bool:
             events = reader.feed(piece)

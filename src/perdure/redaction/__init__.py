@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.redaction.keys import prefixed_keys
-from perdure.redaction.named import named_values
-from perdure.redaction.page import ScanText, Secret
-from perdure.redaction.places import placed_secrets
-from perdure.redaction.shapes import MARK
+from perdure.redaction.assignments import named_values
+from perdure.redaction.contexts import placed_secrets
+from perdure.redaction.entropy import MARK
+from perdure.redaction.prefixes import prefixed_keys
+from perdure.redaction.scan import ScanText, Secret
 
 __all__ = ["Secret", "are_clean", "find_secrets", "redact"]
 

@@ -35,7 +35,7 @@ from perdure.store.store import SessionStore, open_store
 
 __all__ = [
     "Appended",
-    "Call",
+    "CallRecord",
     "ChangeSet",
     "Conversation",
     "ConversationChange",
@@ -50,8 +50,8 @@ __all__ = [
     "Span",
     "StoredEvent",
     "StoredHandoff",
+    "TimelineEntry",
     "TimelinePage",
-    "Told",
     "Totals",
     "UsageRow",
     "open_store",

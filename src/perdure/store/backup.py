@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 
 from perdure.core.errors import StoreUnavailable
-from perdure.store.database import Database
-from perdure.store.shelf import BlobStore, folder_of, sync_folder
+from perdure.store.blobs import BlobStore, folder_of, sync_folder
+from perdure.store.db.database import Database
 
 
 def write_backup(database: Database, shelf: BlobStore, target: Path) -> None:

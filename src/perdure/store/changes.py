@@ -13,10 +13,10 @@ from typing import Protocol
 
 from perdure.core.errors import StoreError
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.backing import StoreContext
-from perdure.store.database import Dialect, Transaction, Value, text
+from perdure.store.context import StoreContext
+from perdure.store.db.database import Dialect, Transaction, Value, text
+from perdure.store.queries import CONVERSATION, conversation_of_row
 from perdure.store.records import ChangeSet, ConversationChange
-from perdure.store.rows import CONVERSATION, conversation_of_row
 
 _TABLES = ("message", "call", "event")
 _DELETIONS = "(SELECT value FROM state WHERE scope = 'changes' AND key = 'deletions')"

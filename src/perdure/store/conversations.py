@@ -8,11 +8,27 @@ from dataclasses import replace
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.backing import StoreContext
-from perdure.store.codec import FIRST_KEY, PLAIN, pack
-from perdure.store.database import Row, Transaction, Value, insert, text
+from perdure.store.context import StoreContext
+from perdure.store.db.database import Row, Transaction, Value, insert, text
+from perdure.store.ids import FIRST_KEY, PLAIN, pack
 from perdure.store.leases import admit
 from perdure.store.ledger import insert_event
+from perdure.store.queries import (
+    CONVERSATION,
+    NAMED,
+    SESSION,
+    add_spans,
+    conversation_id_of,
+    conversation_of_row,
+    get_conversation,
+    get_session,
+    key_at,
+    lineage_of,
+    owned_conversation_id_of,
+    read_handoffs,
+    session_of_row,
+    view_of,
+)
 from perdure.store.records import (
     BeganBy,
     Conversation,
@@ -23,21 +39,7 @@ from perdure.store.records import (
     Session,
     StoredEvent,
 )
-from perdure.store.resolve import NAMED, conversation_id_of, owned_conversation_id_of
-from perdure.store.rows import (
-    CONVERSATION,
-    SESSION,
-    add_spans,
-    conversation_of_row,
-    get_conversation,
-    get_session,
-    key_at,
-    lineage_of,
-    read_handoffs,
-    session_of_row,
-    view_of,
-)
-from perdure.store.views import View, expanded, up_to
+from perdure.store.spans import View, expanded, up_to
 
 # Whatever ended a session so that its conversation goes on in a child (SPEC I3).
 CONTINUED = ("compression", "undo")

@@ -1,12 +1,18 @@
-"""Ids that sort by the moment they were made: `c_` a conversation, `s_` a session, `t_` a task, `o_` an output."""
+"""Sortable ids and the canonical encoding of message bodies."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 import threading
-from collections.abc import Callable
-from typing import Literal, Protocol
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, cast
 
+from perdure.core.errors import CorruptStore, InvalidMessage
+from perdure.core.messages import Kind, Message, Role, canonical_json, clean
 from perdure.core.ports import Clock
 
 Prefix = Literal["c_", "s_", "t_", "o_"]
@@ -48,3 +54,110 @@ class TimeIds:
 
 def _base32(value: int, width: int) -> str:
     return "".join(_ALPHABET[(value >> (5 * place)) & 31] for place in reversed(range(width)))
+
+
+PLAIN, ZLIB = 0, 1
+# Below this, zlib's frame and the time it takes outweigh what it saves.
+_COMPRESS_FROM_BYTES = 512
+_KEY_BYTES = 16
+BODY_KEY_BYTES = 20
+RESTORE = "restore it from a backup (`perdure sessions verify` lists what is damaged)"
+FIRST_KEY = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What stands in a message's row."""
+
+    stored: bytes
+    encoding: int
+    canonical: bytes
+
+
+def encode(message: Message) -> Body:
+    canonical = clean(canonical_json(message.to_dict())).encode()
+    return Body(*pack(canonical), canonical)
+
+
+def decode(stored: bytes, encoding: int, kind: str) -> Message:
+    """The message; its kind stands beside the body, for no provider's dict has a place for it.
+
+    Raises CorruptStore for a body that was damaged.
+    """
+    return decode_canonical(unpack(stored, encoding), kind)
+
+
+def decode_canonical(canonical: bytes, kind: str) -> Message:
+    try:
+        message = Message.from_dict(json.loads(canonical))
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, InvalidMessage) as error:
+        raise CorruptStore(f"a stored message is damaged and cannot be read ({error}); {RESTORE}") from error
+    return message if message.kind == kind else replace(message, kind=cast(Kind, kind))
+
+
+def damaged_message(seq: int, kind: str) -> Message:
+    """What stands in a history where a message cannot be read."""
+    role = cast(Role, kind if kind in ("assistant", "tool", "system") else "user")
+    text = f"[Message m:{seq} is damaged in the database and cannot be read.]"
+    return Message(role, text, kind=cast(Kind, kind))
+
+
+def decode_or_placeholder(stored: bytes, encoding: int, kind: str, *, seq: int) -> Message:
+    """The message, or what says that it is damaged."""
+    try:
+        return decode(stored, encoding, kind)
+    except CorruptStore:
+        return damaged_message(seq, kind)
+
+
+def pack(raw: bytes) -> tuple[bytes, int]:
+    if len(raw) >= _COMPRESS_FROM_BYTES:
+        packed = zlib.compress(raw, 6)
+        if len(packed) < len(raw):
+            return packed, ZLIB
+    return raw, PLAIN
+
+
+def unpack(stored: bytes, encoding: int) -> bytes:
+    try:
+        return zlib.decompress(stored) if encoding == ZLIB else bytes(stored)
+    except zlib.error as error:
+        raise CorruptStore(f"a stored message is damaged and cannot be read ({error}); {RESTORE}") from error
+
+
+def unpack_or_empty(stored: bytes, encoding: int) -> bytes:
+    """For whoever looks for words in very many bodies: one that is damaged has none."""
+    try:
+        return unpack(stored, encoding)
+    except CorruptStore:
+        return b""
+
+
+def load_json(text: str, what: str) -> Any:
+    """Raises CorruptStore, naming `what`, for text that was damaged."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise CorruptStore(f"{what} is damaged in the database and cannot be read ({error}); {RESTORE}") from error
+
+
+def load_payload(text: str) -> Mapping[str, Any]:
+    """What is known of an event; one that was damaged tells nothing, and keeps nobody from reading the others."""
+    try:
+        payload = json.loads(text)
+    except ValueError:
+        return {}
+    return payload if isinstance(payload, dict) else {}
+
+
+def ingest_key(previous: bytes, canonical: bytes) -> bytes:
+    """Names a message by all that was said up to it: two equal "yes" differ, the same history twice does not."""
+    return hashlib.blake2b(previous + canonical, digest_size=_KEY_BYTES).digest()
+
+
+def body_key(canonical: bytes) -> bytes:
+    """The hash of a body alone: the key of a message that a compaction wrote, for that belongs to no chain.
+
+    Longer than other keys. Those that older versions gave to handoffs are not, and say nothing about the body.
+    """
+    return hashlib.blake2b(canonical, digest_size=BODY_KEY_BYTES).digest()

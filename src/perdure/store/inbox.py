@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from perdure.core.errors import NotFound, StoreError
-from perdure.store.backing import StoreContext
-from perdure.store.database import Row, Transaction, Value, insert_numbered, text
+from perdure.store.context import StoreContext
+from perdure.store.db.database import Row, Transaction, Value, insert_numbered, text
 
 State = Literal["waiting", "running", "done"]
 _COLUMNS = (

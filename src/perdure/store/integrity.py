@@ -11,8 +11,8 @@ import json
 
 from perdure.core.errors import CorruptStore
 from perdure.core.messages import Message
-from perdure.store.codec import BODY_KEY_BYTES, body_key, damaged_message, decode_canonical, ingest_key, unpack
-from perdure.store.database import Transaction
+from perdure.store.db.database import Transaction
+from perdure.store.ids import BODY_KEY_BYTES, body_key, damaged_message, decode_canonical, ingest_key, unpack
 from perdure.store.records import Damage, Problem
 
 # What redaction leaves in place of a secret. Versions before the record of scrubbed bodies left nothing else.

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
-from perdure.store.backing import StoreContext
-from perdure.store.database import Row, Transaction, Value, insert, insert_numbered, text
+from perdure.store.blobs import BlobStore, ShelfWriter
+from perdure.store.context import StoreContext
+from perdure.store.db.database import Row, Transaction, Value, insert, insert_numbered, text
+from perdure.store.kv import State
+from perdure.store.queries import conversation_id_of, get_conversation
 from perdure.store.records import Conversation
-from perdure.store.resolve import conversation_id_of
-from perdure.store.rows import get_conversation
-from perdure.store.shelf import BlobStore, ShelfWriter
-from perdure.store.state import State
-from perdure.store.text_index import IndexedText, conversation_scope, indexed, role_scope, user_scope
+from perdure.store.search.index import IndexedText, conversation_scope, indexed, role_scope, user_scope
 
 # A longer output is scanned when searched: indexing it would cost more than it is ever asked for.
 INDEXED_CHARS = 262_144

@@ -11,36 +11,29 @@ from perdure.core.clock import SystemClock
 from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.addresses import Addresses
-from perdure.store.backing import StoreContext
 from perdure.store.backup import write_backup
-from perdure.store.browsing import Browsing
+from perdure.store.blobs import BlobStore, FileShelf
 from perdure.store.changes import ChangeFeed
-from perdure.store.compaction import Compactions
+from perdure.store.compactions import Compactions
+from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations
-from perdure.store.deletion import Deletions
-from perdure.store.drafts import AnyMessage
-from perdure.store.fingerprints import Fingerprints
-from perdure.store.fts import FtsIndex
+from perdure.store.db.sqlite import open_sqlite
+from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds
 from perdure.store.inbox import MessageInbox
+from perdure.store.kv import Fingerprints, State
 from perdure.store.leases import Leases
-from perdure.store.ledger import Ledger
-from perdure.store.log import MessageLog
-from perdure.store.moments import Moments
+from perdure.store.ledger import Ledger, Savings
+from perdure.store.listing import Browsing
+from perdure.store.maintenance import Deletions, Redact, Reindexing, Say, Scrubbed, Scrubber, Verifier, say_in_log
+from perdure.store.messages import AnyMessage, MessageLog
 from perdure.store.outputs import OutputStore
 from perdure.store.records import Appended, Deleted, Lease, Plan, RouteRecord, Session, SessionHistory, StoredEvent
-from perdure.store.reindexing import Reindexing, Say, say_in_log
-from perdure.store.savings import Savings
-from perdure.store.scrub import Redact, Scrubbed, Scrubber
-from perdure.store.search import SearchIndex
-from perdure.store.shelf import BlobStore, FileShelf
-from perdure.store.sqlite_open import open_sqlite
-from perdure.store.state import State
-from perdure.store.timeline import Timeline
-from perdure.store.tokenizer import VERSION
+from perdure.store.search.addresses import Addresses
+from perdure.store.search.search import SearchIndex
+from perdure.store.search.tokenizer import VERSION
+from perdure.store.timeline import Moments, Timeline
 from perdure.store.transfer import Transfer
-from perdure.store.verifier import Verifier
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -231,9 +224,9 @@ def _ready(store: SessionStore, say: Say) -> SessionStore:
 def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:
     # Imported here: the driver is an extra, and costs time that a person with a file should not pay.
     try:
-        from perdure.store.postgres_index import TsvectorIndex
-        from perdure.store.postgres_open import open_postgres
-        from perdure.store.postgres_shelf import RowShelf
+        from perdure.store.db.postgres import open_postgres
+        from perdure.store.db.postgres_blobs import RowShelf
+        from perdure.store.db.postgres_fts import TsvectorIndex
     except ImportError as error:
         raise StoreUnavailable(
             f"PostgreSQL needs a driver that is not installed ({error}): pip install 'perdure[postgres]'"

@@ -1,14 +1,122 @@
-"""A whole conversation as one story, across its chain of sessions: read a page at a time, from the newest on."""
+"""Map event and call timestamps to message sequence numbers, and page through a timeline."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 from perdure.core.messages import Entry
-from perdure.store.backing import StoreContext
-from perdure.store.codec import decode_or_placeholder, unpack_or_empty
-from perdure.store.database import Transaction
-from perdure.store.records import Span, TimelineEntry, TimelinePage
-from perdure.store.resolve import conversation_id_of
-from perdure.store.rows import Lineage, get_conversation, lineage_of, places
+from perdure.store.context import StoreContext
+from perdure.store.db.database import Transaction
+from perdure.store.ids import decode_or_placeholder, load_payload, unpack_or_empty
+from perdure.store.queries import Lineage, conversation_id_of, get_conversation, lineage_of, places
+from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, TimelinePage, ToolRun
+
+# Later than every moment a clock tells.
+_NEVER = 2**62
+
+
+class Moments:
+    """From a time to the message that was the newest then, and from a stretch of the story to what happened in it."""
+
+    def __init__(self, backing: StoreContext) -> None:
+        self._backing = backing
+
+    def newest_at(self, any_id: str, times_ms: Sequence[int]) -> list[int]:
+        """For each moment, the newest message there was by then; 0 where there was none."""
+        if not times_ms:
+            return []
+
+        def load(tx: Transaction) -> list[tuple[int, int]]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            whole = Span(1, conversation.last_seq)
+            return [row for place in places(lineage_of(tx, conversation), whole) for row in _times(tx, place)]
+
+        rows = self._backing.database.read(load)
+        times = [at for _, at in rows]
+        return [rows[at - 1][0] if (at := bisect_right(times, moment)) else 0 for moment in times_ms]
+
+    def events(self, any_id: str, stretch: Span, *, most: int = 2_000) -> list[tuple[int, StoredEvent]]:
+        """The events of a stretch of the story, each with the message it came after; oldest first, the first `most`.
+
+        What happened before the first message of all belongs to a stretch that begins with it.
+        """
+
+        def load(tx: Transaction) -> list[tuple[int, StoredEvent]]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            found: list[tuple[int, StoredEvent]] = []
+            for owner, lo, hi in places(lineage_of(tx, conversation), stretch):
+                found += _placed(tx, conversation, owner, Span(lo, hi), most - len(found))
+            return found
+
+        return self._backing.database.read(load)
+
+    def tool_runs(self, any_id: str, stretch: Span) -> dict[tuple[int, str], ToolRun]:
+        """How the tool calls of a stretch went, by when their results were written and the call's id.
+
+        An id alone is not enough: some services count their calls afresh in every reply.
+        """
+
+        def load(tx: Transaction) -> dict[tuple[int, str], ToolRun]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            found: dict[tuple[int, str], ToolRun] = {}
+            for place in places(lineage_of(tx, conversation), stretch):
+                times = [at for _, at in _times(tx, place)]
+                if times:
+                    found.update(_tool_runs(tx, place[0], min(times), max(times)))
+            return found
+
+        return self._backing.database.read(load)
+
+
+def _times(tx: Transaction, place: tuple[str, int, int]) -> list[tuple[int, int]]:
+    sql = "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    return [(seq, at) for seq, at in tx.rows(sql, place)]
+
+
+def _placed(
+    tx: Transaction, conversation: Conversation, owner: str, span: Span, most: int
+) -> list[tuple[int, StoredEvent]]:
+    told = _times(tx, (owner, span.lo, span.hi + 1))
+    following = told.pop()[1] if told and told[-1][0] > span.hi else None
+    if not told:
+        return []
+    is_first = span.lo == (conversation.fork_seq + 1 if owner == conversation.id else 1)
+    since = 0 if is_first else told[0][1]
+    until = following if following is not None else _NEVER if owner == conversation.id else conversation.created_at_ms
+    rows = tx.rows(
+        "SELECT session, kind, payload, created_at, id FROM event WHERE conversation = ? AND created_at >= ?"
+        " AND created_at < ? AND kind <> 'tools' ORDER BY id LIMIT ?",
+        (owner, since, until, max(0, most)),
+    )
+    times = [at for _, at in told]
+    return [
+        (told[max(0, bisect_right(times, at) - 1)][0], StoredEvent(session, kind, load_payload(payload), at, number))
+        for session, kind, payload, at, number in rows
+    ]
+
+
+def _tool_runs(tx: Transaction, owner: str, since: int, until: int) -> Iterator[tuple[tuple[int, str], ToolRun]]:
+    rows = tx.rows(
+        "SELECT created_at, payload FROM event WHERE conversation = ? AND kind = 'tools'"
+        " AND created_at BETWEEN ? AND ?",
+        (owner, since, until),
+    )
+    for at, raw in rows:
+        payload: Mapping[str, Any] = load_payload(raw)
+        seconds, states, codes = (dict(payload.get(name) or {}) for name in ("seconds", "states", "exit_codes"))
+        for call_id in {**seconds, **states}:
+            took, state, code = seconds.get(call_id), states.get(call_id), codes.get(call_id)
+            yield (
+                (at, str(call_id)),
+                ToolRun(
+                    float(took) if took is not None else None,
+                    str(state) if state is not None else None,
+                    int(code) if code is not None else None,
+                ),
+            )
+
 
 _MOST = 1_000
 

@@ -1,20 +1,254 @@
-"""Conversations leave and enter whole: as JSONL of our own, or as plain OpenAI-style message lists."""
+"""Export and import conversations: JSONL of our own and OpenAI-style message lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from perdure.core.messages import Message
-from perdure.store.backing import StoreContext
-from perdure.store.conversations import Conversations
-from perdure.store.drafts import AnyMessage
-from perdure.store.exporting import Exporter
-from perdure.store.importing import Importer
-from perdure.store.ledger import Ledger
-from perdure.store.log import MessageLog
+from perdure.core.errors import StoreError
+from perdure.core.messages import Message, canonical_json
+from perdure.core.usage import CanonicalUsage
+from perdure.store.context import StoreContext
+from perdure.store.conversations import Conversations, insert_conversation, insert_session
+from perdure.store.db.database import Database, Row, Transaction
+from perdure.store.ids import BODY_KEY_BYTES, FIRST_KEY, body_key, decode_or_placeholder, ingest_key
+from perdure.store.integrity import record_scrubbed
+from perdure.store.ledger import Ledger, insert_call, insert_event
+from perdure.store.messages import AnyMessage, MessageLog, PreparedMessage, insertion, make_room, scoped
 from perdure.store.outputs import OutputStore
-from perdure.store.records import Conversation, Session
+from perdure.store.queries import (
+    SESSION,
+    Lineage,
+    add_handoff,
+    lineage_of,
+    places,
+    read_handoffs,
+    session_of_row,
+    spans_of,
+)
+from perdure.store.records import CallRecord, Conversation, RouteRecord, Session, Span, StoredEvent, StoredHandoff
+
+VERSION = 1
+_BATCH = 500
+_MESSAGE = "seq, session, kind, body, encoding, key, chained, created_at"
+
+
+class Exporter:
+    """Reads in batches, so that an export of any length needs little memory."""
+
+    def __init__(self, database: Database, ledger: Ledger, outputs: OutputStore) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._outputs = outputs
+
+    def lines(self, conversation: Conversation) -> Iterator[str]:
+        """Lines without their newlines. A branch takes along what it shares with its parent."""
+        count = 0
+        for record in self._records(conversation):
+            yield canonical_json(record)
+            count += 1
+        yield canonical_json({"end": count})
+
+    def _records(self, conversation: Conversation) -> Iterator[dict[str, Any]]:
+        alone = replace(conversation, fork_seq=0, parent_id=None)
+        yield {"perdure": "conversation", "version": VERSION, "conversation": asdict(alone)}
+        shape, lineage = self._database.read(lambda tx: (_shape(tx, conversation), lineage_of(tx, conversation)))
+        yield from shape
+        yield from self._messages(lineage, conversation.last_seq)
+        # Calls and events are numbered by the store they lie in.
+        yield from ({"call": asdict(replace(c, id=0))} for c in self._ledger.calls(conversation.id))
+        yield from ({"event": asdict(replace(e, id=0))} for e in self._ledger.all_events(conversation.id))
+        for output in self._outputs.list(conversation.id):
+            text = self._outputs.whole(output.id)
+            yield {"output": {"id": output.id, "tool_call_id": output.tool_call_id, "text": text}}
+
+    def _messages(self, lineage: Lineage, last_seq: int) -> Iterator[dict[str, Any]]:
+        for start in range(1, last_seq + 1, _BATCH):
+            span = Span(start, min(last_seq, start + _BATCH - 1))
+            for owner, lo, hi in places(lineage, span):
+                yield from self._database.read(_batch(owner, lo, hi))
+
+
+def _batch(owner: str, lo: int, hi: int) -> Any:
+    sql = f"SELECT {_MESSAGE} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    return lambda tx: [_message(row) for row in tx.rows(sql, (owner, lo, hi))]
+
+
+def _message(row: Row) -> dict[str, Any]:
+    seq, session, kind, body, encoding, key, chained, created_at = row
+    return {
+        "message": {
+            "seq": seq,
+            "session": session,
+            "kind": kind,
+            "body": decode_or_placeholder(body, encoding, kind, seq=seq).to_dict(),
+            "key": bytes(key).hex(),
+            "is_said": bool(chained),
+            "created_at_ms": created_at,
+        }
+    }
+
+
+def _shape(tx: Transaction, conversation: Conversation) -> list[dict[str, Any]]:
+    """Sessions with their spans, and handoffs."""
+    sql = f"SELECT {SESSION} FROM session WHERE conversation = ? ORDER BY first_seq, started_at, id"
+    sessions = [session_of_row(r) for r in tx.rows(sql, (conversation.id,))]
+    handoffs = read_handoffs(tx, lineage_of(tx, conversation))
+    return [
+        *({"session": _session(tx, s)} for s in sessions),
+        *({"handoff": asdict(h)} for _, h in sorted(handoffs.items())),
+    ]
+
+
+def _session(tx: Transaction, session: Session) -> dict[str, Any]:
+    return {**asdict(session), "spans": [(s.lo, s.hi) for s in spans_of(tx, session.id)]}
+
+
+Records = Mapping[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    backing: StoreContext
+    outputs: OutputStore
+
+    def run(self, lines: Iterable[str]) -> Conversation:
+        """The conversation under its own ids; importing it again adds nothing.
+
+        Raises StoreError, with nothing changed, for a cut or foreign file, or where another log bears the same id.
+        """
+        return self._run(parsed(lines), {})
+
+    def run_as_copy(self, lines: Iterable[str]) -> Conversation:
+        """The same conversation once more, under new ids."""
+        records = parsed(lines)
+        new = {records["conversation"][0]["id"]: self.backing.ids.new("c_")}
+        new |= {s["id"]: self.backing.ids.new("s_") for s in records["session"]}
+        return self._run(records, new)
+
+    def _run(self, records: Records, renamed: Mapping[str, str]) -> Conversation:
+        try:
+            conversation = _conversation(records, renamed)
+            drafts = [(m, _draft(m)) for m in records["message"]]
+            self.backing.database.write(lambda tx: self._write(tx, records, conversation, drafts, renamed))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StoreError(f"the file is no export of a conversation ({error!r}); nothing was imported") from error
+        # After the rows, each on its own: importing once more brings what a crash in between left out.
+        for output in records["output"]:
+            self.outputs.restore(conversation, output["id"], output["tool_call_id"], output["text"])
+        return conversation
+
+    def _write(
+        self,
+        tx: Transaction,
+        records: Records,
+        conversation: Conversation,
+        drafts: list[tuple[dict[str, Any], PreparedMessage]],
+        renamed: Mapping[str, str],
+    ) -> None:
+        """Adds nothing where the same log is here already."""
+        if tx.row("SELECT 1 FROM conversation WHERE id = ?", (conversation.id,)):
+            _refuse_other(tx, conversation.id, drafts)
+            return
+        said = [m for m in records["message"] if m["is_said"]]
+        insert_conversation(tx, conversation, key=bytes.fromhex(said[-1]["key"]) if said else FIRST_KEY)
+        for raw in records["session"]:
+            insert_session(tx, _importing_session(raw, renamed), tuple(Span(*s) for s in raw["spans"]))
+        rows, texts = [], []
+        room = make_room(tx, self.backing.database.dialect, conversation, len(drafts))
+        previous = FIRST_KEY
+        for number, (m, draft) in zip(room.numbers, drafts, strict=True) if drafts else ():
+            session, key = renamed.get(m["session"], m["session"]), bytes.fromhex(m["key"])
+            if m["is_said"]:
+                if ingest_key(previous, draft.body.canonical) != key:  # it was scrubbed where it comes from
+                    record_scrubbed(tx, conversation.id, m["seq"], draft.body.canonical)
+                previous = key
+            elif len(key) == BODY_KEY_BYTES and body_key(draft.body.canonical) != key:
+                record_scrubbed(tx, conversation.id, m["seq"], draft.body.canonical)
+            row = draft.row(
+                number, conversation_id=conversation.id, seq=m["seq"], session_id=session, key=key,
+                now_ms=m["created_at_ms"], is_said=m["is_said"],
+            )  # fmt: skip
+            rows.append(row)
+            texts.append((number, scoped(draft, conversation)))
+        tx.run_many(*insertion(rows))
+        tx.run_many(*self.backing.index.addition("message", texts))
+        for raw in records["handoff"]:
+            add_handoff(tx, _handoff(raw, conversation.id, renamed))
+        for raw in records["call"]:
+            insert_call(tx, conversation.id, _call(raw, renamed))
+        for raw in records["event"]:
+            session = renamed.get(raw["session_id"], raw["session_id"])
+            insert_event(tx, conversation.id, StoredEvent(**{**raw, "session_id": session}))
+
+
+def parsed(lines: Iterable[str]) -> Records:
+    """The records of an export, by kind. Raises StoreError for anything else."""
+    records: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    count, end = 0, None
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise StoreError(f"line {count + 1} is not JSON ({error}); nothing was imported") from error
+        if not isinstance(record, dict) or (count == 0 and record.get("perdure") != "conversation"):
+            raise StoreError("this is no export of a Perdure conversation; nothing was imported")
+        if count == 0 and record.get("version") != VERSION:
+            raise StoreError(f"the export has version {record.get('version')}; this Perdure reads {VERSION}")
+        if "end" in record:
+            end = record["end"]
+            break
+        for kind, value in record.items():
+            if isinstance(value, dict):
+                records[kind].append(value)
+        count += 1
+    if end != count:
+        raise StoreError("the export is cut off: its last line is missing; nothing was imported")
+    return records
+
+
+def _refuse_other(tx: Transaction, conversation_id: str, drafts: list[tuple[dict[str, Any], PreparedMessage]]) -> None:
+    known = {
+        seq: bytes(key)
+        for seq, key in tx.rows("SELECT seq, key FROM message WHERE conversation = ?", (conversation_id,))
+    }
+    if any(known.get(m["seq"]) != bytes.fromhex(m["key"]) for m, _ in drafts):
+        raise StoreError(f"{conversation_id} is here already and differs; import it as a copy")
+
+
+def _conversation(records: Records, renamed: Mapping[str, str]) -> Conversation:
+    new = Conversation(**records["conversation"][0])
+    tip = renamed.get(new.tip_session_id, new.tip_session_id)
+    return replace(new, id=renamed.get(new.id, new.id), tip_session_id=tip)
+
+
+def _draft(raw: Mapping[str, Any]) -> PreparedMessage:
+    return PreparedMessage.of(replace(Message.from_dict(raw["body"]), kind=raw["kind"]))
+
+
+def _importing_session(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Session:
+    fields = {k: v for k, v in raw.items() if k != "spans"}
+    fields["route"] = RouteRecord(**fields["route"])
+    for key in ("id", "conversation_id", "parent_id"):
+        fields[key] = renamed.get(fields[key], fields[key])
+    return Session(**fields)
+
+
+def _handoff(raw: Mapping[str, Any], conversation_id: str, renamed: Mapping[str, str]) -> StoredHandoff:
+    covers, replaced = (tuple(Span(**s) for s in raw[name]) for name in ("covers", "replaced"))
+    session = renamed.get(raw["session_id"], raw["session_id"])
+    known = {"conversation_id": conversation_id, "session_id": session, "covers": covers, "replaced": replaced}
+    return StoredHandoff(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
+
+
+def _call(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> CallRecord:
+    known = {"session_id": renamed.get(raw["session_id"], raw["session_id"]), "route": RouteRecord(**raw["route"])}
+    return CallRecord(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
 
 
 class Transfer:

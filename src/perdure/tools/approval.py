@@ -19,12 +19,11 @@ from typing import Any
 from perdure.core.display import escape_invisible
 from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
-from perdure.tools.builtin.shell import ShellState
-from perdure.tools.danger.detect import Surroundings, find_dangers
-from perdure.tools.danger.kinds import KINDS, Danger
-from perdure.tools.danger.marks import has_mark
-from perdure.tools.danger.places import PathZones
+from perdure.tools.builtin.terminal import ShellState
 from perdure.tools.runtime import ToolScope
+from perdure.tools.shell_safety.analyzer import Surroundings, find_dangers
+from perdure.tools.shell_safety.paths import PathZones
+from perdure.tools.shell_safety.types import KINDS, Danger, has_mark
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
 

@@ -1,31 +1,66 @@
-"""Runs the tool calls of one assistant message: side by side, results in call order, nothing that fails ends the turn.
-
-Per call: find the tool, read its arguments, hooks, approval, run, hooks, budget. An unknown tool, bad arguments, a
-refusal, a time-out or an exception becomes a result the model can read. Cancelling stops what runs; `Batch.results()`
-then says of each unfinished call that its outcome is unknown, so that it is never silently run again.
-"""
+"""Run tool calls: hooks, approval, concurrency, timeouts; every failure becomes a result."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from perdure.core.errors import ToolError, ToolRefused
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted, ToolState
-from perdure.core.foreign import await_foreign, call_foreign, describe_error
+from perdure.core.foreign_code import await_foreign, call_foreign, describe_error
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
-from perdure.tools.arguments import check_by_schema
-from perdure.tools.budgets import OutputLimiter, ToolOutcome
-from perdure.tools.cancel import CancelToken
-from perdure.tools.hooks import Hooks
+from perdure.tools.output_limits import OutputLimiter, ToolOutcome
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import Tool, ToolContext, ToolReply
+from perdure.tools.tool import CancelToken, Tool, ToolContext, ToolReply, check_by_schema
+
+# Before: None lets the call run, a text stops it and is what the model reads.
+PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
+# After: None keeps the reply, a reply takes its place.
+PostToolCall = Callable[[ToolCall, ToolReply], ToolReply | None]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """In the order they were added. One that raises is logged and passed over: it never breaks a turn."""
+
+    pre_tool_call: list[PreToolCall] = field(default_factory=list)
+    post_tool_call: list[PostToolCall] = field(default_factory=list)
+
+    def stop_reason(self, call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
+        """Why the call must not run, or None."""
+        for hook in self.pre_tool_call:
+            try:
+                reason = call_foreign(hook, call, arguments)
+            except Exception:  # somebody else's code: the turn must survive it
+                _log.exception("pre_tool_call hook %r failed on %s", hook, call.name)
+                continue
+            if reason is not None:
+                return reason
+        return None
+
+    def reviewed(self, call: ToolCall, reply: ToolReply) -> ToolReply:
+        """The reply after every hook has seen it."""
+        for hook in self.post_tool_call:
+            try:
+                changed = call_foreign(hook, call, reply)
+            except Exception:  # somebody else's code: the turn must survive it
+                _log.exception("post_tool_call hook %r failed on %s", hook, call.name)
+                continue
+            if isinstance(changed, ToolReply):
+                reply = changed
+            elif changed is not None:
+                _log.error("post_tool_call hook %r returned %s, not a ToolReply", hook, type(changed).__name__)
+        return reply
+
 
 INTERRUPTED = "[Interrupted before it finished: the outcome of this call is unknown. Check before you run it again.]"
 DEFAULT_TIMEOUT_S = 600.0

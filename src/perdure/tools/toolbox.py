@@ -1,33 +1,61 @@
-"""The tools of one agent, put together: what is handed in as None is simply not offered."""
+"""Assemble the tools of one agent: built-in, plug-ins, MCP servers, engine tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perdure import plugins
 from perdure.config.settings import Settings
+from perdure.core.errors import PluginError
+from perdure.core.foreign_code import call_foreign, describe_error
 from perdure.core.ports import Approver, Asker, Clock, KeyValue, Memory, Outputs, Search, Spawner
 from perdure.tools.approval import ApprovalGuard
-from perdure.tools.budgets import OutputLimiter, OutputLimits
-from perdure.tools.builtin.clarify import ClarifyTool
-from perdure.tools.builtin.editing import FileEditor
-from perdure.tools.builtin.reading import FileReader
+from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Plans, SessionSearch, TodoTool
+from perdure.tools.builtin.files import FileEditor, FileReader
+from perdure.tools.builtin.memory import MemoryTool
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.terminal import Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
-from perdure.tools.hooks import Hooks
-from perdure.tools.mcp_servers import McpServers
-from perdure.tools.plugins import load_plugins, tool_plugins
+from perdure.tools.mcp import McpServers
+from perdure.tools.output_limits import OutputLimiter, OutputLimits
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.runtime import ToolRuntime
-from perdure.tools.stateful.delegate import DelegateTool
-from perdure.tools.stateful.memory import MemoryTool
-from perdure.tools.stateful.session_search import SessionSearch
-from perdure.tools.stateful.todo import Plans, TodoTool
+from perdure.tools.runtime import Hooks, ToolRuntime
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
+
+ENTRY_POINTS = "perdure.tools"
+FOLDER = Path("plugins") / "tools"
+ToolPlugin = Callable[[ToolRegistry, Hooks], None]
+
+_PLUGINS = plugins.PluginRegistry("tool plug-in", None, ENTRY_POINTS)
+
+
+def register_tool_plugin(name: str, plugin: ToolPlugin | str) -> None:
+    """Makes a plug-in available under a name; a string "module:function" is imported when it is used."""
+    _PLUGINS.register(name, plugin)
+
+
+def tool_plugins(home: Path | None = None) -> plugins.PluginRegistry:
+    """Every tool plug-in there is for a home folder."""
+    return _PLUGINS.within(home / FOLDER if home is not None else None)
+
+
+def load_plugins(
+    names: Sequence[str], registry: ToolRegistry, hooks: Hooks, *, found: plugins.PluginRegistry
+) -> list[str]:
+    """Runs each named plug-in; returns a warning for each that could not be."""
+    warnings = []
+    for name in names:
+        try:
+            call_foreign(found.load(name), registry, hooks)
+        except PluginError as error:
+            warnings.append(str(error))
+        except Exception as error:  # a plug-in's own code may raise anything
+            warnings.append(f"tool plug-in {name!r} failed to start: {describe_error(error)}")
+    return warnings
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.web.api import page_router
-    from perdure.web.files import static_files
+    from perdure.web.static import static_files
 
 __all__ = ["page_router", "static_files"]
 
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return page_router
     if name == "static_files":
-        from perdure.web.files import static_files
+        from perdure.web.static import static_files
 
         return static_files
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,35 +1,98 @@
-"""The page's routes: thin, read-only, each narrowed to what the person who asks may see.
-
-They are plain functions, so that they run in worker threads and no query ever holds up the event loop; what they answer
-is written as JSON there too.
-"""
+"""Routes of the web UI API."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import Annotated, cast
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from perdure.core.clock import SystemClock
+from perdure.core.errors import NotFound, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.core.visibility import Visibility
 from perdure.models.catalog import Catalog
-from perdure.store.browsing import ConversationFilter
+from perdure.store.listing import ConversationFilter
+from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
-from perdure.web import shapes
-from perdure.web.chart_view import context_chart
-from perdure.web.conversations_view import conversation_page, filters, search_page
-from perdure.web.handoff_view import handoff_view
-from perdure.web.head_view import conversation_head
+from perdure.web import schemas
+from perdure.web.access import Sight
 from perdure.web.live import LiveFeed
-from perdure.web.opened_view import opened_page
-from perdure.web.routes import PageRoute
-from perdure.web.sight import Sight
-from perdure.web.timeline_view import TimelineCursor, timeline_page
-from perdure.web.usage_view import usage_view
+from perdure.web.schemas import OpenedPage
+from perdure.web.views.chart import context_chart
+from perdure.web.views.conversations import conversation_head, conversation_page, filters, search_page
+from perdure.web.views.handoff import handoff_view
+from perdure.web.views.timeline import TimelineCursor, timeline_page
+from perdure.web.views.usage import usage_view
+
+
+def opened_page(sight: Sight, conversation: Conversation, address: str, *, offset: int, limit: int) -> OpenedPage:
+    """Raises NotFound for what this conversation does not have."""
+    page = sight.store.open(address, conversation_id=conversation.id, offset=offset, limit=limit)
+    return OpenedPage(
+        address=page.address,
+        text=page.text,
+        offset=page.offset,
+        total_chars=page.total_chars,
+        next_offset=page.next_offset,
+    )
+
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+# Packing a shorter answer takes longer than sending it.
+_WORTH_PACKING = 16_384
+
+
+class PageRoute(APIRoute):
+    """A route that packs what is long and refuses in plain words, whatever was asked for."""
+
+    def get_route_handler(self) -> Handler:
+        answer = super().get_route_handler()
+
+        async def answer_plainly(request: Request) -> Response:
+            try:
+                return await _packed(await answer(request), request)
+            except RequestValidationError as error:
+                raise HTTPException(422, _plain(error)) from error
+            except NotFound as error:
+                raise HTTPException(404, str(error)) from error
+            except StoreUnavailable as error:
+                raise HTTPException(503, str(error)) from error
+            except StoreError as error:
+                raise HTTPException(400, str(error)) from error
+
+        return answer_plainly
+
+
+async def _packed(response: Response, request: Request) -> Response:
+    """A body that is long and wanted packed, packed; a stream has none."""
+    body = getattr(response, "body", b"")
+    if len(body) < _WORTH_PACKING or "gzip" not in request.headers.get("accept-encoding", "").lower():
+        return response
+    # The lowest level: it takes a third of the time and leaves little more than the highest.
+    packed = await asyncio.to_thread(gzip.compress, body, 1)
+    headers = {k: v for k, v in response.headers.items() if k != "content-length"}
+    headers |= {"content-encoding": "gzip", "vary": "Accept-Encoding"}
+    return Response(packed, status_code=response.status_code, headers=headers)
+
+
+def _plain(error: RequestValidationError) -> str:
+    """`limit: Input should be less than or equal to 200`, one after the other."""
+    return "; ".join(
+        f"{'.'.join(str(p) for p in e['loc'][1:]) or 'the request'}: {_said(str(e['msg']))}" for e in error.errors()
+    )
+
+
+def _said(message: str) -> str:
+    return message.removeprefix("Value error, ").replace("Input should be", "must be")
+
 
 VisibilityOf = Callable[[Request], Visibility]
 
@@ -56,7 +119,7 @@ def page_router(
     catalog: Catalog | None = None,
     is_closing: Callable[[], bool] = lambda: False,
 ) -> APIRouter:
-    """Every route of `shapes.py`. `visibility_of` says whose conversations a request may see; it
+    """Every route of `schemas.py`. `visibility_of` says whose conversations a request may see; it
     may raise HTTPException. `catalog` has the prices that savings are reckoned by. `is_closing` ends live streams,
     which would otherwise hold up a server's shutdown."""
 
@@ -71,18 +134,18 @@ def page_router(
         route_class=PageRoute,
         tags=["page"],
         dependencies=[Depends(look)],
-        responses={status: {"model": shapes.ErrorBody} for status in (400, 404, 422, 503)},
+        responses={status: {"model": schemas.ErrorBody} for status in (400, 404, 422, 503)},
     )
     one = "/conversations/{any_id}"
-    router.get("/conversations", response_model=shapes.ConversationPage)(conversations)
-    router.get("/search", response_model=shapes.SearchPage)(search)
-    router.get("/filters", response_model=shapes.Filters)(what_to_filter_by)
-    router.get(one, response_model=shapes.ConversationHead)(head)
-    router.get(f"{one}/timeline", response_model=shapes.TimelineResponse)(timeline)
-    router.get(f"{one}/context", response_model=shapes.ContextChart)(context)
-    router.get(f"{one}/handoffs/{{seq}}", response_model=shapes.HandoffView)(handoff)
-    router.get(f"{one}/open", response_model=shapes.OpenedPage)(opened)
-    router.get("/usage", response_model=shapes.UsageView)(usage)
+    router.get("/conversations", response_model=schemas.ConversationPage)(conversations)
+    router.get("/search", response_model=schemas.SearchPage)(search)
+    router.get("/filters", response_model=schemas.Filters)(what_to_filter_by)
+    router.get(one, response_model=schemas.ConversationHead)(head)
+    router.get(f"{one}/timeline", response_model=schemas.TimelineResponse)(timeline)
+    router.get(f"{one}/context", response_model=schemas.ContextChart)(context)
+    router.get(f"{one}/handoffs/{{seq}}", response_model=schemas.HandoffView)(handoff)
+    router.get(f"{one}/open", response_model=schemas.OpenedPage)(opened)
+    router.get("/usage", response_model=schemas.UsageView)(usage)
     router.get("/live", response_class=StreamingResponse)(live)
     return router
 

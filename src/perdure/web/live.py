@@ -15,7 +15,7 @@ from typing import Protocol
 from perdure.core.errors import StoreError
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.records import ChangeSet
-from perdure.web.shapes import ConversationChanged
+from perdure.web.schemas import ConversationChanged
 
 POLL_S = 0.4
 HEARTBEAT_S = 15.0

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from perdure.cli.chat.desk import ChatController
-    from perdure.cli.chat.live import ChatApp
+    from perdure.cli.chat.controller import ChatController
+    from perdure.cli.chat.tui import ChatApp
     from perdure.core.events import Event
 
 EPILOG = """\b
@@ -49,13 +49,13 @@ def chat(
     as_json: bool,
 ) -> None:
     """Talk to an agent whose conversation outlives its window."""
-    from perdure.cli.leaving import signals_interrupt
-    from perdure.config.terminal import is_dumb
+    from perdure.cli.exit import signals_interrupt
+    from perdure.config.env import is_dumb
 
     given = {**(flags or {})}
     given |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
     if question is not None or not sys.stdin.isatty():
-        from perdure.cli.chat.once import ask_once
+        from perdure.cli.chat.one_shot import ask_once
 
         with signals_interrupt():
             code = ask_once(given, question or "", piped=_piped(), session_id=session_id, as_json=as_json)
@@ -71,16 +71,15 @@ def chat(
 
 def _live(flags: dict[str, str], session_id: str | None) -> int:
     """The prompt first: nothing that takes time is imported before it stands there."""
-    from perdure.cli.chat.live import ChatApp
-    from perdure.config.home import home_dir, make_home
-    from perdure.config.terminal import wants_color
+    from perdure.cli.chat.tui import ChatApp
+    from perdure.config.env import home_dir, make_home, wants_color
 
     home = make_home(home_dir())
     is_first_run = _is_first_run()
 
     def open_desk(chat: ChatApp) -> ChatController:
-        from perdure.cli.chat.desk import ChatController
-        from perdure.cli.chat.surface import ChatCommandContext, ChatUser
+        from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
+        from perdure.cli.chat.controller import ChatController
 
         person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)
         surface = ChatCommandContext(flags, session_id=session_id, person=person)
@@ -90,11 +89,10 @@ def _live(flags: dict[str, str], session_id: str | None) -> int:
 
 
 def _plain(flags: dict[str, str], session_id: str | None) -> int:
-    from perdure.cli.chat.desk import ChatController
-    from perdure.cli.chat.plain import PlainQuestions, PlainScreen
-    from perdure.cli.chat.plain_loop import PlainChat
+    from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
+    from perdure.cli.chat.controller import ChatController
+    from perdure.cli.chat.plain import PlainChat, PlainQuestions, PlainScreen
     from perdure.cli.chat.questions import TerminalQuestions
-    from perdure.cli.chat.surface import ChatCommandContext, ChatUser
 
     is_first_run = _is_first_run()
     screen, asking = PlainScreen(sys.stdout), PlainQuestions(input)
@@ -113,7 +111,7 @@ def _plain(flags: dict[str, str], session_id: str | None) -> int:
 
 def _is_first_run() -> bool:
     """Whether there is neither a config nor a conversation yet."""
-    from perdure.config.home import CONFIG_FILE, home_dir
+    from perdure.config.env import CONFIG_FILE, home_dir
 
     home = home_dir()
     return not (home / CONFIG_FILE).exists() and not (home / "perdure.db").exists()

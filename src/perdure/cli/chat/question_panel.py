@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prompt_toolkit.utils import get_cwidth
 
 from perdure.cli.chat.questions import PendingQuestion
-from perdure.cli.ink import Style, safe
+from perdure.cli.style import Style, safe
 
 # In front of every line of the text: where something dangerous stands, and everywhere else.
 _POINTER, _NO_POINTER = "▶ ", "  "

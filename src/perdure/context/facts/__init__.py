@@ -15,10 +15,9 @@ A summary drops most of the paths, ids and names that an agent goes on to need. 
 Data flows in that order; no file here looks further than to those above it.
 """
 
-from perdure.context.facts.ledger import FactLedger
-from perdure.context.facts.page import BETWEEN_PIECES, FactLines
-from perdure.context.facts.rank import FURTHEST_BACK
+from perdure.context.facts.ranking import FURTHEST_BACK
 from perdure.context.facts.reading import KEPT, MessageFacts, facts_in, facts_of, read_facts
+from perdure.context.facts.selection import BETWEEN_PIECES, FactLedger, FactLines
 
 __all__ = [
     "BETWEEN_PIECES",

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.facts.kinds import PLACES, kind_of
-from perdure.context.facts.scan import LONGEST, scan
+from perdure.context.facts.extraction import LONGEST, PLACES, kind_of, scan
 from perdure.core.messages import Entry, Message, TextPart
 from perdure.redaction import are_clean, redact
 

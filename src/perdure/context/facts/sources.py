@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from perdure.context.facts.kinds import PLACES, kind_of
-from perdure.context.facts.quotes import (
+from perdure.context.facts.extraction import PLACES, kind_of
+from perdure.context.facts.quoting import (
     Span,
     beginning,
     ending,
@@ -17,9 +17,9 @@ from perdure.context.facts.quotes import (
     shortest_around,
     tidy,
 )
-from perdure.context.facts.rank import Weights
+from perdure.context.facts.ranking import Weights
 from perdure.context.facts.reading import MessageFacts
-from perdure.context.own_words import own_words
+from perdure.context.user_words import own_words
 
 # What the user handed over without saying it themselves goes under this.
 PASTED = "pasted by the user"

@@ -20,9 +20,9 @@ from typing import Protocol
 
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.events import TextDelta, TurnFinished
-from perdure.gateway.adapters.contract import Adapter
-from perdure.gateway.guards.people import Principal
-from perdure.gateway.telling.chats import (
+from perdure.gateway.adapters.base import Adapter
+from perdure.gateway.auth.principal import Principal
+from perdure.gateway.events.types import (
     ChatKey,
     ChatMessage,
     GatewayEvent,

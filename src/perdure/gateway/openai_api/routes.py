@@ -11,16 +11,16 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from perdure.core.ports import Clock
-from perdure.gateway.guards.entrance import needs
-from perdure.gateway.guards.people import Principal
-from perdure.gateway.guards.refusals import ApiError, ApiException
+from perdure.gateway.auth.middleware import needs
+from perdure.gateway.auth.principal import Principal
+from perdure.gateway.errors import ApiError, ApiException
+from perdure.gateway.events.types import ChatMessage
+from perdure.gateway.executor import in_thread
 from perdure.gateway.hub import Hub
-from perdure.gateway.openai_api.answering import Answering
-from perdure.gateway.openai_api.reading import MAX_NAME_CHARS, MODEL, CompletionRequest, read_request, wrong
-from perdure.gateway.openai_api.threads import Threads
-from perdure.gateway.openai_api.writing import Shapes, models
-from perdure.gateway.telling.chats import ChatMessage
-from perdure.gateway.threads import in_thread
+from perdure.gateway.openai_api.conversation_match import Threads
+from perdure.gateway.openai_api.request import MAX_NAME_CHARS, MODEL, CompletionRequest, read_request, wrong
+from perdure.gateway.openai_api.response import Shapes, models
+from perdure.gateway.openai_api.turn import Answering
 from perdure.store.ids import IdSource
 
 _NAMES = ("x-perdure-conversation", "x-conversation-id")

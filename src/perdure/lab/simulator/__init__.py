@@ -1,27 +1,8 @@
-"""A strict stand-in for model services on loopback: three protocols, their rules, their caches, their bills.
+"""Deprecated alias of `perdure.testing.simulator`, with the names it had before."""
 
-request → `http` → `service` (rules, size, cache, script) → `chat` | `responses` | `messages` → bytes. Read first:
-`server.py` (the Simulator), then `rules.py` (its switches), `script.py` (what it answers) and `tokens.py` (its token).
-"""
+from perdure.testing.simulator import *  # noqa: F403  # an alias re-exports everything
+from perdure.testing.simulator import RuleViolation as Violation
+from perdure.testing.simulator import ScriptRequest as Asked
+from perdure.testing.simulator import __all__ as _names
 
-from perdure.lab.simulator.rules import Rules, RuleViolation, strict
-from perdure.lab.simulator.samples import SAMPLES
-from perdure.lab.simulator.script import Call, Drop, Fail, Raw, Say, ScriptRequest, load_script
-from perdure.lab.simulator.server import Simulator
-from perdure.lab.simulator.tokens import count_text
-
-__all__ = [
-    "SAMPLES",
-    "Call",
-    "Drop",
-    "Fail",
-    "Raw",
-    "RuleViolation",
-    "Rules",
-    "Say",
-    "ScriptRequest",
-    "Simulator",
-    "count_text",
-    "load_script",
-    "strict",
-]
+__all__ = [*_names, "Asked", "Violation"]

@@ -1,23 +1,4 @@
-"""A pytest fixture for your own tests: `pytest_plugins = ["perdure.lab.simulator.fixture"]` in conftest.py.
+"""Deprecated alias of `perdure.testing.simulator.fixture`."""
 
-Only a test run imports this file: pytest is no dependency of Perdure's.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-
-from perdure.lab.simulator.rules import strict
-from perdure.lab.simulator.server import Simulator
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A strict simulator for one test, to be given steps with `add`; a rule broken during the test fails it."""
-    with Simulator(strict()) as running:
-        yield running
-        broken = [f"{v.path}: {v.message}" for v in running.violations]
-    if broken:
-        pytest.fail("the service would have refused: " + "; ".join(broken), pytrace=False)
+from perdure.testing.simulator.fixture import *  # noqa: F403  # an alias re-exports everything
+from perdure.testing.simulator.fixture import simulator as simulator

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from perdure.core.errors import NewerSchema
-from perdure.store.database import Dialect, Transaction
+from perdure.store.db.database import Dialect, Transaction
 
 _RECORD = """CREATE TABLE IF NOT EXISTS migration (
   version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at {int} NOT NULL)"""

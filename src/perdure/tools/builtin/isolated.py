@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from perdure.core.errors import ToolError
-from perdure.tools.cancel import CancelToken
+from perdure.tools.tool import CancelToken
 
 
 class IsolatedScript:

@@ -1,21 +1,239 @@
-"""`terminal` and `process`: shell commands, awaited or in the background."""
+"""The `terminal` tool: run commands, capture output, background processes."""
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import itertools
+import os
+import re
+import selectors
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from perdure.core.errors import ToolError
-from perdure.tools.builtin.capture import Capture, without_screen_codes
-from perdure.tools.builtin.shell import Ended, ShellState, run, start, stop
-from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
+from perdure.core.errors import StoreError, ToolError
+from perdure.core.ports import OutputSink, StoredOutput
+from perdure.tools.output_limits import persisted_block
+from perdure.tools.tool import CancelToken, Tool, ToolContext, ToolReply, tool_from_function
+
+_FLUSH_CHARS = 1 << 18
+# Colours, cursor moves and titles.
+_SCREEN_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])")
+
+
+def without_screen_codes(text: str) -> str:
+    """The text as a screen would show it: no colours, and of a progress bar its last state."""
+    if "\x1b" in text:
+        text = _SCREEN_CODE.sub("", text)
+    if "\r" in text:
+        text = "\n".join(_last_state(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return text
+
+
+def _last_state(line: str) -> str:
+    """What stands in a line that was written over, piece upon piece."""
+    return next((p for p in reversed(line.split("\r")) if p), "") if "\r" in line else line
+
+
+class Capture:
+    """Takes bytes as they come, gives a reply at the end. Not thread-safe: one reader feeds it."""
+
+    def __init__(
+        self,
+        open_sink: Callable[[], OutputSink] | None,
+        *,
+        max_chars: int,
+        head_chars: int = 1_000,
+        tail_chars: int = 500,
+    ) -> None:
+        self._open_sink = open_sink
+        self._max_chars, self._head_chars, self._tail_chars = max_chars, head_chars, tail_chars
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held: list[str] = []
+        self._held_chars = 0
+        self._total_chars = 0
+        self._head = ""
+        self._tail = ""
+        self._sink: OutputSink | None = None
+        self._trouble = ""
+
+    def feed(self, data: bytes, *, is_last: bool = False) -> None:
+        text = self._decoder.decode(data, is_last)
+        if not text:
+            return
+        self._total_chars += len(text)
+        if len(self._head) < self._head_chars:
+            self._head += text[: self._head_chars - len(self._head)]
+        self._tail = (self._tail + text[-self._tail_chars :])[-self._tail_chars :]
+        self._held.append(text)
+        self._held_chars += len(text)
+        if self._total_chars > self._max_chars and (self._sink is None or self._held_chars >= _FLUSH_CHARS):
+            self._spill()
+
+    def reply(self, head_line: str, *, is_error: bool) -> ToolReply:
+        """The whole text behind `head_line`, or the block that stands for it where it was too large."""
+        self.feed(b"", is_last=True)
+        if self._total_chars <= self._max_chars:
+            text = without_screen_codes("".join(self._held))
+            return ToolReply(f"{head_line}\n{text}".rstrip("\n"), is_error=is_error)
+        stored = self._closed()
+        self._head, self._tail = without_screen_codes(self._head), without_screen_codes(self._tail)
+        if stored is not None:
+            return ToolReply(
+                f"{head_line}\n{persisted_block(stored, self._head, self._tail)}", is_error=is_error, stored=stored
+            )
+        left_out = self._total_chars - len(self._head) - len(self._tail)
+        marker = f"[… {left_out:,} characters left out, {self._trouble or 'there is no place to keep them'} …]"
+        return ToolReply(f"{head_line}\n{self._head}\n{marker}\n{self._tail}", is_error=is_error)
+
+    def abort(self) -> None:
+        """Leaves nothing stored."""
+        if self._sink is not None:
+            self._sink.abort()
+            self._sink = None
+
+    def _spill(self) -> None:
+        try:
+            if self._sink is None and self._open_sink is not None and not self._trouble:
+                self._sink = self._open_sink()
+            if self._sink is not None:
+                self._sink.write("".join(self._held))
+        except (OSError, StoreError) as error:
+            self._trouble = f"they could not be saved: {error}"
+            self.abort()
+        self._held.clear()
+        self._held_chars = 0
+
+    def _closed(self) -> StoredOutput | None:
+        self._spill()
+        if self._sink is None:
+            return None
+        try:
+            return self._sink.close()
+        except (OSError, StoreError) as error:
+            self._trouble = f"they could not be saved: {error}"
+            return None
+
+
+# The command's own exit code survives; a command that ends the shell itself is caught by the trap.
+_WRAPPER = """trap '__c=$?; trap - EXIT; { pwd -P; env -0; } > "$PERDURE_STATE_FILE" 2>/dev/null; exit $__c' EXIT
+eval "$(<"$PERDURE_STATE_FILE.sh")"
+"""
+_OURS = ("PERDURE_STATE_FILE", "_", "SHLVL", "PWD", "OLDPWD")
+# After the group was told to end politely.
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShellState:
+    """Where a shell stands: its folder and its environment."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command came to its end, and the state it left."""
+
+    exit_code: int | None
+    state: ShellState
+    is_timed_out: bool = False
+    is_cancelled: bool = False
+
+
+def start(
+    command: str, state: ShellState, state_file: Path, *, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """Starts a command in a session of its own, so that everything it starts can be stopped with it."""
+    folder = state.folder if state.folder.is_dir() else Path.home()
+    # In a file, for an argument or a variable may hold 128 KB only.
+    state_file.with_name(f"{state_file.name}.sh").write_text(command, encoding="utf-8", errors="replace")
+    environment = {**state.environment, "PERDURE_STATE_FILE": str(state_file)}
+    return subprocess.Popen(
+        ["bash", "-c", _WRAPPER],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def run(command: str, state: ShellState, *, capture: Capture, timeout_s: float, cancel: CancelToken) -> Ended:
+    """Runs a command to its end, its time-out, or its cancellation; nothing of it is left running."""
+    with tempfile.TemporaryDirectory(prefix="perdure-shell-") as scratch:
+        state_file = Path(scratch) / "state"
+        process = start(command, state, state_file)
+        forget = cancel.on_cancel(lambda: stop(process, grace_s=0))
+        deadline = time.monotonic() + timeout_s
+        try:
+            is_timed_out = not _drain(process, capture, deadline)
+        finally:
+            forget()
+            # Also what the command left in the background with our pipe open: it would never end otherwise.
+            stop(process, grace_s=_GRACE_S if process.poll() is None else 0)
+        code = None if is_timed_out else process.returncode
+        return Ended(code, read_state(state_file, state), is_timed_out, cancel.is_cancelled)
+
+
+def stop(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
+    """Ends a process group: politely first where there is time for it, then for certain."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if grace_s:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def read_state(file: Path, before: ShellState) -> ShellState:
+    """The state a command left; what it was before where the command was killed."""
+    try:
+        folder, _, rest = file.read_bytes().partition(b"\n")
+    except OSError:
+        return before
+    pairs = (os.fsdecode(p).partition("=") for p in rest.split(b"\0") if b"=" in p)
+    environment = {k: v for k, _, v in pairs if k not in _OURS}
+    return ShellState(Path(os.fsdecode(folder)), environment or before.environment)
+
+
+def _drain(process: subprocess.Popen[bytes], capture: Capture, deadline: float) -> bool:
+    """Reads until the command ends; False when its time is up."""
+    assert process.stdout is not None
+    fd = process.stdout.fileno()
+    os.set_blocking(fd, False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            if selector.select(min(left_s, 0.1)):
+                data = os.read(fd, 1 << 16)
+                if not data:
+                    break
+                capture.feed(data)
+            elif process.poll() is not None:
+                # The shell is gone, but something it started holds the pipe: what is said later is nobody's.
+                return True
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, deadline - time.monotonic()))
+        return True
+    return False
+
 
 MAX_TIMEOUT_S = 3_600.0
 _POLL_BYTES = 50_000

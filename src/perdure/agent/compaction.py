@@ -1,0 +1,137 @@
+"""A compaction carried out: memory flushed, one transaction, then engine and counter told. A no-op rotates nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from perdure.agent.deps import AgentDeps
+from perdure.agent.prompt import renewed
+from perdure.agent.session import LiveSession
+from perdure.context.api import CompactionReport
+from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, keep_essentials, unchanged
+from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
+from perdure.core.foreign_code import await_foreign, describe_error
+from perdure.core.messages import Entry
+from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
+
+Emit = Callable[[Event], None]
+
+
+async def compact(
+    live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
+) -> Compaction:
+    """Asks the engine for a plan and carries it out."""
+    emit(CompactionStarted(reason, live.counter.estimate))
+    entries = list(live.view)
+    try:
+        work = asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
+        answer = await await_foreign(work)
+        made = as_compaction(answer, entries)
+        if entries and not made.plan:
+            made = unchanged(entries, "The context engine answered with an empty history.", outcome="failed")
+    except Exception as error:  # an engine may be anybody's plug-in: the conversation goes on without it
+        made = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
+    return await carry_out(made, live, parts, emit, reason=reason)
+
+
+async def carry_out(made: Compaction, live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: str) -> Compaction:
+    """Turns a plan into a continuation. The old session stays as it was, whatever happens.
+
+    An interrupt that comes meanwhile takes effect once the continuation stands.
+    """
+    made = keep_essentials(made)
+    finished: list[CompactionFinished] = []
+    try:
+        await parts.keep(lambda: finished.append(_write(made, live, parts, reason=reason)))
+    finally:
+        for event in finished:
+            emit(event)
+            for text in made.notices:
+                emit(Notice(text, "warning"))
+    return made
+
+
+def _write(made: Compaction, live: LiveSession, parts: AgentDeps, *, reason: str) -> CompactionFinished:
+    """Everything about a compaction that is stored."""
+    prompt_before = live.counter.estimate
+    if not made.is_noop:
+        _rotate(made, live, parts, focus=reason)
+    payload = {
+        "outcome": made.outcome,
+        "reason": reason,
+        "before": made.before_tokens,
+        "after": made.after_tokens,
+        # The same by the one counter, as gauge, gate and chart have it: system prompt and tools included, calibrated.
+        "prompt_before": prompt_before,
+        "prompt_after": live.counter.estimate,
+        "threshold": live.threshold_tokens,
+        "cost_usd": made.handoff.cost_usd if made.handoff is not None else None,
+    }
+    parts.store.ledger.record_event(StoredEvent(live.id, "compaction", payload))
+    return CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
+
+
+def _rotate(made: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
+    parts.memory.flush()
+    old = live.session
+    prompt = renewed(old.system_prompt, parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
+    child = parts.store.compact(
+        old.id,
+        plan_over_log(made, live.entries),
+        system_prompt=None if prompt == old.system_prompt else prompt,
+        up_to_seq=live.newest_seq if live.entries else None,
+        lease=live.lease,
+    )
+    live.move_to(child, parts.store.history(child.id).entries)
+    parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
+
+
+def report(made: Compaction, entries: Sequence[Entry]) -> CompactionReport:
+    """What came of a compaction, as the person who asked for it reads it."""
+    handoffs = [e.message.text for e in entries if e.message.kind == "handoff"]
+    return CompactionReport(
+        messages=[e.message.to_dict() for e in entries],
+        outcome=made.outcome,
+        handoff=handoffs[-1] if handoffs else "",
+        before_tokens=made.before_tokens,
+        after_tokens=made.after_tokens,
+        message=made.message,
+        notices=made.notices,
+        record=made.handoff,
+    )
+
+
+def plan_over_log(made: Compaction, entries: Sequence[Entry]) -> Plan:
+    """An engine's plan over positions as the store's plan over the log."""
+    plan: list[Span | NewHandoff] = []
+    for step in made.plan:
+        if isinstance(step, Insert):
+            plan.append(_new_handoff(step, made))
+        elif isinstance(step, Keep):
+            plan += _spans(entries[step.lo : step.hi])
+    return tuple(plan)
+
+
+def _spans(entries: Sequence[Entry]) -> list[Span]:
+    """Stretches of the log in which each message follows the one before."""
+    spans: list[Span] = []
+    for entry in entries:
+        if spans and entry.seq == spans[-1].hi + 1:
+            spans[-1] = Span(spans[-1].lo, entry.seq)
+        else:
+            spans.append(Span(entry.seq, entry.seq))
+    return spans
+
+
+def _new_handoff(step: Insert, made: Compaction) -> NewHandoff:
+    handoff = made.handoff
+    if handoff is None:
+        return NewHandoff(step.message)
+    return NewHandoff(
+        step.message,
+        model=handoff.model,
+        focus=handoff.focus_topic or "",
+        cost_usd=handoff.cost_usd,
+        check={"findings": list(handoff.findings)},
+    )

@@ -1,0 +1,115 @@
+"""What an agent is made of, handed in ready-made: the turn itself wires nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from perdure.agent.prompt import PromptSources
+from perdure.config.settings import Settings
+from perdure.context.engine import ContextEngine
+from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.ports import Clock, Memory, MemorySnapshot
+from perdure.core.usage import CanonicalUsage
+from perdure.models.counter import Calibration, Calibrations
+from perdure.providers.routes import RouteCursor
+from perdure.providers.types import Endpoint, ModelRequest, Reply
+from perdure.store.ids import IdSource
+from perdure.store.store import SessionStore
+from perdure.tools.runtime import ToolRuntime
+
+# Every call moves the ratio a little; a change below this moves no decision.
+_RATIO_STEP = 0.02
+
+T = TypeVar("T")
+Delta = TextDelta | ReasoningDelta | ToolCallParsed
+
+
+class Send(Protocol):
+    """One model call. Raises ProviderError; cancelling it closes the connection."""
+
+    async def __call__(
+        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
+    ) -> Reply: ...
+
+
+class RunBlocking(Protocol):
+    """How what is said gets written down: the loop may wait for it, or go on with others meanwhile."""
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """What `work` returns. Once begun it is finished, also where the waiter is cancelled."""
+        ...
+
+
+async def at_once(work: Callable[[], T]) -> T:
+    """The simplest way: a loop with one conversation has nobody else to serve."""
+    return work()
+
+
+class Models(Protocol):
+    """What is known of models: windows and prices."""
+
+    async def window_of(self, endpoint: Endpoint) -> int:
+        """The context window in tokens; may ask the endpoint, briefly, once."""
+        ...
+
+    def output_cap_of(self, endpoint: Endpoint) -> int | None:
+        """The most output tokens the endpoint accepted after refusing more; None where it never did."""
+        ...
+
+    def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None:
+        """Keeps what the provider stated or accepted, for this model and endpoint."""
+        ...
+
+    def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
+        """What a call cost; None where no price is known."""
+        ...
+
+    def takes_tools(self, endpoint: Endpoint) -> bool:
+        """Whether the model can call tools: none are offered to one that cannot."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDeps:
+    """Everything a turn uses."""
+
+    store: SessionStore
+    send: Send
+    routes: RouteCursor
+    models: Models
+    engine: ContextEngine
+    tools: ToolRuntime
+    memory: Memory
+    # The sources of a system prompt, with the memory as it is now.
+    prompt_sources: Callable[[MemorySnapshot], PromptSources]
+    settings: Settings
+    clock: Clock
+    ids: IdSource
+    # What real usage taught about each model; None where nothing is kept beyond the conversation.
+    calibrations: Calibrations | None = None
+    # Passages worth having beside a new user message, "" where nothing comes to mind; None: nothing ever does.
+    recall: Callable[[str], str] | None = None
+    keep: RunBlocking = at_once
+    user_key: str = ""
+    # Which chat of a gateway a new conversation belongs to.
+    chat_key: str = ""
+    source: str = "library"
+    prompts_folder: Path | None = None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What is known of how the present model counts."""
+        endpoint = self.routes.endpoint
+        return self.calibrations.get(endpoint.provider, endpoint.model) if self.calibrations is not None else None
+
+    def keep_calibration(self, endpoint: Endpoint, learned: Calibration) -> None:
+        """Keeps what a reply taught, for the next conversation; a figure that hardly moved is not written again."""
+        if self.calibrations is None:
+            return
+        known = self.calibrations.get(endpoint.provider, endpoint.model)
+        is_news = abs(learned.ratio - known.ratio) >= _RATIO_STEP or learned.image_tokens != known.image_tokens
+        if is_news:
+            self.calibrations.keep(endpoint.provider, endpoint.model, learned)

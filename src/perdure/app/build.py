@@ -1,0 +1,184 @@
+"""What one conversation has of its own, made from settings and from what its process shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure import prompts
+from perdure.agent import agent as talking
+from perdure.agent.delegation import Children, StoredPlans
+from perdure.agent.deps import AgentDeps
+from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
+from perdure.agent.session import LiveSession
+from perdure.app.runtime import Shared
+from perdure.app.summaries import SummaryRoute
+from perdure.config.env import shell_environment
+from perdure.config.settings import Settings
+from perdure.context.engine import ContextEngine, EngineServices
+from perdure.context.registry import start_engine
+from perdure.core.errors import ConfigError
+from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
+from perdure.providers.registry import SERVICES
+from perdure.providers.routes import RouteCursor
+from perdure.tools.approval import ApprovalGuard
+from perdure.tools.builtin.memory import FileMemory, SharedMemory
+from perdure.tools.output_limits import OutputLimiter
+from perdure.tools.registry import ToolRegistry
+from perdure.tools.runtime import ToolRuntime
+from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
+from perdure.tools.workspace import Workspace
+
+AnyTools = Iterable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUser:
+    """Who an agent talks with, and from where."""
+
+    source: str = "library"
+    # What conversations, memory and outputs are kept under; "" is the owner of the machine.
+    user_key: str = ""
+    chat_key: str = ""
+    # Whether they may use this machine: its terminal, its files, and programs that run here for the model (MCP servers,
+    # plug-ins). Whoever may can read everybody's data.
+    has_shell: bool = True
+    # Who is asked before something dangerous runs, and who answers the model's own questions; None: nobody.
+    approver: Approver | None = None
+    asker: Asker | None = None
+
+
+class Wiring:
+    """One agent's parts. Each method makes one part; `parts` puts them together."""
+
+    def __init__(self, shared: Shared, speaker: AgentUser) -> None:
+        self.shared = shared
+        self.speaker = speaker
+        self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
+        self.warnings: list[str] = []
+        self.toolbox: Toolbox | None = None
+        # Set once there is one: what a delegated child hangs on to.
+        self.agent: talking.ConversationAgent | None = None
+
+    def parts(self, tools: AnyTools | None) -> AgentDeps:
+        shared, speaker = self.shared, self.speaker
+        memory = self._memory()
+        return AgentDeps(
+            store=shared.store,
+            send=shared.send,
+            routes=RouteCursor(shared.route, shared.credentials),
+            models=shared.knowledge,
+            calibrations=shared.calibrations,
+            engine=self._engine(),
+            tools=self._default_tools(memory) if tools is None else self._only(tools),
+            memory=memory,
+            prompt_sources=self._prompt_sources,
+            settings=self.settings,
+            clock=shared.clock,
+            ids=shared.ids,
+            keep=shared.keep,
+            user_key=speaker.user_key,
+            chat_key=speaker.chat_key,
+            source=speaker.source,
+            prompts_folder=shared.home / "prompts",
+        )
+
+    def _memory(self) -> Memory:
+        """Files of this machine; with a database that several share, rows in it."""
+        limits = self.settings.memory.model_dump(include={"memory_max_chars", "user_max_chars"})
+        files = FileMemory(self.shared.home / "memory", **limits)
+        if not self.settings.store.url:
+            return files
+        return SharedMemory(self.shared.store.state("memory"), files, **limits)
+
+    def _engine(self) -> ContextEngine:
+        engine = start_engine(self.settings.context.engine, home=self.shared.home)
+        if engine.warning and engine.warning not in self.warnings:
+            self.warnings.append(engine.warning)
+        return engine.value
+
+    def engine_services(self, live: LiveSession) -> EngineServices:
+        """What the engine of one conversation is handed."""
+        shared, route = self.shared, SummaryRoute(self.shared, self.settings, live)
+        return EngineServices(
+            summarize=route.side,
+            summarize_main=route.main,
+            state=shared.store.state(f"engine:{live.conversation_id}"),
+            installation=shared.store.state("engine"),
+            log=shared.store.log.reader(live.conversation_id),
+            settings=self.settings.compression,
+            clock=shared.clock,
+            summary_window_tokens=route.window_tokens,
+            prompts_folder=shared.home / "prompts",
+        )
+
+    def _only(self, tools: AnyTools) -> ToolRuntime:
+        """Exactly the tools handed in. They are the caller's own: only an approver that came with them is asked."""
+        shared, approver = self.shared, self.speaker.approver
+        guard = None
+        if approver is not None and self.settings.tools.approval != "never":
+            kept = shared.store.state("approvals")
+            guard = ApprovalGuard(Workspace(Path.cwd()), home=Path.home(), approver=approver, remembered=kept)
+        outputs = shared.store.outputs
+        budgets = OutputLimiter(outputs)
+        return ToolRuntime(ToolRegistry(tools), clock=shared.clock, budgets=budgets, outputs=outputs, guard=guard)
+
+    def _default_tools(self, memory: Memory) -> ToolRuntime:
+        shared, speaker = self.shared, self.speaker
+        keys = [variable for s in SERVICES for variable in s.key_variables]
+        self.toolbox = build_toolbox(
+            ToolSources(
+                settings=self.settings,
+                clock=shared.clock,
+                user_home=Path.home(),
+                perdure_home=shared.home,
+                workspace=Path.cwd() if speaker.has_shell else None,
+                # The keys Perdure itself uses are not for the commands a model runs.
+                environment=shell_environment(without=keys) if speaker.has_shell else {},
+                outputs=shared.store.outputs,
+                search=shared.store.finder,
+                memory=memory,
+                plans=StoredPlans(shared.store),
+                asker=speaker.asker,
+                spawner=self,
+                approver=speaker.approver,
+                approvals=shared.store.state("approvals"),
+            )
+        )
+        self.warnings += self.toolbox.warnings
+        return self.toolbox.runtime
+
+    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+        """A delegated child's report (the Spawner port)."""
+        parent = self.agent
+        if parent is None or parent.session_id is None:
+            raise ConfigError("there is no conversation to delegate from")
+        children = Children(
+            parent.parts,
+            parent_id=parent.session_id,
+            make_engine=self._engine,
+            services=self.engine_services,
+            emit=parent.events.emit,
+        )
+        return await children.spawn(task, context=context, max_iterations=max_iterations)
+
+    def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
+        """What stands in the system prompt. The folder's own files are for whoever may read that folder."""
+        home, here, speaker = self.shared.home, Path.cwd(), self.speaker
+        return PromptSources(
+            identity=prompts.load("identity", home / "prompts"),
+            memory=memory,
+            skills=read_skills(home / "skills") if speaker.has_shell else [],
+            context_files=read_context_files(here) if speaker.has_shell else [],
+            platform_notes=platform_notes(here, speaker.source)
+            if speaker.has_shell
+            else f"The user talks to you through: {speaker.source}.",
+        )
+
+
+def _without_programs(settings: Settings) -> Settings:
+    """The same settings for somebody who may not use this machine: nothing is started here on their behalf."""
+    tools = settings.tools.model_copy(update={"plugins": ()})
+    return settings.model_copy(update={"mcp_servers": (), "tools": tools})

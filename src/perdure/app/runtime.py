@@ -1,0 +1,289 @@
+"""What agents of one process share: routes, stores, model information."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perdure.agent.deps import RunBlocking, at_once
+from perdure.agent.embedded import UNSTARTED, EmbeddedSend, embedded_endpoint
+from perdure.agent.event_loop import LoopThread
+from perdure.config.env import api_key_for, make_home
+from perdure.config.settings import Settings
+from perdure.core.clock import SystemClock
+from perdure.core.errors import ConfigError
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import Catalog
+from perdure.models.counter import Calibrations
+from perdure.models.windows import LearnedLimits, ModelKey, Window, Windows
+from perdure.providers.credentials import Credentials
+from perdure.providers.http import HttpClient
+from perdure.providers.local import DEFAULT_MODEL, LocalServers, OnProgress
+from perdure.providers.model_probe import EndpointInfo
+from perdure.providers.registry import service
+from perdure.providers.routes import EndpointChain, main_route
+from perdure.providers.sdk_client import SdkTransport, endpoint_of
+from perdure.providers.transport import Timeouts, Transport
+from perdure.providers.types import Endpoint
+from perdure.store.ids import TimeIds
+from perdure.store.store import SessionStore, open_store, place_of
+
+
+class ModelInfo:
+    """Windows and prices by endpoint; construction asks nobody."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        learned: LearnedLimits,
+        *,
+        info: EndpointInfo,
+        configured_window: int | None = None,
+        embedded_window: int | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._learned = learned
+        self._info = info
+        self._windows = Windows(catalog, learned, configured=configured_window)
+        # What is configured is the main model's window, and nobody else's.
+        self._side_windows = Windows(catalog, learned)
+        # What the embedded model's server is started with; it holds for no other endpoint.
+        self._embedded_window = embedded_window
+
+    async def window_of(self, endpoint: Endpoint) -> int:
+        return (await self.window(endpoint)).tokens
+
+    async def window(self, endpoint: Endpoint) -> Window:
+        """The window and who said so; may ask the endpoint, briefly, once."""
+        if endpoint.base_url == UNSTARTED and self._embedded_window is not None:
+            return Window(self._embedded_window, "config")
+
+        async def ask(route: ModelKey) -> int | None:
+            return await self._info.context_length(endpoint)
+
+        return await self._windows.resolve(_route(endpoint), ask)
+
+    def side_window(self, endpoint: Endpoint) -> int | None:
+        """The window of a side job's model, as far as it is known without asking its endpoint."""
+        found = self._side_windows.known(_route(endpoint))
+        return found.tokens if found is not None else None
+
+    def output_cap_of(self, endpoint: Endpoint) -> int | None:
+        return self._learned.output_cap(_route(endpoint))
+
+    def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None:
+        if window is not None:
+            self._learned.learn(_route(endpoint), window)
+        if output is not None:
+            self._learned.learn_output_cap(_route(endpoint), output)
+
+    def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
+        return self._catalog.cost_usd(endpoint.provider, endpoint.model, usage, base_url=endpoint.base_url)
+
+    def takes_tools(self, endpoint: Endpoint) -> bool:
+        """Whether the model can call tools: none are offered to one that cannot."""
+        return self._catalog.facts(endpoint.provider, endpoint.model, base_url=endpoint.base_url).takes_tools
+
+
+def _route(endpoint: Endpoint) -> ModelKey:
+    return ModelKey(endpoint.provider, endpoint.model, endpoint.base_url)
+
+
+@dataclass(slots=True, eq=False)
+class _SharedStore:
+    key: str
+    store: SessionStore
+    users: int = 0
+
+
+class StoreHandle:
+    """One user's hold on a store. `release` may be called twice, from any thread, and by the garbage collector."""
+
+    def __init__(self, store: SessionStore, release: Callable[[], None] | None = None) -> None:
+        self.store = store
+        # A queue with one item: whoever takes it out is the one who releases.
+        self._pending: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        if release is not None:
+            self._pending.put(release)
+
+    def release(self) -> None:
+        try:
+            release = self._pending.get_nowait()
+        except queue.Empty:
+            return
+        release()
+
+
+class SharedStores:
+    """Counts the users of each open store."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: dict[str, _SharedStore] = {}
+        # The collector may run a release at any point, also while its own thread holds the lock: it never waits for
+        # it, and whoever holds the lock does the work instead.
+        self._released: queue.SimpleQueue[_SharedStore] = queue.SimpleQueue()
+
+    def acquire(self, path_or_url: str | Path) -> StoreHandle:
+        """A hold on the store at that place, opened if need be."""
+        key = place_of(path_or_url)
+        with self._lock:
+            shared = self._stores.get(key)
+            if shared is None or not shared.store.is_usable:
+                # One that was closed, or whose file is gone, stays with those who have it.
+                shared = self._stores[key] = _SharedStore(key, open_store(path_or_url))
+            shared.users += 1
+        self._close_unused()
+        return StoreHandle(shared.store, lambda: self._release(shared))
+
+    def _release(self, shared: _SharedStore) -> None:
+        self._released.put(shared)
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        while not self._released.empty() and self._lock.acquire(blocking=False):
+            unused: list[SessionStore] = []
+            try:
+                while not self._released.empty():
+                    shared = self._released.get_nowait()
+                    shared.users -= 1
+                    if shared.users == 0:
+                        unused.append(shared.store)
+                        if self._stores.get(shared.key) is shared:
+                            del self._stores[shared.key]
+            finally:
+                self._lock.release()
+            for store in unused:
+                store.close()
+
+
+def process_stores() -> SharedStores:
+    """Those of this process; a forked child opens its own."""
+    return _stores_of(os.getpid())
+
+
+@cache
+def _stores_of(pid: int) -> SharedStores:
+    return SharedStores()
+
+
+def open_user_store(settings: Settings, home: Path) -> SessionStore:
+    """The store the settings name; the home folder's own file where they name none."""
+    return open_store(_user_place(settings, home))
+
+
+def hold_store(given: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
+    """A hold on the store handed in, which stays its owner's to close, or on the process's own at that place."""
+    if isinstance(given, SessionStore):
+        return StoreHandle(given)
+    if given is None:
+        given = _user_place(settings, home)
+    if not isinstance(given, str | Path):
+        raise ConfigError(f"store takes a path, a database URL or an open store, not {given!r}")
+    return process_stores().acquire(given)
+
+
+def _user_place(settings: Settings, home: Path) -> str | Path:
+    if settings.store.url:
+        return settings.store.url
+    return Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db"
+
+
+def route_to(settings: Settings, name: str) -> EndpointChain:
+    """The route to another model: `model`, or `provider/model` where the provider is one we know."""
+    provider, slash, model = name.partition("/")
+    update = {"name": name}
+    if slash and service(provider) is not None:
+        update = {"provider": provider, "name": model, "base_url": ""}
+    chosen = settings.model.model_copy(update={k: v or None for k, v in update.items()})
+    return route_of(settings.model_copy(update={"model": chosen}))
+
+
+def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:
+    """Where calls go: what the settings say, else the first key found, else the embedded model."""
+    if settings.model.provider != "local":
+        found = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
+        if found is not None:
+            return found
+    return EndpointChain((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
+
+
+def route_of_client(client: Any, settings: Settings, api_mode: Any) -> EndpointChain:
+    """The route through a client the caller made."""
+    return EndpointChain((endpoint_of(client, settings.model.name or "", api_mode),))
+
+
+class Shared:
+    """The parts that conversations have in common. Making it touches no network."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        home: Path,
+        store: SessionStore | str | Path | None = None,
+        client: Any = None,
+        api_key: str | None = None,
+        api_mode: str | None = None,
+        on_progress: OnProgress | None = None,
+        bridge: LoopThread | None = None,
+        wire: HttpClient | None = None,
+        keep: RunBlocking = at_once,
+    ) -> None:
+        self.settings = settings
+        self.home = home
+        self.bridge = bridge or shared_loop()
+        self.keep = keep
+        self.clock = SystemClock()
+        self.ids = TimeIds(self.clock)
+        self._hold = hold_store(store, settings, home)
+        self.store = self._hold.store
+        # Whoever forgets to close it does not keep the store open for ever.
+        weakref.finalize(self, self._hold.release)
+        self.route = (
+            route_of_client(client, settings, api_mode)
+            if client is not None
+            else route_of(settings, api_key=api_key, api_mode=api_mode)
+        )
+        self.transport = Transport(
+            wire=SdkTransport(client) if client is not None else wire,
+            timeouts=Timeouts(**settings.timeouts.model_dump()),
+        )
+        servers = LocalServers(home / "logs")
+        self.send = EmbeddedSend(
+            self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
+        )
+        self.credentials = Credentials(settings.credentials.command)
+        self.calibrations = Calibrations(self.store.state("calibrations"))
+        self.knowledge = ModelInfo(
+            Catalog(settings.model_overrides),
+            LearnedLimits(self.store.state("limits")),
+            info=EndpointInfo(),
+            configured_window=settings.model.context_length,
+            embedded_window=self.send.n_ctx,
+        )
+
+    def close(self) -> None:
+        """Lets go of the store: one opened here is closed with its last user, one handed in stays its owner's."""
+        self._hold.release()
+
+    @property
+    def is_embedded(self) -> bool:
+        """Nothing but the model that comes with Perdure answers."""
+        return self.route.main.base_url == UNSTARTED
+
+    def price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
+        return self.knowledge.cost_usd(endpoint, usage)
+
+
+@cache
+def shared_loop() -> LoopThread:
+    """The one event loop of this process."""
+    return LoopThread()

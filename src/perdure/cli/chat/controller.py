@@ -1,0 +1,191 @@
+"""Chat controller: welcome, turns, status, commands."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.cli.chat.command_context import ChatCommandContext, Progress
+from perdure.cli.chat.input import Attached, attach
+from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines, route_lines, status_line
+from perdure.cli.chat.transcript import ChatTranscript
+from perdure.cli.gateway import local_servers
+from perdure.cli.style import Style
+from perdure.commands.command import CommandResult
+from perdure.commands.registry import all_commands
+from perdure.commands.titles import title_of
+from perdure.config.env import api_key_for, wants_color
+from perdure.core.errors import PerdureError
+from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
+from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
+from perdure.providers.registry import SERVICES
+
+
+def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
+    """One screen, made without touching the network."""
+    endpoint = surface.agent.endpoint
+    named = keys_found()
+    has_embedded = packaged_weights() is not None and has_runtime()
+    yield (
+        "Welcome to Perdure. It keeps a conversation going past the model's context window: it compacts, it keeps"
+        " everything that was said, and it shows you how full the window is and what it cost."
+    )
+    yield ""
+    yield f"  found      keys: {', '.join(named) if named else 'none in the environment'}"
+    yield f"             embedded model: {'smollm2, ready (no key, no network)' if has_embedded else 'not installed'}"
+    yield f"  using      {endpoint.model} ({endpoint.provider})"
+    if endpoint.provider == "local":
+        yield f"             {FIT_FOR}" if has_embedded else f"             it is not here yet: {INSTALL}"
+    yield "  change it  set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY and start again, or:"
+    yield "             perdure config set model.provider NAME"
+    yield "             perdure config set model.name NAME"
+    yield "  check it   perdure doctor"
+    yield f"  kept in    {surface.home}"
+    yield ""
+    yield "/help lists the commands. Enter sends, Alt-Enter makes a new line, @path attaches a file, Ctrl-D leaves."
+    yield from route_lines(surface)
+    yield ""
+
+
+def found_lines() -> Iterator[str]:
+    """Model servers that answer on this machine, and how to use one."""
+    for server in local_servers():
+        models = ", ".join(server.models[:3]) + (" …" if len(server.models) > 3 else "")
+        yield f"Found {server.name} at {server.base_url} ({models or 'no model loaded'}). To use it:"
+        yield f"  perdure config set model.base_url {server.base_url}"
+        yield f"  perdure config set model.name {server.models[0] if server.models else 'NAME'}"
+
+
+def keys_found() -> list[str]:
+    """The names of variables that hold a key; never the keys."""
+    names = (v for s in SERVICES for v in s.key_variables if api_key_for(v))
+    return list(dict.fromkeys(names))
+
+
+Write = Callable[[str], None]
+# How long the last events of a turn may lag behind its end.
+_LAG_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to show for a line; the turn's own text was shown as it came."""
+
+    text: str = ""
+    is_error: bool = False
+    is_leaving: bool = False
+
+
+class ChatController:
+    """One person's chat: its surface, its commands, and the words around them."""
+
+    def __init__(self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False) -> None:
+        self.surface = surface
+        self.commands = all_commands()
+        self._write = write
+        self._is_first_run = is_first_run
+        self._asked = ""
+        self._is_heard = threading.Event()
+
+    # -- talking -----------------------------------------------------------------------------------------------------
+
+    def answer(self, line: str, progress: Progress, *, pasted: Sequence[str] = ()) -> Answer:
+        """Answers one line; never raises for what can go wrong with one. `pasted` are the parts nobody typed."""
+        try:
+            if line.startswith("/compress"):
+                progress("compacting (Ctrl-C cancels)", 0.0)
+            said = self.commands.dispatch(self.surface, line)
+            if said is None:
+                return self._send(attach(line, Path.cwd(), pasted=pasted))
+            return self._after(said)
+        except concurrent.futures.CancelledError:
+            return Answer("stopped; nothing has changed")
+        except PerdureError as error:
+            return Answer(str(error), is_error=True)
+
+    def _after(self, said: CommandResult) -> Answer:
+        if said.then_send is None:
+            return Answer(said.text, is_error=said.level == "error", is_leaving=said.is_leaving)
+        self._write(f"{said.text}\n")
+        return self._send(Attached(said.then_send))
+
+    def _send(self, attached: Attached) -> Answer:
+        if attached.told:
+            self._write("".join(f"{line}\n" for line in attached.told))
+        self._asked = attached.text
+        self._is_heard.clear()
+        self.surface.agent.run_conversation(attached.message)
+        self._is_heard.wait(_LAG_S)
+        return Answer()
+
+    def heard(self, event: Event) -> None:
+        """Every event passes here last, in its own thread: it names the conversation, and tells when a turn is over."""
+        if isinstance(event, TurnStarted):
+            self._name(event.session_id)
+        elif isinstance(event, TurnFinished):
+            self._is_heard.set()
+
+    def _name(self, session_id: str) -> None:
+        conversations = self.surface.store.conversations
+        if self._asked and not conversations.get(session_id).title and (title := title_of(self._asked)):
+            conversations.set_title(session_id, title)
+
+    def interrupt(self) -> bool:
+        return self.surface.interrupt()
+
+    def close(self) -> None:
+        self.surface.close()
+
+    # -- the words around it -----------------------------------------------------------------------------------------
+
+    @property
+    def ink(self) -> Style:
+        """Colours as the settings want them, known once they are read."""
+        return Style(wants_color(self.surface.settings.display.color))
+
+    def transcript(self, write: Write, width: Callable[[], int], ink: Style) -> ChatTranscript:
+        display = self.surface.settings.display
+        return ChatTranscript(write, width=width, ink=ink, shows_reasoning=display.reasoning, streams=display.streaming)
+
+    def opening(self) -> Iterator[str]:
+        if self._is_first_run:
+            yield from welcome_lines(self.surface)
+        else:
+            yield from opening_lines(self.surface)
+        yield from resumed_lines(self.surface)
+
+    def closing(self) -> Iterator[str]:
+        yield from closing_lines(self.surface)
+
+    def look_around(self, write: Write) -> None:
+        """On the first run: looks for model servers on this machine, in the background, and tells what it found."""
+        if self._is_first_run:
+
+            def look() -> None:
+                if lines := list(found_lines()):
+                    write("".join(f"{line}\n" for line in lines))
+
+            threading.Thread(target=look, name="perdure-look", daemon=True).start()
+
+    def warm_up(self) -> None:
+        """Imports what the first answer needs, while the person is still reading or typing."""
+        import perdure.cli.chat.markdown  # noqa: F401  # for the import alone
+
+    def status(self) -> str:
+        return status_line(self.surface)
+
+    def measured_status(self) -> str:
+        """The status with the window looked up before the first word, which may ask the endpoint; not in a turn."""
+        agent = self.surface.agent
+        if self.surface.session_id is None and agent.gauge.window is None:
+            # An error meets the first message again, and is told there; a person who leaves need not wait.
+            with contextlib.suppress(PerdureError, concurrent.futures.CancelledError):
+                agent.measure()
+        return self.status()
+
+    def changes_status(self, event: Event) -> bool:
+        return isinstance(event, CallFinished | CompactionFinished | ModelSwitched | TurnStarted | TurnFinished)

@@ -1,0 +1,266 @@
+"""Chat input: pastes, attachments, event inbox."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+
+if TYPE_CHECKING:
+    from perdure.core.events import Event, ReasoningDelta, TextDelta
+
+
+_FOLD_LINES = 12
+_FOLD_CHARS = 2_000
+_MARK = re.compile(r"\[pasted #(\d+): [^\]\n]*\]")
+_END = "\x1b[201~"
+
+
+class Pastes:
+    """Long pastes by number; a mark stands for each in the line being typed."""
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+        # Short ones, which stand in the line among what is typed.
+        self._inserted: list[str] = []
+
+    def fold(self, text: str) -> str:
+        """What to insert for a paste: short text itself, a mark for a long one."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
+            self._inserted.append(text)
+            return text
+        self._kept.append(text)
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        return f"[pasted #{len(self._kept)}: {size}]"
+
+    def unfold(self, text: str) -> str:
+        """What was typed, with every mark of ours replaced by its paste."""
+        return _MARK.sub(lambda m: self._paste(m), text)
+
+    def take(self, text: str) -> tuple[str, ...]:
+        """The pastes that a line holds, folded or not; the next line begins without any."""
+        folded = (self._paste(mark) for mark in _MARK.finditer(text))
+        pasted = (*(paste for paste in self._inserted if paste.strip() in text), *folded)
+        self._inserted.clear()
+        return pasted
+
+    def _paste(self, mark: re.Match[str]) -> str:
+        number = int(mark[1])
+        return self._kept[number - 1] if 0 < number <= len(self._kept) else mark[0]
+
+
+class PasteParser(Vt100Parser):
+    """Reads a bracketed paste in time proportional to its length.
+
+    The parser it extends looks through all that was pasted so far with every kilobyte that comes.
+    """
+
+    _pieces: list[str] | None = None
+    _tail = ""
+
+    def feed(self, data: str) -> None:
+        if not self._in_bracketed_paste:
+            super().feed(data)
+            return
+        self._pieces = [] if self._pieces is None else self._pieces
+        self._pieces.append(data)
+        recent = self._tail + data
+        if _END not in recent:
+            self._tail = recent[-len(_END) :]
+            return
+        whole, self._pieces, self._tail = "".join(self._pieces), None, ""
+        super().feed(whole)
+
+
+_AT = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_MAX_TEXT_CHARS = 100_000
+_MAX_IMAGE_BYTES = 5_000_000
+_MAX_NAMES = 500
+_IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+_STRAY = ".,;:!?)]}'\""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A message with what was attached to it, and a line for each that says what it was."""
+
+    message: str | Mapping[str, Any]
+    told: tuple[str, ...] = ()
+    # What was written, without what is attached; "" where the message is taken over from elsewhere.
+    text: str = ""
+
+
+def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
+    """Looks up every `@path` that does not come from a pasted part; one that names nothing stays ordinary text."""
+    parts: list[dict[str, Any]] = []
+    told: list[str] = []
+    seen: set[Path] = set()
+    foreign = Counter(_name(mark) for piece in pasted for mark in _AT.finditer(piece))
+    for mark in _AT.finditer(text):
+        if foreign[_name(mark)] > 0:
+            foreign[_name(mark)] -= 1
+            continue
+        name = mark[1] or mark[2]
+        path = _found(name, folder, is_quoted=mark[1] is not None)
+        if path is None and (mark[1] or _looks_like_a_path(name)):
+            told.append(f"there is no {name.rstrip(_STRAY)} here; it is sent as it was typed")
+        if path is None or path in seen:
+            continue
+        seen.add(path)
+        part, line = _part(path)
+        parts += [part] if part is not None else []
+        told.append(line)
+    if not parts:
+        return Attached(text, tuple(told), text)
+    return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(told), text)
+
+
+def _name(mark: re.Match[str]) -> str:
+    return str(mark[1] or mark[2]).rstrip(_STRAY)
+
+
+def _looks_like_a_path(name: str) -> bool:
+    """Whether somebody who wrote this meant a file, rather than a person or a decorator."""
+    bare = name.rstrip(_STRAY)
+    return "/" in bare or re.search(r"\w\.\w{1,5}$", bare) is not None
+
+
+def _found(name: str, folder: Path, *, is_quoted: bool) -> Path | None:
+    """The path that is meant: as written, else without the punctuation of the sentence around it."""
+    for candidate in (name,) if is_quoted else (name, name.rstrip(_STRAY)):
+        try:
+            path = folder / Path(candidate).expanduser()
+            if candidate and path.exists():
+                return path.resolve()
+        except (OSError, RuntimeError, ValueError):
+            continue
+    return None
+
+
+def _part(path: Path) -> tuple[dict[str, Any] | None, str]:
+    try:
+        if path.is_dir():
+            return _listing(path)
+        if path.suffix.lower() in _IMAGES:
+            return _image(path)
+        return _text(path)
+    except OSError as error:
+        return None, f"{path.name} could not be read: {error.strerror}"
+
+
+def _listing(path: Path) -> tuple[dict[str, Any], str]:
+    names = sorted(p.name + ("/" if p.is_dir() else "") for p in path.iterdir())
+    shown = names[:_MAX_NAMES]
+    more = f"\n… and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+    text = f"Folder {path}:\n" + "\n".join(shown) + more
+    return {"type": "text", "text": text}, f"attached the names in {path.name}/ ({len(names):,})"
+
+
+def _image(path: Path) -> tuple[dict[str, Any] | None, str]:
+    size = path.stat().st_size
+    if size > _MAX_IMAGE_BYTES:
+        return None, f"{path.name} is too large ({size / 1e6:,.1f} MB); images of up to 5 MB can be attached"
+    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    url = f"data:{_IMAGES[path.suffix.lower()]};base64,{data}"
+    return {"type": "image_url", "image_url": {"url": url}}, f"attached {path.name} (image, {_size(size)})"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e3:,.0f} KB" if count >= 10_000 else f"{count:,} bytes"
+
+
+def _text(path: Path) -> tuple[dict[str, Any] | None, str]:
+    # Four bytes at most for a character, and one character more tells whether there is a rest.
+    with path.open("rb") as file:
+        raw = file.read(4 * (_MAX_TEXT_CHARS + 1))
+    if b"\0" in raw:
+        return None, f"{path.name} is no text and no image; it was not attached"
+    text = raw.decode("utf-8", "replace")
+    size = f"{len(text):,} characters"
+    note = ""
+    if len(text) > _MAX_TEXT_CHARS:
+        text = text[:_MAX_TEXT_CHARS]
+        size = f"its first {_MAX_TEXT_CHARS:,} characters of {path.stat().st_size:,} bytes"
+        note = f"\n[… only {size} are shown; the whole file is at {path}]"
+    return {"type": "text", "text": f"File {path}:\n{text}{note}"}, f"attached {path.name} ({size})"
+
+
+Work = Callable[[], None]
+# A key that comes meanwhile is read after at most about this long.
+_SLICE_S = 0.008
+# Text is taken up no oftener than this: what comes in between is joined.
+_GATHER_S = 0.03
+
+
+class EventInbox:
+    """Filled from any thread, emptied in the prompt's own: `call` runs work there soon, `later` after some seconds."""
+
+    def __init__(
+        self, show: Callable[[Event], None], call: Callable[[Work], None], later: Callable[[float, Work], None]
+    ) -> None:
+        self._show = show
+        self._call = call
+        self._later = later
+        self._waiting: deque[Event | Work] = deque()
+        self._is_due = False
+        self._took_text_at_s = float("-inf")
+
+    def put(self, item: Event | Work) -> None:
+        """Adds an event or some work; returns at once."""
+        # In this order, and the flag cleared before anything is taken: no item is ever left behind.
+        self._waiting.append(item)
+        if not self._is_due:
+            self._is_due = True
+            self._call(self._empty)
+
+    def _empty(self) -> None:
+        """Takes a slice of what waits, and asks to be called again for the rest."""
+        self._is_due = False
+        until_s = time.monotonic() + _SLICE_S
+        while self._waiting:
+            if (wait_s := self._gathering_s()) > 0:
+                self._is_due = True
+                self._later(wait_s, self._empty)
+                return
+            item = self._taken()
+            if callable(item):
+                item()
+            else:
+                self._show(item)
+            if time.monotonic() > until_s and self._waiting:
+                self._is_due = True
+                self._call(self._empty)
+                return
+
+    def _gathering_s(self) -> float:
+        """How much longer to wait for more text: only where nothing but text waits, and some was just taken."""
+        if not _is_text(self._waiting[0]) or not _is_text(self._waiting[-1]):
+            return 0.0
+        return self._took_text_at_s + _GATHER_S - time.monotonic()
+
+    def _taken(self) -> Event | Work:
+        """The next item; of text, all of it that stands in a row."""
+        item = self._waiting.popleft()
+        if not _is_text(item):
+            return item
+        self._took_text_at_s = time.monotonic()
+        pieces = [item.text]
+        while self._waiting and isinstance(following := self._waiting[0], type(item)):
+            pieces.append(following.text)
+            self._waiting.popleft()
+        return type(item)("".join(pieces))
+
+
+def _is_text(item: Event | Work) -> TypeGuard[TextDelta | ReasoningDelta]:
+    from perdure.core.events import ReasoningDelta, TextDelta
+
+    return isinstance(item, TextDelta | ReasoningDelta)

@@ -1,0 +1,95 @@
+"""One question, one answer: for scripts and pipes. Only the answer goes to standard output."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
+from perdure.cli.chat.input import Attached, attach
+from perdure.cli.chat.status import embedded_lines
+from perdure.commands.registry import all_commands
+from perdure.commands.titles import title_of
+from perdure.core.display import strip_controls
+from perdure.core.events import CompactionFinished, Event, Notice, Recovered
+from perdure.core.messages import Message
+
+
+def ask_once(
+    flags: Mapping[str, Any], question: str, *, piped: str = "", session_id: str | None = None, as_json: bool = False
+) -> int:
+    """The exit code: 0 answered, 1 not, 2 nothing was asked, 130 interrupted."""
+    text = "\n\n".join(part for part in (question, piped) if part)
+    if not text.strip():
+        print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
+        return 2
+    person = ChatUser(hear=_print_json if as_json else _print_notices)
+    surface = ChatCommandContext(flags, session_id=session_id, person=person)
+    try:
+        said = all_commands().dispatch(surface, text)
+        if said is None:
+            return _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), as_json=as_json)
+        if said.then_send is not None:
+            _print(f"perdure: {said.text}", sys.stderr)
+            return _answer(surface, Attached(said.then_send), as_json=as_json)
+        _print(said.text, sys.stderr if said.level == "error" else sys.stdout)
+        return 1 if said.level == "error" else 0
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        surface.close()
+        surface.store.close()
+
+
+def _answer(surface: ChatCommandContext, attached: Attached, *, as_json: bool) -> int:
+    for line in (*attached.told, *embedded_lines(surface)):
+        _print(f"perdure: {line}", sys.stderr)
+    try:
+        result = surface.agent.run_conversation(attached.message)
+    finally:  # what failed is in the list, too, and is found by its name
+        _name(surface, attached.text)
+    if result.outcome == "failed":
+        _print(f"perdure: {result.error}", sys.stderr)
+        return 1
+    if not as_json:
+        _print(result.final_response)
+    return 130 if result.outcome == "interrupted" else 0
+
+
+def _name(surface: ChatCommandContext, text: str) -> None:
+    conversations, session_id = surface.store.conversations, surface.session_id
+    if session_id is not None and text and not conversations.get(session_id).title:
+        conversations.set_title(session_id, title_of(text))
+
+
+def _print_notices(event: Event) -> None:
+    match event:
+        case Notice(text=text) | CompactionFinished(message=text) if text:
+            _print(f"perdure: {text}", sys.stderr)
+        case Recovered(verdict=verdict, action=action):
+            _print(f"perdure: {verdict.message} ({action})", sys.stderr)
+        case _:
+            pass
+
+
+def _print_json(event: Event) -> None:
+    line = {"event": type(event).__name__, **_plain(event)}
+    print(json.dumps(line, ensure_ascii=sys.stdout.isatty(), default=str), flush=True)
+
+
+def _print(text: str, stream: TextIO | None = None) -> None:
+    """A terminal gets no control characters of a model's; a pipe or a file gets the text as it is."""
+    stream = stream or sys.stdout
+    print(strip_controls(text) if stream.isatty() else text, file=stream)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Message):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value

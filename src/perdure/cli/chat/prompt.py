@@ -1,0 +1,315 @@
+"""Prompt editing and completion."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, Float, FloatContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
+
+from perdure.cli.chat.input import PasteParser, Pastes
+
+if TYPE_CHECKING:
+    from perdure.cli.chat.controller import ChatController
+
+
+_MAX_PATHS = 200
+_MAX_IDS = 50
+
+
+class ChatCompleter(Completer):
+    """Offers what fits what is being typed. Runs in a thread of its own: a slow disk delays no key."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # Set once everything is open; before that, only paths are offered.
+        self.desk: ChatController | None = None
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        word = before.split()[-1] if before.strip() and not before[-1].isspace() else ""
+        if word.startswith("@"):
+            yield from self._paths(word[1:])
+        elif before.startswith("/") and self.desk is not None:
+            name, space, argument = before.partition(" ")
+            if not space:
+                yield from self._commands(name, self.desk)
+            elif name == "/resume":
+                yield from self._ids(argument.strip(), self.desk)
+
+    def _commands(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        for command in desk.commands:
+            if f"/{command.name}".startswith(typed.lower()):
+                yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
+
+    def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
+            if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
+                yield Completion(c.id, -len(typed), display_meta=c.title)
+
+    def _paths(self, typed: str) -> Iterator[Completion]:
+        folder, name = os.path.split(typed)
+        try:
+            place = self._folder / Path(folder).expanduser()
+            entries = sorted(os.scandir(place), key=lambda e: (not e.is_dir(), e.name.lower()))
+        except (OSError, RuntimeError, ValueError):
+            return
+        fitting = (e for e in entries if e.name.startswith(name) and (name.startswith(".") or e.name[:1] != "."))
+        for count, entry in enumerate(fitting):
+            if count >= _MAX_PATHS:
+                break
+            slash = "/" if entry.is_dir() else ""
+            yield Completion(f"{os.path.join(folder, entry.name)}{slash}", -len(typed), display=entry.name + slash)
+
+
+_INPUT_ROWS = 10
+_ANSWER_ROWS = 2
+_MENU_ROWS = 8
+_HISTORY_CHARS = 20_000
+_STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu": "noreverse"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """A line that was sent: as it was shown, with its pastes in it, and the parts that nobody typed."""
+
+    shown: str
+    meant: str
+    pasted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What the prompt hands on: a line sent, Ctrl-C, the wish to leave; and what it shows."""
+
+    on_line: Callable[[Line], None]
+    on_interrupt: Callable[[], None]
+    on_leave: Callable[[], None]
+    above: Callable[[int, int], str]  # for a width and at most so many rows
+    below: Callable[[int], str]
+    mark: Callable[[], str]
+    on_page: Callable[[int], None]  # so many pages on in what is asked
+
+
+class PromptBox:
+    """One input line for a whole chat. Everything but `call` belongs to the thread that runs it."""
+
+    def __init__(
+        self,
+        hands: Hands,
+        *,
+        history_file: Path | None = None,
+        completer: Completer | None = None,
+        is_color: Callable[[], bool] = lambda: True,
+        source: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self._hands = hands
+        self._pastes = Pastes()
+        self._held: Document | None = None
+        self._parsed = ("", ANSI(""))
+        history: History = _Unfolding(history_file, self._pastes) if history_file is not None else InMemoryHistory()
+        self.buffer = Buffer(
+            history=history,
+            completer=ThreadedCompleter(completer) if completer is not None else None,
+            complete_while_typing=Condition(self._is_completable),
+            multiline=True,
+            enable_history_search=False,
+        )
+        self.app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=self._keys(),
+            style=_STYLE,
+            color_depth=lambda: None if is_color() else ColorDepth.DEPTH_1_BIT,
+            erase_when_done=True,
+            min_redraw_interval=0.02,
+            input=source or _quick_paste(create_input()),
+            output=output or _quiet(create_output()),
+        )
+
+    # -- what a chat does with it ------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """Puts finished lines above the prompt, for good."""
+        if not self.app.is_running:
+            self.app.output.write_raw(text)
+            self.app.output.flush()
+            return
+        # Straight into the terminal, without leaving raw mode: what is typed meanwhile is neither echoed nor lost.
+        self.app.renderer.erase()
+        self.app.output.write_raw(text)
+        self.app.output.flush()
+        self.app.invalidate()
+
+    def redraw(self) -> None:
+        self.app.invalidate()
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Runs `work` in the prompt's thread, soon; from any thread, and dropped when the prompt is gone."""
+        loop = self.app.loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(work)
+
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        """Runs `work` after some seconds; from the prompt's thread."""
+        if self.app.loop is not None:
+            self.app.loop.call_later(seconds, work)
+
+    def hold(self) -> None:
+        """Puts what is being typed aside, for a question to be answered first."""
+        if self._held is None:
+            self._held = self.buffer.document
+            self.buffer.reset()
+
+    def release(self) -> None:
+        """Brings back what was put aside."""
+        if self._held is not None:
+            self.buffer.reset(self._held)
+            self._held = None
+
+    def leave(self) -> None:
+        if self.app.is_running and not self.app.is_done:
+            self.app.exit()
+
+    @property
+    def width(self) -> int:
+        return self.app.output.get_size().columns
+
+    # -- how it looks ------------------------------------------------------------------------------------------------
+
+    def _layout(self) -> Layout:
+        search = SearchToolbar(ignore_case=True)
+        above = Window(FormattedTextControl(self._above), dont_extend_height=True, wrap_lines=False)
+        typed = Window(
+            BufferControl(self.buffer, search_buffer_control=search.control),
+            get_line_prefix=self._prefix,
+            height=Dimension(min=1, max=_INPUT_ROWS),
+            dont_extend_height=True,
+            wrap_lines=True,
+        )
+        room = ConditionalContainer(Window(height=_MENU_ROWS), has_completions)
+        below = Window(FormattedTextControl(lambda: self._hands.below(self.width)), height=1, style="class:status")
+        is_busy = Condition(lambda: bool(self._shown_above()))
+        body = HSplit([ConditionalContainer(above, is_busy), typed, search, room, below])
+        menu = Float(CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1), xcursor=True, ycursor=True)
+        return Layout(FloatContainer(body, floats=[menu]), focused_element=typed)
+
+    def _shown_above(self) -> str:
+        size = self.app.output.get_size()
+        # An answer to a question is short: the room of a long message is the question's meanwhile.
+        input_rows = _ANSWER_ROWS if self._held is not None else _INPUT_ROWS
+        return self._hands.above(size.columns, max(0, size.rows - input_rows - 2))
+
+    def _above(self) -> ANSI:
+        text = self._shown_above()
+        if text != self._parsed[0]:  # asked for several times with every drawing
+            self._parsed = (text, ANSI(text))
+        return self._parsed[1]
+
+    def _prefix(self, line: int, wrap: int) -> StyleAndTextTuples:
+        mark = self._hands.mark()
+        return [("class:mark", mark if line == 0 and wrap == 0 else " " * len(mark))]
+
+    def _is_completable(self) -> bool:
+        before = self.buffer.document.text_before_cursor
+        return before.startswith("/") or "@" in before.rpartition(" ")[2]
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    def _keys(self) -> KeyBindings:
+        """Enter sends; Alt-Enter, Ctrl-J or a trailing backslash goes on in a new line."""
+        keys = KeyBindings()
+        keys.add("enter", filter=Condition(lambda: self.app.layout.has_focus(self.buffer)))(self._on_enter)
+        keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
+        keys.add("c-j")(lambda event: event.current_buffer.insert_text("\n"))
+        keys.add("c-c")(lambda event: self._on_ctrl_c())
+        keys.add("<sigint>")(lambda event: self._on_ctrl_c())
+        is_empty = Condition(lambda: not self.buffer.text)
+        keys.add("c-d", filter=is_empty)(lambda event: self._hands.on_leave())
+        keys.add("<bracketed-paste>")(self._on_paste)
+        is_asked = Condition(lambda: self._held is not None)
+        for key, pages in (("pagedown", 1), ("pageup", -1)):
+            keys.add(key, filter=is_asked)(lambda event, pages=pages: self._hands.on_page(pages))
+        for key, pages in (("down", 1), ("up", -1)):
+            keys.add(key, filter=is_asked & is_empty)(lambda event, pages=pages: self._hands.on_page(pages))
+        if sys.platform == "win32":  # where Ctrl-Z ends the input
+            keys.add("c-z", filter=is_empty)(lambda event: self._hands.on_leave())
+        else:
+            keys.add("c-z")(lambda event: event.app.suspend_to_background())
+        return keys
+
+    def _on_enter(self, event: KeyPressEvent) -> None:
+        buffer = self.buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # Enter in the menu takes what is chosen; the next one sends
+            return
+        if buffer.text.endswith("\\"):
+            buffer.delete_before_cursor(1)
+            buffer.insert_text("\n")
+            return
+        shown = buffer.text.strip()
+        pasted = (*self._pastes.take(shown), *self._recalled(shown))
+        if shown and self._held is None:
+            buffer.append_to_history()
+        buffer.reset()
+        self._hands.on_line(Line(shown, self._pastes.unfold(shown), pasted))
+
+    def _recalled(self, shown: str) -> list[str]:
+        """Earlier messages of several lines that stand in this one: nobody remembers what of them was pasted."""
+        if "\n" not in shown or "@" not in shown:
+            return []
+        return [entry for entry in self.buffer.history.get_strings() if "\n" in entry and entry.strip() in shown]
+
+    def _on_ctrl_c(self) -> None:
+        if self.buffer.text and self._held is None:
+            self.buffer.reset()
+        self._hands.on_interrupt()
+
+    def _on_paste(self, event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(self._pastes.fold(event.data))
+
+
+class _Unfolding(FileHistory):
+    """Keeps a line with its pastes in it, so that it means the same tomorrow; the very long ones stay folded."""
+
+    def __init__(self, path: Path, pastes: Pastes) -> None:
+        super().__init__(str(path))
+        self._pastes = pastes
+
+    def store_string(self, string: str) -> None:
+        whole = self._pastes.unfold(string)
+        super().store_string(whole if len(whole) <= _HISTORY_CHARS else string)
+
+
+def _quick_paste(source: Input) -> Input:
+    """Reads long pastes in linear time where the input is a Unix terminal's."""
+    parser = getattr(source, "vt100_parser", None)
+    if parser is not None and hasattr(source, "vt100_parser"):
+        source.vt100_parser = PasteParser(parser.feed_key_callback)
+    return source
+
+
+def _quiet(output: Output) -> Output:
+    """Never asks the terminal where the cursor is: the answer would arrive among the keys, and is not needed."""
+    if hasattr(output, "enable_cpr"):
+        output.enable_cpr = False
+    return output

@@ -1,0 +1,96 @@
+"""The lines around a chat: what it opens with, its status, what is printed when one leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.agent.embedded import PROVIDER
+from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.commands.format import bar, money, share, tokens, usage_lines
+from perdure.core.messages import Entry
+from perdure.providers.caching import start_line
+from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
+from perdure.providers.routes import missing_key
+
+_GAUGE_CELLS = 16
+_SHOWN_CHARS = 160
+
+
+def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
+    """One line that says which model answers, and what else is worth knowing before the first word."""
+    endpoint = surface.agent.endpoint
+    yield f"Perdure · {endpoint.model} ({endpoint.provider}) · /help lists the commands, Alt-Enter makes a new line"
+    yield from route_lines(surface)
+
+
+def route_lines(surface: ChatCommandContext) -> Iterator[str]:
+    """Caching where it is on (L5), a key that is missing, warnings of the wiring."""
+    endpoint = surface.agent.endpoint
+    if caching := start_line(endpoint.provider, endpoint.model, surface.settings.prompt_caching.cache_ttl):
+        yield caching
+    yield from (f"warning: {w}" for w in surface.warnings)
+    if (problem := missing_key(endpoint)) and not surface.settings.credentials.command:
+        yield f"warning: {problem}"
+
+
+def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
+    """Who answers where no key is set, and what to expect of it."""
+    endpoint = surface.agent.endpoint
+    weights = packaged_weights() if endpoint.provider == PROVIDER else None
+    if weights is not None and endpoint.model in (DEFAULT_MODEL, weights.stem, str(weights)):
+        yield f"the embedded model answers, {FIT_FOR}"
+
+
+def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
+    """Where one was, for a conversation that is gone on with: its name and its last words."""
+    session_id = surface.session_id
+    if session_id is None:
+        return
+    conversation = surface.store.conversations.get(session_id)
+    entries = surface.store.history(conversation.tip_session_id).entries
+    named = f" “{conversation.title}”" if conversation.title else ""
+    yield f"Resumed {conversation.id}{named}, {len(entries)} messages in view."
+    last = [e for e in entries if e.message.kind in ("user", "assistant") and e.message.text.strip()][-2:]
+    yield from (_quoted(entry) for entry in last)
+    yield ""
+
+
+def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
+    """The id, how to resume, tokens by class, cost (A7)."""
+    session_id = surface.session_id
+    if session_id is None:
+        return
+    conversation = surface.store.conversations.get(session_id)
+    totals = surface.store.ledger.totals(session_id)
+    named = f" “{conversation.title}”" if conversation.title else ""
+    yield f"Conversation {conversation.id}{named}"
+    yield f"Go on with it:     perdure chat --resume {conversation.id}"
+    yield from usage_lines(totals.usage)
+    yield f"{'cost':<18} {money(totals.cost_usd):>12}"
+
+
+def status_line(surface: ChatCommandContext) -> str:
+    """Model, gauge with its threshold mark, cache hit rate, cost, title."""
+    gauge = surface.agent.gauge
+    used, window, threshold = gauge.tokens, gauge.window, gauge.threshold
+    session_id = surface.session_id
+    if not window and session_id is not None:  # resumed, nothing said yet: as the last call left it
+        for call in surface.store.ledger.calls(session_id, limit=1):
+            used = call.usage.prompt_tokens or call.estimate_tokens or 0
+            window, threshold = call.window_tokens, call.threshold_tokens
+    parts = [gauge.model]
+    if window:
+        drawn = bar(used, window, width=_GAUGE_CELLS, mark=threshold)
+        parts.append(f"{drawn} {tokens(used)}/{tokens(window)}")
+    if session_id is not None:
+        totals = surface.store.ledger.totals(session_id)
+        parts += [f"cache {share(totals.usage.cache_hit_rate)}", f"cost {money(totals.cost_usd)}"]
+        if title := surface.store.conversations.get(session_id).title:
+            parts.append(title)
+    return " · ".join(parts)
+
+
+def _quoted(entry: Entry) -> str:
+    text = " ".join(entry.message.text.split())
+    shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return f"  {'you' if entry.message.role == 'user' else 'it '}: {shown}"

@@ -1,0 +1,389 @@
+"""The full-screen chat: prompt, streaming output, questions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.input import Input
+from prompt_toolkit.output import Output
+
+from perdure.agent.event_loop import DaemonThreads
+from perdure.cli.chat.input import EventInbox
+from perdure.cli.chat.prompt import ChatCompleter, Hands, Line, PromptBox
+from perdure.cli.chat.question_panel import QuestionPanel
+from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
+from perdure.cli.style import Style, fitted, safe
+
+if TYPE_CHECKING:
+    from perdure.cli.chat.controller import ChatController
+    from perdure.cli.chat.transcript import ChatTranscript
+    from perdure.core.events import Event
+
+
+@contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """Everything that is logged, by us or by a library, while the prompt stands there; the file is made when needed."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+_log = logging.getLogger(__name__)
+
+_LEAVE_WITHIN_S = 2.0
+_TICK_S = 0.2
+_QUICK_S = 2.0
+_SWITCH_S = 0.0005
+# How long leaving waits for what is still opening, and for a turn to stop.
+_OPENING_S = 0.5
+_STOPPING_S = 5.0
+# Left like by Ctrl-D: the terminal is set right again, and nothing that a tool started lives on.
+_ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+# Commands that only read: they are answered at once, whatever else is going on.
+_AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
+OpenController = Callable[["ChatApp"], "ChatController"]
+
+
+class ChatApp:
+    """Reads, answers, repeats. Typing never waits for work: lines are queued while something is going on."""
+
+    def __init__(
+        self,
+        open_desk: OpenController,
+        *,
+        home: Path,
+        is_color: bool,
+        source: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self._open_desk = open_desk
+        self._log_file = home / "logs" / "chat.log"
+        self.ink = Style(is_color)
+        self._completer = ChatCompleter(Path.cwd())
+        self._box = PromptBox(
+            Hands(
+                self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark, self._turn_page
+            ),
+            history_file=home / "history",
+            completer=self._completer,
+            is_color=lambda: self.ink.is_color,
+            source=source,
+            output=output,
+        )
+        self.questions = TerminalQuestions(self._ask, self._withdraw)
+        self._desk: ChatController | None = None
+        self._transcript: ChatTranscript | None = None
+        self._lines: queue.Queue[Line | None] = queue.Queue()
+        self._waiting: list[Line] = []
+        self._inbox = EventInbox(self._show, self._box.call, self._box.later)
+        self._panel: QuestionPanel | None = None
+        self._is_working = False
+        # An interrupt that came before there was anything to stop: it is tried again until there is.
+        self._is_stopping = False
+        self._began_s = time.monotonic()
+        self._status = ""
+        self._hint = ""
+        self._last_ctrl_c_s = float("-inf")
+        self._failure = ""
+        # The signal that ended it, if one did.
+        self._signal = 0
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Until the person leaves; the exit code."""
+        worker = threading.Thread(target=self._work, name="perdure-work", daemon=True)
+        started = threading.Event()
+
+        def start(_: object) -> None:
+            if not started.is_set():  # the prompt is drawn: only now begins what takes time
+                started.set()
+                worker.start()
+
+        self._box.app.after_render += start
+        # A key waits for whichever thread computes: with the usual 5 ms at each step of drawing, one would feel it.
+        sys.setswitchinterval(_SWITCH_S)
+        with logged_to(self._log_file):
+            asyncio.run(self._until_left())
+        self._lines.put(None)
+        if started.is_set():
+            self._finish(worker)
+        if self._failure:
+            self._say(self._failure + "\n")
+        return 1 if self._failure else 128 + self._signal if self._signal else 0
+
+    async def _until_left(self) -> None:
+        loop = asyncio.get_running_loop()
+        # A completion that waits for a slow disk must not keep anybody from leaving.
+        loop.set_default_executor(DaemonThreads())
+        for number in _ENDINGS:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # Windows; not the main thread
+                loop.add_signal_handler(number, self._on_signal, number)
+        ticking = loop.create_task(self._tick())
+        try:
+            with contextlib.suppress(EOFError, OSError):  # the terminal was closed
+                await self._box.app.run_async()
+        finally:
+            ticking.cancel()
+
+    def _finish(self, worker: threading.Thread) -> None:
+        """Stops what is going on, says how to come back, and closes what was opened."""
+        if self._desk is None:  # still opening: that is quick, and half of it could not be closed
+            worker.join(timeout=_OPENING_S)
+        if (desk := self._desk) is None:
+            return
+        desk.interrupt()
+        worker.join(timeout=_STOPPING_S)
+        self._say(self._page(desk.closing()))
+        desk.close()
+        if not worker.is_alive():
+            desk.surface.store.close()
+
+    def _on_signal(self, number: int) -> None:
+        self._signal = number
+        self._leave()
+
+    def _say(self, text: str) -> None:
+        """Last words, to whoever may still be there."""
+        with contextlib.suppress(OSError):
+            self._box.write(text)
+
+    async def _tick(self) -> None:
+        """Keeps the clocks of what is going on moving, and stops it where that could not be done at once."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self._is_stopping and self._is_working and self._desk is not None:
+                self._is_stopping = not self._desk.interrupt()
+            if self._is_working or self._desk is None:
+                self._box.redraw()
+
+    # -- the prompt's thread -----------------------------------------------------------------------------------------
+
+    def _on_line(self, line: Line) -> None:
+        shown = line.shown
+        self._hint = ""
+        self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
+        if self._panel is not None:
+            question = self._panel.question
+            self._take_down(question)
+            self._box.write(f"{self.ink.dim('  ›')} {safe(shown)}\n")
+            question.reply(line.meant)
+            return
+        if not shown:
+            return
+        name = shown.split(maxsplit=1)[0].lower()
+        if name == "/stop" and self._is_working:
+            self._interrupt()
+        elif name in _AT_ONCE and self._is_working and self._desk is not None:
+            self._echo(shown)
+            threading.Thread(target=self._answer, args=(line,), daemon=True).start()
+        else:
+            self._send(line)
+        self._box.redraw()
+
+    def _send(self, line: Line) -> None:
+        """Hands a line to the working thread; while that is busy, it is shown as waiting."""
+        # Between two lines nothing is going on, and yet those that wait come first.
+        if self._is_working or self._waiting or self._desk is None:
+            self._waiting.append(line)
+        else:
+            self._echo(line.shown)
+            self._is_working = True
+        self._lines.put(line)
+
+    def _on_interrupt(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._last_ctrl_c_s < _LEAVE_WITHIN_S:
+            self._leave()
+            return
+        self._last_ctrl_c_s = now_s
+        if self._panel is not None:
+            self._panel.question.reply("")
+        if self._is_working:
+            self._interrupt()
+            self._hint = "stopping … (Ctrl-C again leaves; the conversation is kept)"
+        else:
+            self._hint = "Ctrl-C again leaves; the conversation is kept"
+        self._box.redraw()
+
+    def _interrupt(self) -> None:
+        """Stops what is going on, and what waited behind it."""
+        while not self._lines.empty():
+            self._lines.get_nowait()
+        self._waiting.clear()
+        if self._desk is not None:
+            self._is_stopping = not self._desk.interrupt()
+
+    def _leave(self) -> None:
+        self._box.leave()
+
+    def _echo(self, shown: str) -> None:
+        first, *rest = safe(shown).split("\n")
+        more = "".join(f"  {line}\n" for line in rest)
+        self._box.write(f"{self.ink.bold('›')} {first}\n{more}")
+
+    def _page(self, lines: Iterable[str]) -> str:
+        return "".join(f"{safe(line)}\n" for line in fitted(lines, self._box.width))
+
+    def _mark(self) -> str:
+        return "? " if self._panel is not None else "› "
+
+    def _turn_page(self, pages: int) -> None:
+        if self._panel is not None:
+            self._panel.turn(pages)
+            self._box.redraw()
+
+    def _above(self, width: int, rows: int) -> str:
+        asked = self._panel.lines(width, rows, self.ink) if self._panel is not None else []
+        waiting = [self.ink.dim(f"  then: {_short(line.shown, width)}") for line in self._waiting]
+        lines = [*waiting[: max(0, rows - len(asked))], *asked]
+        live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
+        return "\n".join([live, *lines] if live else lines)
+
+    def _below(self, width: int) -> str:
+        text = safe(self._hint or (self._status if self._desk is not None else self._starting()))
+        return f" {_short(text, width - 1)}".ljust(width)
+
+    def _starting(self) -> str:
+        """Opening is quick, but for a database that must first be brought up to date."""
+        seconds = time.monotonic() - self._began_s
+        return f"starting … {seconds:.0f} s (Ctrl-C twice leaves)" if seconds > _QUICK_S else "starting …"
+
+    def _ask(self, question: PendingQuestion) -> None:
+        self._inbox.put(partial(self._put_up, question))
+
+    def _withdraw(self, question: PendingQuestion) -> None:
+        self._inbox.put(partial(self._take_down, question))
+
+    def _put_up(self, question: PendingQuestion) -> None:
+        self._panel = QuestionPanel(question)
+        self._box.hold()
+        self._box.redraw()
+
+    def _take_down(self, question: PendingQuestion) -> None:
+        """Writes the whole question down, with the reason it was asked for."""
+        if self._panel is not None and self._panel.question is question:
+            lines = safe("\n".join((question.text, *question.notes[:1]))).split("\n")
+            self._box.write("".join(f"{self.ink.warn(line)}\n" for line in lines))
+            self._panel = None
+            self._box.release()
+            self._box.redraw()
+
+    def _show(self, event: Event) -> None:
+        if self._transcript is not None:
+            self._transcript.show(event)
+            self._box.redraw()
+
+    # -- other threads -----------------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """Lines for the person, from any thread."""
+        self._inbox.put(lambda: self._box.write(text))
+
+    def hear(self, event: Event) -> None:
+        """An event of the agent, from its thread; what must be looked up for the status is looked up there."""
+        self._inbox.put(event)
+        if self._desk is not None:
+            self._desk.heard(event)
+            if self._desk.changes_status(event):
+                self._status = self._desk.status()
+                self._inbox.put(self._box.redraw)
+
+    def progress(self, what: str, seconds: float) -> None:
+        def show() -> None:
+            if self._transcript is not None:
+                self._transcript.busy(what)
+
+        self._inbox.put(show)
+
+    def _work(self) -> None:
+        """The working thread: opens everything, then answers line by line."""
+        from perdure.core.errors import PerdureError
+
+        try:
+            desk = self._open_desk(self)
+            self.ink = desk.ink
+            self._transcript = desk.transcript(lambda text: self._box.write(text), lambda: self._box.width, self.ink)
+            self.write(self._page(desk.opening()))
+            self._completer.desk = desk
+            self._status, self._desk = desk.status(), desk
+        except PerdureError as error:
+            self._give_up(f"perdure: {error}")
+            return
+        except Exception:  # a thread's edge: a defect here would leave a prompt that nothing stands behind
+            self._give_up(traceback.format_exc())
+            return
+        desk.look_around(self.write)
+        desk.warm_up()
+        self._refresh(desk)
+        while (line := self._lines.get()) is not None:
+            self._inbox.put(partial(self._begin, line))
+            self._answer(line)
+            self._inbox.put(self._end)
+
+    def _give_up(self, why: str) -> None:
+        self._failure = why
+        self._inbox.put(self._box.leave)
+
+    def _begin(self, line: Line) -> None:
+        self._is_working = True
+        if line in self._waiting:
+            self._waiting.remove(line)
+            self._echo(line.shown)
+
+    def _end(self) -> None:
+        if self._transcript is not None:
+            self._transcript.stop()
+        self._is_working = not self._lines.empty()
+        self._hint = ""
+        self._box.redraw()
+
+    def _answer(self, line: Line) -> None:
+        if self._desk is None:
+            return
+        try:
+            answer = self._desk.answer(line.meant, self.progress, pasted=line.pasted)
+        except Exception as error:  # a thread's edge: the prompt survives a defect, and the person reads of it
+            _log.exception("a line could not be answered")
+            told = f"internal error: {type(error).__name__}: {safe(str(error))}"
+            self.write(self.ink.bad(f"{told}\nThe details are in {self._log_file}") + "\n\n")
+            return
+        finally:
+            self._is_stopping = False
+        if answer.text:
+            text = self._page(answer.text.split("\n"))
+            self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")
+        if answer.is_leaving:
+            self._inbox.put(self._leave)
+        else:
+            self._refresh(self._desk)
+
+    def _refresh(self, desk: ChatController) -> None:
+        self._status = desk.measured_status()
+        self._inbox.put(self._box.redraw)
+
+
+def _short(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: max(0, width - 1)]}…"

@@ -1,0 +1,437 @@
+"""`perdure gateway`, `perdure serve` and access tokens."""
+
+from __future__ import annotations
+
+import errno
+import html
+import json
+import os
+import re
+import socket
+import urllib.error
+import urllib.request
+import webbrowser
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.lazy import PlainGroup
+from perdure.config.keys import mask
+from perdure.config.load import Loaded
+from perdure.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from perdure.gateway.auth.principal import Authenticator
+    from perdure.gateway.auth.tokens import StoredPeople, Token
+    from perdure.gateway.observability.logging import Journal
+    from perdure.store.store import SessionStore
+
+
+_USUAL = (("Ollama", 11434), ("LM Studio", 1234), ("llama.cpp", 8080), ("vLLM", 8000))
+_TIMEOUT_S = 0.6
+_MAX_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    name: str
+    base_url: str
+    models: tuple[str, ...]
+
+
+def local_servers(ports: tuple[tuple[str, int], ...] = _USUAL) -> list[LocalServer]:
+    """Those that answer as a model server does; takes no longer than the slowest answer."""
+    with ThreadPoolExecutor(max_workers=len(ports)) as pool:
+        return [found for found in pool.map(lambda named: _ask(*named), ports) if found is not None]
+
+
+def _ask(name: str, port: int) -> LocalServer | None:
+    base_url = f"http://127.0.0.1:{port}/v1"
+    # Loopback only, and past any proxy of the environment.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{base_url}/models", timeout=_TIMEOUT_S) as reply:
+            told = json.loads(reply.read(_MAX_BYTES))
+    except (OSError, ValueError, urllib.error.URLError):
+        return None
+    listed = told.get("data") if isinstance(told, dict) else None
+    if not isinstance(listed, list):
+        return None
+    models = tuple(str(m["id"]) for m in listed if isinstance(m, dict) and m.get("id"))
+    return LocalServer(name, base_url, models)
+
+
+_NEEDED = "the gateway needs packages that are not installed ({}): pip install 'perdure[gateway]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is to be served, and to whom."""
+
+    loaded: Loaded
+    store: SessionStore
+    people: Authenticator
+    journal: Journal
+
+
+def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) -> None:
+    """Serves; `say` makes the lines printed once the address is known."""
+    settings = start.loaded.settings
+    # Before the framework is imported: an address that cannot be had should be told at once.
+    claim_address(settings.gateway.host, settings.gateway.port)
+    try:
+        from perdure.gateway.adapters.registry import configured
+        from perdure.gateway.app import whole_site
+        from perdure.gateway.observability.logging import log_to
+        from perdure.gateway.observability.telemetry import tracing
+        from perdure.gateway.server import run
+    except ImportError as error:
+        raise ConfigError(_NEEDED.format(error.name)) from error
+
+    def ready(host: str, port: int) -> None:
+        for line in say(address(host, port)):
+            click.echo(line)
+
+    log_to(start.journal)
+    adapters = configured(settings.gateway)
+    with tracing(settings.gateway.traces) as provider:
+        run(
+            whole_site(
+                settings,
+                start.loaded.home,
+                start.store,
+                start.people,
+                journal=start.journal,
+                adapters=adapters,
+                tracer_provider=provider,
+                on_ready=ready,
+            )
+        )
+
+
+def claim_address(host: str, port: int) -> None:
+    """Raises ConfigError where nothing can listen there."""
+    where = address(host, port)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        with socket.create_server((host, port), family=family):
+            pass
+    except socket.gaierror:
+        raise ConfigError(f"there is no address {host!r} on this machine; set gateway.host") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"{where} is in use already; choose another with --port, or 0 for a free one") from None
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError(f"there is no address {host!r} on this machine; set gateway.host") from None
+        raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
+
+
+def address(host: str, port: int) -> str:
+    """As one would type it; all addresses of a machine are reached by its own name."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"
+
+
+def place_of(loaded: Loaded) -> str:
+    """The store, without its password."""
+    store = loaded.settings.store
+    return mask(store.url) if store.url else str(store.path or loaded.home / "perdure.db")
+
+
+DEFAULT_PORT = 8421
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), help=f"Port. Default: {DEFAULT_PORT}, or a free one.")
+@click.option("--no-open", is_flag=True, help="Only print the address; open no browser.")
+@click.pass_obj
+def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> None:
+    """Look at your conversations in a browser.
+
+    And go on with them there. For one person on one machine: it listens on loopback only, and each run has a token
+    of its own, which is in the address it prints. Whoever has the address may do everything you may, so share it
+    with nobody.
+
+    \b
+    Examples:
+      perdure serve
+      perdure serve --no-open --port 9000
+    """
+    from perdure.app import open_user_store
+    from perdure.config.load import load
+    from perdure.core.clock import SystemClock
+    from perdure.gateway.auth.tokens import RunPeople
+    from perdure.gateway.observability.logging import Journal
+
+    alone = {
+        "gateway.host": "127.0.0.1",
+        "gateway.port": _free(DEFAULT_PORT) if port is None else port,
+        "gateway.public_url": None,
+        "gateway.allowed_hosts": [],
+        "gateway.trusted_proxies": [],
+        "gateway.telegram.enabled": False,
+    }
+    loaded, people = load(flags={**(flags or {}), **alone}), RunPeople()
+    with open_user_store(loaded.settings, loaded.home) as store, _signpost(loaded.home) as signpost:
+
+        def say(url: str) -> Iterator[str]:
+            # In the fragment, which browsers keep to themselves: no server and no log ever sees it.
+            link = f"{url}/#token={people.token}"
+            yield f"Open                    {link}"
+            yield f"Conversations           {place_of(loaded)}"
+            yield "Stop with Ctrl-C."
+            if not no_open:
+                signpost(link)
+
+        journal = Journal("plain", SystemClock(), only_trouble=True)
+        serve_until_stopped(Start(loaded, store, people, journal), say=say)
+
+
+def _free(port: int) -> int:
+    from perdure.core.errors import ConfigError
+
+    try:
+        claim_address("127.0.0.1", port)
+    except ConfigError:
+        return 0
+    return port
+
+
+@contextmanager
+def _signpost(home: Path) -> Iterator[Callable[[str], None]]:
+    """Opens the browser by way of a file only its owner can read: a command line could be seen by everybody here."""
+    place = home / f"open-{os.getpid()}.html"
+
+    def point_to(link: str) -> None:
+        target = html.escape(link, quote=True)
+        text = f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><title>Perdure</title>'
+        with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+        webbrowser.open(place.as_uri())
+
+    try:
+        yield point_to
+    finally:
+        place.unlink(missing_ok=True)
+
+
+_UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SCOPES = ("chat", "read", "shell", "admin")
+
+
+class Duration(click.ParamType[int]):
+    """`30d`, `12h`, `5m` → milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", str(value))
+        if found is None:
+            self.fail(f"{value!r} should look like 30d, 12h or 5m", param, ctx)
+        return int(found[1]) * _UNITS[found[2]]
+
+
+@click.group(cls=PlainGroup)
+def token() -> None:
+    """Say who may enter, and what they may do.
+
+    A token is shown once, when it is made; only a hash of it is kept. Scopes: chat (talk, use commands), read (look at
+    one's own conversations), shell (terminal and file tools: whoever has it can read everybody's data), admin
+    (everybody's conversations, and the metrics).
+
+    \b
+    Examples:
+      perdure gateway token add                       for yourself: your own conversations
+      perdure gateway token add alice --expires 90d
+      perdure gateway token add ops --scope admin
+      perdure gateway token list
+      perdure gateway token revoke alice
+    """
+
+
+@token.command()
+@click.argument("user", default="", metavar="[USER]")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    default=("chat", "read"),
+    show_default=True,
+    help="What the token opens; may be repeated.",
+)
+@click.option(
+    "--expires", "expires_in_ms", type=Duration(), metavar="30d", help="After this it is void. Default: never."
+)
+@click.pass_obj
+def add(flags: dict[str, Any] | None, user: str, scopes: tuple[Any, ...], expires_in_ms: int | None) -> None:
+    """Make a token for USER and print it, once. Without USER it is your own.
+
+    \b
+    Examples:
+      perdure gateway token add
+      perdure gateway token add alice --expires 90d
+      perdure gateway token add ops --scope admin
+    """
+    from perdure.cli.usage import opened
+    from perdure.core.clock import SystemClock
+    from perdure.gateway.auth.tokens import AccessTokens
+
+    with opened(flags) as store:
+        made = AccessTokens(store, SystemClock()).add(user, scopes, expires_in_ms=expires_in_ms)
+    click.echo(made.text)
+    until = f", until {_day(made.token.expires_at_ms)}" if made.token.expires_at_ms else ""
+    whose = f"of {user}" if user else "your own"
+    click.echo(f"This is the only time it is shown. It is {whose} ({', '.join(sorted(scopes))}{until}).", err=True)
+
+
+@token.command("list")
+@click.pass_obj
+def list_(flags: dict[str, Any] | None) -> None:
+    """List every token: whose it is, what it opens, when it was last used.
+
+    \b
+    Examples:
+      perdure gateway token list
+    """
+    from perdure.cli.style import safe
+    from perdure.cli.usage import opened
+    from perdure.core.clock import SystemClock
+    from perdure.gateway.auth.tokens import AccessTokens
+
+    clock = SystemClock()
+    with opened(flags) as store:
+        tokens = AccessTokens(store, clock).all()
+    if not tokens:
+        click.echo("No token was made yet; the gateway serves this machine alone. `perdure gateway token add USER`")
+        return
+    rows = [("ID", "USER", "SCOPES", "MADE", "LAST USED", "STATE"), *(_row(t, clock.now_ms()) for t in tokens)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        click.echo(safe("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
+
+
+@token.command()
+@click.argument("id_or_user")
+@click.pass_obj
+def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
+    """End a token by its id, or every token of a user. Every gateway on the database knows within seconds.
+
+    \b
+    Examples:
+      perdure gateway token revoke 3f0c9a1b2d4e
+      perdure gateway token revoke alice
+    """
+    from perdure.cli.usage import opened
+    from perdure.core.clock import SystemClock
+    from perdure.gateway.auth.tokens import AccessTokens
+
+    clock = SystemClock()
+    with opened(flags) as store:
+        tokens = AccessTokens(store, clock)
+        ended = tokens.revoke(id_or_user)
+        left = [t for t in tokens.all() if t.standing(clock.now_ms()) == "valid"]
+    for each in ended:
+        click.echo(f"revoked {each.id}  {each.user_key or '(you)'}")
+    if not left:
+        click.echo("No valid token is left: nobody can enter until you add one.", err=True)
+
+
+def _row(token: Token, now_ms: int) -> tuple[str, ...]:
+    standing = token.standing(now_ms)
+    if standing == "valid" and token.expires_at_ms is not None:
+        standing_text = f"until {_day(token.expires_at_ms)}"
+    else:
+        standing_text = standing
+    used = _day(token.last_used_at_ms) if token.last_used_at_ms else "never"
+    scopes = ",".join(s for s in SCOPES if s in token.scopes)
+    return (token.id, token.user_key or "(you)", scopes, _day(token.created_at_ms), used, standing_text)
+
+
+def _day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+EPILOG = """\b
+Examples:
+  perdure gateway token add alice --scope chat --scope read   let alice in
+  perdure gateway                                             for this machine alone
+  perdure gateway --host 0.0.0.0 --port 8420                  for others; needs a token
+  curl -H "Authorization: Bearer $TOKEN" -d '{"content": "hello"}' \\
+       -H "Content-Type: application/json" "http://127.0.0.1:8420/api/messages?wait=true"
+  OPENAI_BASE_URL=http://127.0.0.1:8420/v1 OPENAI_API_KEY=$TOKEN your-openai-client
+
+\b
+Files:
+  docs/gateway.md tells of nginx, several machines and Telegram.
+"""
+
+
+@click.group(cls=PlainGroup, invoke_without_command=True, epilog=EPILOG)
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: gateway.host.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one. Default: gateway.port.")
+@click.pass_context
+def gateway(ctx: click.Context, host: str | None, port: int | None) -> None:
+    """Serve conversations to many people and programs.
+
+    Over HTTP, WebSocket, OpenAI's API, the page and Telegram. Any number of gateways on any number of machines may
+    share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves whoever sits at this
+    machine, and nobody else.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    flags = {**(ctx.obj or {})}
+    flags |= {f"gateway.{k}": v for k, v in (("host", host), ("port", port)) if v is not None}
+    _serve(flags)
+
+
+gateway.add_command(token)
+
+
+def _serve(flags: dict[str, object]) -> None:
+    from perdure.app import open_user_store
+    from perdure.config.load import load
+    from perdure.core.clock import SystemClock
+    from perdure.gateway.auth.tokens import AccessTokens, StoredPeople
+    from perdure.gateway.observability.logging import Journal
+    from perdure.gateway.server import is_loopback, refuse_open_doors
+
+    loaded, clock = load(flags=flags), SystemClock()
+    settings = loaded.settings.gateway
+    with open_user_store(loaded.settings, loaded.home) as store:
+        people = StoredPeople(AccessTokens(store, clock), clock, is_open=is_loopback(settings.host))
+        refuse_open_doors(settings, has_tokens=people.has_tokens)
+
+        def say(url: str) -> Iterator[str]:
+            everywhere = " and at every other address of this machine" if settings.host in ("0.0.0.0", "::") else ""
+            yield f"Perdure gateway         {url}{everywhere}"
+            if settings.public_url:
+                yield f"Reached by others at    {settings.public_url}"
+            yield f"OpenAI base URL         {(settings.public_url or url).rstrip('/')}/v1"
+            yield f"Who may enter           {_who(people)}"
+            yield f"Conversations           {place_of(loaded)}"
+            yield from _telegram(loaded)
+            yield f"Stop with Ctrl-C; answers under way get {settings.drain_timeout_s:g} s to finish."
+
+        serve_until_stopped(Start(loaded, store, people, Journal(settings.log, clock)), say=say)
+
+
+def _who(people: StoredPeople) -> str:
+    if not people.has_tokens:
+        return "anybody at this machine, without a shell: no token is set (perdure gateway token add)"
+    users = people.users
+    if not users:
+        return "nobody: every token is revoked or has expired (perdure gateway token add)"
+    return ", ".join(user or "you" for user in users[:10]) + (f" and {len(users) - 10} more" if len(users) > 10 else "")
+
+
+def _telegram(loaded: Loaded) -> Iterator[str]:
+    telegram = loaded.settings.gateway.telegram
+    if telegram.enabled:
+        yield f"Telegram                {len(telegram.allowed_users)} may talk to the bot"

@@ -1,0 +1,447 @@
+"""`perdure sessions`: list, show, search, export, import, delete, scrub, backup."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.lazy import Lazy, LazyGroup
+
+if TYPE_CHECKING:
+    from perdure.core.messages import Entry
+    from perdure.store.records import Conversation, Damage
+    from perdure.store.store import SessionStore
+
+
+_PAGE_CHARS = 100_000
+
+
+@click.command("list")
+@click.option("-n", "--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="How many.")
+@click.option("--source", metavar="NAME", help="Only those of one surface: terminal, library, gateway, …")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each.")
+@click.pass_obj
+def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) -> None:
+    """List conversations, last used first.
+
+    \b
+    Examples:
+      perdure sessions list
+      perdure sessions list -n 100 --source terminal
+      perdure sessions list --json
+    """
+    from perdure.cli.usage import opened
+    from perdure.commands.format import when
+
+    with opened(flags) as store:
+        page = store.conversations.list(source=source, limit=limit)
+    for c in page.conversations:
+        if as_json:
+            click.echo(json.dumps(asdict(c), ensure_ascii=False))
+        else:
+            kind = "" if c.kind == "main" else f" ({c.kind})"
+            _print(f"{c.id}  {when(c.updated_at_ms)}  {c.last_seq:>6,} {_messages(c.last_seq)}  {c.title or '–'}{kind}")
+    if as_json:
+        return
+    if not page.conversations:
+        click.echo("There are no conversations yet; `perdure chat` begins one.")
+    elif page.next_cursor:
+        click.echo(f"… and older ones; -n {min(1_000, limit * 5)} shows more.")
+
+
+@click.command()
+@click.argument("any_id", metavar="ID")
+@click.argument("address", required=False)
+@click.option("--view", is_flag=True, help="As the model sees it now: handoffs in place of what they stand for.")
+@click.pass_obj
+def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) -> None:
+    """Print a conversation, or what an ADDRESS in it stands for.
+
+    Everything that was ever said is shown, in order; compactions take nothing away. An address is what a handoff, a
+    search or a spilled tool output names: m:120, m:120-180, h:501, output:o_…
+
+    \b
+    Examples:
+      perdure sessions show c_1m7g
+      perdure sessions show c_1m7g m:120-180
+      perdure sessions show c_1m7g --view
+    """
+    from perdure.cli.usage import opened
+    from perdure.store.records import damage_notice
+
+    with opened(flags) as store:
+        if address:
+            _print_address(store, any_id, address)
+            return
+        conversation = store.conversations.get(any_id)
+        tip = conversation.tip_session_id
+        entries = store.history(tip).entries if view else store.log.said(conversation.id)
+        size = f"{len(entries):,} {_messages(len(entries)).strip()}"
+        _print(f"{conversation.id}  {conversation.title or '–'}  ({size})\n")
+        failures = {} if view else _failures(store, conversation)
+        for entry in entries:
+            _print("\n".join([*_entry_lines(entry), *failures.get(entry.seq, ())]))
+        if damage := store.verifier.conversation(conversation.id):
+            click.echo(f"\n{damage_notice(damage)}", err=True)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True)
+@click.option("-n", "--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many finds.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each.")
+@click.pass_obj
+def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Find what was said, in every conversation, compacted or not.
+
+    Words must all occur; "a phrase" stands together; pre* finds what begins so. Exit status 1 where nothing is found.
+
+    \b
+    Examples:
+      perdure sessions search port 5432
+      perdure sessions search '"connection refused"'
+      perdure sessions search 'parse_*'
+    """
+    from perdure.cli.usage import opened
+    from perdure.commands.search import hit_lines
+
+    with opened(flags) as store:
+        hits = store.search(" ".join(words), limit=limit)
+    if as_json:
+        for hit in hits:
+            click.echo(json.dumps(asdict(hit), ensure_ascii=False))
+    elif hits:
+        _print("\n".join(hit_lines(hits)))
+        click.echo("\nOpen one with: perdure sessions show ID ADDRESS")
+    else:
+        click.echo(f"Nothing found for {' '.join(words)!r}.", err=True)
+    if not hits:
+        raise SystemExit(1)
+
+
+def _messages(count: int) -> str:
+    return "message " if count == 1 else "messages"
+
+
+def _print(text: str, *, ends: bool = True) -> None:
+    """Exact into files and pipes; a terminal gets nothing that could steer it."""
+    from perdure.cli.style import safe
+
+    click.echo(safe(text) if sys.stdout.isatty() else text, nl=ends)
+
+
+def _print_address(store: SessionStore, any_id: str, address: str) -> None:
+    offset: int | None = 0
+    while offset is not None:
+        page = store.open(address, conversation_id=any_id, offset=offset, limit=_PAGE_CHARS)
+        _print(page.text, ends=page.next_offset is None)
+        offset = page.next_offset
+
+
+def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list[str]]:
+    """Why turns failed, by the message each failure came after."""
+    from perdure.store.records import Span
+
+    found: dict[int, list[str]] = {}
+    if conversation.last_seq:
+        for seq, event in store.moments.events(conversation.id, Span(1, conversation.last_seq), most=100_000):
+            if event.kind == "turn_failed":
+                found.setdefault(seq, []).append(f"✕ The turn failed: {event.payload.get('reason', '')}\n")
+    return found
+
+
+def _entry_lines(entry: Entry) -> Iterator[str]:
+    message = entry.message
+    who = message.name or "tool" if message.role == "tool" else message.kind
+    title = f"── m:{entry.seq} {who} "
+    yield title + "─" * max(4, min(70, get_terminal_size().columns) - len(title))
+    if message.text.strip():
+        yield message.text
+    for call in message.tool_calls:
+        yield f"→ {call.name} {call.arguments}"
+    yield ""
+
+
+# From this many lines on, a person wants to see that something happens.
+_TELL_EVERY = 5_000
+# Where the first line is longer than this, the file is no JSONL of ours.
+_HEAD_CHARS = 4_096
+
+
+@click.command("export")
+@click.argument("any_id", metavar="ID")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Default: standard output.")
+@click.option("--messages", is_flag=True, help="As an OpenAI-style list of messages instead.")
+@click.pass_obj
+def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bool) -> None:
+    """Write a conversation to a file.
+
+    As JSONL of our own, everything is in it: messages, sessions, handoffs, usage, events, tool outputs. It can be
+    imported anywhere. As a list of messages it is what other programs read.
+
+    \b
+    Examples:
+      perdure sessions export c_1m7g -o talk.jsonl
+      perdure sessions export c_1m7g --messages > talk.json
+    """
+    from perdure.cli.usage import opened
+
+    with opened(flags) as store:
+        conversation = store.conversations.get(any_id)
+        if messages:
+            lines: Iterable[str] = [json.dumps(store.transfer.export_messages(any_id), ensure_ascii=False, indent=1)]
+        else:
+            lines = store.transfer.export_jsonl(any_id)
+        if output is None:
+            _write(lines, sys.stdout, is_shown=False)
+            return
+        # Written beside its place and moved there whole: what is cut off leaves no half a file.
+        part = output.with_name(f"{output.name}.part")
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                _write(lines, file, is_shown=True)
+            part.replace(output)
+        except OSError as error:
+            raise click.ClickException(f"cannot write {output}: {error.strerror}") from None
+        finally:
+            part.unlink(missing_ok=True)
+        click.echo(f"{conversation.id} written to {output}", err=True)
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--copy", "as_copy", is_flag=True, help="Under new ids, beside what is there.")
+@click.option("--title", help="For a list of messages: the new conversation's title.")
+@click.pass_obj
+def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title: str | None) -> None:
+    """Read conversations from FILES ("-" is standard input).
+
+    Takes what `perdure sessions export` wrote, and OpenAI-style lists of messages. Importing the same file again adds
+    nothing. A file is taken whole or not at all, so Ctrl-C leaves nothing half done.
+
+    \b
+    Examples:
+      perdure sessions import talk.jsonl
+      perdure sessions import --copy talk.jsonl
+      perdure sessions import --title "from elsewhere" messages.json
+    """
+    from perdure.cli.usage import opened
+
+    with opened(flags) as store:
+        for path in files:
+            try:
+                text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+            except OSError as error:
+                raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
+            except UnicodeDecodeError:
+                raise click.ClickException(f"cannot read {path}: it is no UTF-8 text") from None
+            click.echo(f"{_imported(store, text, path, as_copy=as_copy, title=title)}  from {path}")
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.pass_obj
+def backup(flags: dict[str, str], path: Path) -> None:
+    """Copy everything to PATH, tool outputs included, while it is in use.
+
+    \b
+    Examples:
+      perdure sessions backup ~/perdure-backup.db
+    """
+    from perdure.cli.usage import opened
+
+    with opened(flags) as store:
+        click.echo("copying … (Ctrl-C cancels)", err=True)
+        store.backup(path)
+    click.echo(f"copied to {path}; use it with: perdure --set store.path={path} sessions list")
+
+
+def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, title: str | None) -> str:
+    """The id of the conversation a file became."""
+    messages = _message_list(text)
+    if messages is not None:
+        session = store.transfer.import_messages(messages, title=title or _title(messages))
+        return session.conversation_id
+    lines = _told(text.splitlines())
+    return (store.transfer.import_copy(lines) if as_copy else store.transfer.import_jsonl(lines)).id
+
+
+def _title(messages: list[Any]) -> str:
+    from perdure.commands.titles import title_of
+
+    said = (m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user")
+    return next((title_of(text) for text in said if isinstance(text, str)), "")
+
+
+def _message_list(text: str) -> list[Any] | None:
+    """The messages of an OpenAI-style file: a list, or an object that holds one; None for JSONL."""
+    if '"perdure"' in text[:_HEAD_CHARS].partition("\n")[0]:
+        return None
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return None
+    if isinstance(parsed, dict):
+        parsed = parsed.get("messages")
+    return parsed if isinstance(parsed, list) else None
+
+
+def _write(lines: Iterable[str], file: IO[str], *, is_shown: bool) -> None:
+    for line in _told(lines) if is_shown else lines:
+        file.write(f"{line}\n")
+
+
+def _told(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, with a word about how far they are where there are many and someone looks on."""
+    for count, line in enumerate(lines, 1):
+        if count % _TELL_EVERY == 0 and sys.stderr.isatty():
+            click.echo(f"\r{count:,} lines … (Ctrl-C cancels)", nl=False, err=True)
+        yield line
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
+@click.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def delete(flags: dict[str, str], ids: tuple[str, ...], yes: bool) -> None:
+    """Take conversations away for good: messages, usage, tool outputs.
+
+    Branches made of one stay. There is no way back but a backup.
+
+    \b
+    Examples:
+      perdure sessions delete c_1m7g
+      perdure sessions delete --yes c_1m7g c_1m7h
+    """
+    from perdure.cli.usage import opened
+
+    with opened(flags) as store:
+        found = [store.conversations.get(any_id) for any_id in ids]  # a wrong id is told before anything is deleted
+        for c in found:
+            named = f" “{c.title}”" if c.title else ""
+            if not yes and not click.confirm(f"Delete {c.id}{named}, {c.last_seq:,} messages, for good?", err=True):
+                click.echo(f"{c.id} was kept")
+                continue
+            gone = store.delete(c.id)
+            click.echo(f"{c.id} deleted: {gone.messages:,} messages, {gone.outputs:,} tool outputs")
+
+
+@click.command()
+@click.argument("ids", metavar="ID...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every conversation there is.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def scrub(flags: dict[str, str], ids: tuple[str, ...], every: bool, yes: bool) -> None:
+    """Take secrets out of what is stored: messages, prompts, titles, events, tool outputs and the index.
+
+    What looks like a credential is replaced by [REDACTED] for good. The conversation goes on as before.
+
+    \b
+    Examples:
+      perdure sessions scrub c_1m7g
+      perdure sessions scrub --all --yes
+    """
+    from perdure.cli.usage import opened
+    from perdure.redaction import redact
+
+    if bool(ids) == every:
+        raise click.UsageError("Name conversations, or say --all.")
+    with opened(flags) as store:
+        wanted = [store.conversations.get(any_id).id for any_id in ids] if ids else list(_all_ids(store))
+        if not yes and not click.confirm(f"Redact {len(wanted)} conversation(s) for good?", err=True):
+            click.echo("nothing was changed")
+            return
+        for any_id in wanted:
+            done = store.scrub(any_id, redact)
+            click.echo(f"{any_id}: {done.messages:,} messages and {done.outputs:,} tool outputs held secrets")
+
+
+def _all_ids(store: SessionStore) -> Iterator[str]:
+    """Every conversation, delegated runs included, page by page."""
+    for kind in ("main", "branch", "delegate"):
+        cursor: str | None = None
+        while True:
+            page = store.conversations.list(kind=kind, cursor=cursor, limit=500)
+            yield from (c.id for c in page.conversations)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+
+
+@click.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.pass_obj
+def verify(flags: dict[str, str], ids: tuple[str, ...]) -> None:
+    """Check stored messages for damage: all of them, or those of some conversations.
+
+    Every message has a hash of its text and of all before it. A message that was changed on the disk, or cannot be read
+    any more, is named with its conversation; the others are not affected. Reads only. Exit status 1 where something is
+    damaged.
+
+    \b
+    Examples:
+      perdure sessions verify
+      perdure sessions verify c_1m7g
+    """
+    from perdure.cli.usage import opened
+
+    with opened(flags) as store:
+        if ids:
+            what, damage = ", ".join(ids), [d for any_id in ids for d in store.verifier.conversation(any_id)]
+        else:
+            what, damage = _verify_everything(store)
+    for one in damage:
+        click.echo(str(one))
+    if damage:
+        click.echo("Restore these messages from a backup; `perdure sessions show` opens the rest.", err=True)
+        raise SystemExit(1)
+    click.echo(f"{what}: no damage found")
+
+
+def _verify_everything(store: SessionStore) -> tuple[str, list[Damage]]:
+    count = 0
+    damage: list[Damage] = []
+    for batch in store.verifier.everything():
+        count += batch.messages
+        damage += batch.damage
+        if sys.stderr.isatty():
+            click.echo(f"\r{count:,} messages … (Ctrl-C cancels)", nl=False, err=True)
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+    return f"{count:,} messages", damage
+
+
+COMMANDS = {
+    "list": Lazy("perdure.cli.sessions:list_", "List conversations, last used first."),
+    "show": Lazy("perdure.cli.sessions:show", "Print a conversation, or what an address in it stands for."),
+    "search": Lazy("perdure.cli.sessions:search", "Find what was said, in every conversation."),
+    "export": Lazy("perdure.cli.sessions:export", "Write a conversation to a file."),
+    "import": Lazy("perdure.cli.sessions:import_", "Read conversations from files."),
+    "backup": Lazy("perdure.cli.sessions:backup", "Copy everything, while it is in use."),
+    "verify": Lazy("perdure.cli.sessions:verify", "Check stored messages for damage."),
+    "delete": Lazy("perdure.cli.sessions:delete", "Take conversations away for good."),
+    "scrub": Lazy("perdure.cli.sessions:scrub", "Take secrets out of what is stored."),
+}
+
+
+@click.group(cls=LazyGroup, commands_table=COMMANDS)
+def sessions() -> None:
+    """List, read, find, move and delete conversations.
+
+    A conversation is known by its id (c_…), by the id of any session in it (s_…), or by the beginning of either.
+
+    \b
+    Examples:
+      perdure sessions list
+      perdure sessions show c_1m7g
+      perdure sessions search "connection refused"
+      perdure sessions export c_1m7g --output talk.jsonl
+    """

@@ -1,1 +1,0 @@
-"""`perdure sessions`: conversations as things one lists, reads, finds, moves and takes away. Read first: `group.py`."""

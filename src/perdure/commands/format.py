@@ -1,0 +1,76 @@
+"""How figures are shown, in one way everywhere: tokens, money, shares, bars."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+
+from perdure.agent.agent import ConversationAgent
+from perdure.agent.context_usage import ContextUsage
+from perdure.core.errors import PerdureError
+from perdure.core.usage import CanonicalUsage
+
+_FULL, _EMPTY, _MARK = "█", "░", "│"
+# Eighths of a cell: a small part is seen, and not seen larger than it is.
+_EIGHTHS = "▏▎▍▌▋▊▉"
+
+
+def tokens(n: int) -> str:
+    return f"{n:,}"
+
+
+def money(usd: float | None) -> str:
+    """An unknown price is said to be unknown, never shown as nothing."""
+    if usd is None:
+        return "unknown"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+def when(ms: int) -> str:
+    """A moment in the reader's own time zone."""
+    return datetime.fromtimestamp(ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def share(part: float | None) -> str:
+    return "–" if part is None else f"{part:.0%}"
+
+
+def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> str:
+    """A bar of `value` in `whole`; `mark` puts a line where something happens."""
+    eighths = min(8 * width, max(value > 0, round(8 * width * value / whole))) if whole else 0
+    filled, rest = divmod(eighths, 8)
+    cells = [_FULL] * filled + [_EIGHTHS[rest - 1]] * bool(rest)
+    cells += [_EMPTY] * (width - len(cells))
+    if mark is not None and whole:
+        cells[min(width - 1, round(width * mark / whole))] = _MARK
+    return "".join(cells)
+
+
+def measured(agent: ConversationAgent) -> ContextUsage:
+    """The gauge, its window looked up where it is not known yet; may ask the endpoint, briefly, once."""
+    if agent.gauge.window is None:
+        with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown
+            return agent.measure()
+    return agent.gauge
+
+
+def gauge_line(gauge: ContextUsage) -> str:
+    """`████░░│░░ 12,345 of 32,000 tokens (39%), compacts at 16,000`."""
+    if gauge.window is None:
+        return f"{tokens(gauge.tokens)} tokens; the window is known after the first message"
+    drawn = bar(gauge.tokens, gauge.window, mark=gauge.threshold)
+    line = f"{drawn} {tokens(gauge.tokens)} of {tokens(gauge.window)} tokens ({share(gauge.tokens / gauge.window)})"
+    return f"{line}, compacts at {tokens(gauge.threshold)}" if gauge.threshold else line
+
+
+def usage_lines(usage: CanonicalUsage) -> list[str]:
+    """The classes apart: what was read from cache must not inflate a headline."""
+    rows = [
+        ("input, fresh", usage.input_tokens),
+        ("input, from cache", usage.cache_read_tokens),
+        ("input, to cache", usage.cache_write_tokens),
+        ("output", usage.output_tokens),
+    ]
+    if usage.reasoning_tokens:
+        rows.append(("  of it reasoning", usage.reasoning_tokens))
+    return [f"{name:<18} {tokens(n):>12}" for name, n in rows]

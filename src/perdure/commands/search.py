@@ -1,0 +1,60 @@
+"""`/search words` and `/expand [address]`: finds what was said, and opens what a handoff stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.commands.command import Command, CommandContext, CommandResult
+from perdure.commands.format import when
+from perdure.core.ports import SearchHit
+
+_PAGE_CHARS = 6_000
+_HITS = 15
+
+
+def search(surface: CommandContext, argument: str) -> CommandResult:
+    if not argument:
+        return CommandResult('/search takes words, a "phrase", or a prefix*', "error")
+    lines = hit_lines(surface.store.search(argument, visibility=surface.visibility, limit=_HITS))
+    if not lines:
+        return CommandResult(f"Nothing found for {argument!r}.")
+    return CommandResult("\n".join([*lines, "", "Open one with /expand ID ADDRESS, its conversation with /resume ID."]))
+
+
+def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
+    """Two lines for each find: where it is, and what it says."""
+    return [
+        f"{h.conversation_id} {h.address:<8} {h.role:<9} {when(h.created_at_ms)}  {h.title}\n    {_one_line(h.snippet)}"
+        for h in hits
+    ]
+
+
+def expand(surface: CommandContext, argument: str) -> CommandResult:
+    """What an address stands for; without one, what the newest handoff stands for."""
+    words = argument.split()
+    is_named = bool(words) and words[0].startswith(("c_", "s_"))
+    session_id = words.pop(0) if is_named else surface.agent.session_id
+    if session_id is None:
+        return CommandResult("Nothing has been said yet.", "error")
+    if is_named:  # whose it is decides whether there is such a one
+        surface.store.conversations.get(session_id, visibility=surface.visibility)
+    if not words or words[0].isdecimal():
+        handoffs = surface.store.log.handoffs(session_id)
+        if not handoffs:
+            return CommandResult("This conversation has no handoff yet: everything is still in view.")
+        words.insert(0, max(handoffs.values(), key=lambda h: h.seq).address)
+    address = words[0]
+    start = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
+    page = surface.store.open(address, conversation_id=session_id, offset=start, limit=_PAGE_CHARS)
+    if page.next_offset is None:
+        return CommandResult(page.text)
+    how = f"/expand {session_id} {address} {page.next_offset} reads on"
+    return CommandResult(f"{page.text}\n[{page.next_offset:,} of {page.total_chars:,} characters; {how}]")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+SEARCH = Command("search", "/search words", "find what was said, in every conversation", search)
+EXPAND = Command("expand", "/expand [id] [address]", "open what a handoff or an address stands for", expand)

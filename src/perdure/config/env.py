@@ -1,0 +1,113 @@
+"""Values read from the process environment: home folder, credentials, TLS, proxies, terminal."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from perdure.core.errors import ConfigError
+
+CONFIG_FILE = "config.yaml"
+# What handoffs in plain message lists are sealed with.
+KEY_FILE = "handoff.key"
+
+
+def home_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """`$PERDURE_HOME`, else `~/.perdure`; absolute, and not made by asking."""
+    environ = os.environ if environ is None else environ
+    given = environ.get("PERDURE_HOME", "").strip()
+    place = Path(given or "~/.perdure")
+    # HOME from the mapping handed in, so that a test or a service never meets the real one.
+    user = environ.get("HOME") or environ.get("USERPROFILE")
+    if user and place.parts[0] == "~":
+        return Path(user, *place.parts[1:]).absolute()
+    try:
+        return place.expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError("no home folder can be found; set PERDURE_HOME to a folder Perdure may use") from None
+
+
+def make_home(home: Path) -> Path:
+    """The folder, made for its owner alone if it is not there yet."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {home}: {error.strerror}; set PERDURE_HOME to a folder Perdure may write to"
+        ) from None
+    return home
+
+
+def installation_key(home: Path) -> bytes:
+    """A random key that only this installation has, made when it is first needed. Raises ConfigError."""
+    path = home / KEY_FILE
+    try:
+        if not path.exists():
+            make_home(home)
+            # Complete before it bears its name: another process may be about to do the same.
+            with tempfile.NamedTemporaryFile("w", dir=home, prefix=KEY_FILE, delete=False) as file:
+                file.write(secrets.token_hex(32))
+            try:
+                os.link(file.name, path)
+            except FileExistsError:
+                pass
+            finally:
+                os.unlink(file.name)
+        return bytes.fromhex(path.read_text().strip())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot use the key file {path}: {error}; remove it, and a new one is made") from None
+
+
+def editor(environ: Mapping[str, str] | None = None) -> str | None:
+    """The user's editor as a command line, or None where none is named."""
+    environ = os.environ if environ is None else environ
+    return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or None
+
+
+def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iterable[str] = ()) -> dict[str, str]:
+    """What commands the agent runs find in their environment: the user's own, less the variables named."""
+    environ = os.environ if environ is None else environ
+    hidden = set(without)
+    return {k: v for k, v in environ.items() if k not in hidden}
+
+
+def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """The key in `variable`, or None where it is unset or blank; a pasted key's stray white space is dropped."""
+    environ = os.environ if environ is None else environ
+    return environ.get(variable, "").strip() or None
+
+
+FILE, FOLDER = "SSL_CERT_FILE", "SSL_CERT_DIR"
+
+
+def own_authorities(environ: Mapping[str, str] | None = None) -> tuple[str | None, str | None]:
+    """The file and the folder of authorities to trust instead of the usual ones; None where none is named."""
+    environ = os.environ if environ is None else environ
+    return environ.get(FILE, "").strip() or None, environ.get(FOLDER, "").strip() or None
+
+
+_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
+
+
+def has_proxy(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether any of the usual variables names one, in capitals or not."""
+    environ = os.environ if environ is None else environ
+    return any(environ.get(name, "").strip() or environ.get(name.upper(), "").strip() for name in _VARIABLES)
+
+
+def is_dumb(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the terminal can do no more than print lines."""
+    environ = os.environ if environ is None else environ
+    return environ.get("TERM", "").lower() in ("dumb", "unknown")
+
+
+def wants_color(choice: Literal["auto", "always", "never"], environ: Mapping[str, str] | None = None) -> bool:
+    """`display.color` as it applies here: auto follows NO_COLOR (set to anything but nothing) and dumb terminals."""
+    environ = os.environ if environ is None else environ
+    if choice != "auto":
+        return choice == "always"
+    return not environ.get("NO_COLOR") and not is_dumb(environ)

@@ -1,0 +1,397 @@
+"""Per-message analysis: actions, conclusions, roles; pattern matching with literal pre-filters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from perdure.context.facts import FactLedger, MessageFacts, facts_in
+from perdure.context.facts.extraction import PLACES, kind_of, scan
+from perdure.context.facts.quoting import beginning, ending, is_understood, tidy
+from perdure.context.facts.reading import argument_values, target_of
+from perdure.context.user_words import own_words
+from perdure.core.memo import Memo
+from perdure.core.messages import Entry, Message, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """`marks`, in lower case, are looked for before the pattern; what is said in CJK is short, and has its own."""
+
+    marks: tuple[str, ...]
+    pattern: re.Pattern[str]
+    cjk: re.Pattern[str] | None = None
+
+    def is_in(self, text: str) -> bool:
+        return bool(self.among((text,), text))
+
+    def among(self, pieces: Iterable[str], whole: str) -> list[str]:
+        """Those of a text's pieces that are worded so."""
+        low = whole.lower()
+        held = [mark for mark in self.marks if mark in low]
+        found = self.pattern.search
+        if self.cjk is None or whole.isascii() or not self.cjk.search(whole):
+            return [p for p in pieces if any(map(p.lower().__contains__, held)) and found(p)] if held else []
+        in_cjk = self.cjk.search
+        return [p for p in pieces if in_cjk(p) or (any(map(p.lower().__contains__, held)) and found(p))]
+
+
+_END = re.compile(r"[\n.!?。！？]")
+# Of a sentence without white space around it.
+_QUESTION = re.compile(r"[?？]$|[吗呢か]\s*[。.]?$|(?:까요|나요|는지)\s*[.]?$")
+DECISION = Wording(
+    marks=(
+        "deci", "chose", "choosing", "instead of", "rather than", "opted", "going with", "let's use", "ll use", "cause",
+        "the issue", "the problem", "the bug", "the fix", "trade", "should",
+    ),
+    pattern=re.compile(
+        r"\b(?:decided?|decision|chose|choosing|instead of|rather than|opted|going with|let's use"
+        r"|(?:we|I)(?:'ll| will) use|because|root cause|the (?:issue|problem|bug|cause|fix) (?:is|was)|trade-?off"
+        r"|should (?:not )?be)\b",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("决定|改用|选择|因为|原因|決め|ことにし|ではなく|ため、|결정|대신|때문에|원인"),
+)  # fmt: skip
+PLAN = Wording(
+    marks=("next", "then", "remain", "still", "to do", "todo", "[ ] "),
+    pattern=re.compile(
+        r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] "
+        r"|.*\b(?:remains to be|still needs? to)\b)",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("接下来|下一步|还需要|次に|残り|まだ|다음(?:으로|은)|남은"),
+)
+_LONGEST_SENTENCE = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A question of the user and the reply that answered it."""
+
+    question: str
+    answer: str
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text in any script, lines counting as ends; code blocks are left out."""
+    prose = "".join(text.split("```")[::2]) if "```" in text else text
+    found: list[str] = []
+    start = 0
+    for mark in _END.finditer(prose):
+        end = mark.end()
+        # A Latin mark inside a word or number ends nothing.
+        if mark[0] not in ".!?" or prose[end : end + 1].isspace():
+            found.append(prose[start:end].strip())
+            start = end
+    found.append(prose[start:].strip())
+    return [s for s in found if s]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAnalysis:
+    """What one message says of decisions, plans, questions and answers; `choices` are the user's decisions."""
+
+    decisions: tuple[str, ...] = ()
+    plans: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    answer: str = ""
+    choices: tuple[str, ...] = ()
+
+
+_NOTHING = MessageAnalysis()
+
+
+def talk_of(message: Message) -> MessageAnalysis:
+    """Pure, so that it can be kept beside the message."""
+    if message.is_real_user:
+        # In ASCII only a question mark at the very end makes a question.
+        said = sentences(own_words(message))
+        asked = [s for s in said if s[-1] == "?" or (not s.isascii() and _QUESTION.search(s))][-3:]
+        chosen = _decided(said, message.text)
+        return MessageAnalysis(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING
+    if message.kind != "assistant" or not message.text.strip():
+        return _NOTHING
+    said = sentences(message.text)
+    decided = _decided(said, message.text)
+    planned = tuple(tidy(s.lstrip("-*#> ")) for s in PLAN.among(said, message.text) if len(s) > 12)
+    answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
+    return MessageAnalysis(decided, planned[:8], answer=answer)
+
+
+def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
+    told = DECISION.among((s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE), text)
+    return tuple(tidy(s.lstrip("-*#> ")) for s in told)
+
+
+def talk_in(entry: Entry) -> MessageAnalysis:
+    """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
+    return entry.known("talk") or entry.memo("talk", lambda _: talk_of(facts_in(entry).message))
+
+
+def decisions(talks: Iterable[MessageAnalysis]) -> list[str]:
+    """The assistant's sentences that decide something or say why, in their order, none twice."""
+    return list(dict.fromkeys(d for talk in talks for d in talk.decisions))
+
+
+def plans(talks: Sequence[MessageAnalysis]) -> Sequence[str]:
+    """What the newest message of the assistant that has plans says is still to be done."""
+    return next((talk.plans for talk in reversed(talks) if talk.plans), ())
+
+
+def exchanges(talks: Iterable[MessageAnalysis]) -> tuple[list[Exchange], list[str]]:
+    """Questions with the reply that closed them, and those that none closed."""
+    answered: list[Exchange] = []
+    waiting: list[str] = []
+    for talk in talks:
+        waiting += talk.questions
+        if talk.answer and waiting:
+            answered.append(Exchange(beginning(waiting[-1], 200), talk.answer))
+            waiting = []
+    return answered, [beginning(q, 300) for q in waiting]
+
+
+# How compilers and tracebacks go on behind a file's name, before the number of a line.
+_BEFORE_LINE_NUMBER = (":", '", line ', "(")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The facts of one message that stand in an error, and those that stand in a decision."""
+
+    errors: frozenset[str] = frozenset()
+    decisions: frozenset[str] = frozenset()
+
+
+_NONE = Roles()
+# So many messages back: what went wrong or was decided before that is dealt with, or told elsewhere.
+_LATELY = 150
+
+
+def ledger_of(entries: Sequence[Entry]) -> FactLedger:
+    """The ledger of a history, in which facts weigh by the role they lately played, too."""
+    start = max(0, len(entries) - _LATELY)
+    roles = [(place, e.known("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
+    return FactLedger.collect(
+        list(map(facts_in, entries)),
+        errors=[(place, r.errors) for place, r in roles if r.errors],
+        decisions=[(place, r.decisions) for place, r in roles if r.decisions],
+    )
+
+
+def roles_in(entry: Entry) -> Roles:
+    """The roles of an entry's facts, read once."""
+    return entry.memo("roles", lambda _: _roles_of(entry))
+
+
+def _roles_of(entry: Entry) -> Roles:
+    facts = facts_in(entry)
+    if not facts.said:
+        return _NONE
+    if facts.role == "tool":
+        line, is_error = outcome_in(entry)
+        return Roles(errors=_failing(facts, line)) if is_error else _NONE
+    told = talk_in(entry)
+    decided = facts.said & scan("\n".join(told.decisions + told.choices))
+    return Roles(decisions=decided) if decided else _NONE
+
+
+def _failing(facts: MessageFacts, line: str) -> frozenset[str]:
+    """What the line that tells the error names, and every file that a failing result points into."""
+    text = facts.message.text
+    places = (f for f in facts.said if kind_of(f) in PLACES)
+    return (facts.said & scan(line)).union(f for f in places if _has_line_number(text, f))
+
+
+def _has_line_number(text: str, place: str) -> bool:
+    end = text.find(place) + len(place)
+    mark = next((m for m in _BEFORE_LINE_NUMBER if text.startswith(m, end)), "")
+    return bool(mark) and text[end + len(mark) : end + len(mark) + 1].isdigit()
+
+
+# The first word found in a tool's name names what it does; an unknown tool is simply called.
+_VERBS = (
+    ("edited", ("edit", "replace", "patch", "insert", "update", "modify", "rename", "move")),
+    ("wrote", ("write", "create", "save", "append", "upload", "send", "post", "book", "delete", "remove", "cancel")),
+    ("searched", ("grep", "search", "find", "glob", "list", "ls", "lookup", "query")),
+    ("read", ("read", "view", "open", "cat", "get", "fetch", "browse", "visit", "crawl")),
+    ("ran", ("bash", "shell", "terminal", "exec", "run", "command", "python", "code")),
+)
+CHANGES = frozenset(("edited", "wrote"))
+_LOOKS = frozenset(("read", "searched"))
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+ERROR = Wording(
+    marks=(
+        "error", "exception", "fail", "fatal", "panic", "traceback", "denied", "cannot", "unable to", "not found",
+        "no such", "timed out", "undefined", "invalid", "aborted", "exit",
+    ),
+    pattern=re.compile(
+        r"(?:Error|Exception|Failure)\b|\b(?i:error|failed|failure|fatal|panic|traceback|denied|cannot"
+        r"|unable to|not found|no such|timed out|undefined|invalid|aborted)\b"
+        r"|\bFAIL(?:ED)?\b|exit(?:ed with)?(?: code| status)? [1-9]"
+    ),
+    cjk=re.compile("错误|失败|エラー|失敗|오류|실패"),
+)  # fmt: skip
+# Each begins with a single character, which is found at memory speed; the line around a hit is cut out afterwards.
+_COUNTED = re.compile(r" (?:passed|failed|errors?|tests?|failures?|skipped)\b")
+_VERDICT = re.compile(r"\n(?:ok|FAIL|PASS)\b")
+_FAILED_TESTS = re.compile(r"FAIL|[1-9]\d* (?:failed|error|failure)")
+_EXIT = re.compile(r"exit(?:ed with)?(?: code| status)?[ :=]+(\d+)", re.IGNORECASE)
+# How our own terminal opens when all went well, which needs no saying; and a change as an editing tool shows it.
+_WENT_WELL = "[exit 0]"
+_HUNK = "@@ -"
+# At a line's beginning: the name of an exception, as a traceback ends with it.
+_NAMED_ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Failure)\b")
+# Below so many lines even something that was read may be nothing but a refusal.
+_REFUSAL_LINES = 3
+
+# One line of how a call ended, and whether that is an error.
+Outcome = tuple[str, bool]
+
+_EDGE_CHARS = 2_000
+_OUTCOME_CHARS = 110
+_WHY_CHARS = 90
+_SAID_CHARS = 600
+
+
+class Action(NamedTuple):
+    """One call and how it ended; `said` is what the assistant said with it."""
+
+    place: int
+    tool: str
+    verb: str
+    target: str
+    said: str
+    outcome: str
+    is_error: bool
+
+    @property
+    def is_change(self) -> bool:
+        return self.verb in CHANGES
+
+    @property
+    def why(self) -> str:
+        """What was said last before the call: the last sentence, or where that is long, the last words."""
+        said = self.said
+        last = sentences(said[-_SAID_CHARS:])[-1:] if said else []
+        told = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(said, _WHY_CHARS)
+        return tidy(told).rstrip(":： ")
+
+
+def actions_of(
+    messages: Sequence[Message],
+    *,
+    most: int = 400,
+    outcomes: Mapping[str, Outcome] | None = None,
+    targets: Mapping[str, str] | None = None,
+) -> list[Action]:
+    """The newest `most` calls in their order; `outcomes` and `targets` are those already read, by the call's id."""
+    results: dict[str, Message] = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
+    found: list[Action] = []
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if message.tool_calls:
+            for call in reversed(message.tool_calls):
+                outcome, is_error = _ended(call, results, outcomes or {})
+                target = beginning((targets or {}).get(call.id) or target_of(argument_values(call.arguments)), 160)
+                found.append(Action(place, call.name, verb_of(call.name), target, message.text, outcome, is_error))
+            if len(found) >= most:
+                break
+    return found[::-1]
+
+
+def _ended(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Outcome]) -> Outcome:
+    answered = call.id if call.id in results else next((i for i in sorted(call.ids) if i in results), None)
+    if answered is None:
+        return "no result yet", False
+    text = results[answered].text
+    outcome, is_error = read.get(answered) or outcome_of(text)
+    if is_error and verb_of(call.name) in _LOOKS and text.count("\n") >= _REFUSAL_LINES:
+        # What was read or found speaks of errors; the looking went well.
+        return f"{beginning(text, _OUTCOME_CHARS)} ({text.count(chr(10)) + 1} lines)", False
+    return outcome, is_error
+
+
+def verb_of(tool: str) -> str:
+    """What a tool of this name does to its target, in one word."""
+    return _VERB_OF[tool]
+
+
+def _verb_of(tool: str) -> str:
+    words = {w.lower() for w in _WORDS.findall(tool)}
+    return next((verb for verb, names in _VERBS if not words.isdisjoint(names)), "called")
+
+
+_VERB_OF: Memo[str, str] = Memo(_verb_of, max_bytes=200_000, bytes_per_char=4)
+
+
+def outcome_in(entry: Entry) -> Outcome:
+    """The same of an entry that is a result, read once, from its redacted text: a line cut short may halve a secret."""
+    return entry.known("outcome") or entry.memo("outcome", lambda _: outcome_of(facts_in(entry).message.text))
+
+
+def outcome_of(text: str) -> Outcome:
+    """How a call ended, in one line of its own result, and whether that is an error."""
+    went_well = text.startswith(_WENT_WELL)
+    text = text[len(_WENT_WELL) :].lstrip("\n") if went_well else text
+    edges = text if len(text) <= 2 * _EDGE_CHARS else f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
+    lines = text.count("\n") + 1
+    size = f" ({lines} lines)" if lines > 8 else ""
+    if tests := _tests_line(edges):
+        return tidy(tests)[:_OUTCOME_CHARS] + size, _FAILED_TESTS.search(tests) is not None
+    if change := _change_in(edges):
+        return change, False
+    # A long result that merely contains such a word (a log, a source file) is not itself an error.
+    if not went_well and (lines <= 40 or _has_failed(edges)) and (error := error_line(edges)):
+        return error + size, True
+    first = edges.lstrip().partition("\n")[0]
+    # A first line such as `{` or a package's name says too little by itself.
+    told = first if is_understood(first) else edges
+    return (beginning(told, _OUTCOME_CHARS) or "nothing returned") + size, False
+
+
+def _has_failed(text: str) -> bool:
+    status = _EXIT.search(text) if "exit" in text.lower() else None
+    return status is not None and status[1] != "0"
+
+
+def _change_in(text: str) -> str:
+    """The first line a change took away and the first it put there, where an editing tool shows them."""
+    at = text.find(_HUNK, 0, 400)
+    if at < 0 or text.startswith("diff "):
+        return ""
+    removed = added = ""
+    for line in text[at:].split("\n")[1:]:
+        if not removed and line.startswith("-"):
+            removed = tidy(line[1:])
+        elif not added and line.startswith("+"):
+            added = tidy(line[1:])
+    told = [f"`{beginning(line, _OUTCOME_CHARS)}`" for line in (removed, added) if line]
+    return " → ".join(told) if removed else f"added {told[0]}" if told else ""
+
+
+def _tests_line(text: str) -> str:
+    """The last line that counts tests or gives a verdict on them."""
+    text = f"\n{text}"
+    counts = [m.end() for m in _COUNTED.finditer(text) if text[m.start() - 1].isdigit()]
+    hits = counts + [m.end() for m in _VERDICT.finditer(text)]
+    if not hits:
+        return ""
+    at = max(hits)
+    end = text.find("\n", at)
+    return text[text.rfind("\n", 0, at) + 1 : end if end >= 0 else len(text)]
+
+
+def error_line(text: str) -> str:
+    """The line that says what went wrong; "" where none does."""
+    lines = ERROR.among(text.split("\n"), text)
+    # The last line of a traceback names the error; an opening "Traceback" does not.
+    # Nor does a bare exit status.
+    lines = [x for x in lines if not x.startswith("Traceback") and not _EXIT.fullmatch(x.strip("[] \t\r"))] or lines
+    if not lines:
+        return ""
+    named = [x for x in lines if _NAMED_ERROR.match(x)]
+    told = named[-1] if named else lines[0] if len(lines) < 3 else lines[-1]
+    return tidy(told)[: 2 * _OUTCOME_CHARS]

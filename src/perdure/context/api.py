@@ -1,0 +1,98 @@
+"""Compaction for anyone's own loop: OpenAI-style dicts in, dicts out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.config.settings import CompressionSettings, Settings
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import Compaction, Insert
+from perdure.context.handoff import Handoff
+from perdure.context.summarizer import AnySummarize
+from perdure.core import rules
+from perdure.core.errors import ConfigError
+from perdure.core.events import CompactionOutcome
+from perdure.core.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What came of a compaction, ready to be sent on and to be shown."""
+
+    messages: list[dict[str, Any]]
+    outcome: CompactionOutcome
+    # The handoff's text; "" where there is none.
+    handoff: str
+    before_tokens: int
+    after_tokens: int
+    message: str
+    notices: tuple[str, ...] = ()
+    record: Handoff | None = None
+
+
+def compress(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    context_length: int,
+    summarize: AnySummarize | None = None,
+    focus_topic: str | None = None,
+    settings: CompressionSettings | Settings | Mapping[str, Any] | None = None,
+    handoff_max_chars: int | None = None,
+    handoff_key: bytes | None = None,
+) -> CompactionReport:
+    """Compacts a message list if there is anything to compact; without `summarize`, by code alone.
+
+    `handoff_key` is what the handoff is sealed with, so that the next call knows it for ours; by default a key of this
+    installation. A loop that runs on several machines hands in one of its own.
+
+    Raises InvalidMessage for a message no one could understand, and ConfigError for settings or a window out of range.
+    """
+    if not isinstance(context_length, int) or isinstance(context_length, bool) or context_length < 1:
+        raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
+    engine = ContextCompressor(
+        context_length=context_length,
+        summarize=summarize,
+        settings=compression_settings(settings),
+        handoff_max_chars=handoff_max_chars,
+        handoff_key=handoff_key,
+    )
+    done = engine.compress(messages, focus_topic=focus_topic, reason="user")
+    return CompactionReport(
+        messages=_sendable(done.messages) if done.is_noop else done.messages,
+        outcome=done.outcome,
+        handoff=_handoff_text(done),
+        before_tokens=done.before_tokens,
+        after_tokens=done.after_tokens,
+        message=done.message,
+        notices=done.notices,
+        record=done.handoff,
+    )
+
+
+def compression_settings(given: CompressionSettings | Settings | Mapping[str, Any] | None) -> CompressionSettings:
+    """The compression settings, whichever way they were handed in. Raises ConfigError, which names the key."""
+    if isinstance(given, CompressionSettings):
+        return given
+    if isinstance(given, Settings):
+        return given.compression
+    try:
+        return CompressionSettings(**dict(given or {}))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        key = ".".join(map(str, wrong["loc"]))
+        raise ConfigError(f"compression.{key}: {wrong['msg']}; given: {wrong.get('input')!r}") from None
+
+
+def _sendable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What leaves keeps every history rule (D7), also where there was nothing to compact; a valid list as it is."""
+    read = [Message.from_dict(m) for m in messages]
+    return messages if rules.is_valid(read) else [m.to_dict() for m in rules.repair(read)]
+
+
+def _handoff_text(done: Compaction) -> str:
+    inserted = (s.message for s in done.plan if isinstance(s, Insert) and s.message.kind == "handoff")
+    return next((m.text for m in inserted), "")

@@ -1,0 +1,203 @@
+"""Which facts will be needed again: a weight for each, from where it stood, how recently, how often, in what company.
+
+The weight is a probability, from a sum of evidence. The figures are rounded from a fit over recorded sessions of
+several kinds of work; what they say is plain: what was used in a call is used again, soon rather than late; a name in
+a short message says more than one of two hundred in a listing; the last few turns count most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Protocol
+
+from perdure.context.facts.extraction import PLACES, FactKind, kind_of
+
+# What a call points at; as part of a short argument it is what the call was for.
+_POINTED_AT = PLACES | {"number", "id", "code"}
+# What results are full of: line numbers, sizes, attributes. Nobody having spoken of it, it hardly counts.
+_INCIDENTAL: frozenset[FactKind] = frozenset(("number", "code", "dotted"))
+
+_PRIOR: dict[FactKind, float] = {
+    "url": -0.6,
+    "path": -0.3,
+    "pair": 0.0,
+    "file": 0.7,
+    "number": -0.3,
+    "id": -0.9,
+    "code": -0.5,
+    "name": 0.9,
+    "dotted": -2.3,
+}
+_BASE = -5.3
+
+# No fact is looked for further back than so many messages.
+FURTHEST_BACK = 3_000
+# Beyond this many occurrences a pass stops looking further back: a fact last seen so long ago is not about to be used.
+_MOST_OCCURRENCES = 20_000
+_MANY_MESSAGES = 1_500
+_PASTED = 150
+
+
+# Places with facts of theirs, in the order of the conversation.
+Places = Sequence[tuple[int, frozenset[str]]]
+
+
+class Weighable(Protocol):
+    """What is read of a message: its role, and its facts by where they stood."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def said(self) -> frozenset[str]: ...
+    @property
+    def used(self) -> frozenset[str]: ...
+    @property
+    def brief(self) -> frozenset[str]: ...
+    @property
+    def whole(self) -> frozenset[str]: ...
+
+
+@dataclass(slots=True)
+class Sightings:
+    """Where facts stood in one kind of source: at which place last, in how large a company, and how often."""
+
+    last: dict[str, int] = field(default_factory=dict)
+    crowd: dict[int, int] = field(default_factory=dict)
+    # Every message with such facts, the newest first, as far back as was looked; and how many occurrences those are.
+    places: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    spent: int = 0
+
+    def add(self, place: int, facts: frozenset[str]) -> tuple[int, frozenset[str]]:
+        self.spent += len(facts)
+        self.places.append(at := (place, facts))
+        return at
+
+    def settle(self) -> None:
+        """Works out the rest, once every message was seen."""
+        self.crowd = {place: len(facts) for place, facts in self.places}
+        self.last = {fact: place for place, facts in reversed(self.places) for fact in facts}
+
+    def count(self) -> Counter[str]:
+        """How many messages have each fact."""
+        return Counter(chain.from_iterable(facts for _, facts in self.places))
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Each fact's probability of being needed again, and the sightings it rests on."""
+
+    chance: dict[str, float]
+    first: dict[str, int]
+    first_call: dict[str, int]
+    whole: Sightings
+    brief: Sightings
+    calls: Sightings
+    assistant: Sightings
+    user: Sightings
+    results: Sightings
+    errors: Sightings
+    decisions: Sightings
+
+
+def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Places = ()) -> Weights:
+    """The weight of every fact of the entries, which stand in the order of the conversation.
+
+    `errors` and `decisions` say which facts of which entry stand where something went wrong or was decided.
+    """
+    sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
+    roles = tuple(Sightings(places=[*reversed(places)]) for places in (errors, decisions))
+    spoken = {"assistant": assistant, "handoff": assistant, "note": assistant, "user": user}
+    everywhere: list[tuple[int, frozenset[str]]] = []
+    # In a history of thousands of messages the newest ones have more than enough to choose from.
+    most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
+    for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
+        entry = entries[place]
+        if said := entry.said:
+            role = entry.role
+            # With hundreds of facts in it, most of what the user sent is pasted.
+            seen = results if role == "user" and len(said) >= _PASTED else spoken.get(role, results)
+            if seen.spent < most:
+                everywhere.append(seen.add(place, said))
+        if used := entry.used:
+            for seen, facts in ((whole, entry.whole), (brief, entry.brief), (calls, used)):
+                if facts and seen.spent < most:
+                    everywhere.append(seen.add(place, facts))
+    for seen in (*sources, *roles):
+        seen.settle()
+    first = {fact: place for place, facts in everywhere for fact in facts}
+    first_call = {fact: place for place, facts in calls.places for fact in facts}
+    followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
+    return Weights(_chances(len(entries), sources, roles, followed), first, first_call, *sources, *roles)
+
+
+def _followed(listed: frozenset[str], place: int, used: Mapping[str, int]) -> float:
+    """How far a listing was worked through afterwards: the rest of it is then likely to come next."""
+    places = [f for f in listed if "/" in f or "." in f]
+    taken = sum(used.get(f, -1) > place for f in places)
+    return taken / len(places) if taken > 1 else 0.0
+
+
+# For each kind of source: for standing there at all, for how recently, for each doubling of its company, of its count.
+_EVIDENCE = (
+    (0.7, 0.8, 0.0, 0.0),  # a whole argument of a call: a path opened, a pattern searched for
+    (-0.7, 0.4, 0.0, 0.6),  # in a short argument: part of a command
+    (0.8, 1.2, -0.1, 0.0),  # anywhere in the arguments
+    (-0.1, 1.1, 0.0, 0.0),  # said by the assistant
+    (0.4, 0.2, -0.05, 0.0),  # said by the user
+    (-0.5, 0.8, -0.08, 0.0),  # in a result
+)
+_POINTED = 2.0
+# The rest says little beside the above: without any one of these, sessions held out keep as much within half a point
+# on average. The values are those with which the bars of `benchmarks/bench_retention.py` hold.
+# What was spoken of and not used in a call since waits to be.
+_WAITING = 0.8
+_FOLLOWED = 4.0
+# A whole path that a result names can be opened as it stands.
+_UNOPENED = 0.5
+# For standing where something went wrong, or where something was decided, beside who said it.
+_ROLES = (0.3, 0.3)
+
+
+def _chances(
+    total: int, sources: Sequence[Sightings], roles: Sequence[Sightings], followed: Mapping[int, float]
+) -> dict[str, float]:
+    near = [1 / (1 + (total - place) / 10) for place in range(total)]
+    far = [1 / (1 + (total - place) / 50) for place in range(total)]
+    logs = [0.0, *(math.log2(n) for n in range(1, 1025))]
+    odds: dict[str, float] = {}
+    latest: dict[str, int] = {}
+    for seen, (base, recency, crowding, repeating) in zip(sources, _EVIDENCE, strict=True):
+        count = seen.count() if repeating else {}
+        at = {p: base + recency * far[p] + crowding * logs[min(n, 1024)] for p, n in seen.crowd.items()}
+        for fact, place in seen.last.items():
+            odds[fact] = odds.get(fact, 0.0) + at[place] + (repeating and repeating * logs[min(count[fact], 1024)])
+            if place > latest.get(fact, -1):
+                latest[fact] = place
+    for seen, weight in zip(roles, _ROLES, strict=True):
+        for fact in seen.last:
+            if fact in odds:
+                odds[fact] += weight
+    brief, calls, results = sources[1].last, sources[2].last, sources[5].last
+    spoken = sources[2].last.keys() | sources[3].last.keys() | sources[4].last.keys()
+    waiting = (sources[3].last.keys() | sources[4].last.keys()) - calls.keys()
+    recent = [_BASE + 0.8 * n + 0.8 * f for n, f in zip(near, far, strict=True)]
+    chances: dict[str, float] = {}
+    for fact, sum_of_evidence in odds.items():
+        kind = kind_of(fact)
+        sum_of_evidence += recent[latest[fact]] + _PRIOR[kind]
+        if fact in brief and kind in _POINTED_AT:
+            sum_of_evidence += _POINTED
+        elif kind in PLACES and fact not in calls and fact in results:
+            sum_of_evidence += min(_POINTED, _FOLLOWED * followed[results[fact]]) + (
+                _UNOPENED if kind == "path" else 0.0
+            )
+        elif kind in _INCIDENTAL and fact not in spoken:
+            sum_of_evidence -= _POINTED
+        if fact in waiting:
+            sum_of_evidence += _WAITING
+        chances[fact] = 1 / (1 + math.exp(-sum_of_evidence))
+    return chances

@@ -1,0 +1,440 @@
+"""Write a handoff: summary or digest, grounded, with facts, within its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from perdure import prompts
+from perdure.context.analysis import ledger_of, outcome_in, talk_in
+from perdure.context.assembly import (
+    FACTS_HEADING,
+    FILES_HEADING,
+    Shares,
+    carried_instructions,
+    compose,
+    handoff_message,
+    newest_image,
+    share_out,
+)
+from perdure.context.boundaries import Boundaries
+from perdure.context.digest import build_digest
+from perdure.context.engine import EngineServices
+from perdure.context.facts import FURTHEST_BACK, KEPT, FactLines, MessageFacts, facts_in, read_facts
+from perdure.context.facts.extraction import scan
+from perdure.context.grounding import check_summary, user_claims, without_claims, without_marked
+from perdure.context.handoff import Handoff, Interval, handoff_of, render
+from perdure.context.head import shorten_head
+from perdure.context.history import CompactionHistory
+from perdure.context.seal import SEAL_CHARS, default_key, seal
+from perdure.context.sections import read_sections
+from perdure.context.state import CoolDown
+from perdure.context.summarizer import Brief, SummaryFailure, SummaryOutcome, summarise
+from perdure.context.transcript import transcribe
+from perdure.context.user_intent import AS_ASKED, active_task, gathered, requests_of, rules_in
+from perdure.context.user_words import users_words
+from perdure.core.clock import SystemClock
+from perdure.core.errors import ConfigError, PerdureError
+from perdure.core.messages import Entry, ImagePart, Message
+from perdure.core.ports import LogReader, Summarize, Summary
+from perdure.models.budgets import WindowBudgets
+from perdure.models.tokens import estimate_message
+
+# Read back at most: what was last said so long ago is hardly ever needed by its exact words.
+MOST_MESSAGES = 1_500
+
+_FACTS = {"Critical Context": FACTS_HEADING, "Relevant Files": FILES_HEADING}
+# A line that quoted an earlier handoff, as versions up to 0.9 wrote it.
+_QUOTED_HANDOFF = "- handoff:"
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The messages behind a handoff, as far as they can be read, and the handoff where not all of them can."""
+
+    entries: tuple[Entry, ...] = ()
+    handoff: Handoff | None = None
+
+    @property
+    def checked_text(self) -> str:
+        """What the handoff says without what it marks: a source where the messages behind it are out of reach."""
+        return without_marked(self.handoff.body) if self.handoff else ""
+
+    @property
+    def fact_lines(self) -> FactLines:
+        """The exact values that the handoff quotes, to be carried over where they cannot be quoted anew."""
+        if self.handoff is None:
+            return FactLines()
+        critical, files = (split_facts(name, self.handoff.section(name))[1] for name in _FACTS)
+        return FactLines(critical, files)
+
+
+def read_past(previous: Handoff | None, log: LogReader | None, *, without: Iterable[int] = ()) -> Past:
+    """The messages that a handoff stands for, the newest ones of very many; `without` are positions at hand anyway."""
+    if previous is None:
+        return Past()
+    if log is None or not previous.covers:
+        return Past(handoff=previous)
+    at_hand = frozenset(without)
+    found: list[Entry] = []
+    is_whole = True
+    for lo, hi in reversed(previous.covers):
+        start = max(lo, hi + 1 - (MOST_MESSAGES - len(found)))
+        is_whole = is_whole and start == lo
+        if start > hi:
+            break
+        try:
+            read = log.read(start, hi)
+        except PerdureError:  # a log that cannot be read is one that is not there
+            return Past(handoff=previous)
+        found += [e for e in read if e.message.kind != "handoff" and e.seq not in at_hand]
+    found.sort(key=lambda e: e.seq)
+    return Past(tuple(found), None if is_whole else previous)
+
+
+def split_facts(name: str, section: str) -> tuple[str, tuple[str, ...]]:
+    """A section's text without the exact values that code put there, and the lines of those."""
+    heading = _FACTS.get(name)
+    if heading is None:
+        return section, ()
+    told: list[str] = []
+    facts: list[str] = []
+    lines = told
+    for line in section.splitlines():
+        if line == heading:
+            lines = facts
+        elif not line.startswith(_QUOTED_HANDOFF):
+            lines.append(line)
+    return "\n".join(told), tuple(facts)
+
+
+def told_sections(handoff: Handoff | None) -> dict[str, str]:
+    """The sections of a handoff without the exact values that code put there."""
+    return {name: split_facts(name, text)[0] for name, text in handoff.sections.items()} if handoff else {}
+
+
+def in_order(past: Sequence[Entry], present: Sequence[Entry]) -> Sequence[Entry]:
+    """All of them as they were said."""
+    return sorted((*past, *present), key=lambda e: e.seq) if past else present
+
+
+# The banner and thirteen headings take most of this: a handoff of fewer characters has the short form.
+_FULL_CHARS = 1_200
+# A person waits for this: what is not there by then is written by code.
+TIMEOUT_S = 150.0
+# A digest tells the newest part of a very long middle; facts and quoted instructions are taken from all of it.
+_MOST_DIGESTED = 2_000
+# Sections of a digest that the assistant's own sentences fill: what those claim of the user needs the user's word.
+_SAID_BY_ASSISTANT = frozenset(("Key Decisions", "Remaining Work"))
+# What banner, source line, headings and end marker come to; below it a handoff has nothing to say.
+_FRAME_TOKENS = 600
+_LEAST_SHORT_TOKENS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """A handoff as a message, and how it came about."""
+
+    handoff: Handoff
+    message: Message
+    tokens: int
+    calls: int
+    # Why there is no summary though one was asked for; "" otherwise.
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionInput:
+    """One history parted: what goes, what the handoff before it said, what stays in sight."""
+
+    history: CompactionHistory
+    found: Boundaries
+    # The middle without the handoffs in it.
+    fresh: list[Entry]
+    previous: Handoff | None
+    # The size of the middle, and of what stays before and behind it, the head aside.
+    tokens: int
+    kept_tokens: int
+
+    @classmethod
+    def of(cls, history: CompactionHistory, found: Boundaries) -> CompactionInput:
+        at = found.middle
+        fresh = [e for e in map(history.entries.__getitem__, at) if e.message.kind != "handoff"]
+        previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
+        # Unread results stay beyond the threshold, within the room of the window: they leave the handoff its size.
+        kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start : found.unread])
+        kept += sum(history.tokens[i] for i in found.kept)
+        return cls(history, found, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
+
+    @property
+    def before(self) -> Message | None:
+        """What stands right before the handoff."""
+        found = self.found
+        return self.history.messages[found.head_end - 1] if found.head_end > found.lead else None
+
+    @property
+    def image(self) -> ImagePart | None:
+        """The newest image of all, where it would go with the middle and a user's message can carry it on."""
+        newest = newest_image(self.history.messages) if self.history.has_parts else None
+        if newest is None or newest[0] not in self.found.middle:
+            return None
+        # Behind a user's message the two would become one, and the handoff could not be found again.
+        return newest[1] if self.before is None or self.before.role in ("assistant", "tool") else None
+
+    @property
+    def after(self) -> list[Message]:
+        """What stands behind the handoff."""
+        return [e.message for e in self.behind]
+
+    @property
+    def behind(self) -> list[Entry]:
+        found, entries = self.found, self.history.entries
+        return [*(entries[i] for i in found.kept), *entries[found.tail_start :]]
+
+    @property
+    def digested(self) -> list[Entry]:
+        """What a digest is made of: the middle, led by the request that began it all, which the head may hold."""
+        fresh = self.fresh[-_MOST_DIGESTED:]
+        opening = next((e for e in self.since_previous if e.message.is_real_user and e.message.parts), None)
+        is_apart = self.previous is None and opening is not None and not any(e is opening for e in fresh)
+        return [opening, *fresh] if is_apart and opening is not None else fresh
+
+    @property
+    def since_previous(self) -> Sequence[Entry]:
+        """Everything the previous handoff does not speak of."""
+        return self.history.entries[self.fresh_from :]
+
+    @property
+    def fresh_from(self) -> int:
+        """Where what the previous handoff does not speak of begins."""
+        return self.found.lead if self.found.previous is None else self.found.previous + 1
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffWriter:
+    """Writes one handoff, with what the session handed in."""
+
+    services: EngineServices
+    budgets: WindowBudgets
+    cooldown: CoolDown
+    # The user asked: a cool-down does not hold them off.
+    is_asked_for: bool
+    handoff_max_chars: int | None = None
+    # What a handoff that goes into plain dicts is sealed with.
+    handoff_key: Callable[[], bytes] = default_key
+
+    def write(self, history: CompactionHistory, found: Boundaries, *, focus_topic: str | None) -> WriteResult:
+        """The handoff for a history's middle. Never fails: what no model can do, code does."""
+        job = CompactionInput.of(history, found)
+        log = self.services.log if history.is_logged else None
+        past = read_past(job.previous, log, without=(e.seq for e in history.entries))
+        sources = in_order(past.entries, [e for e in history.entries if e.message.kind != "handoff"])
+        reached = _in_reach(sources)
+        read_facts(reached)
+        shares = self._shares(job)
+        outcome = self._summary(job, shares, focus_topic)
+        told, findings = self._told(job, outcome.summary, shares, sources, past)
+        # A handoff marks where the head ends.
+        view = [*history.messages[: found.head_end], Message("user", "", kind="handoff")]
+        head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
+        requests = requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
+        if outcome.summary is None and shares.is_free and told.get("Remaining Work", AS_ASKED) == AS_ASKED:
+            told["Remaining Work"] = AS_ASKED if requests.open else ""
+        handoff = compose(
+            told,
+            ledger_of(reached),
+            active_task=active_task(requests),
+            instructions=[
+                *carried_instructions(job.previous),
+                *gathered(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),
+            ],
+            shares=shares,
+            shown=_facts_in_sight(head, job),
+            frame=self._frame(job, outcome.summary, focus_topic, findings),
+            carried=past.fact_lines,
+        )
+        image = job.image if not shares.is_short else None
+        handoff = replace(handoff, has_image=image is not None)
+        text = render(handoff, banner=self._banner(shares), is_short=shares.is_short)
+        if not history.is_logged:
+            text = seal(text, self.handoff_key())
+        message = handoff_message(text, job.before, job.after[0] if job.after else None, image)
+        trouble = outcome.failure.why if outcome.failure else ""
+        return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
+
+    def _summary(self, job: CompactionInput, shares: Shares, focus_topic: str | None) -> SummaryOutcome:
+        """What a model wrote: the auxiliary route's, else once the main one's; none while cooling down."""
+        s = self.services
+        asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if a is not None]
+        if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
+            return SummaryOutcome(None, None, 0)
+        brief = Brief(
+            transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars),
+            target_tokens=shares.told_tokens,
+            source_tokens=job.tokens,
+            window_tokens=self.budgets.window,
+            previous=job.previous,
+            focus_topic=focus_topic,
+            focus_ratio=s.settings.focus_ratio,
+            prompts_folder=s.prompts_folder,
+        )
+        clock = s.clock or SystemClock()
+        give_up_at = clock.monotonic_s() + TIMEOUT_S
+        failure, calls = None, 0
+        for ask, window in asks:
+            here = replace(brief, window_tokens=window or brief.window_tokens)
+            outcome = _asked(here, ask, lambda: give_up_at - clock.monotonic_s())
+            calls += outcome.calls
+            if outcome.summary is not None:
+                self.cooldown.succeeded()
+                return SummaryOutcome(outcome.summary, None, calls)
+            if outcome.failure is not None and not outcome.failure.is_absent:
+                failure = outcome.failure
+            if (failure is not None and failure.is_superseded) or clock.monotonic_s() >= give_up_at:
+                break
+        if failure is not None and not failure.is_superseded:
+            self.cooldown.failed(failure.verdict, is_lasting=failure.is_lasting)
+        return SummaryOutcome(None, failure, calls)
+
+    def _told(
+        self, job: CompactionInput, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The sections, and what the check against the sources found; without a summary, those of the digest."""
+        if summary is None:
+            digested = job.digested
+            # Redacted before anything is cut to length: half a secret is not known for what it is.
+            read = list(map(facts_in, digested))
+            sections = build_digest(
+                [facts.message for facts in read],
+                previous=told_sections(job.previous),
+                budget_chars=shares.digest_chars,
+                outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
+                targets={c.call_id: c.target for facts in read for c in facts.calls},
+                talks=[talk_in(e) for e in digested],
+                after=[talk_in(e) for e in job.behind],
+            )
+            users = [*users_words([e.message for e in sources]), *user_claims(past.checked_text)]
+            return {n: without_claims(t, users) if n in _SAID_BY_ASSISTANT else t for n, t in sections.items()}, ()
+        # Head and tail count too: what was said there is no invention.
+        messages = [e.message for e in sources]
+        known: list[MessageFacts] = [e.known(KEPT) for e in sources]
+        facts = [found for f in known for found in (f.said, f.used)] if all(known) else None
+        checked_before = past.checked_text
+        if facts is not None:
+            facts.append(scan(checked_before))
+        checked = check_summary(
+            read_sections(summary.text),
+            (*_readable(messages), checked_before),
+            facts,
+            users=(*users_words(messages), *user_claims(checked_before)),
+        )
+        return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
+
+    def _frame(
+        self, job: CompactionInput, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]
+    ) -> Handoff:
+        """Everything about the handoff but its sections (E11)."""
+        before = job.previous
+        covers = _runs(job.fresh) if job.history.is_logged else ()
+        clock = self.services.clock or SystemClock()
+        return Handoff(
+            {},
+            covers=covers + (before.covers if before else ()),
+            message_count=len(job.fresh) + (before.message_count if before else 0),
+            model=(summary.model or "the summary model") if summary else "",
+            created_at_ms=clock.now_ms() // 60_000 * 60_000,
+            cost_usd=summary.cost_usd if summary else None,
+            focus_topic=focus_topic,
+            findings=findings,
+        )
+
+    def _shares(self, job: CompactionInput) -> Shares:
+        b, s = self.budgets, self.services.settings
+        return share_out(
+            middle_tokens=job.tokens,
+            summary_cap_tokens=b.summary_cap_tokens,
+            facts_tokens=b.facts_tokens,
+            summary_ratio=s.summary_ratio,
+            summary_min_tokens=s.summary_min_tokens,
+            whole_tokens=self._whole_tokens(job),
+            whole_chars=self._whole_chars(job),
+            is_short=b.handoff_cap_tokens is not None or (self.handoff_max_chars or _FULL_CHARS) < _FULL_CHARS,
+        )
+
+    def _whole_chars(self, job: CompactionInput) -> int | None:
+        """The most characters the handoff may have before it is sealed."""
+        most = self.handoff_max_chars
+        return most if most is None or job.history.is_logged else max(1, most - SEAL_CHARS)
+
+    def _whole_tokens(self, job: CompactionInput) -> int | None:
+        """The most the handoff may come to, where what must be kept leaves it less than its parts would take."""
+        b = self.budgets
+        usual = b.handoff_cap_tokens or b.summary_cap_tokens + b.facts_tokens + _FRAME_TOKENS
+        room = b.threshold_tokens - job.kept_tokens - b.head_tokens
+        if room >= usual:
+            return b.handoff_cap_tokens
+        least = _LEAST_SHORT_TOKENS if b.handoff_cap_tokens is not None else _FRAME_TOKENS
+        return min(usual, max(room, least))
+
+    def _banner(self, shares: Shares) -> str | None:
+        try:
+            name = "handoff_banner_short" if shares.is_short else "handoff_banner"
+            return prompts.render(name, {}, self.services.prompts_folder)
+        except ConfigError:
+            return None  # a slip in an override must not stop a compaction
+
+
+def _asked(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> SummaryOutcome:
+    """The summary of one model, asked again in smaller parts where its window was smaller than anyone knew."""
+    outcome = summarise(brief, ask, left_s=left_s)
+    smaller = _window_it_stated(outcome.failure, brief)
+    if smaller is None:
+        return outcome
+    again = summarise(replace(brief, window_tokens=smaller), ask, left_s=left_s)
+    return replace(again, calls=outcome.calls + again.calls)
+
+
+def _window_it_stated(failure: SummaryFailure | None, brief: Brief) -> int | None:
+    """The window of a summary model that said "too long"; half of what was believed where it gave no figure."""
+    if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
+        return None
+    return min(failure.verdict.context_limit or brief.window_tokens // 2, brief.window_tokens // 2)
+
+
+def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Those that facts are looked for in, from the call on whose results are the first of them."""
+    start = max(0, len(entries) - FURTHEST_BACK)
+    while start > 0 and entries[start].message.role == "tool":
+        start -= 1
+    return entries[start:]
+
+
+def _runs(entries: Sequence[Entry]) -> tuple[Interval, ...]:
+    """The places of the entries, neighbours as one interval."""
+    runs: list[Interval] = []
+    lo = hi = -2
+    for e in entries:
+        if e.seq != hi + 1:
+            runs.append((lo, hi))
+            lo = e.seq
+        hi = e.seq
+    return (*runs[1:], (lo, hi)) if entries else ()
+
+
+def _section(handoff: Handoff | None, name: str) -> str:
+    return handoff.section(name) if handoff else ""
+
+
+def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[str]:
+    """The facts of what stays beside the handoff: of the head as far as it is kept, and of all behind."""
+    kept = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
+    read = [facts_in(e) for e in (*kept, *job.behind)]
+    return frozenset().union(*(facts.said for facts in read), *(facts.used for facts in read))
+
+
+def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:
+    """Everything of a message that a model reads."""
+    for m in messages:
+        yield m.text
+        for call in m.tool_calls:
+            yield call.arguments

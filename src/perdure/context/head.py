@@ -1,0 +1,60 @@
+"""From a compacted view to messages that may be sent: a long head shown shortened (D2), every history rule kept (D7).
+
+Never stored: the log keeps what was said. Pure, so the same view gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.context.transcript import short_arguments, without_images
+from perdure.core import rules
+from perdure.core.messages import Message, TextPart
+from perdure.models.tokens import estimate_message, estimate_text
+
+_LEAST_SHOWN_TOKENS = 40
+
+
+def project(messages: Sequence[Message], *, head_tokens: int, addresses: Sequence[str] = ()) -> list[Message]:
+    """The view as it may be sent; `addresses` name the messages in the log, where there is one."""
+    return rules.repair(shorten_head(messages, head_tokens=head_tokens, addresses=addresses))
+
+
+def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Sequence[str] = ()) -> list[Message]:
+    """The view with what stands before its handoff within `head_tokens`; a view without a handoff as it was."""
+    end = next((i for i, m in enumerate(messages) if m.kind == "handoff"), 0)
+    start = min(rules.leading_system(messages), end)
+    sizes = [estimate_message(m) for m in messages[start:end]]
+    if sum(sizes) <= head_tokens:
+        return list(messages)
+    share = _fair_share(sizes, head_tokens)
+    head = [
+        m if size <= share else _shortened(m, share, addresses[i] if i < len(addresses) else "")
+        for i, (m, size) in enumerate(zip(messages[start:end], sizes, strict=True), start)
+    ]
+    return [*messages[:start], *head, *messages[end:]]
+
+
+def _fair_share(sizes: Sequence[int], budget: int) -> int:
+    """The most each may take so that all fit: what the small ones leave goes to the large ones."""
+    left, share = budget, budget
+    for n, size in enumerate(sorted(sizes)):
+        share = left // (len(sizes) - n)
+        if size > share:
+            break
+        left -= size
+    return max(share, _LEAST_SHOWN_TOKENS)
+
+
+def _shortened(message: Message, tokens: int, address: str) -> Message:
+    """The two ends of its text, and where the rest can be read."""
+    message = without_images(short_arguments(message))
+    text = message.text
+    marker = f"[… {{}} characters left out{f'; open {address} with session_search' if address else ''} …]"
+    room = max(tokens - estimate_text(marker) - 16, _LEAST_SHOWN_TOKENS // 2)
+    if estimate_text(text) <= room:
+        return message
+    keep = max(40, int(len(text) * room / max(1, estimate_text(text))))
+    shown = f"{text[: keep * 2 // 3]}\n{marker.format(f'{len(text) - keep:,}')}\n{text[len(text) - keep // 3 :]}"
+    content: str | tuple[TextPart, ...] = shown if isinstance(message.content, str) else (TextPart(shown),)
+    return message.with_content(content)

@@ -1,0 +1,385 @@
+"""Ask a model for a summary, in parts if needed, and reject answers that are none."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction, signature
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from perdure import prompts
+from perdure.context.handoff import Handoff
+from perdure.context.sections import has_own_headings, read_sections, shorten
+from perdure.context.transcript import Transcript, size_of
+from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
+from perdure.core.messages import clean
+from perdure.core.ports import Summarize, Summary
+from perdure.core.usage import CanonicalUsage
+from perdure.models.tokens import estimate_text
+from perdure.redaction import redact
+
+AnySummarize = Callable[[str], str] | Summarize
+
+
+def as_summarize(ask: AnySummarize | None) -> Summarize | None:
+    """Anyone's callable as the port: a plain function takes the prompt alone and returns the text.
+
+    Raises ConfigError for one that would have to be awaited.
+    """
+    if ask is None:
+        return None
+    if iscoroutinefunction(ask):
+        raise ConfigError(
+            "summarize is an async function, and a compaction does not wait for one; hand in a plain function,"
+            " such as `lambda prompt: asyncio.run(ask(prompt))`"
+        )
+    call: Callable[..., Any] = ask
+    has_limit = _takes_max_tokens(call)
+
+    def summarize(prompt: str, *, max_tokens: int) -> Summary:
+        answer = call(prompt, max_tokens=max_tokens) if has_limit else call(prompt)
+        return answer if isinstance(answer, Summary) else Summary(answer if isinstance(answer, str) else "")
+
+    return summarize
+
+
+def _takes_max_tokens(ask: Callable[..., Any]) -> bool:
+    try:
+        wanted = signature(ask).parameters
+    except (TypeError, ValueError):
+        return False
+    return "max_tokens" in wanted
+
+
+_REFUSAL = re.compile(
+    r"\b(?:i(?:'m| am)? (?:sorry|afraid|unable|not able)|i (?:can(?:no|')?t|cannot|won't|will not|must decline)"
+    r"|as an ai\b|unable to (?:assist|help|comply|summari[sz]e))"
+    r"|抱歉|无法|無法|不能提供|申し訳|できません|죄송|할 수 없",
+    re.IGNORECASE,
+)
+_MARKUP = re.compile(r"(?:```\w*\s*)?(?:<\?xml\b|<!doctype\b|<(?:html|head|body|title|h1|center)\b)", re.IGNORECASE)
+_ERROR_KEYS = frozenset(("error", "errors", "detail", "message", "fault", "exception"))
+_LEAST_CHARS = 40
+_REFUSAL_CHARS = 700
+_LONG_LINE = 40
+# Of a prompt's lines the headings are what a summary must repeat; its sentences are not.
+_PROMPT_LINE = 24
+_MOST_PROMPT_LINES = 0.5
+# The section that code writes anew in every handoff: a summary that fills no other one says nothing.
+_WRITTEN_BY_CODE = "Active Task"
+
+
+def problem_with(text: str, source: str, *, source_tokens: int, instructions: str = "") -> str:
+    """Why this is no summary of `source`, in a few words; "" where it is one.
+
+    `instructions` are what the prompt says around the transcript.
+    """
+    body = text.strip()
+    if len(body) < min(_LEAST_CHARS, 1 + source_tokens):
+        return "the summary is empty"
+    if _MARKUP.match(body):
+        return "the summary is an error page"
+    if _is_json_error(body):
+        return "the summary is an error message"
+    has_headings = has_own_headings(body)
+    if not has_headings and len(body) < _REFUSAL_CHARS and _REFUSAL.search(body[:300]):
+        return "the summariser refused"
+    if _repeats_prompt(body, instructions):
+        return "the summary only repeats the prompt"
+    if _is_echo(body, source):
+        return "the summary only repeats the conversation"
+    if _is_babble(body):
+        return "the summary repeats itself"
+    if len(body) > source_tokens and estimate_text(body) > source_tokens:
+        return "the summary is longer than what it stands for"
+    if not has_headings:
+        return "the summary has none of the sections asked for"
+    if not read_sections(body).keys() - {_WRITTEN_BY_CODE}:
+        return "every section of the summary is empty"
+    return ""
+
+
+def _is_json_error(body: str) -> bool:
+    """Whether an answer begins with a JSON object that reports an error, whatever follows it."""
+    start = body.removeprefix("```json").removeprefix("```").lstrip()
+    if not start.startswith("{"):
+        return False
+    try:
+        value, _ = json.JSONDecoder().raw_decode(start)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and not _ERROR_KEYS.isdisjoint(value)
+
+
+def _repeats_prompt(body: str, instructions: str) -> bool:
+    """Whether most of its sentences are the prompt's own."""
+    if body.startswith("You are writing hand-over notes") or "</transcript>" in body:
+        return True
+    lines = [line for line in map(str.strip, body.splitlines()) if len(line) >= _PROMPT_LINE]
+    if not instructions or not lines:
+        return False
+    return sum(line in instructions for line in lines) > _MOST_PROMPT_LINES * len(lines)
+
+
+def _is_echo(body: str, source: str) -> bool:
+    """Whether most of its long lines stand word for word in the source."""
+    lines = [line for line in map(str.strip, body.splitlines()) if len(line) > _LONG_LINE]
+    if not source or not lines:
+        return False
+    # Judged on a sample: an echo is one from end to end.
+    sample = lines[:: max(1, len(lines) // 40)]
+    return sum(line in source for line in sample) > 0.8 * len(sample)
+
+
+def _is_babble(body: str) -> bool:
+    lines = [line for line in map(str.strip, body.splitlines()) if line]
+    if len(lines) >= 30:
+        return len(set(lines)) < len(lines) / 5
+    words = body.split()
+    return len(words) >= 200 and len(set(words)) < len(words) / 40
+
+
+MOST_PARTS = 6
+# One token is about three bytes of UTF-8 at the worst that matters here: code, JSON and CJK alike.
+_BYTES_PER_TOKEN = 3
+_LEAST_PART_TOKENS = 400
+_PROMPT_TOKENS = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What is to be summarised, and how long the result may be."""
+
+    transcript: Transcript
+    target_tokens: int
+    # The size of what the summary stands for: one that is longer is no summary.
+    source_tokens: int
+    window_tokens: int
+    previous: Handoff | None = None
+    focus_topic: str | None = None
+    focus_ratio: float = 0.65
+    prompts_folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryFailure:
+    """Why there is no summary: an error of the call, or an answer that is none."""
+
+    why: str
+    verdict: ErrorVerdict | None = None
+    # No provider is there at all: asking again soon cannot help.
+    is_lasting: bool = False
+    # There is nobody to ask, which is no error; no call was made.
+    is_absent: bool = False
+    # Another model answers the conversation by now: nobody is to be asked for this summary any more.
+    is_superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryOutcome:
+    """A summary or a failure, and the calls it took either way."""
+
+    summary: Summary | None
+    failure: SummaryFailure | None
+    calls: int
+
+
+def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> SummaryOutcome:
+    """The summary of a middle, in the time that is left. Never raises; every answer is redacted and checked."""
+    brief = _within_window(brief)
+    parts = into_parts(brief)
+    if len(parts) > 1:
+        # What a part says beyond its share of the merging call would not be heard.
+        share = max(_LEAST_PART_TOKENS // 2, _notes_tokens(brief) // len(parts))
+        part_tokens = min(brief.target_tokens, share)
+    else:
+        part_tokens = brief.target_tokens
+    answers: list[Summary] = []
+    for number, part in enumerate(parts, 1):
+        text = "\n\n".join(part)
+        prompt = _part_prompt(replace(brief, target_tokens=part_tokens), text, number, len(parts))
+        answer = _ask(ask, prompt, part_tokens, left_s())
+        if isinstance(answer, Summary):
+            why = problem_with(answer.text, text, source_tokens=brief.source_tokens, instructions=_instructions(prompt))
+            answer = SummaryFailure(why) if why else answer
+        if isinstance(answer, SummaryFailure):
+            return SummaryOutcome(None, answer, number - 1 if answer.is_absent else number)
+        answers.append(answer)
+    if len(answers) == 1:
+        return SummaryOutcome(answers[0], None, 1)
+    return _merged(brief, answers, ask, left_s())
+
+
+def into_parts(brief: Brief) -> list[list[str]]:
+    """The blocks in as few runs as fit the summary model's window, at most `MOST_PARTS`."""
+    reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
+    reserve += _previous_tokens(brief)
+    room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
+    told = _bounded(brief.transcript, room)
+    # Sums from the start on: where a part ends is then looked up, not counted to.
+    ends = [0, *accumulate(size + 2 for size in told.sizes)]
+    parts: list[list[str]] = []
+    start = 0
+    while start < len(told.blocks) or not parts:
+        end = max(start + 1, bisect_right(ends, ends[start] + room) - 1)
+        parts.append(told.blocks[start:end])
+        start = end
+    return parts if len(parts) <= MOST_PARTS else _folded(parts)
+
+
+def _within_window(brief: Brief) -> Brief:
+    """The brief as the summary model's own window allows: an answer of a quarter of it, notes so far of another."""
+    previous, most = brief.previous, brief.window_tokens // 4
+    if previous is not None and _previous_tokens(brief) > most:
+        sections = shorten(previous.sections, most, size=lambda text: size_of(text) // _BYTES_PER_TOKEN)
+        previous = previous.with_sections(sections)
+    return replace(brief, previous=previous, target_tokens=min(brief.target_tokens, max(1, brief.window_tokens // 4)))
+
+
+def _previous_tokens(brief: Brief) -> int:
+    return size_of(brief.previous.body) // _BYTES_PER_TOKEN if brief.previous else 0
+
+
+def _notes_tokens(brief: Brief) -> int:
+    """What the merging call leaves for the notes on the parts."""
+    left = brief.window_tokens - brief.target_tokens - _PROMPT_TOKENS - _previous_tokens(brief)
+    return max(left * 4 // 5, brief.window_tokens // 6, _LEAST_PART_TOKENS // 2)
+
+
+def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
+    if count > 1:
+        task = _text(brief, "summary_part", number=str(number), count=str(count)).strip()
+    else:
+        task = _text(brief, "summary_update" if brief.previous else "summary_first").strip()
+    previous = brief.previous if count == 1 else None
+    return _prompt(brief, task, part, previous)
+
+
+def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> SummaryOutcome:
+    """One more call joins the parts; the previous handoff comes in here, so that it is never lost between them."""
+    room = _notes_tokens(brief) * _BYTES_PER_TOKEN
+    notes = "\n\n".join(
+        f"PART {i} OF {len(answers)}\n{_whole_lines(a.text.strip(), room // len(answers))}"
+        for i, a in enumerate(answers, 1)
+    )
+    task = _text(brief, "summary_merge").strip()
+    if brief.previous:
+        task += "\n" + _text(brief, "summary_update").strip()
+    prompt = _prompt(brief, task, notes, brief.previous)
+    answer = _ask(ask, prompt, brief.target_tokens, timeout_s)
+    calls = len(answers) + 1
+    if isinstance(answer, SummaryFailure):
+        return SummaryOutcome(None, answer, calls)
+    if why := problem_with(answer.text, "", source_tokens=brief.source_tokens, instructions=_instructions(prompt)):
+        return SummaryOutcome(None, SummaryFailure(why), calls)
+    usage = sum((a.usage for a in answers), answer.usage)
+    return SummaryOutcome(Summary(answer.text, answer.model, usage, _sum_cost([*answers, answer])), None, calls)
+
+
+def _whole_lines(text: str, most_bytes: int) -> str:
+    """As many whole lines from the beginning as fit."""
+    kept, spent = [], 0
+    for line in text.splitlines():
+        spent += size_of(line) + 1
+        if spent > most_bytes:
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) -> str:
+    focus = ""
+    if brief.focus_topic:
+        topic = redact(" ".join(str(brief.focus_topic).split())[:300])
+        focus = _text(brief, "summary_focus", topic=topic, share=f"{brief.focus_ratio:.0%}").strip() + "\n"
+    notes = f"<notes-so-far>\n{redact(previous.body)}\n</notes-so-far>\n\n" if previous else ""
+    # A transcript may hold the very tag that ends it.
+    transcript = transcript.replace("</transcript>", "<\\/transcript>")
+    return _text(
+        brief,
+        "summary",
+        task=task,
+        focus=focus,
+        previous=notes,
+        transcript=transcript,
+        target_tokens=str(brief.target_tokens),
+    )
+
+
+def _instructions(prompt: str) -> str:
+    """What a prompt says around the notes so far and the transcript, which a summary may repeat."""
+    before, _, rest = prompt.partition("<transcript>\n")
+    return before.partition("<notes-so-far>\n")[0] + rest.rpartition("\n</transcript>")[2]
+
+
+def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summary | SummaryFailure:
+    """One call, given up after its time; a callable of anyone's may do anything, so everything it does is caught."""
+    answers: list[Summary | SummaryFailure] = []
+
+    def run() -> None:
+        try:
+            answers.append(_as_summary(ask(prompt, max_tokens=max_tokens)))
+        except ProviderError as error:
+            answers.append(SummaryFailure(str(error) or type(error).__name__, error.verdict))
+        except NoSummaryModel as error:
+            answers.append(SummaryFailure(str(error), is_absent=True))
+        except SummarySuperseded as error:
+            answers.append(SummaryFailure(str(error), is_superseded=True))
+        except ConfigError as error:
+            answers.append(SummaryFailure(str(error), is_lasting=True))
+        except Exception as error:  # the edge to somebody else's code
+            answers.append(SummaryFailure(f"{type(error).__name__}: {error}"))
+
+    worker = threading.Thread(target=run, name="perdure-summary", daemon=True)
+    worker.start()
+    worker.join(max(0.0, timeout_s))
+    return answers[0] if answers else SummaryFailure("no answer in time")
+
+
+def _as_summary(answer: object) -> Summary:
+    if not isinstance(answer, Summary):
+        answer = Summary(answer if isinstance(answer, str) else "")
+    usage = answer.usage if isinstance(answer.usage, CanonicalUsage) else CanonicalUsage(reported=False)
+    # Lone surrogates, which no encoder accepts, must not get into a handoff.
+    return Summary(redact(clean(str(answer.text))), clean(str(answer.model)), usage, answer.cost_usd)
+
+
+def _bounded(told: Transcript, room: int) -> Transcript:
+    """Blocks short enough that they can be put into parts at all, and into few enough."""
+    most = room // 2
+    # Told by their bytes, which a text has no fewer of than characters: almost always there is nothing to do.
+    if sum(told.sizes) <= room * MOST_PARTS and max(told.sizes, default=0) <= most:
+        return told
+    blocks = told.blocks
+    if sum(map(len, blocks)) > room * MOST_PARTS:
+        most = min(most, max(80, room * MOST_PARTS // max(1, len(blocks)) // 2))
+    shorter = [b if len(b) <= most else f"{b[: most * 2 // 3]} … {b[-(most // 3) :]}" for b in blocks]
+    return Transcript(shorter, list(map(size_of, shorter)))
+
+
+def _folded(parts: list[list[str]]) -> list[list[str]]:
+    """Only `MOST_PARTS` of them: evenly spaced blocks of the oldest stand for the rest, which the facts cover."""
+    keep = parts[-(MOST_PARTS - 1) :]
+    old = [b for part in parts[: -(MOST_PARTS - 1)] for b in part]
+    step = max(1, -(-len(old) // max(1, len(parts[0]))))
+    return [[f"[every {step}th message of a long beginning]", *old[::step]], *keep]
+
+
+def _text(brief: Brief, name: str, **values: str) -> str:
+    """A prompt filled in: the user's own version, or the shipped one where theirs cannot be used."""
+    try:
+        return prompts.render(name, values, brief.prompts_folder)
+    except ConfigError:
+        # A slip in an override must not stop a compaction; `perdure doctor` tells of it.
+        return prompts.render(name, values)
+
+
+def _sum_cost(answers: Sequence[Summary]) -> float | None:
+    known = [a.cost_usd for a in answers if a.cost_usd is not None]
+    return sum(known) if known else None

@@ -1,0 +1,181 @@
+"""What the user asked for: open requests, standing instructions, small talk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from perdure.context.analysis import Wording, sentences
+from perdure.context.user_words import goes_on, is_bare, own_words
+from perdure.core.messages import SUMMARY_OPENINGS, Message
+from perdure.redaction import redact
+
+# What binds wherever it stands in a sentence.
+BINDING = Wording(
+    marks=(
+        "now on", "here on", "forward", "future,", "henceforth", "all times", "circumstances", "time you",
+        "whenever you", "matter what", "default", "must", "should", "shall", "remember", "prefer", "want you to",
+        "siempre", "nunca", "jamás", "de ahora", "toujours", "jamais", "désormais", "dorénavant", "immer", "niemals",
+        "ab jetzt", "ab sofort", "künftig", "sempre", "d'ora in", "daqui em", "всегда", "никогда", "отныне", "впредь",
+    ),
+    pattern=re.compile(
+        r"\b(?:from now on|from here on|going forward|in (?:the )?future,|henceforth|at all times"
+        r"|under no circumstances|every time you|each time you|whenever you|no matter what"
+        r"|by default,? (?:use|do|write|answer|reply)"
+        r"|(?:you|it|they|everything|all|each|every \w+|code|tests?|commits?|answers?|replies)"
+        r" (?:must|should|shall)(?: \w+)? (?:always|never|only|not)"
+        r"|(?:must|should|shall) (?:always|never|stay|remain|keep)"
+        r"|remember (?:to|that you)|I(?:'d| would)? (?:prefer|want you to always|want you to never))\b"
+        r"|\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|ne (?:\w+ )?jamais|désormais"
+        r"|dorénavant|immer|niemals|ab (?:jetzt|sofort)|künftig|sempre|d'ora in poi|daqui em diante"
+        r"|всегда|никогда|отныне|впредь)\b",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile(
+        "不要|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后|往后)|今后|今後"
+        "|以后(?:都|请|不|每)|每次都|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|别再|只能用"
+        "|必ず|絶対|常に|これから(?:は|も)|毎回|決して|しないで|しないこと|してはいけ|覚えておいて|以後"
+        "|항상|절대|반드시|앞으로(?:는|도)?|매번|하지 ?(?:마|말)|금지|언제나|기억해"
+    ),
+)  # fmt: skip
+# What binds only as a command, at the head of a clause.
+COMMAND = Wording(
+    marks=("always", "never", "don't", "do not", "make sure", "be sure", "avoid", "only ", "stop ", "no "),
+    pattern=re.compile(
+        r"(?:^|[,;:–—]\s*|\b(?:please|and|but|also|so|then|ok|okay)[, ]+)"
+        r"(?:always|never|do not ever|don't ever|don't|do not|make sure|be sure|avoid"
+        r"|only (?:use|write|run|answer|reply|change|touch)|stop \w+ing|no (?:more )?\w+ing)\b",
+        re.IGNORECASE,
+    ),
+)
+# A description of how things are, not a wish: "it never works", "I don't know".
+_DESCRIBES = re.compile(
+    r"\b(?:I|he|she|it|they|this|that|there|we|which|who)"
+    r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
+    r"(?: \w+)? (?:always|never)\b(?! (?:want|use|do) )"
+    r"|^(?:don't|do not) (?:know|think|see|understand|worry|mind|you)\b",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"[?？]\s*[\"”’)]*$")
+_LISTED = re.compile(r"^[-*•]\s+“(.+)”$", re.MULTILINE)
+
+_LONGEST = 500
+_SHORTEST = 4
+
+
+def rules_in(message: Message) -> tuple[str, ...]:
+    """The standing instructions of one message. Pure, so that it can be kept beside the message."""
+    return tuple(s for s in sentences(own_words(message)) if is_standing(s))
+
+
+def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
+    """The rules of many messages, oldest first, none twice; over the limit, the first and the newest are kept.
+
+    `previous` is the section of an earlier handoff that quotes them.
+    """
+    found = dict.fromkeys(_LISTED.findall(previous))
+    for rules in rules_by_message:
+        for rule in rules:
+            # Said again, it counts from then on.
+            found.pop(rule, None)
+            found[rule] = None
+    rules = tuple(found)
+    if len(rules) <= limit:
+        return list(rules)
+    return [*rules[: limit // 2], *rules[len(rules) - (limit - limit // 2) :]]
+
+
+def is_standing(sentence: str) -> bool:
+    """Whether a sentence binds what comes after it, rather than tell or ask something."""
+    if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
+        return False
+    return BINDING.is_in(sentence) or (COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None)
+
+
+OPEN = "The user's unfinished requests, word for word, newest last:"
+ALL_ANSWERED = "None. Every request so far was answered; the last one was:"
+# What is left to do where nobody said more about it than the requests themselves.
+AS_ASKED = "- What Active Task quotes, as far as it is not told as done above."
+QUOTE_CHARS = 1_600
+MOST_REQUESTS = 6
+
+_LEFT_OUT = "[… {:,} characters left out …]"
+_SHORTENED = re.compile(r"^\[… [\d,]+ characters left out …\]$", re.MULTILINE)
+_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequests:
+    """What the user asked for and still waits for; `answered` is what the last reply closed."""
+
+    open: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+
+
+def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests:
+    """The requests after these messages; `previous` is the Active Task of the handoff that stands before them."""
+    before = parse_active_task(previous)
+    waiting, closed = list(before.open), list(before.answered)
+    for m in messages:
+        if m.role == "tool" or m.tool_calls:
+            continue
+        if m.is_real_user:
+            text = m.said.strip()
+            if not text or text.startswith(SUMMARY_OPENINGS):
+                continue
+            if not is_bare(text):
+                if before.open:
+                    # Quoted by the handoff and kept behind it, a request must not come twice.
+                    quoted = quote(text)
+                    waiting = [w for w in waiting if quote(w) != quoted]
+                waiting.append(text)
+            elif goes_on(text) and not waiting:
+                waiting, closed = closed, []
+        elif m.role == "assistant" and m.kind == "assistant" and waiting:
+            reply = m.said.strip()
+            if reply and not _ASKS_BACK.search(reply[-60:]):
+                waiting, closed = [], waiting
+    return OpenRequests(tuple(waiting), tuple(closed))
+
+
+def active_task(requests: OpenRequests) -> str:
+    """The section's text: quotes only, redacted, each of bounded length."""
+    if requests.open:
+        quotes = [quote(r) for r in requests.open[-MOST_REQUESTS:]]
+        more = len(requests.open) - len(quotes)
+        earlier = f"[{more} earlier open requests are in the compacted messages]\n" if more > 0 else ""
+        return f"{OPEN}\n{earlier}" + "\n\n".join(quotes)
+    if requests.answered:
+        return f"{ALL_ANSWERED}\n{quote(requests.answered[-1])}"
+    return "None"
+
+
+def parse_active_task(section: str) -> OpenRequests:
+    """The requests an Active Task quotes."""
+    quotes: list[str] = []
+    lines: list[str] = []
+    for line in (*section.splitlines(), ""):
+        if line.startswith(">"):
+            lines.append(line[2:] if line.startswith("> ") else line[1:])
+        elif lines:
+            quotes.append("\n".join(lines))
+            lines = []
+    if section.startswith("None"):
+        return OpenRequests(answered=tuple(quotes))
+    return OpenRequests(open=tuple(quotes))
+
+
+def quote(text: str) -> str:
+    """A request as a block quote; a very long one by its two ends. Quoting what was quoted changes nothing."""
+    text = redact(text.strip())
+    if len(text) > QUOTE_CHARS and not _is_shortened(text):
+        head, tail = QUOTE_CHARS * 2 // 3, QUOTE_CHARS // 3
+        left_out = _LEFT_OUT.format(len(text) - head - tail)
+        text = f"{text[:head].rstrip()}\n{left_out}\n{text[-tail:].lstrip()}"
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _is_shortened(text: str) -> bool:
+    """Cut by an earlier handoff already: cut again, it would tell of its own marker and no longer be known again."""
+    return len(text) <= QUOTE_CHARS + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None

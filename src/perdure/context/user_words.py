@@ -1,0 +1,161 @@
+"""The words a user typed themselves, without quotes and pastes; small talk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from perdure.core.messages import SUMMARY_OPENINGS, Message
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_GO_ON = _words(
+    """continue go on proceed keep going carry resume next ahead more again do it weiter mach fortfahren fortsetzen
+    continuer continuez poursuis poursuivez suite continúa continua continuar sigue adelante siga prossiga prosegui
+    avanti продолжай продолжайте дальше далее devam"""
+)
+_POLITE = _words(
+    """thanks thank you thx ty ok okay okey k yes y yep yeah yup sure great nice cool perfect good fine awesome lgtm
+    right correct agreed understood got looks works for the so much very a lot please pls now then and well done with
+    this that danke bitte ja gut super alles klar merci oui bien parfait gracias sí si vale bueno perfecto por favor
+    grazie sì bene obrigado obrigada sim tudo bem спасибо да хорошо ладно отлично пожалуйста tamam teşekkürler evet"""
+)
+_GO_ON_CJK = _words(
+    """请继续 继续吧 继续 請繼續 繼續 接着做 接着 往下 下一步
+    続けてください 続けて つづけて 続行 続き 進めて お願いします
+    계속해주세요 계속해줘 계속하세요 계속해 계속 이어서 진행해줘 진행해 진행"""
+)
+_POLITE_CJK = _words(
+    """谢谢你 谢谢 謝謝 多谢 感谢 好的 好了 好吧 好 可以的 可以 行 嗯 是的 是 对的 对 没问题 不错 了 吧
+    ありがとうございます ありがとう 了解しました 了解です 了解 はい わかりました オーケー いいですね いいよ いい うん
+    감사합니다 고마워요 고마워 고맙습니다 네 예 응 좋아요 좋아 좋습니다 알겠습니다 알겠어 주세요 해줘"""
+)
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_PHRASES_CJK = re.compile("|".join(sorted(_GO_ON_CJK | _POLITE_CJK, key=len, reverse=True)))
+_GO_ON_CJK_ANY = re.compile("|".join(sorted(_GO_ON_CJK)))
+# A figure, a path or a bit of code makes even a short message a request.
+_SPECIFIC = re.compile(r"[\d/\\<>=@#$%&`{}\[\]]")
+_MOST_CHARS = 60
+
+
+def is_bare(text: str) -> bool:
+    """No request of its own: only words of going on, thanking or agreeing."""
+    if len(text) > _MOST_CHARS or _SPECIFIC.search(text):
+        return False
+    words = (w.lower() for w in _WORD.findall(_CJK.sub(" ", text)))
+    if any(w not in _GO_ON and w not in _POLITE for w in words):
+        return False
+    return not _PHRASES_CJK.sub("", "".join(_CJK.findall(text)))
+
+
+def goes_on(text: str) -> bool:
+    """Of a bare message: it asks to carry on."""
+    words = {w.lower() for w in _WORD.findall(text)}
+    return bool(words & _GO_ON) or bool(_GO_ON_CJK_ANY.search(text))
+
+
+# What a line speaks of that hands over somebody else's text, at its end: "summarise this mail:", "here is the log:".
+_TEXT = (
+    r"(?:e-?mails?|mails?|messages?|letters?|texts?|articles?|documents?|pages?|websites?|posts?|threads?|tickets?"
+    r"|reports?|reviews?|logs?|outputs?|tracebacks?|transcripts?|chats?|conversations?|readme|snippets?|diffs?"
+    r"|prompts?|contracts?|paragraphs?|quotes?|poems?|stor(?:y|ies)|nachricht|dokument|artikel|seite|brief|courriel"
+    r"|texte|correo|mensaje|texto|письмо|текст)"
+)
+_TREAT = (
+    r"(?:summari[sz]e|sum up|translate|proof-?read|paraphrase|rewrite|rephrase|analy[sz]e|explain|classify|extract"
+    r"|shorten|reply to|respond to|fasse|übersetze|résume|traduis|resume|traduce|riassumi|traduci|переведи)"
+)
+_INTRODUCES = re.compile(
+    rf"\b{_TREAT}\b|\b(?:this|these|following|below|here (?:is|are)|here's|attached|got|received)\b.*\b{_TEXT}\b"
+    rf"|\b{_TEXT}\b.{{0,30}}\b(?:says?|said|reads?|wrote)\b|总结|翻译|以下|如下|要約|翻訳|次の|요약|번역|다음",
+    re.IGNORECASE,
+)
+# The same on the line where the text itself begins: "summarise this: …".
+_INTRODUCES_INLINE = re.compile(
+    rf"\b{_TREAT}\b[^:：\n]{{0,80}}\b(?:this|these|that|following|below)\b[^:：\n]{{0,60}}[:：]\s*(?=\S)",
+    re.IGNORECASE,
+)
+_MAIL = re.compile(
+    r"^(?:From|Von|De|От|发件人|差出人)[:：] ?\S|^-{2,} ?(?:Original Message|Forwarded message|Ursprüngliche Nachricht)"
+    r"|^(?:On|Am|Le|El) .{4,120}(?:wrote|schrieb|a écrit|escribió)\b.{0,20}[:：]\s*$"
+    r"|^(?:Subject|Betreff|Objet|Asunto)[:：] ?\S",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_RULE = re.compile(r"^\s*(?:[-=*_#~]{3,}|[-=]{2,} .{0,60} [-=]{2,}|\"\"\"|''')\s*$")
+_QUOTED = re.compile(r"“[^”]{120,}”|\"[^\"]{120,}\"|«[^»]{120,}»|「[^」]{60,}」|『[^』]{60,}』")
+# Text that a program put into a user message: nobody said it. An opening tag without anything else in it is the first
+# group, and goes with all that it encloses.
+_TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
+_CLOSING = re.compile(r"</([a-z][\w-]*)>")
+_LONGEST_INTRODUCTION = 300
+# Of a long message without any of these marks only what frames it is taken for the user's own.
+_OWN_CHARS = 4_000
+_FRAME_CHARS = 1_000
+
+
+def own_words(message: Message) -> str:
+    """What a person typed themselves in a message; "" for any other message."""
+    if not message.is_real_user:
+        return ""
+    text = spoken(message)
+    text = text if len(text) <= _OWN_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"
+    return _QUOTED.sub(" ", "\n".join(_own_lines(text))).strip()
+
+
+def users_words(messages: Sequence[Message]) -> Iterator[str]:
+    """Every text that speaks for the user: their own words, and what a bare "yes" of theirs agrees to."""
+    asked = ""
+    for message in messages:
+        if message.role == "assistant" and message.kind == "assistant":
+            asked = message.text[-_FRAME_CHARS:]
+        elif words := own_words(message):
+            yield words
+            if asked and is_bare(words):
+                yield asked
+
+
+def _own_lines(text: str) -> Iterator[str]:
+    is_fenced = is_ruled = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            is_fenced = not is_fenced
+            continue
+        if not is_fenced and _RULE.match(line):
+            is_ruled = not is_ruled
+            continue
+        if is_fenced or is_ruled or line.lstrip().startswith((">", "|")):
+            continue
+        if line.startswith(SUMMARY_OPENINGS) or _MAIL.match(line[:_LONGEST_INTRODUCTION].lstrip()):
+            return
+        if inline := _INTRODUCES_INLINE.search(line, 0, 2 * _LONGEST_INTRODUCTION):
+            yield line[: inline.end()]
+            return
+        yield line
+        if line.rstrip().endswith((":", "：")) and _INTRODUCES.search(line[-_LONGEST_INTRODUCTION:]):
+            return
+
+
+def spoken(message: Message) -> str:
+    """What a person said in a message, without the markup that programs wrap around it."""
+    text = message.said
+    return _without_markup(text).strip() if "<" in text else text.strip()
+
+
+def _without_markup(text: str) -> str:
+    """A blank in place of every tag and of what it encloses; every place is looked at once, however many tags."""
+    closed_last = {tag[1]: tag.start() for tag in _CLOSING.finditer(text)}
+    last = text.rfind(">") + 1
+    pieces: list[str] = []
+    start = 0
+    while tag := _TAG.search(text, start, last):
+        pieces.append(text[start : tag.start()])
+        start, name = tag.end(), tag[1]
+        if name and closed_last.get(name, -1) >= start:
+            closing = f"</{name}>"
+            start = text.index(closing, start) + len(closing)
+    return " ".join([*pieces, text[start:]])

@@ -1,0 +1,107 @@
+"""Call code that is not ours (tools, hooks, callbacks, plug-ins) and keep event loops running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ForeignError(Exception):
+    """Foreign code raised something that is not an `Exception`; the text says what."""
+
+
+def describe_error(error: BaseException) -> str:
+    """The type and text of an exception, whatever its `__str__` does."""
+    try:
+        text = str(error)
+    except BaseException:  # the exception's own code
+        text = "(its text cannot be read)"
+    if isinstance(error, ForeignError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def call_foreign(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `function`; raises `Exception` and its subclasses only."""
+    try:
+        return function(*args, **kwargs)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise ForeignError(describe_error(error)) from error
+
+
+async def await_foreign(work: Awaitable[T]) -> T:
+    """Await `work`; raises `Exception` and its subclasses only, and `CancelledError` when this task was cancelled."""
+    task = asyncio.current_task()
+    try:
+        return await work
+    except Exception:
+        raise
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling():
+            raise
+        raise ForeignError(describe_error(error)) from error
+    except GeneratorExit as error:
+        # Closing the coroutine from outside throws this one in as well; then there is nothing left to go on with.
+        if task is None or _running_task() is not task:
+            raise
+        raise ForeignError(describe_error(error)) from error
+    except BaseException as error:
+        raise ForeignError(describe_error(error)) from error
+
+
+def _running_task() -> asyncio.Task[object] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+_log = logging.getLogger(__name__)
+
+
+def run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until `loop.stop()`."""
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            if _is_ctrl_c(error):
+                raise
+            _log_escape(error)
+        else:
+            return
+
+
+def run_main(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end and return its result. What `main` itself raises is raised."""
+    task = loop.create_task(main)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as error:
+            if task.done() or _is_ctrl_c(error):
+                raise
+            _log_escape(error)
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Whether the person pressed Ctrl-C: only the main thread hears it, and only while Python's own handler is set."""
+    is_heard = threading.current_thread() is threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and is_heard and _is_default(signal.getsignal(signal.SIGINT))
+
+
+def _is_default(handler: object) -> bool:
+    return handler is signal.default_int_handler
+
+
+def _log_escape(error: BaseException) -> None:
+    _log.error("%s escaped from a task; the event loop goes on", type(error).__name__, exc_info=error)

@@ -1,0 +1,45 @@
+"""The platforms Perdure can speak on, made of the settings: those that are switched on."""
+
+from __future__ import annotations
+
+import subprocess
+
+from perdure.config.env import api_key_for
+from perdure.config.settings import GatewaySettings, TelegramSettings
+from perdure.core.errors import ConfigError
+from perdure.gateway.adapters.base import Adapter
+
+_COMMAND_S = 30
+
+
+def configured(settings: GatewaySettings) -> dict[str, Adapter]:
+    """Adapters by platform. Raises ConfigError, naming what is missing."""
+    return {"telegram": _telegram(settings.telegram)} if settings.telegram.enabled else {}
+
+
+def _telegram(settings: TelegramSettings) -> Adapter:
+    try:
+        from perdure.gateway.adapters.telegram import TelegramAdapter
+    except ImportError as error:
+        raise ConfigError(
+            f"Telegram needs a package that is not installed ({error}): pip install 'perdure[telegram]'"
+        ) from error
+    # With nobody allowed it runs too: it tells whoever writes the number that its owner must allow.
+    return TelegramAdapter(_token(settings), settings)
+
+
+def _token(settings: TelegramSettings) -> str:
+    if token := api_key_for(settings.token_env):
+        return token
+    if settings.token_command is None:
+        raise ConfigError(f"the Telegram bot's token is not set: export {settings.token_env}=… (from @BotFather)")
+    try:
+        ran = subprocess.run(
+            ["/bin/sh", "-c", settings.token_command], capture_output=True, text=True, timeout=_COMMAND_S
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"gateway.telegram.token_command printed nothing within {_COMMAND_S} s") from None
+    lines = ran.stdout.strip().splitlines()
+    if ran.returncode != 0 or not lines:
+        raise ConfigError(f"gateway.telegram.token_command failed (exit {ran.returncode}); run it by hand to see why")
+    return lines[-1].strip()

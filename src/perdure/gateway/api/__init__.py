@@ -1,0 +1,3 @@
+"""HTTP endpoints: messages in; answers out as JSON, server-sent events or over a WebSocket."""
+
+from __future__ import annotations

@@ -1,0 +1,96 @@
+"""Long texts as files: a tool output by its id, or the answer of a turn by the turn's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.responses import StreamingResponse
+
+from perdure.core.errors import NotFound
+from perdure.gateway.api.schemas import OutputPage
+from perdure.gateway.auth.middleware import needs
+from perdure.gateway.auth.principal import Principal
+from perdure.store.store import SessionStore
+
+Reader = Annotated[Principal, Depends(needs("read"))]
+_SAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def output_router(store: SessionStore) -> APIRouter:
+    """Reads what is one's own; somebody else's is as unknown as what never was."""
+    router = APIRouter(prefix="/api", tags=["outputs"])
+
+    # Plain functions: the framework runs them in threads, as the synchronous store needs.
+    @router.get("/outputs/{output_id}", response_model=OutputPage)
+    def read(
+        output_id: Annotated[str, Path(min_length=1, max_length=200)],
+        person: Reader,
+        offset: Annotated[int, Query(ge=0, le=10**15)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1_000_000)] = 20_000,
+        download: Annotated[bool, Query(description="The whole of it, as a text file.")] = False,
+    ) -> Any:
+        """A page of a long text, or all of it as a file."""
+        found = _answer(store, output_id, person) if output_id.startswith("t_") else _output(store, output_id, person)
+        if download:
+            name = _SAFE.sub("_", output_id)
+            headers = {"content-disposition": f'attachment; filename="{name}.txt"'}
+            return StreamingResponse(
+                (p.encode("utf-8", "replace") for p in found.pieces()),
+                media_type="text/plain; charset=utf-8",
+                headers=headers,
+            )
+        text, total = found.read(offset, limit)
+        end = offset + len(text)
+        return {
+            "id": output_id,
+            "text": text,
+            "offset": offset,
+            "total_chars": total,
+            "next_offset": end if text and end < total else None,
+        }
+
+    return router
+
+
+class _Output:
+    """A tool output that was too large for the context."""
+
+    def __init__(self, store: SessionStore, output_id: str, conversation_id: str) -> None:
+        self._outputs, self._id, self._conversation = store.outputs, output_id, conversation_id
+
+    def pieces(self) -> Iterator[str]:
+        return self._outputs.pieces(self._id, conversation_id=self._conversation)
+
+    def read(self, offset: int, limit: int) -> tuple[str, int]:
+        page = self._outputs.read(self._id, conversation_id=self._conversation, offset=offset, limit=limit)
+        return page.text, page.total_chars
+
+
+class _Answer:
+    """What a turn answered."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def pieces(self) -> Iterator[str]:
+        yield self._text
+
+    def read(self, offset: int, limit: int) -> tuple[str, int]:
+        return self._text[offset : offset + limit], len(self._text)
+
+
+def _output(store: SessionStore, output_id: str, person: Principal) -> _Output:
+    owner = store.outputs.get(output_id).conversation_id
+    if not person.visibility.includes(store.conversations.get(owner).user_key):
+        raise NotFound(f"no output {output_id!r}")
+    return _Output(store, output_id, owner)
+
+
+def _answer(store: SessionStore, turn_id: str, person: Principal) -> _Answer:
+    taken = store.inbox.get(turn_id)
+    if not person.visibility.includes(taken.letter.user_key) or taken.result is None:
+        raise NotFound(f"no output {turn_id!r}")
+    return _Answer(str(taken.result.get("text", "")))

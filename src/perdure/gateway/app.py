@@ -1,0 +1,134 @@
+"""The gateway as people run it: every door, the page, and everybody who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from starlette.types import Receive, Scope, Send
+
+from perdure.config.settings import Settings
+from perdure.core.clock import SystemClock
+from perdure.core.events import CompactionOutcome
+from perdure.core.visibility import Visibility
+from perdure.gateway.adapters.base import Adapter
+from perdure.gateway.auth.middleware import needs, person_with
+from perdure.gateway.auth.principal import Authenticator
+from perdure.gateway.errors import ApiError
+from perdure.gateway.hub import Hub
+from perdure.gateway.middleware import is_public
+from perdure.gateway.observability.base import TurnObserver, Watcher
+from perdure.gateway.observability.logging import Journal, Lines
+from perdure.gateway.observability.metrics import CONTENT_TYPE, Metrics
+from perdure.gateway.observability.telemetry import spans
+from perdure.gateway.openai_api import openai_router
+from perdure.gateway.server import GatewayConfig
+from perdure.gateway.workers.precompaction import HygieneCounts
+from perdure.models.catalog import Catalog
+from perdure.store.ids import TimeIds
+from perdure.store.store import SessionStore
+from perdure.web import page_router, static_files
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+
+NO_SUCH_PATH = ApiError(404, "not_found", "there is no such path, or not by this method")
+_OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
+
+
+def whole_site(
+    settings: Settings,
+    home: Path,
+    store: SessionStore,
+    people: Authenticator,
+    *,
+    journal: Journal,
+    adapters: Mapping[str, Adapter] | None = None,
+    tracer_provider: TracerProvider | None = None,
+    on_ready: Callable[[str, int], None] = lambda host, port: None,
+) -> GatewayConfig:
+    """All of it, ready to be served."""
+    clock, metrics = SystemClock(), Metrics()
+    watchers: list[Watcher] = [Lines(journal), metrics]
+    if (traced := spans(tracer_provider)) is not None:
+        watchers.append(traced)
+
+    def routers(hub: Hub) -> Sequence[APIRouter]:
+        page = APIRouter(dependencies=[Depends(needs("read"))])
+        prices = Catalog(settings.model_overrides)
+        page.include_router(
+            page_router(
+                store,
+                visibility_of=_visibility_of,
+                clock=clock,
+                catalog=prices,
+                is_closing=lambda: hub.is_draining,
+            )
+        )
+        return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), page)
+
+    def finish(app: FastAPI, hub: Hub) -> None:
+        app.mount("/", PageFiles())
+
+    return GatewayConfig(
+        settings,
+        home,
+        store,
+        people,
+        routers=routers,
+        adapters=dict(adapters or {}),
+        watch=TurnObserver(watchers, clock).heard,
+        watchers=watchers,
+        finish=finish,
+        on_ready=on_ready,
+    )
+
+
+class PageFiles:
+    """The page where it is public, and no such path everywhere else: what is mistyped in the API is no page."""
+
+    def __init__(self) -> None:
+        self._files = static_files()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_public(scope["method"], scope["path"]):
+            await self._files(scope, receive, send)
+        else:
+            await NO_SUCH_PATH.send_to(scope, receive, send)
+
+
+def _visibility_of(request: Request) -> Visibility:
+    return person_with("read", request).visibility
+
+
+def _fired(counts: HygieneCounts, outcome: CompactionOutcome) -> float:
+    return counts.fired.get(outcome, 0)
+
+
+def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
+    router, counts = APIRouter(tags=["health"]), hub.hygiene
+    metrics.gauge("live_agents", "Agents kept ready.", lambda: len(hub.pool))
+    metrics.gauge("running_turns", "Messages being worked on in this process.", lambda: hub.running)
+    metrics.gauge("queue_depth", "Messages taken and not answered yet, by any process.", hub.store.inbox.waiting)
+    metrics.gauge("followed_chats", "Chats somebody follows.", lambda: len(hub.streams.followed()))
+    metrics.total("lease_takeovers", "Messages gone on with after their process died.", lambda: counts.taken_over)
+    metrics.total("hygiene_checks", "Messages whose conversation was looked at first.", lambda: counts.checked)
+    for outcome in _OUTCOMES:
+        metrics.total(
+            "hygiene_compactions",
+            "Conversations compacted before their agent saw a message.",
+            partial(_fired, counts, outcome),
+            outcome=outcome,
+        )
+
+    # A plain function: how much waits is asked of the database, in a thread.
+    @router.get("/metrics", dependencies=[Depends(needs("admin"))], response_class=Response)
+    def read() -> Response:
+        """This process's figures, as Prometheus reads them."""
+        return Response(metrics.read(), media_type=CONTENT_TYPE)
+
+    return router

@@ -1,0 +1,3 @@
+"""Authenticate requests: tokens, scopes, host checks and rate limits."""
+
+from __future__ import annotations

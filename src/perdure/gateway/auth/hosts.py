@@ -1,0 +1,126 @@
+"""Which host names and origins are answered: no foreign page reaches a gateway through the browser of its user.
+
+A page on another site may send requests to this machine. Under its own name made to point here (DNS rebinding) it could
+even read the answers: so `Host` must be an address or a name we know. Whatever changes something, and every WebSocket,
+must come from our own page or from no page at all. No CORS header is ever sent, so nothing else is readable elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from perdure.gateway.errors import ApiError
+
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443"}
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})
+
+NO_HOST = ApiError(400, "no_host", "the request names no host, or several")
+WRONG_HOST = ApiError(
+    421, "wrong_host", "this gateway does not answer to that host name; gateway.allowed_hosts lists more names"
+)
+WRONG_ORIGIN = ApiError(403, "wrong_origin", "requests from pages of other sites are refused")
+
+
+class Names:
+    """The host names a gateway goes by."""
+
+    def __init__(self, host: str, *, public_url: str | None = None, allowed: Iterable[str] = ()) -> None:
+        self._public_origin = _origin(public_url) if public_url else None
+        public = urlsplit(public_url).hostname if public_url else None
+        named = [*allowed, *([public] if public else []), *([] if host in _WILDCARDS else [host]), "localhost"]
+        self._exact = frozenset(n.lower().rstrip(".") for n in named if not n.startswith("*."))
+        self._below = tuple(n[1:].lower() for n in named if n.startswith("*."))
+
+    def answers_to(self, host_header: str) -> bool:
+        """True for a name we know and for any address: a page cannot have a bare address made to point elsewhere."""
+        name = _hostname(host_header)
+        if name is None:
+            return False
+        return name in self._exact or name.endswith(self._below or ("\0",)) or _is_address(name)
+
+    def trusts(self, origin: str, host_header: str) -> bool:
+        """True for a page of our own: served under the host it calls, or under the public URL."""
+        # A proxy may end TLS, so the scheme we see can differ from the page's; name and port decide.
+        parts = _split(origin)
+        if parts is None or parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+            return False
+        if _origin(origin) == self._public_origin:
+            return True
+        default = _DEFAULT_PORTS[parts.scheme]
+        return _with_port(parts.netloc, default) == _with_port(host_header, default)
+
+
+class SameSite:
+    """Refuses unknown hosts and foreign pages, before anything else looks at the request."""
+
+    def __init__(self, app: ASGIApp, *, names: Names) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._look_at(scope) if scope["type"] in ("http", "websocket") else None
+        if refusal is not None:
+            await refusal.send_to(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _look_at(self, scope: Scope) -> ApiError | None:
+        headers = Headers(scope=scope)
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or not hosts[0]:
+            return NO_HOST
+        if not self._names.answers_to(hosts[0]):
+            return WRONG_HOST
+        is_foreign = any(not self._names.trusts(origin, hosts[0]) for origin in origins)
+        if is_foreign and (scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS):
+            return WRONG_ORIGIN
+        # Browsers say where a request comes from even where they send no Origin; a link that is followed is fine.
+        is_embedded = headers.get("sec-fetch-mode") not in (None, "navigate")
+        if headers.get("sec-fetch-site") == "cross-site" and is_embedded:
+            return WRONG_ORIGIN
+        return None
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # a port that is no number is found out only now
+    except ValueError:
+        return None
+    return parts
+
+
+def _origin(url: str) -> tuple[str, str, str] | None:
+    parts = _split(url)
+    if parts is None or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname, str(parts.port or _DEFAULT_PORTS.get(parts.scheme, ""))
+
+
+def _hostname(host_header: str) -> str | None:
+    """The name in a Host header, without its port; None where it is none."""
+    if any(c in host_header for c in "/\\@?# \t,"):
+        return None
+    parts = _split(f"//{host_header}")
+    return parts.hostname.rstrip(".") if parts is not None and parts.hostname else None
+
+
+def _with_port(netloc: str, default: str) -> tuple[str, str] | None:
+    parts = _split(f"//{netloc}")
+    if parts is None or not parts.hostname:
+        return None
+    return parts.hostname, str(parts.port or default)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

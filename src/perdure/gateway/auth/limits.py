@@ -1,0 +1,114 @@
+"""How much one may ask: requests in a minute, bytes in a request, seconds for them to arrive. Counted by process."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from perdure.core.ports import Clock
+from perdure.gateway.errors import ApiError, ApiException
+
+# Callers remembered at once; the one unseen longest is forgotten, and would have been full again long since.
+_MAX_CALLERS = 20_000
+# A frame too large, as a WebSocket's close code.
+_TOO_BIG = 1009
+
+
+class RateLimit:
+    """A bucket of requests for each caller: `burst` deep, filled again at `per_minute`."""
+
+    def __init__(self, per_minute: int | None, burst: int, *, clock: Clock) -> None:
+        self._per_s = None if per_minute is None else per_minute / 60
+        self._burst = float(burst)
+        self._clock = clock
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: Hashable) -> float:
+        """Takes one request out. 0 where there was one; else the seconds until there is, and nothing is taken."""
+        if self._per_s is None:
+            return 0.0
+        now = self._clock.monotonic_s()
+        level, at = self._buckets.get(caller, (self._burst, now))
+        level = min(self._burst, level + (now - at) * self._per_s)
+        wait_s = 0.0 if level >= 1 else (1 - level) / self._per_s
+        self._buckets[caller] = (level - 1 if wait_s == 0 else level, now)
+        self._buckets.move_to_end(caller)
+        if len(self._buckets) > _MAX_CALLERS:
+            self._buckets.popitem(last=False)
+        return wait_s
+
+
+def too_often(wait_s: float) -> ApiError:
+    seconds = max(1, math.ceil(wait_s))
+    return ApiError(
+        429, "rate_limited", f"too many requests; try again in {seconds} s", headers={"retry-after": str(seconds)}
+    )
+
+
+class BodyLimit:
+    """Refuses bodies that are too long, said so or not, and those that do not come to an end."""
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        # The rest of the body is not read, so the connection is of no further use.
+        self._too_large = ApiError(
+            413, "too_large", f"the request is over {max_bytes:,} bytes", headers={"connection": "close"}
+        )
+        self._too_slow = ApiError(
+            408, "too_slow", f"the request did not arrive within {timeout_s:g} s", headers={"connection": "close"}
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._app(scope, self._small_frames(receive), send)
+        elif scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif _declared(scope) > self._max_bytes:
+            await self._too_large.send_to(scope, receive, send)
+        else:
+            await self._app(scope, self._counted(receive), send)
+
+    def _counted(self, receive: Receive) -> Receive:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
+        seen, is_whole = 0, False
+
+        async def counted() -> Message:
+            nonlocal seen, is_whole
+            if is_whole:  # only a disconnect can follow, whenever it may come
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise ApiException(self._too_slow) from None
+            if message["type"] == "http.request":
+                seen += len(message.get("body", b""))
+                is_whole = not message.get("more_body", False)
+                if seen > self._max_bytes:
+                    raise ApiException(self._too_large)
+            return message
+
+        return counted
+
+    def _small_frames(self, receive: Receive) -> Receive:
+        async def small() -> Message:
+            message = await receive()
+            size = len(message.get("bytes") or b"") or len(message.get("text") or "")
+            if size > self._max_bytes:
+                return {"type": "websocket.disconnect", "code": _TOO_BIG}
+            return message
+
+        return small
+
+
+def _declared(scope: Scope) -> int:
+    value = Headers(scope=scope).get("content-length", "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else 0

@@ -1,0 +1,254 @@
+"""Bearer tokens: made once, shown once, kept as a hash. Every process on the database knows them.
+
+A token is 256 random bits, so its plain SHA-256 cannot be guessed back and needs no salt. A row is written when the
+token is made and once more when it is revoked; when it was last used is kept apart, so that the two never race.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from perdure.core.errors import ConfigError, NotFound, StoreError
+from perdure.core.ports import Clock, KeyValue
+from perdure.gateway.auth.principal import SCOPES, Principal, Scope
+
+PREFIX = "pdr_"
+# How long another process may not know of a token that was made or revoked here.
+MAX_AGE_S = 2.0
+# Last use is written at most this often: a page asks many times a second.
+_USE_INTERVAL_MS = 60_000
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+_ID_CHARS = 12
+
+
+class KeyValueStore(KeyValue, Protocol):
+    """One scope of the store's small values."""
+
+    def items(self) -> dict[str, Any]: ...
+
+
+class Shelves(Protocol):
+    """The part of the store that tokens need."""
+
+    def state(self, scope: str) -> KeyValueStore: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a token; the token itself is not."""
+
+    digest: str
+    user_key: str
+    scopes: frozenset[Scope]
+    created_at_ms: int
+    expires_at_ms: int | None = None
+    revoked_at_ms: int | None = None
+    last_used_at_ms: int | None = None
+
+    @property
+    def id(self) -> str:
+        return self.digest[:_ID_CHARS]
+
+    @property
+    def person(self) -> Principal:
+        return Principal(self.user_key, self.scopes)
+
+    def standing(self, now_ms: int) -> Literal["valid", "expired", "revoked"]:
+        if self.revoked_at_ms is not None:
+            return "revoked"
+        is_over = self.expires_at_ms is not None and self.expires_at_ms <= now_ms
+        return "expired" if is_over else "valid"
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token at the only moment its text is known."""
+
+    text: str
+    token: Token
+
+
+class AccessTokens:
+    """The tokens of one database."""
+
+    def __init__(self, store: Shelves, clock: Clock) -> None:
+        self._rows = store.state("gateway:tokens")
+        self._uses = store.state("gateway:token uses")
+        self._clock = clock
+
+    def add(self, user_key: str, scopes: Iterable[Scope], *, expires_in_ms: int | None = None) -> NewToken:
+        """A new token for `user_key`; "" is the owner, whose conversations the terminal shows. Raises ConfigError."""
+        chosen = frozenset(scopes)
+        if user_key and not _USER.fullmatch(user_key):
+            raise ConfigError(
+                f"{user_key!r} is no user name: letters, digits and . _ @ + - are allowed, 64 characters at most"
+            )
+        if not chosen or not chosen <= set(SCOPES):
+            raise ConfigError(f"a token needs a scope; there are: {', '.join(SCOPES)}")
+        now, text = self._clock.now_ms(), new_secret()
+        token = Token(
+            digest_of(text),
+            user_key,
+            chosen,
+            created_at_ms=now,
+            expires_at_ms=None if expires_in_ms is None else now + expires_in_ms,
+        )
+        self._rows.set(token.digest, _row(token))
+        return NewToken(text, token)
+
+    def all(self) -> list[Token]:
+        """Every token ever made, oldest first."""
+        uses = self._uses.items()
+        tokens = [_token(digest, row, uses.get(digest)) for digest, row in self._rows.items().items()]
+        return sorted(tokens, key=lambda t: (t.created_at_ms, t.digest))
+
+    def revoke(self, id_or_user: str) -> list[Token]:
+        """Ends one token by its id, or every valid one of a user. Raises NotFound where there is none."""
+        now = self._clock.now_ms()
+        valid = [t for t in self.all() if t.standing(now) != "revoked"]
+        by_id = [t for t in valid if len(id_or_user) >= _ID_CHARS and t.digest.startswith(id_or_user)]
+        ending = by_id or [t for t in valid if t.user_key == id_or_user]
+        if not ending:
+            raise NotFound(f"no token {id_or_user!r} that could be revoked; `perdure gateway token list` shows all")
+        for token in ending:
+            self._rows.set(token.digest, {**_row(token), "revoked_at": now})
+        return ending
+
+    def used(self, token: Token) -> None:
+        """Remembers when it was last used, to the minute."""
+        self._uses.set(token.digest, self._clock.now_ms())
+
+
+class StoredPeople:
+    """People by the tokens of a database. While none was ever made, whoever is let in without one is the owner.
+
+    What is known is at most `MAX_AGE_S` old: `known` reads the database again where it is older, so ask `is_fresh`
+    first where that must not hold anything up.
+    """
+
+    def __init__(self, tokens: AccessTokens, clock: Clock, *, is_open: bool) -> None:
+        self._tokens = tokens
+        self._clock = clock
+        # Only where nobody but this machine can reach the gateway.
+        self._is_open = is_open
+        self._lock = threading.Lock()
+        self._by_digest: Mapping[str, Token] = {}
+        self._read_at_s: float | None = None
+        self._noted: dict[str, int] = {}
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the next `known` is answered from memory."""
+        return self._read_at_s is not None and self._clock.monotonic_s() - self._read_at_s < MAX_AGE_S
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a token was ever made; a revoked one counts, lest revoking the last one opened the door."""
+        return bool(self._current())
+
+    @property
+    def users(self) -> list[str]:
+        """Everybody with a token that holds now, by name."""
+        now = self._clock.now_ms()
+        return sorted({t.user_key for t in self._current().values() if t.standing(now) == "valid"})
+
+    def known(self, token: str | None) -> Principal | None:
+        """Who a token stands for; None where nobody."""
+        tokens = self._current()
+        if self._is_open and not tokens:
+            # Clients of OpenAI's API must send some key; with none set, any is as good as none.
+            return OWNER
+        if token is None:
+            return None
+        digest = digest_of(token)
+        found = tokens.get(digest)
+        # The lookup is by hash, which tells an attacker nothing of the token; the comparison is for the letter of it.
+        if found is None or not hmac.compare_digest(found.digest, digest):
+            return None
+        if found.standing(self._clock.now_ms()) != "valid":
+            return None
+        self._note_use(found)
+        return found.person
+
+    def _current(self) -> Mapping[str, Token]:
+        with self._lock:
+            if not self.is_fresh:
+                began_s = self._clock.monotonic_s()
+                self._by_digest = {t.digest: t for t in self._tokens.all()}
+                self._flush_uses()
+                self._read_at_s = began_s
+            return self._by_digest
+
+    def _note_use(self, token: Token) -> None:
+        """Keeps the use in memory: it is written with the next reading, when the database is waited for anyway."""
+        now = self._clock.now_ms()
+        if now - (token.last_used_at_ms or 0) >= _USE_INTERVAL_MS:
+            self._noted[token.digest] = now
+
+    def _flush_uses(self) -> None:
+        noted, self._noted = self._noted, {}
+        now = self._clock.now_ms()
+        for digest in noted:
+            token = self._by_digest.get(digest)
+            if token is not None and now - (token.last_used_at_ms or 0) >= _USE_INTERVAL_MS:
+                with suppress(StoreError):  # a nicety: nobody is locked out because it could not be written
+                    self._tokens.used(token)
+
+
+class RunPeople:
+    """One person with one token that lives as long as this process: `perdure serve`."""
+
+    is_fresh = True
+
+    def __init__(self) -> None:
+        self.token = new_secret()
+        self._digest = digest_of(self.token)
+
+    def known(self, token: str | None) -> Principal | None:
+        if token is None or not hmac.compare_digest(digest_of(token), self._digest):
+            return None
+        return Principal("", frozenset(SCOPES))
+
+
+# Whoever sits at this machine while no token is set. No shell: any page in a browser can try to reach loopback.
+OWNER = Principal("", frozenset({"chat", "read", "admin"}))
+
+
+def new_secret() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest_of(token: str) -> str:
+    # Headers may hold any character; a token never does, and what cannot be one must not raise.
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _row(token: Token) -> dict[str, Any]:
+    return {
+        "user": token.user_key,
+        "scopes": sorted(token.scopes),
+        "created_at": token.created_at_ms,
+        "expires_at": token.expires_at_ms,
+        "revoked_at": token.revoked_at_ms,
+    }
+
+
+def _token(digest: str, row: Mapping[str, Any], last_used: int | None) -> Token:
+    return Token(
+        digest,
+        user_key=str(row["user"]),
+        # A scope of a newer version means nothing here, and must not lock its person out.
+        scopes=frozenset(s for s in SCOPES if s in row["scopes"]),
+        created_at_ms=int(row["created_at"]),
+        expires_at_ms=row.get("expires_at"),
+        revoked_at_ms=row.get("revoked_at"),
+        last_used_at_ms=last_used,
+    )

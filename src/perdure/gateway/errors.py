@@ -1,0 +1,203 @@
+"""API errors and their OpenAPI description."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
+
+from perdure.core.errors import (
+    ConfigError,
+    InvalidMessage,
+    NotFound,
+    PerdureError,
+    StoreError,
+)
+from perdure.gateway.events.types import Draining, KeyReused
+from perdure.store.inbox import InboxFull
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    421: "permission_error",
+    429: "rate_limit_error",
+    431: "request_too_large",
+}
+# What an error of ours means over HTTP; the first that fits is taken.
+_STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
+    (Draining, 503, "stopping"),
+    (InboxFull, 429, "too_many_waiting"),
+    (NotFound, 404, "not_found"),
+    (KeyReused, 409, "idempotency_key_reused"),
+    (InboxFull, 429, "queue_full"),
+    (Draining, 503, "stopping"),
+    (InvalidMessage, 400, "invalid_message"),
+    (ConfigError, 400, "invalid_setting"),
+)
+# WebSocket close codes: policy violation, and try again later.
+_POLICY, _TRY_LATER = 1008, 1013
+
+
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """A status, a word for programs and a sentence for people."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {
+            "error": {
+                "message": self.message,
+                "type": type_of(self.status),
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    @property
+    def is_passing(self) -> bool:
+        return self.status in (429, 503)
+
+    async def send_to(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers an HTTP request or a WebSocket handshake that goes no further."""
+        self.note_in(scope)
+        if scope["type"] == "http":
+            await self._respond(send, "http.response")
+            return
+        await receive()  # the handshake itself
+        if "websocket.http.response" in (scope.get("extensions") or {}):
+            await self._respond(send, "websocket.http.response")
+        else:
+            await send(self.as_close)
+
+    def note_in(self, scope: Scope) -> None:
+        """Leaves its word with the request, for whoever counts refusals."""
+        scope.setdefault("state", {})["refusal"] = self.code
+
+    @property
+    def as_close(self) -> Message:
+        """The same for a WebSocket that is open already."""
+        code = _TRY_LATER if self.is_passing else _POLICY
+        # A close frame holds 123 bytes of reason at most.
+        return {"type": "websocket.close", "code": code, "reason": self.message.encode()[:120].decode(errors="ignore")}
+
+    @property
+    def as_http(self) -> bytes:
+        """The same as a whole HTTP response, for a connection on which there is no request yet."""
+        content = json.dumps(self.body).encode()
+        status = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"
+        head = f"{status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\nconnection: close"
+        return f"{head}\r\n\r\n".encode() + content
+
+    async def _respond(self, send: Send, kind: str) -> None:
+        content = json.dumps(self.body).encode()
+        headers = {"content-type": "application/json", "content-length": str(len(content)), **self.headers}
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": f"{kind}.start", "status": self.status, "headers": raw})
+        await send({"type": f"{kind}.body", "body": content})
+
+
+# What a database says of itself may name hosts and paths, so it is not passed on.
+_STORE_FAILED = ApiError(
+    503,
+    "store_unavailable",
+    "the database cannot be used right now; try again in a moment",
+    headers={"retry-after": "2"},
+)
+
+
+class ApiException(HTTPException):
+    """A refusal raised inside a route. An HTTPException, since FastAPI turns every other error of a body into 400."""
+
+    def __init__(self, refusal: ApiError) -> None:
+        super().__init__(refusal.status, refusal.message, dict(refusal.headers) or None)
+        self.refusal = refusal
+
+
+def type_of(status: int) -> str:
+    return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+
+
+def refusal_of(error: Exception) -> ApiError:
+    """What to answer for an error: of ours, of the framework's, or one nobody foresaw."""
+    if isinstance(error, ApiException):
+        return error.refusal
+    if isinstance(error, HTTPException):
+        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+        return ApiError(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
+    if isinstance(error, StoreError) and not isinstance(error, NotFound | InboxFull):
+        return _STORE_FAILED
+    for kind, status, code in _STATUS_OF:
+        if isinstance(error, kind):
+            return ApiError(status, code, str(error))
+    if isinstance(error, PerdureError):
+        return ApiError(400, "invalid_request", str(error))
+    # The text of an unforeseen error may hold anything; it goes to the log by its kind alone.
+    return ApiError(500, "internal_error", "something went wrong inside the gateway; its log names the request")
+
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string", "description": "A sentence for people."},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"], "description": "What was wrong, where it was one thing."},
+                "code": {"type": "string", "description": "A word for programs."},
+            },
+        }
+    },
+}
+_REFUSED = {
+    "description": "Refused: no token, no right, too often, not found, not understood.",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refused"}}},
+}
+
+# What needs no token can be refused all the same: for its host name, or for coming too often.
+_REFUSED_IN_PUBLIC = {**_REFUSED, "description": "Refused: another site's, too often, not understood. Needs no token."}
+
+
+def describe(app: FastAPI, *, public: tuple[str, ...]) -> None:
+    """Has the app's own document tell the truth about tokens and errors."""
+    plain = app.openapi
+
+    def told() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _with_refusals(plain(), public)
+        return app.openapi_schema
+
+    app.openapi = told  # type: ignore[method-assign]  # the framework's own way to change the document
+
+
+def _with_refusals(document: dict[str, Any], public: tuple[str, ...]) -> dict[str, Any]:
+    parts = document.setdefault("components", {})
+    schemas = parts.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Refused"] = _ERROR
+    parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, ways in document["paths"].items():
+        for operation in ways.values():
+            operation["security"] = [] if path in public else [{"token": []}]
+            operation["responses"].pop("422", None)
+            operation["responses"]["4XX"] = _REFUSED_IN_PUBLIC if path in public else _REFUSED
+    return document

@@ -1,0 +1,83 @@
+"""Events as JSON, the same for every door: `{"type": "text_delta", "number": 7, "turn_id": "t_…", "text": "…"}`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from perdure.core.events import TextDelta, TurnFinished
+from perdure.core.messages import Message, ToolCall
+from perdure.core.usage import CanonicalUsage
+from perdure.gateway.events.types import CommandAnswered, GatewayEvent, SequencedEvent, Ticket
+
+# A tool's whole result is in the timeline; the stream shows enough to follow along.
+RESULT_CHARS = 4_000
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_WORDS = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def encoded(numbered: SequencedEvent) -> dict[str, Any]:
+    """One event as a JSON object."""
+    event = numbered.event
+    known = {"type": type_of(event), "number": numbered.number, "turn_id": numbered.turn_id}
+    if isinstance(event, TextDelta):  # nearly all there are
+        return {**known, "text": event.text}
+    return {**known, **{f.name: _value(getattr(event, f.name)) for f in fields(event)}}
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON in plain ASCII, which carries every character there is, lone surrogates included."""
+    return _ENCODER.encode(value)
+
+
+def ticket_dict(ticket: Ticket) -> dict[str, Any]:
+    return {"turn_id": ticket.turn_id, "conversation_id": ticket.conversation_id, "state": ticket.state}
+
+
+def type_of(event: GatewayEvent) -> str:
+    return _type_name(type(event).__name__)
+
+
+def is_last(event: GatewayEvent) -> bool:
+    """Whether nothing more comes of this message."""
+    return isinstance(event, TurnFinished | CommandAnswered)
+
+
+@cache
+def _type_name(name: str) -> str:
+    return _WORDS.sub("_", name).lower()
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, Message):
+        return _message(value)
+    if isinstance(value, ToolCall):
+        return {"id": value.id, "name": value.name, "arguments": value.arguments[:RESULT_CHARS]}
+    if isinstance(value, CanonicalUsage):
+        return usage_dict(value)
+    if isinstance(value, Mapping):
+        return {str(k): _value(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value(v) for v in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _value(getattr(value, f.name)) for f in fields(value)}
+    return str(value)
+
+
+def usage_dict(usage: CanonicalUsage) -> dict[str, Any]:
+    """Tokens by class, as providers were heard to count them."""
+    return {f.name: getattr(usage, f.name) for f in fields(usage)} | {
+        "prompt_tokens": usage.prompt_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _message(message: Message) -> dict[str, Any]:
+    text = message.text
+    return {"role": message.role, "text": text[:RESULT_CHARS], "is_cut": len(text) > RESULT_CHARS, "chars": len(text)}

@@ -1,1 +1,0 @@
-"""The gateway's own doors over HTTP: messages in, answers out as JSON, as server-sent events or over a WebSocket."""

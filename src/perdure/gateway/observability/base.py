@@ -1,0 +1,215 @@
+"""Who watches the gateway: requests as they come and go, turns as they run. Watchers see figures, and may do nothing.
+
+`Requests` stands before everything else: it names each request, sees what became of it, and turns an error that nobody
+foresaw into an answer. `Turns` adds up one turn's events, so that no watcher has to.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from perdure.core.events import (
+    CallFinished,
+    CallStarted,
+    CompactionFinished,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    TurnFinished,
+    TurnStarted,
+)
+from perdure.core.ports import Clock
+from perdure.core.usage import CanonicalUsage
+from perdure.gateway.errors import refusal_of
+from perdure.gateway.events.serialize import is_last
+from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
+
+_log = logging.getLogger(__name__)
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+# Turns whose end never came (their process lost them) are forgotten in the end.
+_MAX_TURNS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request and what became of it. `route` is the pattern, since a path may hold what somebody typed."""
+
+    request_id: str
+    kind: str
+    method: str
+    route: str
+    status: int
+    seconds: float
+    user_key: str | None
+    address: str
+    sent_bytes: int
+    # The word of a refusal, where it was one.
+    code: str | None = None
+
+
+@dataclass(slots=True)
+class TurnStats:
+    """One turn so far."""
+
+    turn_id: str
+    chat: ChatKey
+    began_s: float
+    session_id: str = ""
+    calls: int = 0
+    tools: int = 0
+    compactions: int = 0
+    usage: CanonicalUsage = field(default_factory=CanonicalUsage)
+    cost_usd: float | None = None
+    first_text_s: float | None = None
+    seconds: float = 0.0
+
+
+class Watcher(Protocol):
+    """Sees what happens. Must not wait; what it raises is logged and forgotten."""
+
+    def answered(self, answered: RequestRecord) -> None: ...
+
+    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
+        """An event of a turn, already added to its figures."""
+        ...
+
+
+class TurnObserver:
+    """Every turn's figures, told to every watcher with each event."""
+
+    def __init__(self, watchers: Sequence[Watcher], clock: Clock) -> None:
+        self._watchers = tuple(watchers)
+        self._clock = clock
+        self._running: OrderedDict[str, TurnStats] = OrderedDict()
+
+    def heard(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
+        """Called with every event of this process, in the loop's own thread."""
+        figures = self._running.get(turn_id)
+        if figures is None:
+            figures = self._running[turn_id] = TurnStats(turn_id, chat, self._clock.monotonic_s())
+            if len(self._running) > _MAX_TURNS:
+                self._running.popitem(last=False)
+        if isinstance(event, TextDelta | ReasoningDelta):  # nearly all there are, and only the first one counts
+            if figures.first_text_s is None:
+                figures.first_text_s = self._clock.monotonic_s() - figures.began_s
+            return
+        self._add(figures, event)
+        for watcher in self._watchers:
+            try:
+                watcher.heard(figures, event)
+            except Exception:  # a watcher is anybody's code: the turn must survive it
+                _log.exception("a watcher failed on %s", type(event).__name__)
+        if is_last(event):
+            self._running.pop(turn_id, None)
+
+    def _add(self, figures: TurnStats, event: GatewayEvent) -> None:
+        match event:
+            case TurnStarted(session_id=session_id):
+                figures.session_id = session_id
+            case CallStarted():
+                figures.calls += 1
+            case CallFinished(usage=usage, cost_usd=cost):
+                figures.usage += usage
+                figures.cost_usd = figures.cost_usd if cost is None else (figures.cost_usd or 0.0) + cost
+            case ToolFinished():
+                figures.tools += 1
+            case CompactionFinished(outcome="compacted" | "digest"):
+                figures.compactions += 1
+            case TurnFinished() | CommandAnswered():
+                figures.seconds = self._clock.monotonic_s() - figures.began_s
+
+
+class RequestLogMiddleware:
+    """The outermost layer of the app."""
+
+    def __init__(self, app: ASGIApp, *, watchers: Sequence[Watcher], clock: Clock) -> None:
+        self._app = app
+        self._watchers = tuple(watchers)
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        seen = _Seen(_request_id(scope), self._clock.monotonic_s())
+
+        async def watched(message: Message) -> None:
+            seen.look_at(message)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            seen.status = seen.status or 499  # whoever asked has gone: there is nobody to answer
+        except Exception as error:  # the process's edge: whoever asked gets an answer, the log its place
+            refusal = refusal_of(error)
+            if refusal.status >= 500:
+                _log.exception("request %s failed", seen.request_id)
+            if seen.status is not None:
+                raise  # half an answer is out: only the server can cut the connection
+            await refusal.send_to(scope, receive, watched)
+        finally:
+            self._tell(scope, seen)
+
+    def _tell(self, scope: Scope, seen: _Seen) -> None:
+        state = scope.get("state") or {}
+        person = state.get("person")
+        route = scope.get("route")
+        client = scope.get("client")
+        answered = RequestRecord(
+            request_id=seen.request_id,
+            kind=scope["type"],
+            method=scope.get("method", "GET"),
+            route=getattr(route, "path", None) or "(none)",
+            status=seen.status or 0,
+            seconds=self._clock.monotonic_s() - seen.began_s,
+            user_key=person.user_key if person is not None else None,
+            address=client[0] if client else "",
+            sent_bytes=seen.sent_bytes,
+            code=state.get("refusal"),
+        )
+        for watcher in self._watchers:
+            try:
+                watcher.answered(answered)
+            except Exception:  # a watcher is anybody's code
+                _log.exception("a watcher failed on request %s", seen.request_id)
+
+
+class _Seen:
+    """What went out of one request so far."""
+
+    def __init__(self, request_id: str, began_s: float) -> None:
+        self.request_id = request_id
+        self.began_s = began_s
+        self.status: int | None = None
+        self.sent_bytes = 0
+
+    def look_at(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.body":  # nearly all there are
+            self.sent_bytes += len(message.get("body", b""))
+        elif kind in ("http.response.start", "websocket.http.response.start"):
+            self.status = message["status"]
+            MutableHeaders(scope=message)["x-request-id"] = self.request_id
+        elif kind == "websocket.accept":
+            self.status = 101
+        elif kind == "websocket.close" and self.status is None:
+            self.status = 403
+        elif kind == "websocket.send":
+            self.sent_bytes += len(message.get("text") or message.get("bytes") or "")
+
+
+def _request_id(scope: Scope) -> str:
+    """The proxy's own name for it where it has a sound one, so that its log and ours can be laid side by side."""
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else f"r_{secrets.token_hex(8)}"

@@ -1,0 +1,155 @@
+"""Figures for Prometheus: what came in, what it cost, what was refused, how much is waiting. Counted by process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from perdure.core.events import (
+    CallFinished,
+    CompactionFinished,
+    CompactionStarted,
+    OutputSpilled,
+    Recovered,
+    ToolFinished,
+    TurnFinished,
+)
+from perdure.core.usage import CanonicalUsage
+from perdure.gateway.events.types import CommandAnswered, GatewayEvent
+from perdure.gateway.observability.base import RequestRecord, TurnStats
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+_TURN_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+# People may name any model; a label must not grow without end.
+_MAX_NAMES = 100
+
+
+class Metrics:
+    """A watcher that counts. `read` is the page a Prometheus server fetches."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._names: set[str] = set()
+        self._compacting: dict[str, str] = {}
+        self._totals: dict[str, _Totals] = {}
+        count, spread = self._counter, self._histogram
+        self._requests = count("requests", "Requests answered.", "method", "route", "status")
+        self._request_seconds = spread("request_seconds", "Time to answer.", _REQUEST_BUCKETS, "route")
+        self._rejected = count("rejected_requests", "Requests refused, by reason.", "reason")
+        self._turns = count("turns", "Turns ended.", "platform", "outcome")
+        self._turn_seconds = spread("turn_seconds", "Time of a whole turn.", _TURN_BUCKETS, "platform")
+        self._first_text = spread("first_text_seconds", "Time until a turn's first word.", _TURN_BUCKETS, "platform")
+        self._commands = count("commands", "Slash commands answered.", "platform")
+        self._calls = count("model_calls", "Calls of a model.", "provider", "model", "verdict")
+        self._tokens = count("tokens", "Tokens by class.", "model", "class")
+        self._cost = count("cost_usd", "Cost of calls with a known price.", "model")
+        self._unpriced = count("unpriced_calls", "Calls whose price or usage is not known.", "model")
+        self._tools = count("tool_calls", "Tool calls run.", "tool", "outcome")
+        self._spilled = count("spilled_outputs", "Tool outputs too large for the context.")
+        self._compactions = count("compactions", "Compactions, by reason and outcome.", "reason", "outcome")
+        self._recoveries = count("recoveries", "Provider errors met and handled.", "kind", "action")
+
+    def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
+        """A figure that is asked for when somebody reads."""
+        Gauge(f"perdure_{name}", what, registry=self._registry).set_function(value)
+
+    def total(self, name: str, what: str, value: Callable[[], float], **labels: str) -> None:
+        """A count that somebody else keeps, asked for when somebody reads."""
+        if name not in self._totals:
+            self._totals[name] = _Totals(f"perdure_{name}", what)
+            self._registry.register(self._totals[name])
+        self._totals[name].add(labels, value)
+
+    def read(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def answered(self, answered: RequestRecord) -> None:
+        method = "WS" if answered.kind == "websocket" else self._known(answered.method)
+        self._requests.labels(method, answered.route, str(answered.status)).inc()
+        if answered.code is not None:
+            self._rejected.labels(answered.code).inc()
+        if answered.kind == "http":
+            self._request_seconds.labels(answered.route).observe(answered.seconds)
+
+    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
+        platform = self._known(figures.chat.platform)
+        match event:
+            case CallFinished():
+                self._call(event)
+            case ToolFinished(call=call, is_error=is_error, is_registered=is_registered):
+                # A name the model made up is anybody's text: no series of its own, and nothing of it in the metrics.
+                name = self._known(call.name) if is_registered else "other"
+                self._tools.labels(name, "error" if is_error else "ok").inc()
+            case OutputSpilled():
+                self._spilled.inc()
+            case CompactionStarted(reason=reason):
+                self._compacting[figures.turn_id] = reason
+            case CompactionFinished(outcome=outcome):
+                self._compactions.labels(self._compacting.pop(figures.turn_id, "user"), outcome).inc()
+            case Recovered(verdict=verdict, action=action):
+                self._recoveries.labels(verdict.kind, self._known(action.split()[0] if action else "none")).inc()
+            case TurnFinished(outcome=outcome):
+                self._compacting.pop(figures.turn_id, None)
+                self._turns.labels(platform, outcome).inc()
+                self._turn_seconds.labels(platform).observe(figures.seconds)
+                if figures.first_text_s is not None:
+                    self._first_text.labels(platform).observe(figures.first_text_s)
+            case CommandAnswered():
+                self._commands.labels(platform).inc()
+
+    def _call(self, call: CallFinished) -> None:
+        model = self._known(call.model)
+        self._calls.labels(self._known(call.provider), model, call.verdict or "ok").inc()
+        for name, tokens in _classes(call.usage):
+            self._tokens.labels(model, name).inc(tokens)
+        if call.cost_usd is None:
+            self._unpriced.labels(model).inc()
+        else:
+            self._cost.labels(model).inc(call.cost_usd)
+
+    def _known(self, name: str) -> str:
+        if name not in self._names and len(self._names) >= _MAX_NAMES:
+            return "other"
+        self._names.add(name)
+        return name
+
+    def _counter(self, name: str, what: str, *labels: str) -> Counter:
+        return Counter(f"perdure_{name}", what, labels, registry=self._registry)
+
+    def _histogram(self, name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"perdure_{name}", what, labels, buckets=buckets, registry=self._registry)
+
+
+class _Totals(Collector):
+    """One counter whose values are kept elsewhere, one for each set of labels."""
+
+    def __init__(self, name: str, what: str) -> None:
+        self._name = name
+        self._what = what
+        self._values: list[tuple[Mapping[str, str], Callable[[], float]]] = []
+
+    def add(self, labels: Mapping[str, str], value: Callable[[], float]) -> None:
+        self._values.append((labels, value))
+
+    def collect(self) -> Iterator[Metric]:
+        names = sorted({name for labels, _ in self._values for name in labels})
+        family = CounterMetricFamily(self._name, self._what, labels=names)
+        for labels, value in self._values:
+            family.add_metric([labels[name] for name in names], value())
+        yield family
+
+
+def _classes(usage: CanonicalUsage) -> tuple[tuple[str, int], ...]:
+    """The four that add up to what is billed, and reasoning, which is part of the output."""
+    return (
+        ("input", usage.input_tokens),
+        ("cache_read", usage.cache_read_tokens),
+        ("cache_write", usage.cache_write_tokens),
+        ("output", usage.output_tokens),
+        ("reasoning", usage.reasoning_tokens),
+    )

@@ -1,0 +1,93 @@
+"""Spans of every turn that passes through the gateway; see `agent/telemetry.py` for what they say.
+
+Where they go is said by `gateway.traces`; the exporter reads the usual OTEL_* variables itself. The provider is ours
+alone: made known to the whole process, it would also take the web framework's own spans, which quote addresses and
+errors. A process that has set one up for all (as `opentelemetry-instrument` does) gets our spans too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from perdure import __version__
+from perdure.agent.telemetry import TurnSpans
+from perdure.core.errors import ConfigError
+from perdure.gateway.events.serialize import is_last
+from perdure.gateway.events.types import (
+    CommandAnswered,
+    ContextUsageChanged,
+    GatewayEvent,
+    QuestionAsked,
+    QuestionClosed,
+)
+from perdure.gateway.observability.base import RequestRecord, TurnStats
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer, TracerProvider
+
+
+_OURS = (CommandAnswered, QuestionAsked, QuestionClosed, ContextUsageChanged)
+
+
+class Spans:
+    """A watcher that traces."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._turns: dict[str, TurnSpans] = {}
+
+    def answered(self, answered: RequestRecord) -> None:
+        """Requests are traced by the usual instrumentation of ASGI, where that is wanted."""
+
+    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
+        if not isinstance(event, _OURS):
+            self._of(figures).hear(event)
+        if is_last(event):
+            self._turns.pop(figures.turn_id, None)
+
+    def _of(self, figures: TurnStats) -> TurnSpans:
+        if figures.turn_id not in self._turns:
+            known = {"perdure.platform": figures.chat.platform, "user.id": figures.chat.user_key}
+            self._turns[figures.turn_id] = TurnSpans(self._tracer, known)
+        return self._turns[figures.turn_id]
+
+
+def spans(provider: TracerProvider | None = None) -> Spans | None:
+    """The watcher, or None where OpenTelemetry is not installed."""
+    try:
+        from opentelemetry.trace import get_tracer
+    except ImportError:
+        return None
+    return Spans(get_tracer("perdure", __version__, tracer_provider=provider))
+
+
+@contextmanager
+def tracing(where: Literal["off", "console", "otlp"]) -> Iterator[TracerProvider | None]:
+    """The provider that sends spans there, for as long as the block lasts; None: the process's own. ConfigError."""
+    if where == "off":
+        yield None
+        return
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider as Provider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+
+        if where == "console":
+            exporter: SpanExporter = ConsoleSpanExporter(out=sys.stderr)
+        else:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            exporter = OTLPSpanExporter()
+    except ImportError as error:
+        raise ConfigError(
+            f"gateway.traces needs a package that is not installed ({error.name}): pip install 'perdure[telemetry]'"
+        ) from error
+    provider = Provider(resource=Resource.create({"service.name": "perdure", "service.version": __version__}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        yield provider
+    finally:
+        provider.shutdown()

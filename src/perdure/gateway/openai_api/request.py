@@ -1,0 +1,169 @@
+"""What a client asks for: checked, and split into what was said before and what is new."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.gateway.errors import ApiError, ApiException
+
+MODEL = "perdure"
+MAX_NAME_CHARS = 200
+_MAX_MESSAGES = 100_000
+# What the gateway's own settings decide; a client that sends them is told that they were ignored.
+_IGNORED = frozenset(
+    {
+        "temperature", "top_p", "max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty", "seed",
+        "stop", "logit_bias", "reasoning_effort", "verbosity", "service_tier", "prediction", "store", "metadata",
+        "top_k", "min_p", "repetition_penalty", "safety_identifier", "prompt_cache_key", "web_search_options",
+    }
+)  # fmt: skip
+_IMAGE_URL = re.compile(r"(?:https?://|data:image/[a-z0-9.+-]+;base64,)\S+", re.IGNORECASE)
+
+Said = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One request. `history` is what the client holds of the conversation, `new` what it adds."""
+
+    system: str
+    history: tuple[Said, ...]
+    new: Said
+    is_stream: bool
+    wants_usage: bool
+    user: str | None
+    ignored: tuple[str, ...]
+
+
+def read_request(body: object) -> CompletionRequest:
+    """The request in a body. Raises ApiException, naming the parameter."""
+    if not isinstance(body, Mapping):
+        raise wrong("the body must be a JSON object")
+    _refuse_unsupported(body)
+    messages = [_message(raw, f"messages[{i}]") for i, raw in enumerate(_listed(body))]
+    talk = [m for m in messages if m["role"] != "system"]
+    if not talk or talk[-1]["role"] != "user":
+        raise wrong("the last message must be the user's", "messages")
+    last_answer = max((i for i, m in enumerate(talk) if m["role"] == "assistant"), default=-1)
+    options = body.get("stream_options")
+    user = body.get("user")
+    if user is not None and (not isinstance(user, str) or len(user) > MAX_NAME_CHARS):
+        raise wrong(f"user must be a text of at most {MAX_NAME_CHARS} characters", "user")
+    return CompletionRequest(
+        system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
+        history=tuple(talk[: last_answer + 1]),
+        new=_joined(talk[last_answer + 1 :]),
+        is_stream=_flag(body, "stream"),
+        wants_usage=isinstance(options, Mapping) and _flag(options, "include_usage"),
+        user=user or None,
+        ignored=tuple(sorted(name for name in _IGNORED if body.get(name) is not None)),
+    )
+
+
+def wrong(message: str, param: str | None = None, *, code: str = "invalid_request") -> ApiException:
+    return ApiException(ApiError(400, code, message, param=param))
+
+
+def _refuse_unsupported(body: Said) -> None:
+    """Says no to what would change the meaning of an answer, rather than answer something else."""
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise wrong(f"model is missing; there is one here: {MODEL}", "model")
+    if model != MODEL:
+        refusal = ApiError(404, "model_not_found", f"there is no such model here; there is one: {MODEL}", param="model")
+        raise ApiException(refusal)
+    for name in ("tools", "functions"):
+        if body.get(name):
+            raise _unsupported(name, "the agent has tools of its own and runs them itself")
+    if body.get("n") not in (None, 1):
+        raise _unsupported("n", "a conversation goes on with one answer")
+    if body.get("logprobs") or body.get("top_logprobs"):
+        raise _unsupported("logprobs", "they are not passed on")
+    form = body.get("response_format")
+    if form is not None and (not isinstance(form, Mapping) or form.get("type") != "text"):
+        raise _unsupported("response_format", "an agent's answer is text")
+    if body.get("audio") or body.get("modalities") not in (None, ["text"]):
+        raise _unsupported("modalities", "an agent's answer is text")
+
+
+def _unsupported(name: str, why: str) -> ApiException:
+    return wrong(f"{name} is not supported: {why}", name, code="unsupported_parameter")
+
+
+def _listed(body: Said) -> list[Any]:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise wrong("messages must be a list with at least one message", "messages")
+    if len(messages) > _MAX_MESSAGES:
+        raise wrong(f"messages has more than {_MAX_MESSAGES:,} entries", "messages")
+    return messages
+
+
+def _message(raw: object, where: str) -> dict[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise wrong(f"{where} must be an object", where)
+    role = raw.get("role")
+    if role in ("tool", "function") or raw.get("tool_calls") or raw.get("function_call"):
+        raise wrong(f"{where}: tool calls and results are the agent's own; leave them out", where)
+    if role not in ("system", "developer", "user", "assistant"):
+        raise wrong(f"{where}.role must be system, developer, user or assistant", f"{where}.role")
+    is_answer = role == "assistant"
+    content = raw.get("content")
+    if content is None and is_answer:
+        content = raw.get("refusal") or ""
+    return {
+        "role": "system" if role == "developer" else role,
+        "content": _content(content, f"{where}.content", takes_images=role == "user"),
+    }
+
+
+def _content(raw: object, where: str, *, takes_images: bool) -> str | list[dict[str, Any]]:
+    if isinstance(raw, str):
+        return raw
+    if not isinstance(raw, list) or not raw:
+        raise wrong(f"{where} must be a text or a list of parts", where)
+    parts = [_part(part, f"{where}[{i}]", takes_images=takes_images) for i, part in enumerate(raw)]
+    if all(p["type"] == "text" for p in parts):
+        return "\n".join(p["text"] for p in parts)
+    return parts
+
+
+def _part(raw: object, where: str, *, takes_images: bool) -> dict[str, Any]:
+    kind = raw.get("type") if isinstance(raw, Mapping) else None
+    if isinstance(raw, Mapping) and kind in ("text", "refusal") and isinstance(raw.get(str(kind)), str):
+        return {"type": "text", "text": raw[str(kind)]}
+    if isinstance(raw, Mapping) and kind == "image_url" and takes_images:
+        image = raw.get("image_url")
+        url = image.get("url") if isinstance(image, Mapping) else image
+        if not isinstance(url, str) or not _IMAGE_URL.fullmatch(url):
+            raise wrong(f"{where}: an image is an http(s) address or a data:image/…;base64 URL", where)
+        return {"type": "image_url", "image_url": {"url": url}}
+    raise wrong(f"{where}: only text{' and image_url' if takes_images else ''} parts are understood here", where)
+
+
+def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several messages in a row as one: a turn begins with one."""
+    if len(messages) == 1:
+        return messages[0]
+    parts: list[dict[str, Any]] = []
+    for message in messages:
+        content = message["content"]
+        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if all(p["type"] == "text" for p in parts):
+        return {"role": "user", "content": "\n\n".join(p["text"] for p in parts)}
+    return {"role": "user", "content": parts}
+
+
+def _text_of(message: Said) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "\n".join(p.get("text", "") for p in content)
+
+
+def _flag(body: Said, name: str) -> bool:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise wrong(f"{name} must be true or false", name)
+    return bool(value)

@@ -1,0 +1,68 @@
+"""Answers in OpenAI's shapes: whole, or in chunks as they come."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perdure.core.events import Outcome
+from perdure.core.usage import CanonicalUsage
+from perdure.gateway.openai_api.request import MODEL
+
+FinishReason = Literal["stop", "length"]
+DONE = b"data: [DONE]\n\n"
+# The turn could make no more calls; of the four outcomes OpenAI has a word for only this one besides "stop".
+_REASONS: dict[Outcome, FinishReason] = {"budget": "length"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The shapes of one answer."""
+
+    turn_id: str
+    created_s: int
+
+    def whole(self, text: str, outcome: Outcome, usage: CanonicalUsage, conversation_id: str | None) -> dict[str, Any]:
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text, "refusal": None},
+            "logprobs": None,
+            "finish_reason": finish_reason(outcome),
+        }
+        known = {"perdure": {"conversation_id": conversation_id}}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage_of(usage), **known}
+
+    def chunk(self, delta: dict[str, Any], *, reason: FinishReason | None = None, **extra: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return sse({**self._head("chat.completion.chunk"), "choices": [choice], **extra})
+
+    def usage_chunk(self, usage: CanonicalUsage) -> bytes:
+        return sse({**self._head("chat.completion.chunk"), "choices": [], "usage": usage_of(usage)})
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": f"chatcmpl-{self.turn_id}", "object": kind, "created": self.created_s, "model": MODEL}
+
+
+def finish_reason(outcome: Outcome) -> FinishReason:
+    return _REASONS.get(outcome, "stop")
+
+
+def usage_of(usage: CanonicalUsage) -> dict[str, Any]:
+    """The whole turn's tokens: all of its calls, tools in between included."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def models(created_s: int) -> list[dict[str, Any]]:
+    return [{"id": MODEL, "object": "model", "created": created_s, "owned_by": "perdure"}]
+
+
+def sse(value: Any) -> bytes:
+    # ASCII: a lone surrogate, which no encoder takes, stays an escape.
+    return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"

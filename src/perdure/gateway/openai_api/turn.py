@@ -1,0 +1,145 @@
+"""One request's turn: its events become an answer, and where the client is then is remembered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+
+from perdure.core.errors import NotFound
+from perdure.core.events import CallStarted, Outcome, ReasoningDelta, TextDelta, TurnFinished
+from perdure.core.usage import CanonicalUsage
+from perdure.gateway.auth.principal import Principal
+from perdure.gateway.errors import ApiError
+from perdure.gateway.events.types import CommandAnswered, QuestionAsked, Ticket
+from perdure.gateway.executor import in_thread
+from perdure.gateway.hub import Hub
+from perdure.gateway.openai_api.conversation_match import Threads
+from perdure.gateway.openai_api.request import CompletionRequest
+from perdure.gateway.openai_api.response import DONE, Shapes, finish_reason, sse
+
+_log = logging.getLogger(__name__)
+# A comment now and then keeps proxies from hanging up while tools run.
+_IDLE_S = 15.0
+_UNATTENDED = "Nobody can answer through this API; decide by yourself what seems best, and say so."
+
+
+class Answering:
+    """What comes of one message. Read `pieces` to its end, then `text`, `end` and `conversation_id` are known."""
+
+    def __init__(self, hub: Hub, threads: Threads, asked: CompletionRequest, person: Principal, ticket: Ticket) -> None:
+        self._hub = hub
+        self._threads = threads
+        self._asked = asked
+        self._person = person
+        self._ticket = ticket
+        self._calls = 0
+        # What the client was shown, and so will send back.
+        self._shown: list[str] = []
+        self.end: TurnFinished | CommandAnswered | None = None
+        self.conversation_id: str | None = ticket.conversation_id
+
+    async def pieces(self) -> AsyncIterator[dict[str, str]]:
+        """Deltas as they come; an empty one where nothing came for a while. Stops the turn if nobody reads on."""
+        try:
+            async for batch in self._hub.following.turn(self._ticket, idle_s=_IDLE_S):
+                deltas = [d for n in batch if (d := await self._delta(n.event))]
+                for delta in _merged(deltas):
+                    yield delta
+                if not batch:
+                    yield {}
+            if self.end is not None:
+                await self._remember()
+        finally:
+            if self.end is None:
+                self._hub.stop_turns({self._ticket.turn_id})
+
+    @property
+    def usage(self) -> CanonicalUsage:
+        return self.end.usage if isinstance(self.end, TurnFinished) else CanonicalUsage()
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.end.outcome if isinstance(self.end, TurnFinished) else "completed"
+
+    @property
+    def failure(self) -> ApiError | None:
+        """Why there is no answer, where there is none. Not to be tried again by itself: the message was taken."""
+        if self.end is None:
+            return ApiError(503, "stopped", "the gateway is stopping; the message is kept and will be answered")
+        if isinstance(self.end, TurnFinished) and self.end.outcome == "failed":
+            message = self.end.error or "the turn failed"
+            return ApiError(502, "turn_failed", message, headers={"x-should-retry": "false"})
+        return None
+
+    async def stream(self, shapes: Shapes) -> AsyncIterator[bytes]:
+        """The whole answer as server-sent chunks."""
+        yield shapes.chunk({"role": "assistant", "content": ""})
+        async for delta in self.pieces():
+            yield shapes.chunk(delta) if delta else b": idle\n\n"
+        if (failure := self.failure) is not None:
+            yield sse(failure.body)
+            yield DONE
+            return
+        yield shapes.chunk({}, reason=finish_reason(self.outcome), perdure={"conversation_id": self.conversation_id})
+        if self._asked.wants_usage:
+            yield shapes.usage_chunk(self.usage)
+        yield DONE
+
+    async def text(self) -> str:
+        """The answer once it is whole; without a stream, only what was said last counts."""
+        async for _ in self.pieces():
+            pass
+        return "".join(self._shown)
+
+    async def _delta(self, event: object) -> dict[str, str] | None:
+        match event:
+            case CallStarted():
+                self._calls += 1
+            case TextDelta(text) if self._asked.is_stream:
+                return self._show(text)
+            case ReasoningDelta(text) if self._asked.is_stream:
+                return {"reasoning_content": text}
+            case QuestionAsked(question_id=question, kind=kind):
+                await self._decline(question, kind)
+            case TurnFinished() | CommandAnswered():
+                return self._ended(event)
+        return None
+
+    def _show(self, text: str) -> dict[str, str]:
+        # What the model says before and after a tool call are two messages; the client sees one.
+        gap = "\n\n" if self._calls > 1 and self._shown else ""
+        self._calls = min(self._calls, 1)
+        self._shown.append(gap + text)
+        return {"content": gap + text}
+
+    def _ended(self, event: TurnFinished | CommandAnswered) -> dict[str, str] | None:
+        self.end = event
+        said = event.text if isinstance(event, CommandAnswered) else event.final_response
+        # Of a turn that ran elsewhere, or was answered before, the end is all there is.
+        return self._show(said) if said and not self._shown else None
+
+    async def _decline(self, question_id: str, kind: str) -> None:
+        """Nobody sits at the other end who could answer: an approval is denied at once."""
+        try:
+            await self._hub.answer(question_id, "no" if kind == "approval" else _UNATTENDED, self._person)
+        except NotFound:  # answered meanwhile, elsewhere
+            _log.info("question %s was closed already", question_id)
+
+    async def _remember(self) -> None:
+        taken = await self._hub.taken(self._ticket.turn_id, self._person)
+        self.conversation_id = taken.conversation_id
+        is_answered = not (isinstance(self.end, TurnFinished) and self.end.outcome == "failed")
+        if is_answered:
+            answer = "".join(self._shown)
+            await in_thread(self._threads.remember, self._asked, answer, self._person, self.conversation_id)
+
+
+def _merged(deltas: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Neighbours of one kind as one: a slow reader gets fewer, longer pieces."""
+    merged: list[dict[str, str]] = []
+    for delta in deltas:
+        if merged and merged[-1].keys() == delta.keys():
+            merged[-1] = {key: merged[-1][key] + text for key, text in delta.items()}
+        else:
+            merged.append(delta)
+    return merged

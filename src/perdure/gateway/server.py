@@ -1,0 +1,215 @@
+"""Run the gateway: configuration, bind address check, uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import APIRouter, FastAPI
+
+from perdure.agent.event_loop import DaemonThreads, RunningLoop
+from perdure.app import Shared
+from perdure.config.env import has_proxy
+from perdure.config.settings import GatewaySettings, Settings
+from perdure.core.errors import ConfigError
+from perdure.core.foreign_code import run_main
+from perdure.gateway.adapters.base import Adapter
+from perdure.gateway.api.app import create_app
+from perdure.gateway.auth.principal import Authenticator
+from perdure.gateway.connections import bounded_protocol
+from perdure.gateway.events.broker import Watch
+from perdure.gateway.executor import kept
+from perdure.gateway.hub import Hub
+from perdure.gateway.observability.base import Watcher
+from perdure.gateway.workers.agent_pool import Agents
+from perdure.providers.http import HttpClient, HttpxWire
+from perdure.providers.http_asyncio import LeanWire
+from perdure.store.store import SessionStore
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on `host`."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def refuse_open_doors(settings: GatewaySettings, *, has_tokens: bool) -> None:
+    """Raises ConfigError where others could reach a gateway that asks nobody for a token."""
+    if has_tokens:
+        return
+    if not is_loopback(settings.host):
+        reach = f"listening on {settings.host} lets others reach it"
+    elif settings.public_url or settings.allowed_hosts or settings.trusted_proxies:
+        reach = "gateway.public_url, allowed_hosts or trusted_proxies say that others reach it"
+    else:
+        return
+    raise ConfigError(f"{reach}, and no token is set; make one first: perdure gateway token add USER")
+
+
+# Once the turns are over, what is left are connections nobody says anything on.
+_LINGER_S = 3
+_SWITCH_S = 0.001
+# Young objects are looked at after so many, so that each look is short; old ones after so many looks at the young.
+_COLLECT = (1_000, 5, 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """What a gateway process is made of."""
+
+    settings: Settings
+    home: Path
+    store: SessionStore
+    people: Authenticator
+    # Further doors, made once there is a hub: OpenAI's, the page's.
+    routers: Callable[[Hub], Sequence[APIRouter]] = lambda hub: ()
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    # Hears every event of this process; must neither wait nor raise.
+    watch: Watch | None = None
+    # See every request come and go.
+    watchers: Sequence[Watcher] = ()
+    # Whatever else belongs beside the routes: the page's files.
+    finish: Callable[[FastAPI, Hub], None] = lambda app, hub: None
+    # Told where it listens, once it does.
+    on_ready: Callable[[str, int], None] = lambda host, port: None
+
+
+def run(site: GatewayConfig) -> None:
+    """Serves until it is told to stop."""
+    # A thread that waits for the interpreter gets it sooner: here that is most often the one that all streams run in.
+    sys.setswitchinterval(_SWITCH_S)
+    _collect_seldom()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        run_main(runner.get_loop(), serve(site))
+
+
+async def serve(site: GatewayConfig, *, stopped: asyncio.Event | None = None) -> None:
+    """The same within a running loop; ends after SIGTERM, SIGINT, SIGHUP, or once `stopped` is set."""
+    # A thread for each job: commands and summaries may take minutes, and none may wait for another.
+    asyncio.get_running_loop().set_default_executor(DaemonThreads())
+    shared = Shared(site.settings, home=site.home, store=site.store, bridge=RunningLoop(), wire=_wire(), keep=kept)
+    gateway = site.settings.gateway
+    hub = Hub(
+        Agents(shared),
+        site.store,
+        settings=gateway,
+        clock=shared.clock,
+        ids=shared.ids,
+        adapters=site.adapters,
+        watch=site.watch,
+    )
+    app = create_app(
+        hub, site.people, settings=gateway, store=site.store, routers=site.routers(hub), watchers=site.watchers
+    )
+    site.finish(app, hub)
+    server = _GatewayServer(_config(app, site.settings))
+    stopped = stopped or asyncio.Event()
+    with _signals(stopped):
+        await hub.start()
+        serving = asyncio.create_task(server.serve())
+        await _started(server, serving)
+        if not serving.done():
+            site.on_ready(*server.address)
+            await _either(serving, stopped.wait())
+        await hub.drain(gateway.drain_timeout_s)
+        server.should_exit = True
+        await serving
+    await shared.transport.aclose()
+
+
+class _GatewayServer(uvicorn.Server):
+    """Uvicorn without its own ideas about signals: what happens first is ours to say."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+
+def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    gateway = settings.gateway
+    return uvicorn.Config(
+        app,
+        host=gateway.host,
+        port=gateway.port,
+        # The log is the gateway's own, and who a proxy speaks for is decided by the guard's settings.
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(gateway.trusted_proxies),
+        forwarded_allow_ips=list(gateway.trusted_proxies) or None,
+        ws_max_size=gateway.max_body_bytes,
+        timeout_graceful_shutdown=_LINGER_S,
+        lifespan="off",
+        http=bounded_protocol(max_header_bytes=gateway.max_header_bytes, header_timeout_s=gateway.header_timeout_s),
+    )
+
+
+async def _started(server: _GatewayServer, serving: asyncio.Task[None]) -> None:
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+
+
+async def _either(task: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> None:
+    """Waits for whichever is first; a server that failed says why."""
+    waiting = asyncio.create_task(other)
+    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+def ending_signals() -> list[int]:
+    """What ends a gateway. One started to outlive its terminal (nohup) ignores SIGHUP, and goes on doing so."""
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
+    return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]
+
+
+@contextlib.contextmanager
+def _signals(stopped: asyncio.Event) -> Iterator[None]:
+    """SIGTERM, Ctrl-C and a closed terminal set the event, where this thread is the one that hears them."""
+    loop, kept = asyncio.get_running_loop(), []
+    for number in ending_signals():
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread
+            loop.add_signal_handler(number, stopped.set)
+            kept.append(number)
+    try:
+        yield
+    finally:
+        for number in kept:
+            loop.remove_signal_handler(number)
+
+
+def _collect_seldom() -> None:
+    """A thousand conversations are a million objects, and looking through them all holds every stream up for long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT)
+
+
+def _wire() -> HttpClient:
+    """Straight to the services, unless the environment wants it otherwise."""
+    return HttpxWire() if has_proxy() else LeanWire()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,36 @@
+"""Which conversation a chat is in, kept in the store so that every process goes on with the same one."""
+
+from __future__ import annotations
+
+import json
+
+from perdure.gateway.events.types import ChatKey
+from perdure.store.inbox import conversation_lane
+from perdure.store.store import SessionStore
+
+SCOPE = "chats"
+
+
+class ChatRouting:
+    """Chats → conversations. Synchronous, as the store is."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._state = store.state(SCOPE)
+
+    def get(self, chat: ChatKey) -> str | None:
+        """The chat's conversation; None where it begins a new one."""
+        kept = self._state.get(key_of(chat))
+        return str(kept) if isinstance(kept, str) else None
+
+    def set(self, chat: ChatKey, conversation_id: str | None) -> None:
+        self._state.set(key_of(chat), conversation_id)
+
+
+def key_of(chat: ChatKey) -> str:
+    """One text for a chat, and never the same for two, whatever characters their names are made of."""
+    return json.dumps([chat.platform, chat.user_key, chat.chat])
+
+
+def lane_of(chat: ChatKey, conversation_id: str | None) -> str:
+    """Messages of one lane are run one after the other: those to a conversation named, else those of a chat."""
+    return conversation_lane(conversation_id) if conversation_id else f"chat:{key_of(chat)}"

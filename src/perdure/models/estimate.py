@@ -1,0 +1,234 @@
+"""Token estimates per model family, for texts, messages and tool schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul
+from typing import Any
+
+from perdure.core.memo import Memo
+from perdure.core.messages import Entry, ImagePart, Message, Part, TextPart, canonical_json
+from perdure.models.text_stats import NO_COUNTS, NO_FIGURES, Counts, TokenFeatures, add_counts, count_text
+
+_Weights = tuple[tuple[float, ...], tuple[float, ...]]  # of ASCII_COUNTS, of SCRIPT_COUNTS
+
+# fmt: off
+_O200K = (
+    (0.054, 0.759, 0.684, 0.001, 0.389, 1.143, 1.202, 0.203, 0.602,
+     0.046, 0.375, 0.187, 1.405, 0.587, 0.398, 0.409, 1.071, 0.921, 1.402, 0.516, 0.578),
+    (0.732, 0.1, 0.708, 0.937, 0.2, 0.263, 0.414, 0.1, 0.512, 0.2, 0.689, 4.367, 1.765, 0.695, 1.032, 0.7, 0.441),
+)
+_CL100K = (
+    (0.046, 0.816, 0.712, 0.025, 0.448, 1.237, 1.178, 0.222, 0.571,
+     0.046, 0.342, 0.16, 1.385, 0.323, 0.394, 0.494, 0.97, 1.049, 0.962, 0.514, 0.563),
+    (1.137, 0.1, 0.933, 2.095, 0.2, 0.293, 1.199, 0.1, 0.7, 0.2, 1.999, 3.721, 2.905, 1.164, 2.556, 2.84, 1.067),
+)
+_CLAUDE = (
+    (0.029, 0.885, 0.69, 0.189, 0.27, 0.719, 0.908, 0.629, 0.614,
+     0.05, 0.913, 0.0, 1.685, 0.304, 0.033, 0.0, 0.496, 0.092, 1.805, 0.994, 0.703),
+    (0.91, 0.1, 0.928, 3.751, 0.2, 0.633, 1.758, 0.1, 0.69, 1.054, 3.16, 3.133, 3.319, 1.052, 2.845, 2.179, 2.1),
+)
+_LLAMA = (
+    (0.046, 0.816, 0.708, 0.025, 0.449, 1.23, 1.179, 0.217, 0.572,
+     0.046, 0.342, 0.16, 1.376, 0.322, 0.393, 0.494, 0.971, 1.046, 0.962, 0.516, 0.562),
+    (0.756, 0.1, 0.636, 1.399, 0.2, 0.329, 0.622, 0.1, 0.704, 0.2, 1.049, 4.099, 1.808, 0.834, 1.093, 0.728, 0.488),
+)
+_DEEPSEEK = (
+    (0.054, 0.764, 0.676, 0.009, 0.786, 0.906, 1.089, 0.322, 0.646,
+     0.071, 0.576, 0.024, 1.78, 0.512, 0.25, 0.323, 0.917, 0.831, 1.555, 0.673, 0.569),
+    (0.49, 0.1, 0.68, 1.823, 0.2, 0.2, 0.483, 0.1, 0.2, 0.2, 1.218, 5.048, 2.037, 0.827, 1.579, 1.331, 0.493),
+)
+_QWEN = (
+    (0.061, 0.724, 0.698, 0.005, 0.172, 1.349, 2.113, 0.0, 1.56,
+     0.055, 0.481, 0.002, 1.305, 0.179, 0.358, 0.416, 0.867, 0.916, 1.107, 0.403, 0.534),
+    (0.536, 0.1, 0.562, 1.469, 0.2, 0.362, 0.907, 0.1, 1.317, 0.2, 1.134, 3.094, 1.968, 0.939, 1.982, 0.535, 0.621),
+)
+_MISTRAL = (
+    (0.065, 0.7, 0.73, 0.08, 0.36, 1.235, 2.1, 0.0, 1.596,
+     0.083, 0.555, 0.0, 1.866, 0.251, 0.346, 0.19, 0.961, 0.796, 1.58, 0.492, 0.582),
+    (0.936, 0.103, 0.642, 1.08, 0.2, 0.205, 0.71, 0.1, 1.262, 0.2, 0.433, 3.842, 1.622, 0.7, 1.173, 0.871, 0.0),
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Tokenizers that cut alike. All weights are at least 0, so that more text is never fewer tokens."""
+
+    name: str
+    weights: tuple[float, ...]
+    # What a service adds around a message and around a call: role, separators, ids.
+    per_message: float = 4.0
+    per_call: float = 8.0
+    # An image of about a megapixel, until real usage says what one costs here.
+    image_tokens: float = 1_000.0
+
+    def text_tokens(self, counts: Counts) -> float:
+        tokens: float = sum(map(mul, self.weights, counts))
+        return tokens
+
+    def request_tokens(
+        self, figures: TokenFeatures, *, image_tokens: float | None = None, sends_reasoning: bool = False
+    ) -> float:
+        """Text, framing and images; thinking only where the route sends it back."""
+        per_image = self.image_tokens if image_tokens is None else image_tokens
+        tokens = self.text_tokens(figures.counts) + per_image * figures.images
+        tokens += self.per_message * figures.messages + self.per_call * figures.calls
+        return tokens + self.text_tokens(figures.reasoning) if sends_reasoning else tokens
+
+
+def family_of(model: str | None) -> Family:
+    """The family of a model by its name, whatever a route puts before it (`anthropic/claude-…`)."""
+    return _BY_NAME[model.lower()] if model else _FAMILIES[_USUAL]
+
+
+def family_names() -> tuple[str, ...]:
+    return tuple(_FAMILIES)
+
+
+def _family(name: str, weights: _Weights, *, image_tokens: float = 1_000.0, scale: float = 1.0) -> Family:
+    return Family(name, tuple(w * scale for w in weights[0] + weights[1]), image_tokens=image_tokens)
+
+
+_FAMILIES = {
+    family.name: family
+    for family in (
+        _family("o200k", _O200K, image_tokens=800.0),
+        _family("cl100k", _CL100K, image_tokens=800.0),
+        _family("claude", _CLAUDE, image_tokens=1_500.0, scale=1.1),
+        _family("llama", _LLAMA),
+        _family("deepseek", _DEEPSEEK),
+        _family("qwen", _QWEN),
+        _family("mistral", _MISTRAL),
+        _family("gemini", (_MISTRAL[0], _O200K[1]), image_tokens=258.0),
+    )
+}
+
+# A name of none of those below, or no name, is taken for the most common cut today.
+_USUAL = "o200k"
+# First match wins.
+_NAMES: tuple[tuple[str, str], ...] = (
+    (r"claude", "claude"),
+    (r"deepseek", "deepseek"),
+    (r"qwen|qwq|qvq", "qwen"),
+    (r"llama", "llama"),
+    (r"mistral|mixtral|ministral|codestral|devstral|magistral|pixtral", "mistral"),
+    (r"gemini|gemma", "gemini"),
+    (r"gpt-3\.5|gpt-35|gpt-4(?![o.\d])", "cl100k"),
+)
+
+
+def _family_by_name(model: str) -> Family:
+    for pattern, name in _NAMES:
+        if re.search(pattern, model):
+            return _FAMILIES[name]
+    return _FAMILIES[_USUAL]
+
+
+_BY_NAME: Memo[str, Family] = Memo(_family_by_name, max_bytes=200_000, bytes_per_char=4)
+
+
+# Parts that carry a picture, a sound or a document, whatever the service calls them: a fixed cost each, never text.
+_ATTACHMENTS = ("image", "audio", "video", "file", "document", "media")
+# Keys whose value is opaque: signatures and ciphers are no prose, and services do not bill their letters.
+_OPAQUE = frozenset(("signature", "encrypted_content", "data", "id", "type", "format", "index"))
+# Keys under which services send thinking back in clear.
+_REASONING_EXTRAS = ("reasoning_content", "thinking")
+
+_MEMO_KEY = "perdure.models.text_stats"
+
+
+def figures_of(message: Message) -> TokenFeatures:
+    """What one message comes to; never raises, whatever odd values the message carries."""
+    counts, images = NO_COUNTS, 0
+    if isinstance(message.content, str):
+        counts = count_text(message.content)
+    else:
+        for part in message.content or ():
+            part_counts, part_images = _count_part(part)
+            counts, images = add_counts(counts, part_counts), images + part_images
+    for call in message.tool_calls:
+        counts = add_counts(add_counts(counts, count_text(call.name)), count_text(call.arguments))
+    if message.name:
+        counts = add_counts(counts, count_text(message.name))
+    return TokenFeatures(counts, _count_reasoning(message), images, messages=1, calls=len(message.tool_calls))
+
+
+def entry_figures(entry: Entry) -> TokenFeatures:
+    """The figures of an entry's message, computed once for as long as the entry lives."""
+    return entry.memo(_MEMO_KEY, figures_of)
+
+
+def sum_figures(many: Iterable[TokenFeatures]) -> TokenFeatures:
+    """One sum; column by column, which is far cheaper than adding pair by pair."""
+    listed = list(many)
+    if not listed:
+        return NO_FIGURES
+    return TokenFeatures(
+        counts=tuple(map(sum, zip(*(f.counts for f in listed), strict=True))),
+        reasoning=tuple(map(sum, zip(*(f.reasoning for f in listed), strict=True))),
+        images=sum(f.images for f in listed),
+        messages=sum(f.messages for f in listed),
+        calls=sum(f.calls for f in listed),
+    )
+
+
+def text_figures(text: str) -> TokenFeatures:
+    """A system prompt or another text that is sent as a message of its own."""
+    return TokenFeatures(count_text(text), messages=1) if text else NO_FIGURES
+
+
+def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> TokenFeatures:
+    """The tools schema as the JSON it is sent as (B1)."""
+    return TokenFeatures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
+
+
+def _count_part(part: Part) -> tuple[Counts, int]:
+    if isinstance(part, TextPart):
+        return count_text(part.text), 0
+    if isinstance(part, ImagePart):
+        return NO_COUNTS, 1
+    kind = str(part.raw.get("type", ""))
+    if any(word in kind for word in _ATTACHMENTS):
+        return NO_COUNTS, 1
+    return _count_strings(part.raw), 0
+
+
+def _count_reasoning(message: Message) -> Counts:
+    """Thinking in clear, counted apart; details a provider wants back hold it too, beside their ciphers."""
+    if message.reasoning_details:
+        return _sum_counts(_count_strings(detail) for detail in message.reasoning_details)
+    if message.reasoning:
+        return count_text(message.reasoning)
+    counts = NO_COUNTS
+    for key in _REASONING_EXTRAS:
+        if isinstance(text := message.extra.get(key), str):
+            counts = add_counts(counts, count_text(text))
+    return counts
+
+
+def _count_strings(raw: Any) -> Counts:
+    return _sum_counts(count_text(text) for text in _readable(raw))
+
+
+def _readable(raw: Any) -> Iterator[str]:
+    """Every string in a JSON-like value that a model reads as text, found without recursion: depth is not bounded."""
+    waiting = [raw]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            if not value.startswith("data:"):
+                yield value
+        elif isinstance(value, Mapping):
+            waiting.extend(v for k, v in value.items() if k not in _OPAQUE)
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+
+
+def _sum_counts(many: Iterable[Counts]) -> Counts:
+    total = NO_COUNTS
+    for counts in many:
+        total = add_counts(total, counts)
+    return total

@@ -1,0 +1,273 @@
+"""Encoding shared by the protocols: message bodies in, reply parts out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
+from perdure.core.messages import Content, Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall, clean
+from perdure.core.rules import find_call
+from perdure.providers.types import CallIds, Finish
+
+UNPARSED = "unparsed_arguments"
+EMPTY_TEXT = "(no content)"
+
+_ID_RULES: dict[CallIds, re.Pattern[str]] = {
+    "openai": re.compile(r"[^\x00-\x1f\x7f]{1,40}"),
+    "responses": re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    "anthropic": re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    "mistral": re.compile(r"[A-Za-z0-9]{9}"),
+}
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?P<params>(?:;[^;,]*)*),", re.IGNORECASE)
+_MEDIA_TYPES = {"image/jpg": "image/jpeg"}
+
+
+def dumps(value: object) -> bytes:
+    """Compact JSON as UTF-8; a lone surrogate, which no service accepts, becomes a question mark."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
+
+
+def wire_arguments(arguments: str) -> str:
+    """The arguments as the text of a JSON object, untouched where they already are one."""
+    text = arguments.strip() or "{}"
+    value = json_object(text)
+    if value is None:
+        return dumps({UNPARSED: arguments}).decode()
+    if _SURROGATE_ESCAPE.search(text):
+        return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return text
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The object a text stands for; None where it is anything else, NaN and Infinity included."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def wire_id(call_id: str, rule: CallIds) -> str:
+    """The id as this service takes it; where two ids are joined by a bar, the call's own, which stands first."""
+    first = call_id.partition("|")[0]
+    if _ID_RULES[rule].fullmatch(first):
+        return first
+    digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()
+    return digest[:9] if rule == "mistral" else f"call_{digest[:24]}"
+
+
+def wire_name(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name)[:64] or "unnamed_tool"
+
+
+def data_url(url: str) -> tuple[str, str] | None:
+    """The media type and base64 text of a `data:` URL; None for any other URL."""
+    match = _DATA_URL.match(url)
+    if match is None:
+        return None
+    media_type = (match["type"] or "text/plain").lower()
+    data = url[match.end() :]
+    if "base64" not in match["params"].lower():
+        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    return _MEDIA_TYPES.get(media_type, media_type), data
+
+
+def described(part: OtherPart) -> str:
+    """What stands for a part this wire cannot carry."""
+    return f"[{part.raw.get('type') or 'attachment'} omitted: this service does not take it here]"
+
+
+def texts_of(parts: Sequence[Part]) -> list[str]:
+    """The texts of the parts that have any, images left out, unknown parts described."""
+    found = [p.text if isinstance(p, TextPart) else described(p) for p in parts if not isinstance(p, ImagePart)]
+    return [t for t in found if t]
+
+
+def joined(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
+    """A body of small keys and one long list, its items copied once."""
+    opening = b"".join((dumps(head)[:-1], b',"', key.encode(), b'":['))
+    if not pieces:
+        return opening + b"]}"
+    pieces[0] = opening + pieces[0]
+    pieces[-1] += b"]}"
+    return b",".join(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One message in wire bytes, with what joining it to its neighbours needs to know."""
+
+    role: str
+    body: bytes
+    # An assistant's: the wire ids it asks with. A result's: the one it answers.
+    ids: frozenset[str] = frozenset()
+    # Images of a result that must stand in a message behind it.
+    images: tuple[Mapping[str, Any], ...] = ()
+    takes_mark: bool = True
+
+
+Encode = Callable[[Message], Fragment]
+
+
+def fragments(entries: Sequence[Entry], key: object, encode: Encode) -> Iterator[Fragment]:
+    """Each entry's bytes, computed once for its lifetime; a result that names its call otherwise is re-addressed."""
+    memo_key = ("wire", key)
+    asking: Entry | None = None
+    open_ids: frozenset[str] = frozenset()
+    for entry in entries:
+        fragment = entry.memo(memo_key, encode)
+        if fragment.role == "assistant":
+            asking, open_ids = entry, fragment.ids
+        elif fragment.role == "tool" and not fragment.ids <= open_ids:
+            fragment = _readdressed(entry, asking, encode) or fragment
+        yield fragment
+
+
+def _readdressed(entry: Entry, asking: Entry | None, encode: Encode) -> Fragment | None:
+    """The result under its call's own id, where it names the call by the second one."""
+    named = entry.message.tool_call_id or ""
+    calls: tuple[ToolCall, ...] = asking.message.tool_calls if asking is not None else ()
+    call = find_call(calls, named)
+    return encode(replace(entry.message, tool_call_id=call.id)) if call is not None else None
+
+
+# Where an answer's pieces stood otherwise than thinking, text, calls, this key of `Message.extra` keeps their order:
+# "r0" the first reasoning detail, "t0" the first text, "c0" the first call. Some services check it on replay.
+ORDER = "output_order"
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """A piece of reasoning: what can be read of it, and what the service wants back untouched."""
+
+    text: str = ""
+    detail: Mapping[str, Any] | None = None
+
+
+Piece = str | Thought | ToolCall
+
+
+def assembled(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapping[str, Any] | None = None) -> Message:
+    """One assistant message of the pieces, in order; empty texts are dropped, missing ids made up from the reply's."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    details: list[Mapping[str, Any]] = []
+    calls: list[ToolCall] = []
+    order: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, ToolCall):
+            order.append(f"c{len(calls)}")
+            calls.append(_with_id(piece, len(calls), response_id))
+        elif isinstance(piece, Thought):
+            if piece.text:
+                thoughts.append(clean(piece.text))
+            if piece.detail is not None:
+                order.append(f"r{len(details)}")
+                details.append(_clean_all(piece.detail))
+        elif piece:
+            order.append(f"t{len(texts)}")
+            texts.append(clean(piece))
+    kept: dict[str, Any] = _clean_all(extra or {})
+    if order != sorted(order, key=lambda o: ("rtc".index(o[0]), int(o[1:]))):
+        kept[ORDER] = order
+    return Message(
+        role="assistant",
+        content=_content(texts, has_calls=bool(calls)),
+        tool_calls=tuple(calls),
+        reasoning="\n\n".join(thoughts) or None,
+        reasoning_details=tuple(details),
+        kind="assistant",
+        extra=kept,
+    )
+
+
+def pieces_of(message: Message, details: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str | ToolCall]:
+    """A message taken apart again in the order its pieces came in; `details` are those this wire may send back.
+
+    Parts that are no text stay out: an assistant's content is text on every wire.
+    """
+    texts = [p.text for p in message.parts if isinstance(p, TextPart) and p.text]
+    order = message.extra.get(ORDER)
+    if isinstance(order, list) and details == list(message.reasoning_details):
+        return _in_order(order, {"r": list(details), "t": list(texts), "c": list(message.tool_calls)})
+    return [*details, *texts, *message.tool_calls]
+
+
+def _in_order(order: Sequence[object], boxes: dict[str, list[Any]]) -> list[Any]:
+    """What the order names, then whatever it does not: a message may have been merged or shortened since."""
+    named = {o: _at(boxes, o) for o in order if isinstance(o, str)}
+    out = [v for v in named.values() if v is not None]
+    for kind in "rtc":
+        out += [v for i, v in enumerate(boxes[kind]) if f"{kind}{i}" not in named]
+    return out
+
+
+def _at(boxes: dict[str, list[Any]], place: str) -> Any:
+    box, number = boxes.get(place[:1]), place[1:]
+    return box[int(number)] if box and number.isascii() and number.isdigit() and int(number) < len(box) else None
+
+
+def finished(finish: Finish, message: Message) -> Finish:
+    """The reason an answer ended; many services say "stop" where the answer in fact asks for tools."""
+    return "tool_calls" if message.tool_calls and finish in ("stop", "unknown") else finish
+
+
+def broken_reply(kind: ErrorKind, line: str, *, partial_text: str = "") -> ProviderError:
+    return ProviderError(ErrorVerdict(kind=kind, message=line), partial_text=partial_text)
+
+
+def cut_off(partial_text: str) -> ProviderError:
+    """A stream that ended without its last event: nothing of it may enter the history."""
+    line = "the reply broke off before its end; nothing of it was kept"
+    return broken_reply("transport", line, partial_text=partial_text)
+
+
+def as_map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def as_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _clean_all(value: Any) -> Any:
+    """A decoded value without the lone surrogates that JSON can spell and no store or wire can hold."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(str(k)): _clean_all(v) for k, v in value.items()}
+    return [_clean_all(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _content(texts: list[str], *, has_calls: bool) -> Content:
+    if len(texts) == 1:
+        return texts[0]
+    if texts:
+        return tuple(TextPart(t) for t in texts)
+    return None if has_calls else ""
+
+
+def _with_id(call: ToolCall, index: int, response_id: str) -> ToolCall:
+    extra = _clean_all(call.extra) if call.extra else call.extra
+    call = replace(call, id=clean(call.id), name=clean(call.name), arguments=clean(call.arguments), extra=extra)
+    if call.id:
+        return call
+    seed = f"{response_id}|{index}|{call.name}|{call.arguments}"
+    return replace(call, id=f"call_{hashlib.sha256(seed.encode('utf-8', 'replace')).hexdigest()[:16]}")

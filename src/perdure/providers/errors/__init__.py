@@ -1,0 +1,1 @@
+"""Classify provider errors: parse the body, match patterns, read stated limits, explain to the user."""

@@ -1,0 +1,214 @@
+"""What can be read in the body of an error, whatever its form: JSON of any shape or depth, HTML, or a stump of either.
+
+Nothing here decides what the error means. The result is one bounded line of text to match tables against, the codes
+found beside it, and the one sentence a person should read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.providers.errors.retry_after import MOST_WAIT_S
+
+# An error says what it has to say in its first lines; bounding it bounds the time every pattern can take.
+_MOST_CHARS = 6_000
+_MOST_LEAVES = 120
+_MOST_DEPTH = 24
+
+# Keys under which servers echo the request: a conversation may well speak of "prompt is too long" itself.
+_ECHOES = frozenset({"input", "messages", "request", "body", "prompt", "tools", "content", "url", "help"})
+_IDS = frozenset({"request_id", "id", "user_id", "trace_id", "requestid", "session_id", "@type", "logid"})
+_CODE_KEYS = frozenset(
+    {"code", "type", "status", "reason", "__type", "error_code", "param", "error_type", "stop_reason", "finish_reason"}
+    | {"quotaid", "quotametric", "object", "errorcode", "status_code", "object_type", "title"}
+)
+_STATUS_KEYS = ("code", "status", "status_code", "http_status", "statusCode")
+_MESSAGE_KEYS = ("message", "msg", "error", "detail", "error_message", "errorMessage", "Message", "status_msg", "raw")
+
+_TAGS = re.compile(r"<(script|style)\b.{0,20000}?</\1\s*>|<!--.{0,5000}?-->|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,300})", re.IGNORECASE)
+_URL = re.compile(r"https?(?://|%3A)\S+", re.IGNORECASE)
+_THOUSANDS = re.compile(r"(?<!\[\d)(?<=\d)[,_’](?=\d{3}(?!\d))")
+# No count has so many digits, and a pattern may try each of them.
+_NO_COUNT = re.compile(r"\d{13,}")
+_ESCAPES = {'\\"': '"', "\\n": " ", "\\t": " ", "\\u003c": "<", "\\u003e": ">", "\\u0026": "&", "\\u0027": "'"}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """An error body, read."""
+
+    # Everything said, on one line, codes behind a bar, addresses removed, digits grouped by nothing.
+    text: str
+    # The sentence for a person.
+    message: str
+    # The codes alone, and what was said without them.
+    codes: str = ""
+    words: str = ""
+    # The status the body itself names, where it names one.
+    status: int | None = None
+    # Figures some servers state as fields of their own.
+    figures: Mapping[str, int] | None = None
+    # Waits some servers state as fields of their own, in seconds.
+    wait_s: float | None = None
+    is_html: bool = False
+
+
+def read_error(body: object) -> ErrorText:
+    """What an error body says. Never raises, whatever it is given."""
+    value = _decoded(body)
+    if isinstance(value, str):
+        return _of_text(value)
+    leaves = list(_leaves(value))
+    said = [v for k, v in leaves if k not in _CODE_KEYS]
+    codes = [v for k, v in leaves if k in _CODE_KEYS]
+    message = _message(value) or next(iter(said), "") or " ".join(codes)
+    words, coded = _line(" ".join(said)), _line(" ".join(codes))
+    figures, wait_s = _figures(value), _wait(value)
+    return ErrorText(f"{words} | {coded}", _short(message), coded, words, _status(value), figures, wait_s)
+
+
+def _decoded(body: object) -> Any:
+    """The body as JSON where it is some, else as text."""
+    if isinstance(body, BaseException):
+        return f"{type(body).__name__}: {body}"
+    if isinstance(body, bytes | bytearray | memoryview):
+        body = bytes(body[: 1 << 20]).decode("utf-8", "replace")
+    if isinstance(body, str):
+        return _parsed(body)
+    if body is None:
+        return ""
+    return body if isinstance(body, Mapping | list | tuple) else str(body)
+
+
+def _parsed(text: str) -> Any:
+    text = text.strip().lstrip("\ufeff")
+    if text.startswith(("data:", "event:")):
+        data = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+        text = next((d for d in data if d.startswith("{")), " ".join(data))
+    if text[:1] in "{[" and len(text) < 1 << 20:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def _of_text(text: str) -> ErrorText:
+    is_html = bool(re.match(r"\s*<(?:!doctype|html|head|body|\?xml|center|h1)", text[:200], re.IGNORECASE))
+    title = _TITLE.search(text[:20_000]) if is_html else None
+    plain = _TAGS.sub(" ", text[:40_000]) if "<" in text else text
+    for escaped, char in _ESCAPES.items():
+        plain = plain.replace(escaped, char)
+    message = title[1] if title else plain
+    if text[:1] in "{[":  # a stump of JSON: its message is what a person should read
+        found = re.search(r'"(?:message|msg|detail|error)"\s*:\s*"([^"]{3,2000})', plain)
+        message = found[1] if found else plain
+    words = _line(plain)
+    return ErrorText(words, _short(message), words=words, is_html=is_html)
+
+
+def _leaves(value: Any) -> Iterator[tuple[str, str]]:
+    """Every text and whole number in the body with the key it stands under, echoes of the request left out."""
+    pending: list[tuple[str, Any, int]] = [("", value, 0)]
+    count = 0
+    while pending and count < _MOST_LEAVES:
+        key, item, depth = pending.pop(0)
+        if isinstance(item, str):
+            inner = _parsed(item) if item.lstrip()[:1] in ("{", "[") and depth < _MOST_DEPTH else item
+            if isinstance(inner, str):
+                count += 1
+                yield key, item[:_MOST_CHARS]
+                continue
+            item = inner
+        if isinstance(item, int) and not isinstance(item, bool) and key in _CODE_KEYS:
+            count += 1
+            yield key, str(item)[:20]
+        elif isinstance(item, Mapping) and depth < _MOST_DEPTH:
+            known = [(str(k), str(k).lower(), v) for k, v in list(item.items())[:60]]
+            pending += [(low, v, depth + 1) for _, low, v in known if low not in _ECHOES and low not in _IDS]
+        elif key == "loc" and isinstance(item, list | tuple):  # a validator's path to what it refuses
+            yield key, ".".join(map(str, item[:8]))[:200]
+        elif isinstance(item, list | tuple) and depth < _MOST_DEPTH:
+            pending += [(key, v, depth + 1) for v in item[:30]]
+        elif isinstance(item, Mapping | list | tuple):  # wrapped once too often: its text will do
+            count += 1
+            yield key, str(item)[:_MOST_CHARS]
+
+
+def _message(value: Any, depth: int = 0) -> str:
+    """The innermost message: routers wrap what the service said in words of their own."""
+    if isinstance(value, str):
+        inner = _parsed(value) if value.lstrip()[:1] in ("{", "[") else value
+        return value if isinstance(inner, str) else _message(inner, depth + 1)
+    if depth > _MOST_DEPTH:
+        return ""
+    if isinstance(value, list | tuple):
+        return next((m for v in value[:5] if (m := _message(v, depth + 1))), "")
+    if not isinstance(value, Mapping):
+        return ""
+    metadata = value.get("metadata")
+    if isinstance(metadata, Mapping) and (raw := _message(metadata.get("raw"), depth + 1)):
+        return raw
+    for key in ("error", "response", "base_resp", *_MESSAGE_KEYS):
+        if value.get(key) and (found := _message(value[key], depth + 1)):
+            return found
+    return ""
+
+
+def _status(value: Any, depth: int = 0) -> int | None:
+    if isinstance(value, list | tuple) and value:
+        value = value[0]
+    if not isinstance(value, Mapping) or depth > 3:
+        return None
+    for key in _STATUS_KEYS:
+        code = value.get(key)
+        if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) == 3:
+            code = int(code)
+        if isinstance(code, int) and not isinstance(code, bool) and 400 <= code <= 599:
+            return code
+    return _status(value.get("error"), depth + 1) or _status(value.get("response"), depth + 1)
+
+
+def _figures(value: Any) -> dict[str, int]:
+    """llama.cpp states its figures as numbers: n_ctx, n_prompt_tokens."""
+    for item in (value, value.get("error") if isinstance(value, Mapping) else None):
+        if isinstance(item, Mapping):
+            names = {"window": item.get("n_ctx"), "prompt": item.get("n_prompt_tokens")}
+            found = {k: v for k, v in names.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
+            if "window" in found:
+                return found
+    return {}
+
+
+def _wait(value: Any, depth: int = 0) -> float | None:
+    """Seconds to wait, from fields: `retry_after`, `resets_in_seconds`, `estimated_time`, Google's `retryDelay`."""
+    if isinstance(value, list | tuple):
+        return next((w for v in value[:10] if (w := _wait(v, depth + 1)) is not None), None)
+    if not isinstance(value, Mapping) or depth > 6:
+        return None
+    for key in ("retry_after", "retryAfter", "retry_after_seconds", "resets_in_seconds", "estimated_time"):
+        wait = value.get(key)
+        if isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0:
+            return min(float(wait), MOST_WAIT_S)
+    delay = value.get("retryDelay")
+    if isinstance(delay, str) and re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?s", delay):
+        return min(float(delay[:-1]), MOST_WAIT_S)
+    nested = (value.get(k) for k in ("error", "details", "metadata", "parameters", "response"))
+    return next((w for v in nested if (w := _wait(v, depth + 1)) is not None), None)
+
+
+def _line(text: str) -> str:
+    """One bounded line: its end is kept too, for wrappers put the cause last."""
+    if len(text) > _MOST_CHARS:
+        text = f"{text[: _MOST_CHARS * 2 // 3]} … {text[-_MOST_CHARS // 3 :]}"
+    return _NO_COUNT.sub("#", _THOUSANDS.sub("", " ".join(_URL.sub(" ", text).split())))
+
+
+def _short(text: str) -> str:
+    plain = " ".join((_TAGS.sub(" ", text[:4_000]) if "<" in text else text[:4_000]).split())
+    return plain if len(plain) <= 600 else f"{plain[:599]}…"

@@ -1,0 +1,57 @@
+"""Which of the three wire protocols a call speaks, and the module that speaks it (SPEC J3).
+
+A mode module offers `PATH`, `headers(endpoint)`, `build(request)`, `parse(body)` and `Stream`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import get_args
+from urllib.parse import urlsplit
+
+from perdure.core.errors import ConfigError
+from perdure.providers.registry import service
+from perdure.providers.types import ApiMode
+
+_MODULES: dict[ApiMode, str] = {
+    "chat_completions": "perdure.providers.chat_completions",
+    "codex_responses": "perdure.providers.responses",
+    "anthropic_messages": "perdure.providers.anthropic_messages",
+}
+_ANTHROPIC_HOSTS = ("anthropic.com", "claude.com")
+
+
+def mode_module(api_mode: ApiMode) -> ModuleType:
+    """The module that builds and parses this mode."""
+    return import_module(_MODULES[checked_mode(api_mode)])
+
+
+def resolve_mode(api_mode: str | None = None, provider: str | None = None, base_url: str | None = None) -> ApiMode:
+    """Explicit argument, then the provider's row, then the host of the base URL, then chat_completions."""
+    if api_mode:
+        return checked_mode(api_mode)
+    row = service(provider) if provider else None
+    if row is not None and row.api_mode is not None:
+        return row.api_mode
+    return mode_of_url(base_url or "") or "chat_completions"
+
+
+def checked_mode(api_mode: str) -> ApiMode:
+    if api_mode not in _MODULES:
+        raise ConfigError(f"unknown api_mode {api_mode!r}; allowed: {', '.join(get_args(ApiMode))}")
+    return api_mode
+
+
+def mode_of_url(base_url: str) -> ApiMode | None:
+    """What an address itself tells: an Anthropic host, or a path that ends in `/anthropic`."""
+    try:
+        parts = urlsplit(base_url if "//" in base_url else f"//{base_url}")
+        host, path = (parts.hostname or "").lower(), parts.path.rstrip("/").lower()
+    except ValueError:  # e.g. an unclosed bracket of an IPv6 address
+        return None
+    if any(host == h or host.endswith(f".{h}") for h in _ANTHROPIC_HOSTS):
+        return "anthropic_messages"
+    if path.removesuffix("/v1").endswith("/anthropic"):
+        return "anthropic_messages"
+    return None

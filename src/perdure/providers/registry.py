@@ -1,0 +1,289 @@
+"""The table of known providers (SPEC J3): mode, base URL, key variable and quirks, one row each.
+
+A provider nobody listed is a `custom` one: it needs a base URL and speaks plain chat_completions unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from perdure.providers.types import NO_QUIRKS, ApiMode, Quirks
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """One provider. `api_mode` None: the base URL decides; `base_url` "": it must be given."""
+
+    name: str
+    api_mode: ApiMode | None
+    base_url: str
+    # The first variable that is set holds the key; none: no key is needed.
+    key_variables: tuple[str, ...] = ()
+    quirks: Quirks = NO_QUIRKS
+    # What auxiliary tasks use here when nothing is configured; "": the main model.
+    small_model: str = ""
+    # The main model where the user named none; "": it must be named.
+    default_model: str = ""
+
+    @property
+    def needs_key(self) -> bool:
+        return bool(self.key_variables)
+
+
+_NEW_OPENAI = Quirks(max_tokens_key="max_completion_tokens")
+_THINKS = Quirks(reasoning_field="reasoning_content")
+_LOCAL = Quirks(reasoning_field="reasoning_content", tool_images="inline")
+
+SERVICES: tuple[ProviderSpec, ...] = (
+    ProviderSpec(
+        "anthropic",
+        "anthropic_messages",
+        "https://api.anthropic.com",
+        ("ANTHROPIC_API_KEY",),
+        Quirks(takes_cache_marks=True, call_ids="anthropic"),
+        small_model="claude-haiku-5-5",
+        default_model="claude-sonnet-5-5",
+    ),
+    ProviderSpec(
+        "openai",
+        "chat_completions",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        _NEW_OPENAI,
+        small_model="gpt-5.4-mini",
+        default_model="gpt-5.5",
+    ),
+    ProviderSpec(
+        "openai-responses",
+        "codex_responses",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        Quirks(call_ids="responses"),
+        small_model="gpt-5.4-mini",
+        default_model="gpt-5.5",
+    ),
+    ProviderSpec(
+        "openai-codex",
+        "codex_responses",
+        "https://chatgpt.com/backend-api/codex",
+        ("OPENAI_CODEX_TOKEN",),
+        # The ChatGPT backend answers "Unsupported parameter" to both.
+        Quirks(call_ids="responses", max_tokens_key=None, takes_temperature=False),
+        default_model="gpt-5.5",
+    ),
+    ProviderSpec("azure", "chat_completions", "", ("AZURE_OPENAI_API_KEY",), replace(_NEW_OPENAI, auth="api-key")),
+    ProviderSpec(
+        "openrouter",
+        "chat_completions",
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        Quirks(
+            reasoning_field="reasoning",
+            effort="reasoning",
+            takes_cache_marks=True,
+            headers={"X-Title": "Perdure"},
+            extra={"usage": {"include": True}},
+        ),
+        default_model="anthropic/claude-sonnet-5.5",
+    ),
+    ProviderSpec(
+        "copilot",
+        "chat_completions",
+        "https://api.githubcopilot.com",
+        ("COPILOT_API_TOKEN", "GITHUB_COPILOT_TOKEN"),
+        Quirks(
+            headers={"Copilot-Integration-Id": "vscode-chat", "Editor-Version": "perdure/1.0"},
+            effort="none",
+        ),
+    ),
+    ProviderSpec(
+        "deepseek",
+        "chat_completions",
+        "https://api.deepseek.com/v1",
+        ("DEEPSEEK_API_KEY",),
+        _THINKS,
+        default_model="deepseek-chat",
+    ),
+    ProviderSpec(
+        "groq",
+        "chat_completions",
+        "https://api.groq.com/openai/v1",
+        ("GROQ_API_KEY",),
+        replace(_NEW_OPENAI, reasoning_field="reasoning"),
+        small_model="llama-3.1-8b-instant",
+        default_model="llama-3.3-70b-versatile",
+    ),
+    ProviderSpec(
+        "together",
+        "chat_completions",
+        "https://api.together.xyz/v1",
+        ("TOGETHER_API_KEY",),
+        replace(_THINKS, reasoning_field="reasoning"),
+    ),
+    ProviderSpec(
+        "gemini",
+        "chat_completions",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        small_model="gemini-3.5-flash",
+        default_model="gemini-3.1-pro-preview",
+    ),
+    ProviderSpec(
+        "mistral",
+        "chat_completions",
+        "https://api.mistral.ai/v1",
+        ("MISTRAL_API_KEY",),
+        # "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."; no user turn right after results.
+        Quirks(call_ids="mistral", tool_images="omit", takes_stream_options=False, effort="none"),
+        small_model="mistral-small-latest",
+        default_model="mistral-large-latest",
+    ),
+    ProviderSpec("xai", "chat_completions", "https://api.x.ai/v1", ("XAI_API_KEY",), _NEW_OPENAI),
+    ProviderSpec(
+        "fireworks", "chat_completions", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), _THINKS
+    ),
+    ProviderSpec("cerebras", "chat_completions", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), _NEW_OPENAI),
+    ProviderSpec("sambanova", "chat_completions", "https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",)),
+    ProviderSpec("nvidia", "chat_completions", "https://integrate.api.nvidia.com/v1", ("NVIDIA_API_KEY",), _THINKS),
+    ProviderSpec("nous", "chat_completions", "https://inference-api.nousresearch.com/v1", ("NOUS_API_KEY",)),
+    ProviderSpec("huggingface", "chat_completions", "https://router.huggingface.co/v1", ("HF_TOKEN",)),
+    ProviderSpec(
+        "dashscope",
+        "chat_completions",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        ("DASHSCOPE_API_KEY",),
+        replace(_THINKS, effort="none"),
+    ),
+    ProviderSpec(
+        "moonshot",
+        "chat_completions",
+        "https://api.moonshot.ai/v1",
+        ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
+        replace(_THINKS, effort="thinking"),
+    ),
+    ProviderSpec(
+        "zai", "chat_completions", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY",), replace(_THINKS, effort="thinking")
+    ),
+    ProviderSpec(
+        "minimax",
+        "chat_completions",
+        "https://api.minimax.io/v1",
+        ("MINIMAX_API_KEY",),
+        # Its models think inside <think> tags and lose their thread when these are not handed back.
+        Quirks(reasoning_field="think_tags", effort="none"),
+    ),
+    ProviderSpec("litellm", "chat_completions", "", ("LITELLM_API_KEY",), Quirks(takes_cache_marks=True)),
+    ProviderSpec(
+        "vllm", "chat_completions", "http://127.0.0.1:8000/v1", (), replace(_LOCAL, reasoning_field="reasoning")
+    ),
+    ProviderSpec("sglang", "chat_completions", "http://127.0.0.1:30000/v1", (), _LOCAL),
+    ProviderSpec("llamacpp", "chat_completions", "http://127.0.0.1:8080/v1", (), _LOCAL),
+    ProviderSpec(
+        "ollama", "chat_completions", "http://127.0.0.1:11434/v1", (), replace(_LOCAL, reasoning_field="reasoning")
+    ),
+    ProviderSpec("lmstudio", "chat_completions", "http://127.0.0.1:1234/v1", (), _LOCAL),
+    ProviderSpec("local", None, "", (), _LOCAL),
+    ProviderSpec("custom", None, "", (), Quirks(reasoning_field="reasoning_content")),
+)
+
+_ALIASES = {
+    "claude": "anthropic",
+    "codex": "openai-codex",
+    "github-copilot": "copilot",
+    "google": "gemini",
+    "grok": "xai",
+    "x-ai": "xai",
+    "together-ai": "together",
+    "togetherai": "together",
+    "fireworks-ai": "fireworks",
+    "kimi": "moonshot",
+    "qwen": "dashscope",
+    "alibaba": "dashscope",
+    "zhipu": "zai",
+    "glm": "zai",
+    "nim": "nvidia",
+    "hf": "huggingface",
+    "nousresearch": "nous",
+    "llama.cpp": "llamacpp",
+    "llama-cpp": "llamacpp",
+    "lm-studio": "lmstudio",
+    "azure-openai": "azure",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """What a model wants otherwise than its service; the sample is what the service says when it does not get it."""
+
+    pattern: re.Pattern[str]
+    sample: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    modes: tuple[ApiMode, ...] = ("chat_completions", "codex_responses")
+
+
+MODEL_ROWS: tuple[ModelRow, ...] = (
+    ModelRow(
+        re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])"),
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        {"max_tokens_key": "max_completion_tokens", "takes_temperature": False},
+        ("chat_completions",),
+    ),
+    ModelRow(
+        re.compile(r"(?:^|/)(?:o\d|gpt-[5-9])"),
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        {"takes_temperature": False},
+        ("codex_responses",),
+    ),
+    ModelRow(
+        re.compile(r"(?:^|/)(?:gpt-4|gpt-3|chatgpt-4o)"),
+        "Encrypted content is not supported with this model.",
+        {"takes_encrypted_reasoning": False},
+        ("codex_responses",),
+    ),
+)
+
+
+def service(name: str | None) -> ProviderSpec | None:
+    """The row of a provider by any of its names; None for one nobody listed."""
+    wanted = (name or "").strip().lower().replace("_", "-")
+    wanted = _ALIASES.get(wanted, wanted)
+    return next((s for s in SERVICES if s.name == wanted), None)
+
+
+def service_of_url(base_url: str) -> ProviderSpec | None:
+    """The row whose host an address has; loopback tells nothing, for any server may listen there."""
+    host = _host(base_url)
+    if not host or host in ("127.0.0.1", "localhost", "::1"):
+        return None
+    if host.endswith((".openai.azure.com", ".services.ai.azure.com")):
+        return service("azure")
+    return next((s for s in SERVICES if s.base_url and _host(s.base_url) == host), None)
+
+
+def quirks_of(provider: str, *, model: str, base_url: str = "", api_mode: ApiMode = "chat_completions") -> Quirks:
+    """How this service and model depart from the protocol; unknown providers are known by their host, if at all."""
+    row = service(provider)
+    if row is None or row.api_mode is None:
+        row = (service_of_url(base_url) if base_url else None) or row
+    quirks = row.quirks if row is not None else NO_QUIRKS
+    if quirks.max_tokens_key is not None:
+        for model_row in MODEL_ROWS:
+            if api_mode in model_row.modes and model_row.pattern.search(model.lower()) and _is_strict(row):
+                quirks = replace(quirks, **model_row.changes)
+    return quirks
+
+
+def _is_strict(row: ProviderSpec | None) -> bool:
+    """OpenAI itself and who hands requests to it unchanged; routers translate the old names."""
+    return row is not None and row.name in ("openai", "openai-responses", "azure", "copilot", "custom")
+
+
+def _host(base_url: str) -> str:
+    try:
+        return (urlsplit(base_url if "//" in base_url else f"//{base_url}").hostname or "").lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,410 @@
+"""Secrets recognised by the name they are assigned to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from perdure.redaction.entropy import is_identifier
+from perdure.redaction.names import Form, Promise, is_drawn, is_secret, promise_of
+from perdure.redaction.scan import ScanText, Secret
+
+_LINE_END = re.compile(r"\r?\n|(?:\\r)?\\n")
+_CELLS = {
+    separator: re.compile(rf'[ ]*(?:"(?P<quoted>[^"\n]*)"[ ]*|(?P<bare>[^{separator}"\n]*))(?:{separator}|$)')
+    for separator in (r"\|", ",", r"\t", ";")
+}
+_CELL_END = re.compile(r"[A-Za-z0-9_-]{0,40}[\"'`*\\]{0,4}[ ]{0,40}(?:[|,;\t\r\n]|\\[nrt])")
+_HEADER_LINE = re.compile(r"[\w \t\"'`*.,;|()/→\\-]+")
+_HEADER = re.compile(r"[\w \"'`*./-]{1,60}(?:\([\w ]{1,30}\))?")
+_LONGEST_LINE, _MOST_ROWS = 4_000, 10_000
+_EDGES = " \t\"'`*\\"
+
+
+class Columns:
+    """Reads every table once, from its header; a row of a table already read is never taken for a header."""
+
+    def __init__(self, page: ScanText) -> None:
+        self._text = page.text
+        self._read_to = 0
+
+    def below(self, at: int) -> Iterator[Secret]:
+        """Secrets in the columns under the header line that holds this place, if it is one."""
+        text = self._text
+        if at < self._read_to or _CELL_END.match(text, at) is None:
+            return
+        earliest = max(self._read_to, at - _LONGEST_LINE)
+        found = _LINE_END.search(text, at, at + _LONGEST_LINE)
+        if found is None:
+            self._read_to = at + _LONGEST_LINE
+            return
+        self._read_to = found.start()
+        escaped = text.rfind("\\n", earliest, at)
+        start = max(earliest, text.rfind("\n", earliest, at) + 1, escaped + 2 if escaped >= 0 else 0)
+        header = text[start : found.start()].rpartition('": "')[2]  # the table may be a string in JSON
+        separator = _separator(header)
+        if separator is None or not _HEADER_LINE.fullmatch(header):
+            return
+        names = [cell for cell, _ in _cells(header, separator)]
+        columns = {
+            i: (name, promise) for i, name in enumerate(names) if (promise := promise_of(name.replace(" ", "_")))
+        }
+        if len(names) < 2 or not columns or not all(_HEADER.fullmatch(name) or not name for name in names):
+            return
+        yield from self._rows(found.end(), separator, len(names), columns)
+
+    def _rows(self, at: int, separator: str, width: int, columns: dict[int, tuple[str, Promise]]) -> Iterator[Secret]:
+        text = self._text
+        for _ in range(_MOST_ROWS):
+            ending = _LINE_END.search(text, at, at + _LONGEST_LINE)
+            end = ending.start() if ending is not None else min(len(text), at + _LONGEST_LINE)
+            row = text[at:end]
+            cells = list(_cells(row, separator))
+            if not row or len(cells) != width:
+                return
+            for i, (name, promise) in columns.items():
+                value, shift = cells[i]
+                if value and _is_cell_secret(name, promise, value):
+                    yield Secret(promise.value, at + shift, at + shift + len(value))
+            self._read_to = end
+            if ending is None:
+                return
+            at = ending.end()
+
+
+def _separator(header: str) -> str | None:
+    for separator, pattern in (("|", r"\|"), ("\t", r"\t"), (",", ","), (";", ";")):
+        if separator in header:
+            return pattern
+    return None
+
+
+def _cells(line: str, separator: str) -> Iterator[tuple[str, int]]:
+    """The cells of a line without their quotes, each with where it begins."""
+    at, pattern = 0, _CELLS[separator]
+    while at < len(line):
+        cell = pattern.match(line, at)
+        if cell is None or cell.end() == at:
+            return
+        group = "quoted" if cell["quoted"] is not None else "bare"
+        bare = cell[group].strip(_EDGES)
+        yield bare, cell.start(group) + cell[group].find(bare)
+        at = cell.end()
+
+
+def _is_cell_secret(name: str, promise: Promise, value: str) -> bool:
+    if promise in (Promise.PASSWORD, Promise.PHRASE):
+        return is_secret(name, promise, value, Form.BARE)
+    return is_drawn(name, promise, value)
+
+
+_NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+_REST = re.compile(r"[A-Za-z0-9_-]{0,40}")
+_VALUE = r"(?P<value>[A-Za-z0-9+/=_~.:!@#$%^&*?-]{8,2000})"
+_VALUE_RE = re.compile(_VALUE)
+_VALUE_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_~.:!@#$%^&*?-"
+_OPEN, _CLOSE = "[\"'`“‘(<*]{0,3}", "[\"'`”’)>*.,;:]{0,4}"
+# Between a name and the cell after it: `| NAME | value |`, `NAME,value`, `"NAME","value"`, `NAME<tab>value`.
+_CELL_GAP = re.compile(rf"[\"'`*\\]{{0,4}}[ \t]{{0,40}}[|,;\t][ \t]{{0,40}}\\?{_OPEN}")
+# Between a name and its value in a sentence: `api key for staging is value`, `set NAME to value`, `token (value)`.
+_SENTENCE_GAP = re.compile(
+    rf"""[\"'`*)]{{0,3}}
+    (?P<words>(?:[ ][A-Za-z0-9(][A-Za-z0-9'’()-]{{0,20}}){{0,6}}?)
+    (?P<joint>[ ](?:is|was|to|equals|are|be)(?:[ ]now|[ ]set[ ]to)?:?|[ ]{{0,2}}(?:[:=]|->|→|=>))?[ ]{{1,4}}{_OPEN}""",
+    re.VERBOSE,
+)
+# The sentence before the name: `use value as the api key`, `value is our api key`.
+_LAST_VALUE = re.compile(rf"^{_OPEN}{_VALUE}{_CLOSE}$")
+_FEW_WORDS = re.compile(r"(?:[A-Za-z0-9'’-]{1,20} ){0,6}")
+_SHORTEST = 12
+_SPOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.'’-]{0,24}")
+# How far from the name a value may begin.
+_AHEAD, _BEHIND = 160, 360
+# With no word or sign between the two (`token 3f0c9a1b2d4e`) a short value is an id.
+_LONG_ENOUGH_ALONE = 20
+# Every drawn value has a digit next to a letter somewhere, and most lines have not.
+_MIXED = re.compile(rb"[^\n]*?(?:[0-9][A-Za-z]|[A-Za-z][0-9])")
+_NO_NAME = frozenset(("", ".", "(", "[", "{"))
+_ARTICLES = frozenset(("the", "a", "an", "this", "that", "my", "our", "your", "his", "her", "their", "its"))
+_BREAK_WORDS = """
+is as to for of use using used set here with and or new old in from by on at under into over per via was are be has have
+had no not if when then so but because restored saved found missing invalid expired got get gets give need needs want
+which what where how why please just only also it i you we they he she him them me us need try called named hit miss
+"""
+_BREAK = frozenset(_BREAK_WORDS.split())
+# A word beside the name which says that the value is something about the secret and not the secret.
+_ABOUT = re.compile(
+    r"\b(?:hash|hashes|hashed|sha\d*|md5|digest|checksum|fingerprint|thumbprint|id|ids|identifier|uuid|public|name|names"
+    r"|url|uri|path|file|arn|version|prefix|suffix|commit|revision|length|count|expires?|type|cache|etag|idempotency)\b",
+    re.IGNORECASE,
+)
+_OF = re.compile(
+    r"(?:hash|sha-?\d*|md5|digest|checksum|fingerprint|id|length|prefix|suffix|version) of "
+    r"(?:[A-Za-z_-]+ ){0,3}[A-Za-z0-9_-]*$",
+    re.IGNORECASE,
+)
+
+
+def nearby_value(page: ScanText, at: int) -> Secret | None:
+    """The secret in the cell or the sentence next to the name that holds the anchor at this place."""
+    found = _nearby(page, at)
+    return None if found is not None and is_about(page.text, at) else found
+
+
+def _nearby(page: ScanText, at: int) -> Secret | None:
+    text = page.text
+    before = page.raw[max(0, at - 64) : at]
+    start = at - len(before) + len(before.rstrip(_NAME))
+    rest = _REST.match(text, at)
+    end = rest.end() if rest is not None else at
+    if text[end : end + 1] in _NO_NAME or text[start - 1 : start] == ":":
+        return None
+    name = text[start:end]
+    if promise_of(f"api_{name}") is None:
+        return None  # no word before it could make this name a telling one
+    name = _spoken_name(text, start, name)
+    if promise_of(name) is None:
+        return None
+    if (found := _value_behind(page, start, end, name)) is not None:
+        return found
+    return _value_before(text, start, name)
+
+
+def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | None:
+    """The value after a name: the first long word with a digit in it, if what stands between joins the two."""
+    text, at = page.text, end
+    while (mixed := _MIXED.match(page.raw, at, end + _AHEAD)) is not None:
+        at = end + len(page.raw[end : mixed.end() - 1].rstrip(_VALUE_BYTES))
+        value = _VALUE_RE.match(text, at)
+        if value is not None:
+            break
+        at = max(mixed.end(), at)
+    else:
+        return None
+    gap = text[end:at]
+    if _CELL_GAP.fullmatch(gap):
+        return _judge(name.replace(" ", "_"), value) if _begins_cell(text, start, name) else None
+    sentence = _SENTENCE_GAP.fullmatch(gap)
+    if sentence is None or _ABOUT.search(sentence["words"]):
+        return None
+    is_adjacent = not sentence["words"] and len(value["value"]) >= _LONG_ENOUGH_ALONE
+    is_joined = sentence["joint"] is not None or is_adjacent
+    return _judge(name, value) if is_joined else None
+
+
+def is_about(text: str, start: int) -> bool:
+    """Whether the name at this place is only what something else is of: `the hash of the token is …`."""
+    return _OF.search(text, max(0, start - 60), start) is not None
+
+
+def _begins_cell(text: str, start: int, name: str) -> bool:
+    """Whether the name is a whole cell: what stands before it on its line is nothing, a bullet or a separator."""
+    before = text[max(0, start - 80) : start].removesuffix(name[: name.rfind(" ") + 1]).rstrip(" \t\"'`*\\")
+    return not before or before[-1] in "|,;\n→" or before.endswith("\\n")
+
+
+def _spoken_name(text: str, start: int, name: str) -> str:
+    """The name with the words before it that belong to it: `aws secret access` of `aws secret access key`."""
+    spoken: list[str] = []
+    for word in reversed(text[max(0, start - 78) : start].split(" ")[-4:-1]):
+        if word.lower() in _BREAK or not _SPOKEN.fullmatch(word):
+            break
+        if word.lower() not in _ARTICLES:
+            spoken.insert(0, word)
+    return " ".join([*spoken, name]) if spoken else name
+
+
+def _value_before(text: str, start: int, name: str) -> Secret | None:
+    """The value in `use value as the api key` and `value is our api key`."""
+    line = text[max(0, start - _BEHIND) : start]
+    line = line[line.rfind("\n") + 1 :]
+    for joint in (" as ", " is ", " for "):
+        at = line.rfind(joint)
+        if at < _SHORTEST or not _FEW_WORDS.fullmatch(words := line[at + len(joint) :]) or _ABOUT.search(words):
+            continue
+        found = _LAST_VALUE.search(line[line.rfind(" ", 0, at) + 1 : at])
+        if found is not None and (secret := _judge(name, found)) is not None:
+            shift = start - len(line) + line.rfind(" ", 0, at) + 1
+            return Secret(secret.kind, secret.start + shift, secret.end + shift)
+    return None
+
+
+def _judge(name: str, found: re.Match[str]) -> Secret | None:
+    promise = promise_of(name)
+    value = found["value"].rstrip(".,;:!?)*>")
+    if promise is None or _ABOUT.search(name.replace("_", " ")) or not is_drawn(name, promise, value):
+        return None
+    return Secret(promise.value, found.start("value"), found.start("value") + len(value))
+
+
+_ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"auth", b"cred")
+_PAT = re.compile(rb"pat(?![a-z])")  # "personal access token", at the end of a name
+_ID_ANCHORS, _ID_END = (b"sid=", b"sessionid="), b"id="
+_LONG = 64
+_LINE_STARTS = ("", "\n", "\\", '"', "'")
+_QUOTE = r"\\{0,3}[\"'`]"
+_TO = re.compile(
+    rf"""(?P<rest>[A-Za-z0-9_-]{{0,40}})
+    (?: (?:{_QUOTE})?,?(?:\s|\\[nr]){{0,40}}(?:{_QUOTE})?[Vv]alue(?:{_QUOTE})?[ \t]{{0,24}}[:=][ \t]{{0,24}}(?P<pair>)
+      | (?:\*\*|{_QUOTE})?\]?
+        (?:[ \t]{{0,4}}\??:[ \t]{{0,4}}[A-Za-z_][\w\[\].<>| &*]{{0,30}}?(?=[ \t]{{0,4}}=[ \t]{{0,4}}[bru@]?{_QUOTE}))?
+        (?P<spaced>[ \t]{{0,24}})(?P<sign>::?=|=>|={{1,3}}|!==?|:(?!:)(?:\*\*)?)(?P<gap>[ \t]{{0,24}})
+      | [ \t]+-p[ \t]?(?P<flag>)
+      | (?P<tag>>)
+      | [ \t]+(?P<said>is:?|was:?)[ \t]+
+      | (?P<word>[ \t]+)(?=[^\s=:-])
+    )""",
+    re.VERBOSE,
+)
+_QUOTED = re.compile(r"[bru@]?(?P<mark>(?P<slash>\\{0,3})[\"'`])(?P<value>(?:(?!(?P=mark))[^\n]){1,2000}?)(?P=mark)")
+_BARE = re.compile(r"[!#$%*+./0-9:=?@A-Z^_a-z|~À-ÿ-]{1,8000}")
+# Up to the next pair, if one follows (`&name=`, `,name=`); reading on would take quadratic time in a long query.
+_BARE_LINE = re.compile(r"(?:[!#$%()*+./0-9:=?@A-Z^_a-z|~{}\[\]À-ÿ-]|[&,](?!\w[\w.]{0,60}=)){1,8000}")
+_LOCAL_SIGNS = "密令パ暗비암패"  # one of them is in each word below, and one character is found faster than a word
+_LOCAL = re.compile(
+    r"(?:密[码碼钥鑰]|口令|令牌|パスワード|暗証番号|秘密鍵|비밀번호|비밀키|암호|패스워드)\s{0,8}(?:[:：=＝]|是|为|為|は|는|은|가)?\s{0,8}"
+    r"[「『“\"'`]?(?P<value>[!#$%&*+./0-9:=?@A-Z^_a-z|~-]{6,400})"
+)
+
+
+class _Reading(NamedTuple):
+    """A value that a telling name was given, not yet judged."""
+
+    name: str
+    promise: Promise
+    value: str
+    start: int
+    form: Form
+
+
+def named_values(page: ScanText) -> Iterator[Secret]:
+    """Values of telling names that are neither stand-ins, nor code, nor plain words."""
+    done, columns = 0, Columns(page)
+    for at in _anchors(page):
+        if at < done:
+            continue
+        read = _read(page, at)
+        end = read.start + len(read.value) if read is not None else 0
+        if read is not None and len(read.value) >= 3 and is_secret(read.name, read.promise, read.value, read.form):
+            yield Secret(read.promise.value, read.start, end)
+            done = end
+        elif len(read.value if read is not None else "") > _LONG:
+            done = end  # refused as a whole: the names inside it are not names of anything
+        elif (near := nearby_value(page, at)) is not None:
+            yield near
+            done = max(near.end, at + 1)
+        else:
+            yield from columns.below(at)
+    if not page.text.isascii() and any(sign in page.text for sign in _LOCAL_SIGNS):
+        yield from _locally_named(page.text)
+
+
+def _anchors(page: ScanText) -> list[int]:
+    """Where a telling name may stand, in order."""
+    pats = (found.start() for found in _PAT.finditer(page.lower))
+    return sorted({at for anchor in _ANCHORS for at in page.places(anchor)}.union(_ids(page), pats))
+
+
+def _ids(page: ScanText) -> Iterator[int]:
+    """Where the ids of sessions are named: by their common end, which is looked for once."""
+    for end in page.places(_ID_END):
+        for name in _ID_ANCHORS:
+            at = end + len(_ID_END) - len(name)
+            if at >= 0 and page.lower.startswith(name, at):
+                yield at
+
+
+def _locally_named(text: str) -> Iterator[Secret]:
+    for match in _LOCAL.finditer(text):
+        value = match["value"].rstrip(".,;:!?")
+        if is_secret("password", Promise.PASSWORD, value, Form.PROSE):
+            yield Secret("password", match.start("value"), match.start("value") + len(value))
+
+
+def _read(page: ScanText, at: int) -> _Reading | None:
+    text = page.text
+    to = _TO.match(text, at)
+    if to is None:
+        return None
+    before = page.raw[max(0, at - 64) : at]
+    start = at - len(before) + len(before.rstrip(_NAME))
+    name = text[start : to.end("rest")]
+    promise = promise_of(_unescaped(text, start, name))
+    if promise is None or _is_qualified(text, start, to) or not _is_joined(text, start, to, name):
+        return None
+    form = _form(text, start, to, name)
+    if form is Form.PROSE and is_about(text, start):
+        return None
+    if name == "PASS" and form is not Form.SETTING:
+        return None  # a test runner's verdict
+    return _value(name, promise, text, to, form)
+
+
+def _unescaped(text: str, start: int, name: str) -> str:
+    """The name without the `n` of a `\\n` that stands before it in escaped text."""
+    return name[1:] if start and text[start - 1] == "\\" and name[:1] in "nrt" else name
+
+
+def _is_qualified(text: str, start: int, to: re.Match[str]) -> bool:
+    """Whether the name is one step of a longer one: `AWS::KMS::Key`, `arn:aws:secretsmanager:…:secret:…`."""
+    return text[start - 1 : start] == ":" and (text[start - 2 : start] == "::" or (to["sign"] == ":" and not to["gap"]))
+
+
+def _is_joined(text: str, start: int, to: re.Match[str], name: str) -> bool:
+    """Whether what stands between name and value gives the one to the other, rather than being prose."""
+    if to["tag"] is not None:
+        return text[start - 1 : start] == "<"
+    if to["flag"] is not None:
+        return name == "sshpass"
+    if to["word"] is not None:
+        before = text[max(0, start - 80) : start]
+        follows_quote = name.lower().endswith("password") and text[to.end()] in "'\""
+        return name.startswith("--") or follows_quote or "login " in before or before.endswith(("ENV ", "setx "))
+    return True
+
+
+def _form(text: str, start: int, to: re.Match[str], name: str) -> Form:
+    if to["said"] is not None:
+        return Form.PROSE
+    if to["tag"] is not None:
+        return Form.QUOTED
+    if to["pair"] is not None:
+        return Form.BARE
+    sign, gap = to["sign"], (to["spaced"] or "") + (to["gap"] or "")
+    behind = text[max(0, start - 1) : start]
+    if sign == "=" and not gap and (name.upper() == name or "." in name or behind in ("?", "&", ";")):
+        return Form.SETTING
+    if sign is None or (
+        (sign in (":", ":**") or (sign == "=" and (not gap or (behind in _LINE_STARTS or not behind.isascii()))))
+        and behind not in ("(", ".")
+    ):
+        return Form.BARE
+    return Form.CODE
+
+
+def _value(name: str, promise: Promise, text: str, to: re.Match[str], form: Form) -> _Reading | None:
+    at = to.end()
+    quoted = _QUOTED.match(text, at) if to["tag"] is None else None
+    if quoted is not None:
+        value, at, form = quoted["value"], quoted.start("value"), Form.QUOTED
+    else:
+        at += text[at : at + 1] in ('"', "'")
+        bare = (_BARE_LINE if form is Form.SETTING and text[to.end("rest") : at] == "=" else _BARE).match(text, at)
+        if bare is None:
+            return None
+        value = _trimmed(bare[0], form)
+        after = text[at + len(value) : at + len(value) + 1]
+        if (after and after in "([{") or (
+            form is Form.BARE and is_identifier(value) and (after in tuple(",)]};") or "." in value)
+        ):
+            form = Form.CODE
+    return _Reading(name, promise, value, at, form)
+
+
+def _trimmed(value: str, form: Form) -> str:
+    if form is Form.SETTING:
+        # In a query or a connection string the next pair follows; in a .env file the value runs to the end of the line.
+        cut = re.search(r"[&;,]\w[\w.]*=|;$|,$|\)$|\]$|\}$", value)
+        return value[: cut.start()] if cut else value
+    return value.rstrip(".,;:!?)") if form is Form.PROSE else value.rstrip(",;:")

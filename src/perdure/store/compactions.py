@@ -1,0 +1,180 @@
+"""Compaction and its undo: each one transaction, a handful of rows, nothing copied and nothing deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perdure.core.errors import StoreError
+from perdure.core.messages import Message, clean
+from perdure.store.context import StoreContext
+from perdure.store.conversations import insert_session
+from perdure.store.db.database import Transaction, Value
+from perdure.store.ids import body_key
+from perdure.store.leases import admit
+from perdure.store.ledger import insert_event
+from perdure.store.messages import PreparedMessage, insertion, make_room, scoped
+from perdure.store.queries import add_handoff, get_session, lineage_of, read_handoffs, view_of
+from perdure.store.records import (
+    BeganBy,
+    Conversation,
+    Lease,
+    NewHandoff,
+    Plan,
+    RouteRecord,
+    Session,
+    Span,
+    StoredEvent,
+    StoredHandoff,
+)
+from perdure.store.search.index import IndexedText
+from perdure.store.spans import View, checked, covers_of, holds, joined, undone, up_to, without
+
+
+@dataclass(frozen=True, slots=True)
+class _Tip:
+    """A conversation about to be continued, held by this transaction."""
+
+    conversation: Conversation
+    session: Session
+    view: View
+    handoffs: dict[int, StoredHandoff]
+
+
+class Compactions:
+    """Ends the tip and goes on in a child whose view is a plan over the same log."""
+
+    def __init__(self, backing: StoreContext) -> None:
+        self._backing = backing
+
+    def compact(
+        self,
+        any_id: str,
+        plan: Plan,
+        *,
+        system_prompt: str | None = None,
+        route: RouteRecord | None = None,
+        up_to_seq: int | None = None,
+        lease: Lease | None = None,
+    ) -> Session:
+        """The child session. `system_prompt` None keeps the parent's, byte for byte.
+
+        `up_to_seq` says how far the plan looked: what was said later is kept behind it, so that a plan may be prepared
+        while the conversation goes on.
+        """
+        drafts = [_draft(p.message) for p in plan if isinstance(p, NewHandoff)]
+        child_id = self._backing.ids.new("s_")
+
+        def work(tx: Transaction) -> Session:
+            tip = self._open(tx, any_id, lease)
+            planned = tip.view if up_to_seq is None else up_to(tip.view, up_to_seq)
+            checked(plan, planned)
+            written = self._write_handoffs(tx, tip, plan, drafts, planned, child_id)
+            view = joined([*written, *without(tip.view, planned)])
+            child = self._child(tip, child_id, "compression", len(drafts), system_prompt, route)
+            return self._continue(tx, tip, child, view)
+
+        return self._backing.database.write(work)
+
+    def undo(self, any_id: str, *, lease: Lease | None = None) -> Session:
+        """A new view in which the newest handoff is again what it stands for; everything said since is kept.
+
+        Raises StoreError when the tip's view holds no handoff.
+        """
+        child_id = self._backing.ids.new("s_")
+
+        def work(tx: Transaction) -> Session:
+            tip = self._open(tx, any_id, lease)
+            view = self._view_before(tx, tip)
+            child = self._child(tip, child_id, "undo", 0, None, None)
+            # Nothing was said, so that this alone tells whoever shows the conversation elsewhere.
+            event = StoredEvent(child_id, "undo", {"parent": tip.session.id}, child.started_at_ms)
+            insert_event(tx, tip.conversation.id, event)
+            return self._continue(tx, tip, child, view)
+
+        return self._backing.database.write(work)
+
+    def _view_before(self, tx: Transaction, tip: _Tip) -> View:
+        """The view before the newest compaction, with everything said since."""
+        session = tip.session
+        has_handoff = any(h.session_id == session.id and holds(tip.view, seq) for seq, h in tip.handoffs.items())
+        if session.began_by != "compression" or has_handoff or session.parent_id is None:
+            return undone(tip.view, tip.handoffs)
+        # It only left messages out, so that no handoff says what was there.
+        before = view_of(tx, get_session(tx, session.parent_id), session.first_seq - 1)
+        return joined([*before, *without(tip.view, before)])
+
+    def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> _Tip:
+        conversation, _ = self._backing.hold(tx, any_id)
+        admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+        session = get_session(tx, conversation.tip_session_id)
+        view = view_of(tx, session, conversation.last_seq)
+        return _Tip(conversation, session, view, read_handoffs(tx, lineage_of(tx, conversation)))
+
+    def _write_handoffs(
+        self, tx: Transaction, tip: _Tip, plan: Plan, drafts: list[PreparedMessage], planned: View, child_id: str
+    ) -> list[Span]:
+        """The plan as spans, once every new handoff has its place at the end of the log."""
+        if not drafts:  # the plan only leaves messages out
+            return [item for item in plan if isinstance(item, Span)]
+        now, conversation = self._backing.clock.now_ms(), tip.conversation
+        covers = covers_of(plan, planned)
+        spans: list[Span] = []
+        rows: list[Sequence[Value]] = []
+        texts: list[tuple[int, IndexedText]] = []
+        numbers = make_room(tx, self._backing.database.dialect, conversation, len(drafts)).numbers
+        for item in plan:
+            if isinstance(item, Span):
+                spans.append(item)
+                continue
+            ordinal = len(texts)
+            draft, seq, covered = drafts[ordinal], conversation.last_seq + 1 + ordinal, covers[ordinal]
+            if unknown := without(covered, planned):
+                raise StoreError(f"a handoff cannot stand for {unknown[0].address}: it is not in the session's view")
+            key = body_key(draft.body.canonical)
+            row = draft.row(
+                numbers[ordinal], conversation_id=conversation.id, seq=seq, session_id=child_id, key=key, now_ms=now,
+                is_said=False,
+            )  # fmt: skip
+            rows.append(row)
+            texts.append((numbers[ordinal], scoped(draft, conversation)))
+            previous = max((s for s in tip.handoffs if holds(covered, s)), default=None)
+            add_handoff(
+                tx,
+                StoredHandoff(
+                    conversation.id, seq, child_id, covered, planned, item.model, item.focus, previous, item.cost_usd,
+                    item.usage, item.check, now,
+                ),
+            )  # fmt: skip
+            spans.append(Span(seq, seq))
+        tx.run_many(*insertion(rows))
+        tx.run_many(*self._backing.index.addition("message", texts))
+        return spans
+
+    def _child(
+        self, tip: _Tip, child_id: str, began_by: BeganBy, new_rows: int, prompt: str | None, route: RouteRecord | None
+    ) -> Session:
+        parent = tip.session
+        return Session(
+            child_id, tip.conversation.id, parent.id, began_by, route or parent.route,
+            parent.system_prompt if prompt is None else clean(prompt), tip.conversation.last_seq + new_rows + 1, None,
+            self._backing.clock.now_ms(),
+        )  # fmt: skip
+
+    def _continue(self, tx: Transaction, tip: _Tip, child: Session, view: View) -> Session:
+        """Ends the parent and moves the tip, in the transaction that made the child."""
+        tx.run(
+            "UPDATE session SET ended_at = ?, end_reason = ?, last_seq = ? WHERE id = ?",
+            (child.started_at_ms, child.began_by, tip.conversation.last_seq, tip.session.id),
+        )
+        insert_session(tx, child, view)
+        tx.run(
+            "UPDATE conversation SET tip = ?, last_seq = ?, updated_at = ? WHERE id = ?",
+            (child.id, child.first_seq - 1, child.started_at_ms, tip.conversation.id),
+        )
+        return child
+
+
+def _draft(message: Message) -> PreparedMessage:
+    """A handoff carries the user's role, but nobody typed it."""
+    return PreparedMessage.of(replace(message, kind="handoff") if message.is_real_user else message)

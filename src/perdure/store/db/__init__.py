@@ -1,0 +1,1 @@
+"""Database backends: the port, SQLite and PostgreSQL."""

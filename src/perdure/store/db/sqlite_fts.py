@@ -1,0 +1,80 @@
+"""The text index in SQLite: contentless FTS5, fed with tokens split beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.store.db.database import Step, Transaction, Value
+from perdure.store.search.index import IndexedText, IndexName, Strategy
+from perdure.store.search.query import Clause
+
+
+class FtsIndex:
+    """Two virtual tables, `message_index` and `output_index`; the newest matches come first by rowid."""
+
+    def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
+        sql = f"INSERT INTO {index}_index (rowid, parts, wholes, scope) VALUES (?, ?, ?, ?)"
+        return sql, [(number, t.parts, t.wholes, t.scope) for number, t in texts]
+
+    def remove(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
+        tx.run_many(
+            f"INSERT INTO {index}_index ({index}_index, rowid, parts, wholes, scope) VALUES ('delete', ?, ?, ?, ?)",
+            [(number, t.parts, t.wholes, t.scope) for number, t in texts],
+        )
+
+    def clear(self, tx: Transaction, index: IndexName) -> None:
+        tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('delete-all')")
+
+    def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
+        # Until segments are merged, a removed text's words still stand in the older ones.
+        if most_pages is None:
+            tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('optimize')")
+        else:
+            tx.run(f"INSERT INTO {index}_index ({index}_index, rank) VALUES ('merge', ?)", (-most_pages,))
+
+    def newest(
+        self,
+        tx: Transaction,
+        index: IndexName,
+        clauses: Sequence[Clause],
+        *,
+        strategy: Strategy,
+        scopes: Sequence[Sequence[str]],
+        below: int | None,
+        limit: int,
+    ) -> list[int]:
+        values: list[Value] = [_expression(clauses, strategy, scopes)]
+        where = f"{index}_index MATCH ?"
+        if below is not None:
+            where += " AND rowid < ?"
+            values.append(below)
+        found = tx.rows(f"SELECT rowid FROM {index}_index WHERE {where} ORDER BY rowid DESC LIMIT ?", [*values, limit])
+        return [rowid for (rowid,) in found]
+
+
+def _expression(clauses: Sequence[Clause], strategy: Strategy, scopes: Sequence[Sequence[str]]) -> str:
+    met = [_clause(c, strategy) for c in clauses]
+    if strategy == "any":
+        met = [" OR ".join(f"({m})" for m in met)]
+    narrowed = [f"scope : ({' OR '.join(map(_quoted, group))})" for group in scopes]
+    return " AND ".join(f"({m})" for m in [*met, *narrowed])
+
+
+def _clause(clause: Clause, strategy: Strategy) -> str:
+    if strategy == "exact" and clause.exact is not None:
+        return f"wholes : {_quoted(clause.exact)}"
+    if strategy == "scattered" and clause.names:
+        return " AND ".join(_either_column(n, is_prefix=clause.is_prefix) for n in clause.names)
+    if clause.is_word:
+        return _either_column(clause.parts[0], is_prefix=clause.is_prefix)
+    side_by_side = f"parts : {_quoted(' '.join(clause.parts))}{' *' if clause.is_prefix else ''}"
+    # Pairs are rarer than single characters: they find the few places where the long comparison is worth it.
+    return " AND ".join([*(f"wholes : {_quoted(w)}" for w in clause.wholes), side_by_side])
+
+
+def _either_column(word: str, *, is_prefix: bool) -> str:
+    return f"{{parts wholes}} : {_quoted(word)}{' *' if is_prefix else ''}"
+
+
+def _quoted(tokens: str) -> str:
+    return '"' + tokens.replace('"', '""') + '"'

@@ -1,0 +1,138 @@
+"""Conversations as a person browses them: by source, model and time, each with what a list shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
+
+from perdure.core.errors import StoreError
+from perdure.core.messages import Entry
+from perdure.core.visibility import EVERYONE, Visibility
+from perdure.store.context import StoreContext
+from perdure.store.db.database import Row, Transaction, Value, text
+from perdure.store.ids import decode_or_placeholder
+from perdure.store.queries import CONVERSATION, conversation_of_row
+from perdure.store.records import Conversation
+
+_COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
+_FROM = "FROM conversation c LEFT JOIN session s ON s.id = c.tip"
+_ORDER = "ORDER BY c.updated_at DESC, c.id DESC LIMIT ?"
+_MOST = 1_000
+# What means something to LIKE is escaped; letters are lowered as both databases lower them, ASCII alone.
+_LIKE = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"} | dict(zip(ascii_uppercase, ascii_lowercase, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """A conversation and the model its tip speaks to; `opening` is its first message where it has no title."""
+
+    conversation: Conversation
+    model: str
+    opening: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFilter:
+    """What a list is narrowed to; nothing said, nothing left out but delegated runs."""
+
+    visibility: Visibility = EVERYONE
+    source: str | None = None
+    model: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    parent_id: str | None = None
+    title: str | None = None
+    ids: Sequence[str] | None = None
+
+    def conditions(self) -> tuple[list[str], list[Value]]:
+        parts: list[str] = []
+        values: list[Value] = []
+        for condition, value in (
+            # Where ids are given they are what to begin with, not everything of the user's.
+            ("c.user_key = ?" if self.ids is None else "c.user_key || '' = ?", self.visibility.stored_key),
+            ("c.source = ?", self.source),
+            ("s.model = ?", self.model),
+            ("c.updated_at >= ?", self.since_ms),
+            ("c.updated_at < ?", self.until_ms),
+            ("c.parent = ?", self.parent_id),
+        ):
+            if value is not None:
+                parts.append(condition)
+                values.append(text(value) if isinstance(value, str) else value)
+        if self.title is not None:
+            parts.append("LOWER(c.title) LIKE ? ESCAPE '\\'")
+            values.append(f"%{text(self.title).translate(_LIKE)}%")
+        if self.ids is not None:
+            parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")
+            values += [text(i) for i in self.ids]
+        elif self.parent_id is None:
+            parts.append("c.kind <> 'delegate'")
+        return parts, values
+
+
+class Browsing:
+    """Lists for people who look: cheap for the first page, however many conversations there are."""
+
+    def __init__(self, backing: StoreContext) -> None:
+        self._backing = backing
+
+    def page(
+        self, wanted: ConversationFilter, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[tuple[Browsed, ...], str | None]:
+        """A page, last used first, and the cursor of the next one. Raises StoreError for a cursor nobody gave."""
+        limit = max(1, min(limit, _MOST))
+        where, values = wanted.conditions()
+        if cursor is not None:
+            where.append("(c.updated_at, c.id) < (?, ?)")
+            values += _place(cursor)
+        narrowed = f"WHERE {' AND '.join(where)}" if where else ""
+
+        def load(tx: Transaction) -> tuple[tuple[Browsed, ...], str | None]:
+            rows = tx.rows(f"SELECT {_COLUMNS}, s.model {_FROM} {narrowed} {_ORDER}", [*values, limit + 1])
+            page = tuple(_browsed(tx, row) for row in rows[:limit])
+            last = page[-1].conversation if page and len(rows) > limit else None
+            return page, f"{last.updated_at_ms}:{last.id}" if last is not None else None
+
+        return self._backing.database.read(load)
+
+    def sources(self, visibility: Visibility) -> list[str]:
+        """Every surface conversations were held on."""
+        return self._distinct("SELECT DISTINCT c.source FROM conversation c", visibility)
+
+    def models(self, visibility: Visibility) -> list[str]:
+        """Every model that a conversation's newest session speaks to."""
+        return self._distinct(f"SELECT DISTINCT s.model {_FROM}", visibility)
+
+    def _distinct(self, sql: str, visibility: Visibility) -> list[str]:
+        user_key = visibility.stored_key
+        narrowed = "" if user_key is None else " WHERE c.user_key = ?"
+        values = [] if user_key is None else [text(user_key)]
+        found = self._backing.database.read(lambda tx: tx.rows(sql + narrowed, values))
+        return sorted(str(row[0]) for row in found if row[0])
+
+
+def _browsed(tx: Transaction, row: Row) -> Browsed:
+    conversation = conversation_of_row(row[:-1])
+    opening = None if conversation.title or not conversation.last_seq else _opening(tx, conversation)
+    return Browsed(conversation, str(row[-1] or ""), opening)
+
+
+def _opening(tx: Transaction, conversation: Conversation) -> Entry | None:
+    """What the person said first; a branch begins with its own words."""
+    row = tx.row(
+        "SELECT seq, body, encoding, kind, created_at FROM message WHERE conversation = ? AND seq > ? AND kind = 'user'"
+        " ORDER BY seq LIMIT 1",
+        (conversation.id, conversation.fork_seq),
+    )
+    if row is None:
+        return None
+    seq, body, encoding, kind, created_at = row
+    return Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at)
+
+
+def _place(cursor: str) -> list[Value]:
+    updated_at, _, ident = cursor.partition(":")
+    if not updated_at.isdecimal() or not updated_at.isascii() or len(updated_at) > 18:
+        raise StoreError(f"{cursor[:80]!r} is no cursor that a list gave")
+    return [int(updated_at), text(ident)]

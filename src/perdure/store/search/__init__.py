@@ -1,0 +1,1 @@
+"""Full-text search: tokenizer, query parser, index and addresses."""

@@ -1,0 +1,1 @@
+"""Test support that ships with Perdure: `simulator` replaces model services on loopback."""

@@ -1,0 +1,188 @@
+"""Tools answered from the agent state: `clarify`, `todo`, `session_search`, `delegate_task`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perdure.core.errors import NotFound, ToolError
+from perdure.core.ports import Asker, Page, Search, SearchHit, Spawner
+from perdure.core.visibility import only
+from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
+
+
+class ClarifyTool:
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    def tool(self) -> Tool:
+        return tool_from_function(
+            self.clarify, name="clarify", toolset="clarify", is_interactive=True, timeout_s=24 * 3_600.0
+        )
+
+    async def clarify(
+        self,
+        question: Annotated[str, "one question, short"],
+        choices: Annotated[list[str] | None, "answers to choose from; the person may still type their own"] = None,
+    ) -> str:
+        """Asks the person something you cannot find out yourself, and waits for the answer."""
+        if not question.strip():
+            raise ToolError("the question is empty")
+        answer = await self._asker.ask(question.strip(), tuple(choices or ()))
+        return answer.strip() or "(the person gave no answer; go on with your best judgement)"
+
+
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
+MAX_ITEMS = 100
+
+
+class TodoItem(BaseModel):
+    """One step of the plan."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=500)
+    status: Literal["pending", "in_progress", "completed", "cancelled"] = "pending"
+
+
+class Plans(Protocol):
+    """Where a conversation's plan is kept."""
+
+    def load(self, conversation_id: str) -> Sequence[Any]:
+        """The items as plain dicts; empty where there is no plan."""
+        ...
+
+    def save(self, conversation_id: str, items: Sequence[Any]) -> None:
+        """Persisted when this returns."""
+        ...
+
+
+class TodoTool:
+    def __init__(self, plans: Plans) -> None:
+        self._plans = plans
+
+    def tool(self) -> Tool:
+        return tool_from_function(self.todo, name="todo", toolset="planning")
+
+    def todo(
+        self,
+        context: ToolContext,
+        items: Annotated[list[TodoItem] | None, "the whole new plan, in order; leave out to read it"] = None,
+    ) -> str:
+        """Keeps the plan of the present work. Send the whole list each time; at most one step in progress."""
+        if items is None:
+            return render_plan(self._plans.load(context.conversation_id))
+        if len(items) > MAX_ITEMS:
+            raise ToolError(f"a plan may have {MAX_ITEMS} steps, and this has {len(items)}")
+        if sum(i.status == "in_progress" for i in items) > 1:
+            raise ToolError("only one step may be in progress at a time")
+        kept = [i.model_dump() for i in items]
+        self._plans.save(context.conversation_id, kept)
+        return render_plan(kept)
+
+
+def render_plan(items: Sequence[Any]) -> str:
+    """The plan as a person reads it."""
+    lines = [f"{n}. {_MARKS.get(i['status'], '[ ]')} {i['text']}" for n, i in enumerate(items, 1)]
+    return "\n".join(lines) or "There is no plan yet."
+
+
+# m:120, m:120-180, m:3-154,170-181, h:57, output:<id>
+ADDRESS = re.compile(r"(?:[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
+PAGE_CHARS = 20_000
+
+
+class SessionSearch:
+    """Searches the user's own conversations, the present one included."""
+
+    def __init__(self, search: Search, *, page_chars: int = PAGE_CHARS) -> None:
+        self._search = search
+        self._page_chars = page_chars
+
+    def tool(self) -> Tool:
+        return tool_from_function(
+            self.session_search, name="session_search", toolset="memory", is_read_only=True, max_result_chars=0
+        )
+
+    def session_search(
+        self,
+        context: ToolContext,
+        query: Annotated[str, 'words, a "phrase", a prefix*, or an address such as m:120-180 or output:<id>'],
+        here: Annotated[bool, "only in this conversation"] = False,
+        limit: Annotated[int, "most results"] = 10,
+        offset: Annotated[int, "for an address: first character to show"] = 0,
+    ) -> ToolReply:
+        """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
+        if ADDRESS.fullmatch(query.strip()):
+            return self._open(query.strip(), context, max(0, offset))
+        scope = {"conversation": context.conversation_id} if here else None
+        visibility = only(context.user_key)
+        hits = self._search.search(query, visibility=visibility, scope=scope, limit=min(max(1, limit), 50))
+        if not hits:
+            return ToolReply(f"Nothing found for {query!r}. Try fewer or other words, or a prefix such as deplo*.")
+        return ToolReply("\n\n".join(_shown(h) for h in hits))
+
+    def _open(self, address: str, context: ToolContext, offset: int) -> ToolReply:
+        try:
+            page = self._search.open(
+                address, conversation_id=context.conversation_id, offset=offset, limit=self._page_chars
+            )
+        except NotFound as error:
+            raise ToolError(str(error)) from None
+        return ToolReply(_page(page), source=f"{address} (characters {page.offset:,}-{page.offset + len(page.text):,})")
+
+
+def _shown(hit: SearchHit) -> str:
+    when = datetime.fromtimestamp(hit.created_at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
+    title = f" “{hit.title}”" if hit.title else ""
+    return f"{hit.address} · {hit.role} · {when} · conversation {hit.conversation_id}{title}\n{hit.snippet}"
+
+
+def _page(page: Page) -> str:
+    if page.next_offset is None and page.offset == 0:
+        return page.text
+    more = f"read on with offset={page.next_offset}" if page.next_offset is not None else "this is the end"
+    return f"{page.text}\n[{page.address}: characters from {page.offset:,} of {page.total_chars:,}; {more}]"
+
+
+MAX_PARALLEL = 8
+
+
+class DelegateTool:
+    def __init__(self, spawner: Spawner, *, max_iterations: int) -> None:
+        self._spawner = spawner
+        self._max_iterations = max_iterations
+
+    def tool(self) -> Tool:
+        return tool_from_function(
+            self.delegate_task, name="delegate_task", toolset="delegation", timeout_s=24 * 3_600.0
+        )
+
+    async def delegate_task(
+        self,
+        tasks: Annotated[list[str], "what to do, one entry per helper; they run side by side and see nothing else"],
+        context: Annotated[str, "what every helper must know: files, findings, constraints"] = "",
+    ) -> str:
+        """Hands work to helpers with a fresh context each. Their reports come back; their steps do not fill yours."""
+        wanted = [t.strip() for t in tasks if t.strip()]
+        if not wanted:
+            raise ToolError("`tasks` is empty; say what the helper is to do")
+        if len(wanted) > MAX_PARALLEL:
+            raise ToolError(f"at most {MAX_PARALLEL} helpers at once, and this asks for {len(wanted)}")
+        reports = await asyncio.gather(
+            *(self._spawner.spawn(t, context=context, max_iterations=self._max_iterations) for t in wanted),
+            return_exceptions=True,
+        )
+        return "\n\n".join(_delegate_shown(n, len(wanted), r) for n, r in enumerate(reports, 1))
+
+
+def _delegate_shown(number: int, total: int, report: str | BaseException) -> str:
+    if isinstance(report, asyncio.CancelledError):
+        raise report
+    text = f"failed: {report}" if isinstance(report, BaseException) else report
+    return text if total == 1 else f"## Report {number} of {total}\n{text}"

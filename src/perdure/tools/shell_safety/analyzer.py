@@ -1,0 +1,525 @@
+"""Analyze a command: walk its tree, follow wrappers, match rules, return the dangers."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from perdure.tools.shell_safety.expand import ShellVariables
+from perdure.tools.shell_safety.interpreters import (
+    SHELLS,
+    CodeReading,
+    code_of,
+    language_of,
+    read_code,
+    runs_stdin,
+    shell_script,
+)
+from perdure.tools.shell_safety.invocation import (
+    Invocation,
+    is_command_unknown,
+    looks_recursive,
+    matching_names,
+    name_of,
+    program_of,
+)
+from perdure.tools.shell_safety.limits import Budget, Unreadable
+from perdure.tools.shell_safety.parse import parse
+from perdure.tools.shell_safety.paths import PathZones
+from perdure.tools.shell_safety.rules import data, files, git, remote, secrets, system
+from perdure.tools.shell_safety.rules.data import deleting_statements
+from perdure.tools.shell_safety.rules.rule import RiskRule
+from perdure.tools.shell_safety.syntax import (
+    Function,
+    Group,
+    Loop,
+    Node,
+    Pipeline,
+    Redirect,
+    Simple,
+    Substitution,
+    Variable,
+)
+from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
+from perdure.tools.shell_safety.types import (
+    DOWNLOADED,
+    FILE,
+    SECRET,
+    UNKNOWN,
+    UNMASKED,
+    Code,
+    Danger,
+    Inner,
+    Script,
+    Words,
+    has_mark,
+)
+from perdure.tools.shell_safety.wrappers import inner_runs
+
+_DECLARING = ("export", "declare", "local", "readonly", "typeset")
+_READING = ("read", "mapfile", "readarray")
+# They change the shell they run in; everything else runs beside it.
+BUILTINS = frozenset(
+    (
+        *_DECLARING,
+        *_READING,
+        "cd",
+        "pushd",
+        "popd",
+        "unset",
+        "set",
+        "shift",
+        "printf",
+        "source",
+        ".",
+        "eval",
+        "alias",
+        "trap",
+    )
+)
+
+
+def apply_builtin(run: Invocation, scope: ShellVariables) -> None:
+    """The scope after the command; nothing for a command that is no builtin."""
+    if run.name in _DECLARING:
+        for name, sign, value in (a.partition("=") for a in run.args):
+            if sign:
+                scope.assign(name, [value])
+    elif run.name == "unset":
+        for o in run.operands:
+            scope.forget(o)
+    elif run.name == "set" and "--" in run.args:
+        scope.arguments = [*(scope.arguments[:1] or ["bash"]), *run.args[run.args.index("--") + 1 :]]
+    elif run.name == "shift":
+        scope.arguments = [*scope.arguments[:1], *scope.arguments[2:]]
+    elif run.name in _READING:
+        _read(run, scope)
+    elif run.name in ("source", "."):
+        scope.is_open = True
+
+
+def _read(run: Invocation, scope: ShellVariables) -> None:
+    names = [o for o in run.operands if re.fullmatch(r"\w+", o)] or ["REPLY"]
+    line = (run.stdin if run.stdin is not None else UNKNOWN).strip("\n").split("\n")[0]
+    if run.has("-a") or run.name != "read":
+        scope.assign(names[-1], line.split(), is_array=True)
+        return
+    pieces = line.split(None, len(names) - 1)
+    for i, name in enumerate(names):
+        scope.assign(name, [pieces[i] if i < len(pieces) else ""])
+
+
+def multiplies(function: Function) -> bool:
+    return any(_calls_twice(n, function.name) for n in function.body)
+
+
+def _calls_twice(node: Node, name: str) -> bool:
+    if isinstance(node, Pipeline):
+        calls = sum(isinstance(c, Simple) and bool(c.words) and c.words[0].bare == name for c in node.commands)
+        if calls > 1 or (calls and node.is_background):
+            return True
+        return any(_calls_twice(c, name) for c in node.commands)
+    if isinstance(node, Group | Loop):
+        return any(_calls_twice(n, name) for n in node.body)
+    return False
+
+
+def runs_itself(node: Node) -> bool:
+    if not isinstance(node, Simple) or not node.words:
+        return False
+    return any(isinstance(p, Variable) and p.name == "0" for p in node.words[0].parts)
+
+
+MAX_STEPS = 2_500
+_MAX_DEPTH = 24
+_MAX_ITEMS = 8
+# What judging one more argument costs, in characters read.
+_CHARS_PER_ARGUMENT = 60
+
+Judge = Callable[[Invocation], Iterable[Danger]]
+JudgeCode = Callable[[CodeReading, Invocation], Iterable[Danger]]
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """Where in the walk: what comes in, what ran before in the pipeline, how deep."""
+
+    scope: ShellVariables
+    stdin: str | None = None
+    upstream: tuple[str, ...] = ()
+    depth: int = 0
+    is_background: bool = False
+
+    def deeper(self) -> _At:
+        return replace(self, depth=self.depth + 1)
+
+
+class Walker:
+    """One reading of one command; `dangers` fills up on the way."""
+
+    def __init__(self, places: PathZones, budget: Budget, judge: Judge, judge_code: JudgeCode) -> None:
+        self.dangers: list[Danger] = []
+        self._places = places
+        self._budget = budget
+        self._judge, self._judge_code = judge, judge_code
+        self._files: dict[str, str] = {}
+        self._functions: dict[str, Function] = {}
+        self._called: set[str] = set()
+        self._steps = 0
+
+    def walk(self, text: str, scope: ShellVariables) -> None:
+        """Raises Unreadable where the command costs too much to read; `dangers` then holds what was found so far."""
+        scope.assign("PWD", [self._places.folder or UNKNOWN])
+        self._nodes(parse(text, self._budget), _At(scope))
+        for name in [n for n in self._functions if n not in self._called]:
+            unknown = scope.child()
+            unknown.is_open = True
+            self._nodes(self._functions[name].body, _At(unknown, depth=1))
+
+    def _nodes(self, nodes: Sequence[Node], at: _At) -> str:
+        if at.depth > _MAX_DEPTH:
+            raise Unreadable
+        output = "".join([self._node(n, at) for n in nodes])
+        self._budget.spend_chars(len(output))
+        return output
+
+    def _node(self, node: Node, at: _At) -> str:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise Unreadable
+        match node:
+            case Simple():
+                return self._simple(node, at)
+            case Pipeline():
+                return self._pipeline(node, at)
+            case Group():
+                return self._group(node, at)
+            case Loop():
+                return self._loop(node, at)
+            case Function():
+                self._functions[node.name] = node
+                if multiplies(node):
+                    self.dangers.append(Danger("fork-bomb", f"{node.name}() calls itself"))
+                return ""
+
+    def _pipeline(self, node: Pipeline, at: _At) -> str:
+        stdin, upstream = at.stdin, at.upstream
+        if node.is_background and any(runs_itself(c) for c in node.commands):
+            self.dangers.append(Danger("fork-bomb", "a script that starts itself in the background"))
+        for command in node.commands:
+            here = replace(at, stdin=stdin, upstream=upstream, is_background=node.is_background)
+            stdin = self._node(command, here if len(node.commands) == 1 else replace(here, scope=at.scope.child()))
+            upstream = (*upstream, name_of(command))
+        return stdin or ""
+
+    def _group(self, node: Group, at: _At) -> str:
+        stdin, writes, reads = self._redirected(node.redirects, at)
+        inner = replace(at, stdin=stdin, scope=at.scope.child() if node.is_subshell else at.scope).deeper()
+        before = self._places
+        out = self._nodes(node.body, inner)
+        if node.is_subshell:
+            self._places = before
+        if writes or reads:
+            self._report(Invocation("{", (), self._places, writes=tuple(writes), reads=tuple(reads)))
+            self._keep(writes, out)
+        return "" if writes else out
+
+    def _loop(self, node: Loop, at: _At) -> str:
+        items = [UNKNOWN]
+        if node.words is not None:
+            items = [f for w in node.words for f in at.scope.fields(w, lambda s: self._substituted(s, at))] or [UNKNOWN]
+        elif at.scope.arguments[1:]:
+            items = at.scope.arguments[1:]
+        out = ""
+        for item in items[:_MAX_ITEMS]:
+            at.scope.assign(node.name, [item])
+            out += self._nodes(node.body, at.deeper())
+        return out
+
+    def _substituted(self, substitution: Substitution, at: _At) -> str:
+        stdin = UNKNOWN if substitution.kind == ">" else None
+        before = self._places
+        out = self._nodes(substitution.body, _At(at.scope.child(), stdin, depth=at.depth + 1))
+        self._places = before
+        if substitution.kind == "$":
+            return out
+        name = f"/dev/fd/{63 + len(self._files)}"
+        self._files[name] = out
+        return name
+
+    def _redirected(self, redirects: Sequence[Redirect], at: _At) -> tuple[str | None, list[str], list[str]]:
+        """What comes in, and the files written and read."""
+        stdin, writes, reads = at.stdin, [], []
+
+        def run(s: Substitution) -> str:
+            return self._substituted(s, at)
+
+        for r in redirects:
+            if r.here is not None:
+                stdin = at.scope.text(r.here.body, run)
+            elif r.operator == "<<<":
+                stdin = at.scope.text(r.target, run) + "\n"
+            elif r.operator in ("<", "<&"):
+                path = at.scope.text(r.target, run)
+                if not path.isdigit():
+                    reads.append(path)
+                    stdin = self._files.get(path, self._files.get(self._places.place(path).path))
+                    stdin = stdin if stdin is not None else (SECRET if self._places.is_private(path) else FILE)
+            else:
+                path = at.scope.text(r.target, run)
+                if not (r.operator == ">&" and (path.isdigit() or path == "-")):
+                    writes.append(path)
+        return stdin, writes, reads
+
+    def _simple(self, node: Simple, at: _At) -> str:
+        def run(s: Substitution) -> str:
+            return self._substituted(s, at)
+
+        fields = [f for w in node.words for f in at.scope.fields(w, run)]
+        declares = bool(fields) and fields[0] in ("export", "declare", "local", "readonly", "typeset")
+        scope = at.scope if not fields or declares else at.scope.child()
+        for a in node.assignments:
+            values = (
+                [f for v in a.values for f in scope.fields(v, run)] if a.is_array else [scope.text(a.values[0], run)]
+            )
+            scope.assign(a.name, values, is_added=a.is_added, is_array=a.is_array)
+            if a.name in _RUN_VARIABLES:
+                self._inner(Script(values[0] if values else ""), Invocation(a.name, (), self._places), at)
+            if declares:
+                fields.append(f"{a.name}={' '.join(values)}")
+        stdin, writes, reads = self._redirected(node.redirects, at)
+        if not fields:
+            if writes or reads:
+                self._report(Invocation(">", (), self._places, writes=tuple(writes), reads=tuple(reads)))
+                self._keep(writes, "")
+            # `$(< file)` gives the file's text.
+            return (stdin or "") if reads else ""
+        # A builtin changes the shell it runs in; anything else sees the assignments in front of it.
+        inner = replace(at, scope=at.scope if fields[0] in BUILTINS else scope, stdin=stdin)
+        made = Invocation(
+            program_of(fields[0]),
+            tuple(fields[1:]),
+            self._places,
+            stdin,
+            tuple(writes),
+            tuple(reads),
+            at.upstream,
+            at.is_background,
+        )
+        return self._run(made, inner, fields[0])
+
+    def _run(self, run: Invocation, at: _At, typed: str) -> str:
+        self._steps += 1
+        if at.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
+            raise Unreadable
+        # What was counted as words where it was typed is looked at again inside every `sudo` and `env`.
+        self._budget.spend_chars(run.size + (_CHARS_PER_ARGUMENT * len(run.args) if at.depth else 0))
+        self._check_name(run, typed)
+        self._report(run)
+        self._builtin(run, at)
+        out = self._function_call(run, at) if run.name in self._functions else None
+        self._follow(run, at, typed)
+        out = out if out is not None else output_of(run, self._files)
+        self._budget.spend_chars(len(out))
+        self._download(run)
+        if run.name == "tee":
+            self._keep(run.operands, out)
+        if run.writes:
+            self._keep(run.writes, out)
+            return ""
+        return out
+
+    def _check_name(self, run: Invocation, typed: str) -> None:
+        if DOWNLOADED in typed or UNMASKED in typed:
+            self.dangers.append(Danger("hidden-code", run.shown))
+        elif typed.startswith("/etc/init.d/") and "stop" in run.args:
+            self.dangers.append(Danger("services", run.shown))
+        elif (has_mark(run.name) or typed.startswith("./")) and looks_recursive(run):
+            self.dangers.append(Danger("hidden-code", run.shown))
+
+    def _report(self, run: Invocation) -> None:
+        names = matching_names(run.name)
+        for name in names:
+            self.dangers += self._judge(replace(run, name=name))
+
+    def _builtin(self, run: Invocation, at: _At) -> None:
+        if run.name in ("cd", "pushd", "popd"):
+            target = UNKNOWN if run.name == "popd" else run.operands[0] if run.operands else self._places.home
+            self._places = self._places.entered(target)
+            at.scope.assign("PWD", [self._places.folder or UNKNOWN])
+        elif run.name == "printf" and run.args[:1] == ("-v",) and len(run.args) > 2:
+            at.scope.assign(run.args[1], [output_of(replace(run, args=run.args[2:]), self._files)])
+        else:
+            apply_builtin(run, at.scope)
+
+    def _function_call(self, run: Invocation, at: _At) -> str:
+        self._called.add(run.name)
+        function = self._functions.pop(run.name)
+        scope = at.scope.child()
+        scope.arguments = [run.name, *run.args]
+        try:
+            return self._nodes(function.body, replace(at, scope=scope).deeper())
+        finally:
+            self._functions[run.name] = function
+
+    def _follow(self, run: Invocation, at: _At, typed: str) -> None:
+        """Everything the program would run in turn."""
+        for inner in inner_runs(run):
+            self._inner(inner, run, at)
+        for code in code_of(run):
+            self._inner(code, run, at)
+        if run.name in SHELLS:
+            self._shell(run, at)
+        elif (run.name in ("source", ".") and run.operands) or (run.operands and language_of(run.name) is not None):
+            self._file_run(run.operands[0], run, at)
+        self._file_run(typed, run, at)
+
+    def _shell(self, run: Invocation, at: _At) -> None:
+        for option in ("--rcfile", "--init-file"):
+            if (path := run.value_of(option)) is not None:
+                self._file_run(path, run, at)
+        given = shell_script(run)
+        if given is not None:
+            self._inner(Script(given[0], given[1] or (run.name,)), run, at)
+        elif runs_stdin(run):
+            if run.stdin:
+                self._inner(Script(run.stdin, (run.name, *run.operands)), run, at)
+        else:
+            self._file_run(run.operands[0], run, at)
+
+    def _file_run(self, path: str, run: Invocation, at: _At) -> None:
+        text = self._files.get(path, self._files.get(self._places.place(path).path) if path else None)
+        text = run.stdin if path in ("/dev/stdin", "/dev/fd/0") else text
+        if text is None:
+            return
+        is_code = language_of(run.name) is not None
+        self._inner(Code("", text) if is_code else Script(text, (path, *run.args)), run, at)
+
+    def _inner(self, inner: Inner, run: Invocation, at: _At) -> None:
+        before = self._places
+        if not isinstance(inner, Code) and inner.is_elsewhere:
+            self._places = self._places.elsewhere()
+        if isinstance(inner, Code):
+            self._code(inner, run, at)
+        elif isinstance(inner, Words):
+            if not inner.words:
+                return
+            typed = inner.words[0]
+            made = Invocation(program_of(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
+            self._run(made, at.deeper(), typed)
+        else:
+            self._script(inner, run, at)
+        if not (isinstance(inner, Script) and run.name == "eval"):
+            self._places = before
+
+    def _script(self, inner: Script, run: Invocation, at: _At) -> None:
+        text = inner.text
+        if DOWNLOADED in text:
+            self.dangers.append(Danger("remote-code", run.shown))
+        if UNMASKED in text or (UNKNOWN in text and run.name in (*SHELLS, "eval") and is_command_unknown(text)):
+            self.dangers.append(Danger("hidden-code", run.shown))
+        scope = at.scope if run.name == "eval" else at.scope.child()
+        scope.arguments = list(inner.arguments) or scope.arguments
+        self._nodes(parse(text, self._budget, depth=1), _At(scope, None, depth=at.depth + 1))
+
+    def _code(self, code: Code, run: Invocation, at: _At) -> None:
+        self._budget.spend_chars(len(code.text))
+        reading = read_code(code.text, self._places, code.language)
+        self.dangers += reading.dangers
+        self.dangers += self._judge_code(reading, run)
+        for script in reading.scripts:
+            self._nodes(parse(script, self._budget, depth=1), _At(at.scope.child(), None, depth=at.depth + 1))
+
+    def _download(self, run: Invocation) -> None:
+        if run.name not in DOWNLOADERS:
+            return
+        path = run.value_of("-o", "--output", "-O", "--output-document", "-qO")
+        urls = [o for o in run.operands if re.search(r"[/.]", o)]
+        saves = run.name != "curl" or run.has("-O", "--remote-name", "-J")
+        if (path is None or (run.name == "curl" and run.has("-O"))) and urls and saves:
+            path = posixpath.basename(urls[-1].split("?")[0])
+        if path and path != "-":
+            self._keep([path], DOWNLOADED)
+
+    def _keep(self, paths: Iterable[str], text: str) -> None:
+        for p in paths:
+            if p and not p.startswith("/dev/"):
+                self._files[self._places.place(p).path] = text
+
+
+# Variables that some program takes for a command.
+_RUN_VARIABLES = frozenset(
+    {
+        "GIT_SSH_COMMAND",
+        "GIT_PAGER",
+        "GIT_EDITOR",
+        "PAGER",
+        "MANPAGER",
+        "EDITOR",
+        "VISUAL",
+        "PROMPT_COMMAND",
+        "LESSOPEN",
+    }
+)
+
+
+RULES: tuple[RiskRule, ...] = (*files.RULES, *git.RULES, *system.RULES, *data.RULES, *remote.RULES, *secrets.RULES)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where a command would run: the workspace, the shell's folder and environment (None: not known), the home."""
+
+    workspace: Path
+    folder: Path
+    home: Path
+    environment: Mapping[str, str] | None = None
+    # Follows symbolic links on the disk; by default a path is what its letters say.
+    follow_links: Callable[[str], str] = str
+
+
+def find_dangers(command: str, where: Surroundings) -> tuple[Danger, ...]:
+    """Everything dangerous in a shell command, each kind once, worst kept first as met. Runs nothing, never raises."""
+    dangers: list[Danger] = []
+    try:
+        budget = Budget(len(command))
+        places = PathZones.at(where.workspace, where.folder, where.home, where.follow_links)
+        walker = Walker(places, budget, _judged, _judged_code)
+        dangers = walker.dangers
+        walker.walk(command, ShellVariables(where.environment, where.home.as_posix(), budget))
+    except (Unreadable, RecursionError):
+        dangers.append(Danger("unreadable", " ".join(command[:2_000].split())[:120]))
+    unique = {d.kind: d for d in reversed(dangers)}
+    return tuple(reversed(unique.values()))
+
+
+def _judged(run: Invocation) -> Iterator[Danger]:
+    for rule in _by_program().get(run.name, ()):
+        if rule.when(run):
+            yield Danger(rule.kind, run.shown)
+    yield from files.delete_dangers(run)
+    yield from files.write_dangers(run)
+    yield from data.statement_dangers(run)
+    yield from secrets.secret_dangers(run)
+    if run.name.startswith("mkfs."):
+        yield Danger("disk", run.shown)
+
+
+def _judged_code(reading: CodeReading, run: Invocation) -> Iterable[Danger]:
+    for path in reading.deletes:
+        yield from files.tree_dangers(run, path)
+    if any(next(deleting_statements(s), None) for s in reading.statements):
+        yield Danger("database", run.shown)
+
+
+@cache
+def _by_program() -> dict[str, tuple[RiskRule, ...]]:
+    table: dict[str, tuple[RiskRule, ...]] = {}
+    for rule in RULES:
+        for name in rule.programs.split():
+            table[name] = (*table.get(name, ()), rule)
+    return table

@@ -1,0 +1,279 @@
+"""Code passed to interpreters (python -c, node -e, …)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.limits import Unreadable
+from perdure.tools.shell_safety.parse import decode_escapes
+from perdure.tools.shell_safety.paths import PathZones
+from perdure.tools.shell_safety.types import DOWNLOADED, PROGRAM, UNKNOWN, UNMASKED, Code, Danger
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
+
+_LANGUAGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "python": ("python", ("-c",)),
+    "perl": ("perl", ("-e", "-E")),
+    "ruby": ("ruby", ("-e",)),
+    "node": ("node", ("-e", "--eval", "-p", "--print")),
+    "nodejs": ("node", ("-e", "--eval", "-p", "--print")),
+    "bun": ("node", ("-e", "--eval")),
+    "php": ("php", ("-r",)),
+    "lua": ("lua", ("-e",)),
+    "osascript": ("applescript", ("-e",)),
+    "Rscript": ("r", ("-e",)),
+    "tclsh": ("tcl", ()),
+    "emacs": ("lisp", ("--eval",)),
+}
+
+
+def language_of(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """The language a program reads, and the options that take code."""
+    plain = re.sub(r"[\d.]+\Z", "", name)
+    return _LANGUAGES.get(name) or _LANGUAGES.get(plain) or (_LANGUAGES["python"] if plain in ("pypy", "py") else None)
+
+
+def runs_stdin(run: Invocation) -> bool:
+    """Whether a shell or interpreter takes its program from standard input."""
+    return not run.operands or run.operands[0] in ("-", "/dev/stdin", "/dev/fd/0") or run.has("-s")
+
+
+def shell_script(run: Invocation) -> tuple[str, tuple[str, ...]] | None:
+    """The text of `sh -c`, and the arguments behind it; None without -c."""
+    has_c, at = False, 0
+    while at < len(run.args) and run.args[at][:1] in ("-", "+") and run.args[at] != "--":
+        a = run.args[at]
+        has_c = has_c or (not a.startswith("--") and "c" in a[1:]) or a == "--command"
+        at += 2 if a in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file") else 1
+    at += at < len(run.args) and run.args[at] == "--"
+    if not has_c or at >= len(run.args):
+        return None
+    return run.args[at], run.args[at + 1 :]
+
+
+def code_of(run: Invocation) -> Iterator[Code]:
+    """Code handed to an interpreter on its command line or through its input."""
+    if run.name in ("awk", "gawk", "mawk", "nawk"):
+        if run.operands and not run.has("-f"):
+            yield Code("awk", run.operands[0] if run.value_of("-v") is None else " ".join(run.operands))
+        return
+    if run.name == "deno" and run.operands[:1] == ("eval",):
+        yield Code("node", " ".join(run.operands[1:]))
+        return
+    known = language_of(posixpath.basename(run.name))
+    if known is None:
+        return
+    language, options = known
+    given = False
+    for i, a in enumerate(run.args[:-1]):
+        is_cluster = any(
+            len(o) == 2 and re.fullmatch(rf"-[A-Za-z0-9]*{o[1]}", a) and not a.startswith("--") for o in options
+        )
+        if a in options or is_cluster:
+            given = True
+            yield Code(language, run.args[i + 1])
+    for a in run.args:
+        if found := next(
+            (o for o in options if len(o) == 2 and a.startswith(o) and len(a) > 2 and not a[1:].isalnum()), None
+        ):
+            given = True
+            yield Code(language, a[len(found) :])
+    if not given and run.stdin and runs_stdin(run) and run.stdin != PROGRAM:
+        yield Code(language, run.stdin)
+
+
+_STRING = re.compile(
+    r"""(?:\b[rbfuRBFU]{1,2})?("{3}.*?"{3}|'{3}.*?'{3}|"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'"""
+    r"""|`[^`\\]*(?:\\.[^`\\]*)*`|(?:\bq[qwx]?|%x)(?:\{[^}]{0,500}\}|\([^)]{0,500}\)|/[^/]{0,500}/))""",
+    re.S,
+)
+_RUNS = re.compile(
+    r"\b(?:system|popen\d?|Popen|execSync|execFile(?:Sync)?|spawn(?:Sync|l|lp|v|vp)?|exec[lv][pe]{0,2}|shell_exec|passthru"
+    r"|proc_open|getoutput|getstatusoutput|check_output|check_call|os\.execute|io\.popen|qx|IO\.popen|Open3\.\w+"
+    r"|create_subprocess_\w+|do shell script|shell-command|call-process|\$`|Kernel\.\w+)\b|\bsubprocess\b|child_process"
+    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|%x[({]"
+)
+# A template string in JavaScript, but a command in these.
+_BACKTICKS_RUN = frozenset({"", "perl", "ruby", "php"})
+_DELETES = re.compile(
+    r"\b(?:rmtree|remove_tree|rm_rf|rm_r|rmSync|rmdirSync|removeSync|emptyDirSync|rimraf|delete_tree|deltree"
+    r"|fs\.rm|fs\.promises\.rm|promises\.rm|Remove-Item|removedirs|unlink_recursive|delete-directory)\b"
+)
+_UNLINKS = re.compile(r"\b(?:unlink|unlinkSync|os\.remove|File\.delete|FileUtils\.rm|remove)\b")
+_MANY = re.compile(r"\b(?:glob|rglob|walk|listdir|scandir|iterdir|readdir|readdirSync|Dir)\b|<\*|\*")
+_WRITES = re.compile(
+    r"\bopen\s{0,4}\([^)]{0,120}['\"][^'\"]{0,8}[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
+    r"|open\s{0,2}\(?\s{0,2}\w{0,20}\W{1,6}['\"]?>|truncate|os\.rename|shutil\.(?:move|copy)|symlink|chmod"
+)
+# A path written out in the call that writes it.
+_WRITTEN_PATH = re.compile(
+    r"""\bopen\s{0,3}\(\s{0,3}(?:[\w.]{1,40}\(\s{0,3})?['"]([~/][^'"\n]{1,200})['"]\)?\s{0,3},\s{0,3}(?:mode\s?=\s?)?['"][^'"r]{0,3}[wax+]"""
+    r"""|(?:writeFile(?:Sync)?|appendFile(?:Sync)?|file_put_contents|File\.write|copyfile|os\.truncate)\s{0,3}\("""
+    r"""\s{0,3}['"]([~/][^'"\n]{1,200})['"]"""
+    r"""|>{1,2}\s{0,3}['"]?(?:\s{0,3},\s{0,3})?['"]([~/][^'"\n]{1,200})['"]"""
+    r"""|Path\(\s{0,3}['"]([~/][^'"\n]{1,200})['"]\s{0,3}\)[\w.()]{0,40}\.write_(?:text|bytes)"""
+)
+_EVALUATES = re.compile(
+    r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
+)
+_UNMASKS = re.compile(
+    r"b64decode|a85decode|b32decode|fromhex|unhexlify|fromCharCode|\batob\b|base64|\bdecompress\b|\bunpack\b|\bpack\b|rot_?13"
+    r"|\bchr\b|Buffer\.from|decode\s*\(|EncodedCommand|FromBase64String"
+)
+_FETCHES = re.compile(
+    r"urlopen|urlretrieve|requests\.get|httpx\.get|\bfetch\s*\(|https?\.get|require\(['\"]https?['\"]\)|open-uri|LWP|file_get_contents\s*\(\s*['\"]http"
+    r"|DownloadString|Invoke-WebRequest|\biwr\b|URI\.open|Net::HTTP|WebClient"
+)
+_SOCKETS = re.compile(
+    r"\bsocket\b|TCPSocket|fsockopen|net\.(?:connect|Socket|createConnection)|IO::Socket|\bSocket\b|/inet/tcp"
+)
+_SHELL_ENDS = re.compile(
+    r"dup2|pty\.spawn|/bin/(?:ba|z|da)?sh|\bsh\b\s+-i|cmd\.exe|powershell|child_process|subprocess|\bexec\b"
+)
+_FORK = re.compile(r"\bfork\b")
+_LOOP_WORD = re.compile(r"\b(?:while|for|loop|until)\b")
+_SENDS = re.compile(
+    r"requests\.(?:post|put)|urlopen|\.post\s*\(|http\.client|fetch\s*\(|sendall|\.request\s*\(|smtplib"
+)
+_ENVIRONMENT = re.compile(r"os\.environ(?!\.get|\[)|process\.env(?!\.)|\bENV\.to_|getenv\(\)")
+_SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
+_KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
+
+
+_SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp")
+# Between a loop's head and the fork inside it, and between a fork and the loop behind it.
+_LOOP_CHARS, _BODY_CHARS, _AFTER_CHARS = 240, 41, 20
+_MAX_FOUND = 60
+_MAX_STRINGS = 3_000
+_WRITTEN = {"device": "disk", "system": "system-files", "startup": "startup-files"}
+_MAX_STARTS = 12
+# A longer string is no path.
+_PATH_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class CodeReading:
+    """What code was found to do, what it would run in a shell, delete, and send to a database."""
+
+    dangers: tuple[Danger, ...]
+    scripts: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+
+
+def read_code(text: str, places: PathZones, language: str = "") -> CodeReading:
+    """Looks at code as far as strings and names tell."""
+    if language in _BACKTICKS_RUN:
+        text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
+    strings = list(islice(_strings(text), _MAX_STRINGS + 1))
+    if len(strings) > _MAX_STRINGS:
+        raise Unreadable
+    # getattr(os, 'sys' + 'tem') names what it calls by a string.
+    names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))
+    what = " ".join(text[:1_000].split())[:160]
+    dangers = tuple(Danger(kind, what) for kind in _kinds(text, names, strings, places))
+    scripts: tuple[str, ...] = ()
+    if _RUNS.search(names):
+        # A list of arguments is a command too, wherever in the code it begins.
+        scripts = (*strings, *(" ".join(strings[i:]) for i in range(min(len(strings) - 1, _MAX_STARTS))))
+    return CodeReading(dangers, scripts, tuple(_deleted(text)), tuple(strings) if _SQL.search(names) else ())
+
+
+def _kinds(text: str, names: str, strings: list[str], places: PathZones) -> Iterator[str]:
+    runs = _RUNS.search(names) or _EVALUATES.search(names)
+    if UNMASKED in text or text.strip() == UNKNOWN or (runs and _UNMASKS.search(names)):
+        yield "hidden-code"
+    if DOWNLOADED in text or (runs and _FETCHES.search(names)):
+        yield "remote-code"
+    if _hands_out_shell(text, names):
+        yield "reverse-shell"
+    if _forks_in_a_loop(text):
+        yield "fork-bomb"
+    if _KILLS.search(text):
+        yield "kill"
+    if _shows_secret(text, strings, places):
+        yield "credentials"
+    if _WRITES.search(text) or _UNLINKS.search(text):
+        zones = {places.place(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < _PATH_CHARS}
+        yield from (kind for zone, kind in _WRITTEN.items() if zone in zones)
+    if places.workspace is not None and _writes_outside(text, places):
+        yield "write-outside"
+    if _UNLINKS.search(text) and _MANY.search(text):
+        yield "delete-tree"
+
+
+def _writes_outside(text: str, places: PathZones) -> bool:
+    for found in islice(_WRITTEN_PATH.finditer(text), _MAX_FOUND):
+        place = places.written(next(path for path in found.groups() if path))
+        if place.zone == "outside" and not place.is_scratch:
+            return True
+    return False
+
+
+def _hands_out_shell(text: str, names: str) -> bool:
+    """A socket on one side, a shell on the other."""
+    if not _SOCKETS.search(names):
+        return False
+    is_client = "connect" in text.lower()
+    if is_client and (_SHELL_ENDS.search(names) or _RUNS.search(names)):
+        return True
+    piped = any(end in names.partition(start)[2] for start, end in (("TCPSocket", "popen"), ("fsockopen", "exec")))
+    return piped or _SHELL_ON_SOCKET.search(names) is not None
+
+
+def _forks_in_a_loop(text: str) -> bool:
+    for fork in islice(_FORK.finditer(text), _MAX_FOUND):
+        if re.search(r"\b(?:while|for)\b", text[fork.end() : fork.end() + _AFTER_CHARS]):
+            return True
+        before = text[max(0, fork.start() - _LOOP_CHARS) : fork.start()]
+        for loop in _LOOP_WORD.finditer(before):
+            # The loop's head ends with its line; its body begins behind a colon, a bracket or a blank near the fork.
+            end = next((i for i in range(loop.end(), len(before)) if before[i] in ";\n"), len(before) - 1)
+            if re.search(r"[:;{(\s]", before[max(loop.end(), len(before) - _BODY_CHARS) : end + 1]):
+                return True
+    return False
+
+
+def _shows_secret(text: str, strings: list[str], places: PathZones) -> bool:
+    if any(places.holds_secret(s) for s in strings if "/" in s and len(s) < _PATH_CHARS):
+        return True
+    has_private = bool(_ENVIRONMENT.search(text)) or any(places.is_private(s) for s in strings if len(s) < _PATH_CHARS)
+    return has_private and bool(_SENDS.search(text))
+
+
+def _deleted(text: str) -> Iterator[str]:
+    """The paths given to calls that delete a tree; the unknown mark where they are not written out."""
+    for number, found in enumerate(_DELETES.finditer(text)):
+        if number == _MAX_FOUND:
+            yield UNKNOWN
+            return
+        call = re.split(r"[)\n;]", text[found.end() : found.end() + 300], maxsplit=1)[0]
+        given = [s for s in _strings(call) if s]
+        yield from given or [UNKNOWN]
+
+
+def _strings(text: str) -> Iterator[str]:
+    """Every string, neighbours joined by + or . as one."""
+    held, end = "", -1
+    for found in _STRING.finditer(text):
+        raw = found.group(1)
+        if raw[0] in "q%":
+            inner = re.sub(r"^[q%][qwx]?.", "", raw)[:-1]
+        else:
+            inner = raw[3:-3] if raw[:3] in ('"""', "'''") else raw[1:-1]
+        value = decode_escapes(inner)
+        between = text[end : found.start()] if end >= 0 else ""
+        if end >= 0 and between.strip() in ("", "+", ".") and (between.strip() or held):
+            held += value
+        else:
+            if held:
+                yield held
+            held = value
+        end = found.end()
+    if held:
+        yield held

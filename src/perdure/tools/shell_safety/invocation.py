@@ -1,0 +1,163 @@
+"""One resolved command: program, flags, operands."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from perdure.tools.shell_safety.limits import Unreadable
+from perdure.tools.shell_safety.paths import PathZones, ShellPath
+from perdure.tools.shell_safety.syntax import Node, Simple
+from perdure.tools.shell_safety.types import PROGRAM, UNKNOWN, has_mark, without_marks
+
+_SHOWN_CHARS = 160
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A program and its arguments after every expansion; `stdin` is what it reads as far as that is known."""
+
+    name: str
+    args: tuple[str, ...]
+    places: PathZones
+    stdin: str | None = None
+    # Files it writes through `>` and its kin.
+    writes: tuple[str, ...] = ()
+    # Files it reads through `<`.
+    reads: tuple[str, ...] = ()
+    # Names of the programs before it in the pipeline.
+    upstream: tuple[str, ...] = ()
+    is_background: bool = False
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """What begins with `-`, up to `--`; `--name=value` as `--name`."""
+        return tuple(a.partition("=")[0] for a in _before_dashes(self.args) if a.startswith("-") and len(a) > 1)
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The arguments that are no options."""
+        before = list(_before_dashes(self.args))
+        return (*(a for a in before if not a.startswith("-") or a == "-"), *self.args[len(before) + 1 :])
+
+    @cached_property
+    def size(self) -> int:
+        """How many characters a rule may have to look at."""
+        return sum(map(len, self.args)) + len(self.args) + len(self.stdin or "")
+
+    @cached_property
+    def _given(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The options as they stand, and the letters of `-rf` and its like."""
+        clusters = (o[1:] for o in self.options if not o.startswith("--") and o[1:].isascii() and o[1:].isalnum())
+        return frozenset(self.options), frozenset(letter for cluster in clusters for letter in cluster)
+
+    def has(self, *wanted: str) -> bool:
+        """Whether an option was given; `-f` is found in `-rf`, `--force` also as `--forc`."""
+        options, letters = self._given
+        for w in wanted:
+            if w in options or (len(w) == 2 and w[1] in letters):
+                return True
+            if w.startswith("--") and any(w[:end] in options for end in range(5, len(w))):
+                return True
+        return False
+
+    def value_of(self, *names: str) -> str | None:
+        """What an option was given: `-o x`, `-ox`, `--out x`, `--out=x`."""
+        for i, a in enumerate(self.args):
+            for name in names:
+                if a == name:
+                    return self.args[i + 1] if i + 1 < len(self.args) else ""
+                if name.startswith("--") and a.startswith(f"{name}="):
+                    return a[len(name) + 1 :]
+                if len(name) == 2 and a.startswith(name) and not a.startswith("--"):
+                    return a[2:]
+        return None
+
+    def all_values_of(self, *names: str) -> list[str]:
+        """The same for an option that may be given several times."""
+        out = []
+        for i, a in enumerate(self.args):
+            if a.startswith("-") and _opens_with(a, names):
+                value = Invocation(self.name, self.args[i : i + 2], self.places).value_of(*names)
+                out += [value] if value is not None else []
+        return out
+
+    def starts(self, *words: str) -> bool:
+        """Whether the operands begin with these words: the sub-command."""
+        return self.operands[: len(words)] == words
+
+    def place(self, path: str) -> ShellPath:
+        return self.places.place(path)
+
+    @cached_property
+    def shown(self) -> str:
+        few = self.args[:_SHOWN_CHARS]
+        text = without_marks(" ".join((self.name, *(a[: _SHOWN_CHARS + 1] for a in few))), "…")
+        return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _before_dashes(args: Iterable[str]) -> Iterable[str]:
+    for a in args:
+        if a == "--":
+            return
+        yield a
+
+
+def _opens_with(arg: str, names: tuple[str, ...]) -> bool:
+    return any(arg == n or arg.startswith(f"{n}=") or (len(n) == 2 and arg.startswith(n)) for n in names)
+
+
+_MAX_PATTERN_CHARS = 200
+# What a pattern in place of a name may stand for.
+_DISGUISED = (
+    "rm",
+    "dd",
+    "mkfs",
+    "shred",
+    "chmod",
+    "chown",
+    "kill",
+    "sh",
+    "bash",
+    "curl",
+    "wget",
+    "sudo",
+    "reboot",
+    "nc",
+)
+
+
+def program_of(typed: str) -> str:
+    """The program's name: without its folder, and without what Windows appends."""
+    name = typed.rsplit("/", 1)[-1] if not typed.endswith("/") else typed
+    return re.sub(r"(?i)\.(?:exe|cmd|bat)\Z", "", name) if len(name) > 4 else name
+
+
+def matching_names(pattern: str) -> tuple[str, ...]:
+    """The programs a pattern in place of a name may stand for; a plain name for itself."""
+    if not re.search(r"[*?\[]", pattern):
+        return (pattern,)
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        raise Unreadable
+    return tuple(n for n in _DISGUISED if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
+
+
+def looks_recursive(run: Invocation) -> bool:
+    """Whether a program nobody knows is given what `rm -r` is given."""
+    if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
+        return False
+    return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.place, run.operands))
+
+
+def is_command_unknown(text: str) -> bool:
+    """Whether the unknown text may be the command itself and not only an argument of one that is known."""
+    return any(has_mark(line.strip()[:1]) for line in re.split(r"[\n;|&]", text)) or PROGRAM + UNKNOWN in text
+
+
+def name_of(node: Node) -> str:
+    if isinstance(node, Simple) and node.words:
+        return program_of(node.words[0].bare)
+    return ""

@@ -1,0 +1,555 @@
+"""Shell parser: words with quotes and expansions, pipelines, lists, here-documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import groupby
+
+from perdure.tools.shell_safety.limits import Budget, Unreadable
+from perdure.tools.shell_safety.syntax import (
+    Assignment,
+    Function,
+    Group,
+    HereText,
+    Literal,
+    Loop,
+    Node,
+    Part,
+    Pipeline,
+    Redirect,
+    Simple,
+    Substitution,
+    Variable,
+    Word,
+)
+from perdure.tools.shell_safety.types import ALL, UNKNOWN
+
+BREAKS = frozenset(" \t\n;|&<>()")
+_PLAIN = re.compile(r"""[^\s;|&<>()\\'"$`]+""")
+_IN_DOUBLE = re.compile(r'[^\\"$`]+')
+_NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
+_BRACED = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]]*)\])?", re.S)
+_BACKTICKS = re.compile(r"`([^`\\]*(?:\\.[^`\\]*)*)(?:`|\Z)", re.S)
+_ANSI_QUOTED = re.compile(r"\$'([^'\\]*(?:\\.[^'\\]*)*)(?:'|\Z)", re.S)
+# Nobody writes longer arithmetic; without a bound, every unclosed `$((` would be looked through to the end.
+_MAX_ARITHMETIC = 2_000
+_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.S)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+
+# Reads commands from a text, starting somewhere, up to the closing bracket; gives them and where it stopped.
+ReadCommands = Callable[[str, int], tuple[tuple[Node, ...], int]]
+
+
+class WordReader:
+    """A place in a text, and the words from there on."""
+
+    def __init__(self, text: str, at: int, read_commands: ReadCommands, budget: Budget) -> None:
+        self.text, self.at = text, at
+        self._read_commands = read_commands
+        self._budget = budget
+
+    def word(self) -> Word:
+        """The word at the present place; empty where none starts here."""
+        parts: list[Part] = []
+        if self.at < len(self.text):
+            self._budget.spend_piece()
+        while self.at < len(self.text):
+            c = self.text[self.at]
+            if c in "<>" and self.text.startswith("(", self.at + 1):
+                parts.append(self._process(c))
+            elif c in BREAKS:
+                break
+            elif c == "\\":
+                self._escape(parts)
+            elif c == "'":
+                self._budget.spend_piece()
+                parts.append(Literal(self._until("'"), True))
+            elif c == '"':
+                self._budget.spend_piece()
+                self.at += 1
+                parts += self.double_quoted('"') or [Literal("", True)]
+            elif c in "$`":
+                parts.append(self._dollar(is_quoted=False))
+            elif found := _PLAIN.match(self.text, self.at):
+                parts.append(Literal(found.group()))
+                self.at = found.end()
+            else:  # a control character that \s takes for blank
+                parts.append(Literal(c))
+                self.at += 1
+        return Word(_joined(parts))
+
+    def double_quoted(self, end: str) -> list[Part]:
+        """Parts up to the closing quote; an empty `end` reads to the end of the text, as in a here-document."""
+        parts: list[Part] = []
+        while self.at < len(self.text):
+            c = self.text[self.at]
+            if c == end:
+                self.at += 1
+                return parts
+            if c == "\\":
+                follower = self.text[self.at + 1 : self.at + 2]
+                self.at += 2
+                if follower != "\n":
+                    parts.append(Literal(follower if follower in '$`"\\' else f"\\{follower}", True))
+            elif c in "$`":
+                parts.append(self._dollar(is_quoted=True))
+            elif found := _IN_DOUBLE.match(self.text, self.at):
+                parts.append(Literal(found.group(), True))
+                self.at = found.end()
+            else:
+                parts.append(Literal(c, True))
+                self.at += 1
+        return parts
+
+    def _escape(self, parts: list[Part]) -> None:
+        follower = self.text[self.at + 1 : self.at + 2]
+        self.at += 2
+        if follower != "\n":
+            parts.append(Literal(follower or "\\", True))
+
+    def _until(self, end: str) -> str:
+        close = self.text.find(end, self.at + 1)
+        close = len(self.text) if close < 0 else close
+        inner = self.text[self.at + 1 : close]
+        self.at = close + 1
+        return inner
+
+    def _process(self, kind: str) -> Part:
+        body, self.at = self._read_commands(self.text, self.at + 2)
+        return Substitution(body, True, kind)
+
+    def _dollar(self, *, is_quoted: bool) -> Part:
+        text, at = self.text, self.at
+        self._budget.spend_piece()
+        if text[at] == "`":
+            return self._backticks(is_quoted)
+        if not is_quoted and text.startswith("$'", at):
+            return self._ansi()
+        if not is_quoted and text.startswith('$"', at):
+            self.at += 2
+            parts = self.double_quoted('"')
+            return parts[0] if len(parts) == 1 else Literal("".join(_literal(p) for p in parts), True)
+        if text.startswith("$((", at) and (close := _arithmetic_end(text, at + 3)) is not None:
+            inside = self._inside(text[at + 3 : close - 2])
+            self.at = close
+            return Variable("?", True, runs=tuple(p for p in inside if isinstance(p, Substitution)))
+        if text.startswith("$(", at):
+            body, self.at = self._read_commands(text, at + 2)
+            return Substitution(body, is_quoted)
+        if text.startswith("${", at):
+            return self._braced(is_quoted)
+        if found := _NAME.match(text, at + 1):
+            self.at = found.end()
+            return Variable(found.group(), is_quoted)
+        self.at += 1
+        return Literal("$", is_quoted)
+
+    def _inside(self, text: str) -> list[Part]:
+        """The parts of a text inside brackets, read again."""
+        self._budget.spend_chars(len(text))
+        return WordReader(text, 0, self._read_commands, self._budget).double_quoted("")
+
+    def _backticks(self, is_quoted: bool) -> Part:
+        found = _BACKTICKS.match(self.text, self.at)
+        if found is None:
+            self.at = len(self.text)
+            return Literal("", is_quoted)
+        self.at = found.end()
+        self._budget.spend_chars(len(found.group(1)))
+        body, _ = self._read_commands(re.sub(r"\\([$`\\])", r"\1", found.group(1)), 0)
+        return Substitution(body, is_quoted)
+
+    def _ansi(self) -> Part:
+        found = _ANSI_QUOTED.match(self.text, self.at)
+        if found is None:
+            self.at = len(self.text)
+            return Literal("", True)
+        self.at = found.end()
+        return Literal(decode_escapes(found.group(1)), True)
+
+    def _braced(self, is_quoted: bool) -> Part:
+        close = _brace_end(self.text, self.at + 2)
+        inner = self.text[self.at + 2 : close]
+        self.at = close + 1
+        found = _BRACED.match(inner)
+        if found is None or (found.group(1) and inner == found.group(1)):
+            return Variable(inner, is_quoted) if _NAME.fullmatch(inner) else Literal(UNKNOWN, is_quoted)
+        sign, name, index = found.groups()
+        rest = inner[found.end() :]
+        inside = self._inside(rest) if "$(" in rest or "`" in rest else []
+        runs = tuple(p for p in inside if isinstance(p, Substitution))
+        return Variable(
+            name, is_quoted, index=index or "", rest=rest, is_length=sign == "#", is_indirect=sign == "!", runs=runs
+        )
+
+
+def decode_escapes(text: str) -> str:
+    """Backslash escapes as `$'…'`, `echo -e` and `printf` read them."""
+
+    def meant(found: re.Match[str]) -> str:
+        code = found.group(1)
+        if code[0] in "xuU" and len(code) > 1:
+            value = int(code[1:], 16)
+            return chr(value) if value < 0x110000 else "?"
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        return _ESCAPES.get(code, code if code in "\\'\"?" else f"\\{code}")
+
+    return _ANSI.sub(meant, text)
+
+
+def _arithmetic_end(text: str, at: int) -> int | None:
+    """Where `$((` ends; None where the brackets do not close as arithmetic does."""
+    depth = 2
+    for i in range(at, min(len(text), at + _MAX_ARITHMETIC)):
+        depth += (text[i] == "(") - (text[i] == ")")
+        if depth == 0:
+            return i + 1 if text[i - 1] == ")" else None
+    return None
+
+
+def _brace_end(text: str, at: int) -> int:
+    """Where `${` closes, quotes and inner braces passed over."""
+    depth, quote = 1, ""
+    i = at
+    while i < len(text):
+        c = text[i]
+        if c == "\\":
+            i += 1
+        elif quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c == "{":
+            depth += 1
+        elif c == "}":
+            depth -= 1
+            if depth == 0:
+                return i
+        i += 1
+    return len(text)
+
+
+def _literal(part: Part) -> str:
+    return part.text if isinstance(part, Literal) else UNKNOWN
+
+
+def _joined(parts: list[Part]) -> tuple[Part, ...]:
+    """Neighbouring literals of one kind as one."""
+    out: list[Part] = []
+    for is_quoted, group in groupby(parts, key=lambda p: p.is_quoted if isinstance(p, Literal) else None):
+        if is_quoted is None:
+            out += group
+        else:
+            out.append(Literal("".join(p.text for p in group if isinstance(p, Literal)), is_quoted))
+    return tuple(out)
+
+
+MAX_DEPTH = 60
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]\n]{0,200}\])?(\+?)=")
+_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\()|&>>|&>)")
+_FUNCTION = re.compile(r"([^\s;|&<>()'\"$`]+)[ \t]*\([ \t]*\)")
+_BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
+_ENDS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
+_BETWEEN = {"if": ("then", "elif", "else"), "while": ("do",), "until": ("do",), "{": ()}
+_KEYWORD = re.compile(r"[a-z]{1,12}(?=[\s;|&<>()]|\Z)|[{}!](?=[\s;|&)]|\Z)")
+_PASSED_OVER = frozenset({"!", "time", "coproc", "then", "do", "else", "elif", "fi", "done", "esac", "}", "in"})
+
+
+def parse(text: str, budget: Budget, *, depth: int = 0) -> tuple[Node, ...]:
+    """The commands of a script. Raises Unreadable."""
+    clean = text.translate({ord(m): "?" for m in ALL}) if depth == 0 else text
+    budget.spend_chars(len(text))
+    return _Parser(clean, 0, depth, budget).everything()
+
+
+class _Parser:
+    def __init__(self, text: str, at: int, depth: int, budget: Budget) -> None:
+        if depth > MAX_DEPTH:
+            raise Unreadable
+        self._depth = depth
+        self._budget = budget
+        self._r = WordReader(text, at, self._inner, budget)
+        self._pending: list[HereText] = []
+
+    def everything(self) -> tuple[Node, ...]:
+        nodes: list[Node] = []
+        while True:
+            before = self._r.at
+            nodes += self._sequence(frozenset())
+            if self._r.at >= len(self._r.text):
+                return tuple(nodes)
+            # A bracket or keyword too many: bash would stop here, and what follows is still looked at.
+            self._budget.spend_piece()
+            self._r.at = max(self._r.at, before) + 1
+
+    def _inner(self, text: str, at: int) -> tuple[tuple[Node, ...], int]:
+        """The commands of a substitution, and the place behind its closing bracket."""
+        inner = _Parser(text, at, self._depth + 1, self._budget)
+        nodes = inner._sequence(frozenset())
+        while inner._r.at < len(text) and text[inner._r.at] != ")":
+            inner._r.at += 1
+            nodes += inner._sequence(frozenset())
+        return tuple(nodes), min(inner._r.at + 1, len(text))
+
+    def _sequence(self, until: frozenset[str]) -> list[Node]:
+        nodes: list[Node] = []
+        while True:
+            self._skip_separators(";;" in until)
+            if self._r.at >= len(self._r.text) or self._here(")") or (";;" in until and self._here(";;")):
+                return nodes
+            if until and self._peek_keyword() in until:
+                return nodes
+            before = self._r.at
+            self._budget.spend_piece()
+            node = self._pipeline()
+            if node is not None:
+                nodes.append(node)
+            if self._r.at == before:
+                self._r.at += 1
+
+    def _pipeline(self) -> Node | None:
+        commands = []
+        while True:
+            self._budget.spend_piece()
+            command = self._command()
+            if command is not None:
+                commands.append(command)
+            self._skip_blank()
+            if not self._here("|") or self._here("||"):
+                break
+            self._r.at += 2 if self._here("|&") else 1
+            self._skip_newlines()
+        if not commands:
+            return None
+        is_background = self._here("&") and not self._here("&&")
+        return Pipeline(tuple(commands), is_background) if len(commands) > 1 or is_background else commands[0]
+
+    def _command(self) -> Node | None:
+        self._skip_blank()
+        while (keyword := self._peek_keyword()) in _PASSED_OVER:
+            self._r.at += len(keyword)
+            self._skip_blank()
+            if keyword == "time" and self._here("-p "):
+                self._r.at += 3
+                self._skip_blank()
+        if self._here("("):  # also `((…))`: read as commands, arithmetic does no harm
+            body, self._r.at = self._inner(self._r.text, self._r.at + 1)
+            return Group(body, self._redirects(), is_subshell=True)
+        if keyword in _ENDS:
+            return self._block(keyword)
+        if keyword in ("for", "select"):
+            return self._loop(keyword)
+        if keyword == "case":
+            return self._case()
+        if keyword == "function":
+            self._r.at += len(keyword)
+            self._skip_blank()
+            name = self._r.word().bare
+            self._skip_blank()
+            if self._here("()"):
+                self._r.at += 2
+            return self._function(name)
+        if found := _FUNCTION.match(self._r.text, self._r.at):
+            self._r.at = found.end()
+            return self._function(found.group(1))
+        return self._simple()
+
+    def _block(self, keyword: str) -> Node:
+        self._r.at += len(keyword)
+        end, between = _ENDS[keyword], _BETWEEN[keyword]
+        body: list[Node] = []
+        while True:
+            body += self._sequence(frozenset({end, *between}))
+            found = self._peek_keyword()
+            if self._r.at >= len(self._r.text) or self._here(")"):
+                break
+            self._r.at += len(found)
+            if found == end:
+                break
+        return Group(tuple(body), self._redirects())
+
+    def _loop(self, keyword: str) -> Node:
+        self._r.at += len(keyword)
+        self._skip_blank()
+        name, words = "", None
+        if self._here("(("):
+            close = self._r.text.find("))", self._r.at)
+            self._r.at = close + 2 if close >= 0 else len(self._r.text)
+        else:
+            name = self._r.word().bare
+            self._skip_newlines()
+            if self._peek_keyword() == "in":
+                self._r.at += 2
+                words = tuple(self._words())
+        self._skip_separators(False)
+        if self._peek_keyword() == "do":
+            self._r.at += 2
+        body = self._sequence(frozenset({"done"}))
+        if self._peek_keyword() == "done":
+            self._r.at += 4
+        return Loop(name, words, (Group(tuple(body), self._redirects()),))
+
+    def _case(self) -> Node:
+        self._r.at += 4
+        self._skip_blank()
+        self._r.word()
+        self._skip_newlines()
+        if self._peek_keyword() == "in":
+            self._r.at += 2
+        body: list[Node] = []
+        while True:
+            self._skip_separators(False)
+            if self._r.at >= len(self._r.text) or self._peek_keyword() == "esac":
+                self._r.at += 4
+                return Group(tuple(body), self._redirects())
+            while self._r.at < len(self._r.text) and not self._here(")"):
+                before = self._r.at
+                self._r.word()
+                self._skip_blank()
+                self._r.at += self._r.text[self._r.at : self._r.at + 1] in ("(", "|") or self._r.at == before
+            self._r.at += 1
+            body += self._sequence(frozenset({";;", "esac"}))
+
+    def _function(self, name: str) -> Node:
+        self._skip_newlines()
+        # `f(){f|f&};` lacks a blank that bash wants, but what is meant is plain.
+        body = self._block("{") if self._here("{") else self._command()
+        return Function(name, (body,) if body is not None else ())
+
+    def _simple(self) -> Node | None:
+        assignments: list[Assignment] = []
+        words: list[Word] = []
+        redirects: list[Redirect] = []
+        while True:
+            self._skip_blank()
+            if redirect := self._redirect():
+                redirects.append(redirect)
+                continue
+            found = _ASSIGNMENT.match(self._r.text, self._r.at)
+            declares = bool(words) and words[0].bare in ("export", "declare", "local", "readonly", "typeset")
+            if found and (not words or declares):
+                self._r.at = found.end()
+                assignments.append(self._assigned(found.group(1), bool(found.group(2))))
+                continue
+            if words and words[0].bare == "[[":
+                self._test_operators()
+            before = self._r.at
+            word = self._r.word()
+            if self._r.at == before:
+                break
+            words.append(word)
+            if word.bare == "]]":
+                break
+        made = Simple(tuple(assignments), tuple(words), tuple(redirects))
+        return made if assignments or words or redirects else None
+
+    def _assigned(self, name: str, is_added: bool) -> Assignment:
+        if not self._here("("):
+            return Assignment(name, (self._r.word(),), is_added=is_added)
+        self._r.at += 1
+        values: list[Word] = []
+        while self._r.at < len(self._r.text) and not self._here(")"):
+            before = self._r.at
+            self._skip_newlines()
+            values += self._words()
+            self._r.at += self._r.at == before
+        self._r.at += 1
+        return Assignment(name, tuple(values), is_array=True, is_added=is_added)
+
+    def _words(self) -> list[Word]:
+        words: list[Word] = []
+        while True:
+            self._skip_blank()
+            before = self._r.at
+            word = self._r.word()
+            if self._r.at == before:
+                return words
+            words.append(word)
+
+    def _test_operators(self) -> None:
+        """Inside `[[ … ]]` brackets and comparisons are words, not operators."""
+        while self._r.at < len(self._r.text) and self._r.text[self._r.at] in "<>()&| \n" and not self._here("<("):
+            self._r.at += 1
+
+    def _redirects(self) -> tuple[Redirect, ...]:
+        out: list[Redirect] = []
+        while True:
+            self._skip_blank()
+            found = self._redirect()
+            if found is None:
+                return tuple(out)
+            out.append(found)
+
+    def _redirect(self) -> Redirect | None:
+        found = _REDIRECT.match(self._r.text, self._r.at)
+        if found is None:
+            return None
+        self._r.at = found.end()
+        operator = found.group(1)
+        self._skip_blank()
+        target = self._r.word()
+        if operator not in ("<<", "<<-"):
+            return Redirect(operator, target)
+        texts = [p.text for p in target.parts if isinstance(p, Literal)]
+        is_quoted = any(isinstance(p, Literal) and p.is_quoted for p in target.parts)
+        here = HereText("".join(texts), is_quoted, operator == "<<-")
+        self._pending.append(here)
+        return Redirect(operator, target, here)
+
+    def _newline(self) -> None:
+        self._r.at += 1
+        for here in self._pending:
+            self._fill(here)
+        self._pending.clear()
+
+    def _fill(self, here: HereText) -> None:
+        lines, text = [], self._r.text
+        while self._r.at < len(text):
+            end = text.find("\n", self._r.at)
+            end = len(text) if end < 0 else end
+            line = text[self._r.at : end]
+            self._r.at = min(end + 1, len(text))
+            line = line.lstrip("\t") if here.strips_tabs else line
+            if line == here.delimiter:
+                break
+            lines.append(line)
+        body = "\n".join(lines) + ("\n" if lines else "")
+        if here.is_quoted:
+            here.body = Word((Literal(body, True),))
+        else:
+            self._budget.spend_chars(len(body))
+            here.body = Word(tuple(WordReader(body, 0, self._inner, self._budget).double_quoted("")))
+
+    def _skip_blank(self) -> None:
+        found = _BLANK.match(self._r.text, self._r.at)
+        self._r.at = found.end() if found else self._r.at
+
+    def _skip_newlines(self) -> None:
+        self._skip_blank()
+        while self._here("\n"):
+            self._newline()
+            self._skip_blank()
+
+    def _skip_separators(self, stops_at_case_end: bool) -> None:
+        while True:
+            self._skip_blank()
+            if self._here("\n"):
+                self._newline()
+            elif stops_at_case_end and self._here(";;"):
+                return
+            elif self._r.text[self._r.at : self._r.at + 1] in (";", "&", "|") and self._r.at < len(self._r.text):
+                if re.match(r"&>", self._r.text[self._r.at : self._r.at + 2]):
+                    return
+                self._budget.spend_piece()
+                self._r.at += 1
+            else:
+                return
+
+    def _here(self, text: str) -> bool:
+        return self._r.text.startswith(text, self._r.at)
+
+    def _peek_keyword(self) -> str:
+        found = _KEYWORD.match(self._r.text, self._r.at)
+        return found.group() if found else ""

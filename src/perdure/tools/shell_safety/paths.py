@@ -1,0 +1,328 @@
+"""Path zones: workspace, temp, home, system, credentials; build artifacts."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from perdure.tools.shell_safety.types import FRESH, has_mark
+
+ARTEFACTS = (
+    "node_modules",
+    "bower_components",
+    "build",
+    "dist",
+    "out",
+    "target",
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".tox",
+    ".nox",
+    ".venv",
+    "venv",
+    "env",
+    ".eggs",
+    "*.egg-info",
+    "*.dist-info",
+    "wheels",
+    "htmlcov",
+    "coverage",
+    ".coverage*",
+    ".nyc_output",
+    ".next",
+    ".nuxt",
+    ".output",
+    ".svelte-kit",
+    ".angular",
+    ".vite",
+    ".parcel-cache",
+    ".turbo",
+    ".cache",
+    ".sass-cache",
+    ".eslintcache",
+    ".gradle",
+    ".kotlin",
+    "cmake-build-*",
+    "CMakeFiles",
+    "CMakeCache.txt",
+    "_build",
+    "site",
+    "obj",
+    "Debug",
+    "Release",
+    "DerivedData",
+    "Pods",
+    ".dart_tool",
+    ".ipynb_checkpoints",
+    ".terraform",
+    ".serverless",
+    ".docusaurus",
+    "storybook-static",
+    "test-results",
+    "playwright-report",
+    "tmp",
+    "temp",
+    ".tmp",
+    ".temp",
+    "logs",
+    "*.log",
+    "*.pyc",
+    "*.pyo",
+    "*.o",
+    "*.obj",
+    "*.class",
+    "*.tmp",
+    "*.temp",
+    "*.bak",
+    "*.swp",
+    "*.swo",
+    "*~",
+    "*.orig",
+    "*.rej",
+    ".DS_Store",
+    "Thumbs.db",
+    "*.tsbuildinfo",
+    "*.gcda",
+    "*.gcno",
+    "*.gcov",
+    "*.aux",
+    "_site",
+    ".bundle",
+    ".pnpm-store",
+    "deps",
+    "zig-out",
+    "package-lock.json",
+    "yarn.lock",
+    "pnpm-lock.yaml",
+    "poetry.lock",
+    "Cargo.lock",
+    "uv.lock",
+    "composer.lock",
+    "Gemfile.lock",
+    "bun.lockb",
+    "go.sum",
+    "zig-cache",
+    ".zig-cache",
+    "bazel-*",
+    ".bazel-cache",
+    "lcov-report",
+    ".phpunit.cache",
+    ".rspec_status",
+    "*.prof",
+)
+
+
+Zone = Literal["workspace", "device", "system", "home", "startup", "git", "fresh", "outside", "unknown"]
+
+_HARMLESS_DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?)")
+_SYSTEM = re.compile(
+    r"/(?:etc|bin|sbin|lib\d*|usr|boot|sys|proc|root|var|opt|srv|run|System|Library|Applications|private/etc|Windows)"
+    r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
+)
+_SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z)")
+# Where bytes only pass through.
+_PASSING = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
+_MADE_BY_MKTEMP = re.compile(
+    r"/(?:private/)?(?:tmp|var/tmp|var/folders/\S+/T)/(?:tmp\.\w{6,12}|tmp[a-z0-9_]{8})(?:/|\Z)"
+)
+# What a login, a shell, a scheduler or an identity is made of, under any home.
+_STARTUP = re.compile(
+    r"/\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|kshrc|cshrc"
+    r"|tcshrc|inputrc|pam_environment|xinitrc|xprofile|xsession|gitconfig|git-credentials|netrc|npmrc|pypirc|rhosts"
+    r"|forward|bash_history|zsh_history)\Z"
+    r"|/\.(?:ssh|gnupg|aws|kube|azure|docker)(?:/|\Z)"
+    r"|/\.config/(?:fish|autostart|systemd|gcloud|gh|git)(?:/|\Z)|/Library/Launch(?:Agents|Daemons)(?:/|\Z)"
+    r"|/(?:var/)?spool/cron(?:/|\Z)"
+)
+# A longer path, made absolute, is nobody's: it is not looked up.
+_MAX_PATH_CHARS = 1_024
+_SECRET = re.compile(
+    r"/\.ssh/(?!.*\.pub\Z)(?:id_|[^/]*_rsa|[^/]*_ed25519|\*|\Z)|/\.ssh\Z|/\.aws(?:/credentials)?\Z|/\.aws/\*\Z|/\.netrc\Z"
+    r"|/\.pgpass\Z|/\.git-credentials\Z|/\.gnupg(?:/|\Z)|/\.kube/config\Z|/\.docker/config\.json\Z|/\.config/gcloud(?:/|\Z)"
+    r"|/\.config/gh/hosts\.yml\Z|/\.(?:npmrc|pypirc|vault-token)\Z|/etc/g?shadow-?\Z|/etc/sudoers|/proc/[^/]+/environ\Z"
+    r"|/\.azure/|/\.terraform\.d/credentials|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|\.kdbx\Z|/wallet\.dat\Z"
+    r"|/etc/ssl/private|/etc/kubernetes/admin\.conf|/var/run/secrets"
+)
+# What a pattern such as /etc/sh?dow may stand for.
+_SECRET_FILES = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "~/.ssh/id_rsa",
+    "~/.ssh/id_ed25519",
+    "~/.aws/credentials",
+    "~/.netrc",
+    "~/.kube/config",
+    "~/.git-credentials",
+)
+# Not worth a question when read, but nothing to send away.
+_PRIVATE = re.compile(
+    r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)[\w.-]+)?\Z|\.(?:pem|key|p12|pfx|jks|keystore)\Z"
+    r"|(?:^|/)id_[a-z0-9]+\Z"
+    r"|(?:^|/)(?:secrets?|credentials?)(?:\.\w+)?\Z|history\Z|(?:^|/)\.htpasswd\Z|/etc/passwd\Z"
+)
+_ARTEFACT = re.compile("|".join(fnmatch.translate(a) for a in ARTEFACTS))
+# A name that is a file's, not a folder's.
+_FILE_NAME = re.compile(
+    r"[^*?\[\]/]\.(?:py|pyc|js|jsx|mjs|cjs|ts|tsx|vue|go|rs|java|kt|c|h|cc|cpp|hpp|o|a|so|cs|rb|php|swift|sh|sql|html|css|scss|json"
+    r"|jsonl|ya?ml|toml|ini|cfg|conf|lock|md|rst|txt|xml|csv|tsv|ipynb|log|pdf|png|jpe?g|gif|svg|zip|tgz|gz|tar|whl|jar|bin|exe|out"
+    r"|sock|pid|tmp|patch|diff|env|map|wasm)\Z",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellPath:
+    """One path, made absolute; `is_wide` where it names everything in a folder."""
+
+    path: str
+    zone: Zone
+    is_wide: bool = False
+    is_artefact: bool = False
+    # Outside the workspace, but nobody's: a temporary folder, a pipe, /dev/null.
+    is_scratch: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        """Whether its name is that of one file."""
+        return not self.is_wide and bool(_FILE_NAME.search(self.path))
+
+
+@dataclass(frozen=True)
+class PathZones:
+    """A workspace, a home, and the folder a command stands in; on another machine there is no workspace."""
+
+    workspace: str | None
+    home: str
+    folder: str | None
+    # Follows symbolic links on the disk; without it a path is what its letters say.
+    follow_links: Callable[[str], str] = field(default=str, compare=False, repr=False)
+
+    @classmethod
+    def at(cls, workspace: Path, folder: Path, home: Path, follow_links: Callable[[str], str] = str) -> PathZones:
+        # Where the whole machine is the workspace, nothing is inside one.
+        root = workspace.as_posix()
+        return cls(None if root == "/" else root, home.as_posix(), folder.as_posix(), follow_links)
+
+    def entered(self, path: str) -> PathZones:
+        """After `cd path`; a folder only run time knows is no known folder."""
+        there = None if has_mark(path) and FRESH not in path else self._absolute(path)
+        return replace(self, folder=there)
+
+    def elsewhere(self) -> PathZones:
+        """On another machine or in a container, where nothing is the workspace."""
+        return PathZones(None, "/root", "/root")
+
+    def place(self, path: str) -> ShellPath:
+        whole = self._absolute(path)
+        if whole is None:
+            name = path.rsplit("/", 1)[-1]
+            path = path[:_MAX_PATH_CHARS]
+            is_artefact = not has_mark(path) and not path.startswith(("/", "..")) and self._is_artefact(path)
+            return ShellPath(
+                path, "unknown", is_wide=_is_everything(name), is_artefact=is_artefact and self._has_workspace
+            )
+        name = posixpath.basename(whole)
+        is_wide = _is_everything(name)
+        at = posixpath.dirname(whole) if is_wide else whole
+        zone = self._zone(at)
+        inside = zone == "workspace" and self.workspace is not None
+        is_artefact = inside and self._is_artefact(whole[len(str(self.workspace)) :])
+        is_scratch = zone == "fresh" or (zone == "outside" and _is_scratch(at) and not _is_under(at, self.home))
+        is_wide = is_wide or whole in ("/", self.home, self.workspace)
+        return ShellPath(at, zone, is_wide=is_wide, is_artefact=is_artefact, is_scratch=is_scratch)
+
+    def written(self, path: str) -> ShellPath:
+        """Where writing to a path ends up: a link inside the workspace may lead out of it."""
+        place = self.place(path)
+        if place.zone not in ("workspace", "outside") or _HARMLESS_DEVICES.fullmatch(place.path):
+            return place
+        real = self.follow_links(place.path)
+        return place if real == place.path else self.place(real)
+
+    def holds_secret(self, path: str) -> bool:
+        """Whether reading it shows a credential."""
+        whole = self._absolute(path) or f"/{path}"
+        if len(whole) > _MAX_PATH_CHARS:
+            return False
+        if _SECRET.search(whole):
+            return True
+        if re.search(r"[*?\[]", whole):
+            home = self.home.rstrip("/")
+            return any(fnmatch.fnmatchcase(s.replace("~", home), whole) for s in _SECRET_FILES)
+        real = self.follow_links(whole) if not has_mark(whole) else whole
+        return real != whole and len(real) <= _MAX_PATH_CHARS and bool(_SECRET.search(real))
+
+    def holds_home(self, path: str) -> bool:
+        """Whether a home lies in this folder, with everything in it that is nobody else's business."""
+        whole = self._absolute(path)
+        return whole is not None and _is_under(self.home, whole) and whole != self.workspace
+
+    def is_private(self, path: str) -> bool:
+        """Whether sending it away would give something away."""
+        return self.holds_secret(path) or bool(_PRIVATE.search(path[-_MAX_PATH_CHARS:]))
+
+    @property
+    def _has_workspace(self) -> bool:
+        return self.workspace is not None
+
+    def _absolute(self, path: str) -> str | None:
+        if path.startswith(FRESH):
+            return FRESH
+        if has_mark(path[:1]) or (not path.startswith(("/", "~")) and self.folder is None):
+            return None
+        if path == "~" or path.startswith("~/"):
+            path = self.home + path[1:]
+        joined = posixpath.normpath(posixpath.join(self.folder or "/", path))
+        return "/" + joined.lstrip("/") if len(joined) <= _MAX_PATH_CHARS else None
+
+    def _zone(self, path: str) -> Zone:
+        if FRESH in path:
+            return "fresh"
+        if _PASSING.match(path):
+            return "outside"
+        # /dev/shm is a file system, not a device.
+        if path.startswith("/dev/") and not path.startswith("/dev/shm/"):
+            return "outside" if _HARMLESS_DEVICES.fullmatch(path) else "device"
+        inside = self.workspace is not None and _is_under(path, self.workspace)
+        at_home = _is_under(path, self.home)
+        is_ours = inside or at_home or _is_under(self.home, path) or self._holds_workspace(path)
+        # A workspace may itself lie in a temporary folder: what is ours is never scratch.
+        if not is_ours and _MADE_BY_MKTEMP.match(path):
+            return "fresh"
+        if _STARTUP.search(path) and (not inside or self.workspace in (self.home, "/")):
+            return "startup"
+        if inside:
+            return "git" if re.search(r"/\.git(?:/(?:hooks|config|objects|refs)(?:/|\Z)|\Z)", path) else "workspace"
+        if _is_under(self.home, path):
+            return "system" if path != self.home else "home"
+        if at_home or _SCRATCH.match(path):
+            return "outside"
+        return "system" if _SYSTEM.match(path) else "outside"
+
+    def _holds_workspace(self, path: str) -> bool:
+        return self.workspace is not None and _is_under(self.workspace, path)
+
+    def _is_artefact(self, path: str) -> bool:
+        parts = [p for p in path.split("/") if p not in ("", ".", "**")]
+        return any(_ARTEFACT.match(p) for p in parts) and ".." not in parts
+
+
+def _is_scratch(path: str) -> bool:
+    return bool(_SCRATCH.match(path) or _HARMLESS_DEVICES.fullmatch(path) or _PASSING.match(path))
+
+
+def _is_under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _is_everything(name: str) -> bool:
+    return bool(name) and set(name) <= set("*?.[]!") and "*" in name

@@ -1,0 +1,213 @@
+"""Statements for a database, read far enough to tell which of them delete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, any_operand, is_trial, option, unless
+from perdure.tools.shell_safety.types import Danger
+
+_LINE_COMMENT = re.compile(r"--[^\n]*|^[ \t]*#[^\n]*", re.M)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_QUOTED_OR_END = re.compile(rf"{_QUOTED.pattern}|;")
+_DROPS = re.compile(
+    r"\s*(?:drop\s+(?!procedure\s+if|function\s+if|trigger\s+if)(?:table|database|schema|keyspace|view|materialized|index|column"
+    r"|user|role|owned|tablespace|type|sequence|extension|collection|policy|server|function|procedure|trigger)\b"
+    r"|truncate\b|alter\s+table\b.*\bdrop\b|delete\s+from\b|update\b|vacuum\s+full\b.*x^|flush(?:all|db)\b|reset\s+master\b"
+    r"|revoke\b|shutdown\b)",
+    re.I | re.S,
+)
+_PREAMBLE = re.compile(r"^(?:begin|start\s+transaction|with\s+\w+\s+as\s*\([^)]*\))\s+", re.I)
+_NO_FILTER = re.compile(r"\bwhere\b\s*(?:\(?\s*(?:1\s*=\s*1|true|1|''\s*=\s*'')\s*\)?)\s*\Z", re.I)
+_DOCUMENTS = re.compile(
+    r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\.dropCollection|dropIndexes\s*\(|shutdownServer",
+    re.I,
+)
+
+
+def deleting_statements(text: str) -> Iterator[str]:
+    """The statements that drop, empty, or delete and change without saying which rows."""
+    plain = " ".join(_LINE_COMMENT.sub(" ", _without_block_comments(text)).split())
+    if found := _DOCUMENTS.search(plain):
+        yield found.group()
+    for statement in _statements(plain):
+        if not _DROPS.match(statement):
+            continue
+        first = statement.split()[0].lower()
+        if first in ("delete", "update") and not _is_unfiltered(statement, first):
+            continue
+        yield statement[:120]
+
+
+def _is_unfiltered(statement: str, first: str) -> bool:
+    if first == "update" and not re.search(r"\bset\b", statement, re.I):
+        return False
+    bare = _QUOTED.sub("''", statement).strip()
+    return not re.search(r"\bwhere\b", bare, re.I) or bool(_NO_FILTER.search(bare))
+
+
+def _without_block_comments(text: str) -> str:
+    """Cut by hand: a pattern looks from every `/*` to the end for a `*/` that never comes."""
+    kept, at = [], 0
+    while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        kept.append(text[at:start])
+        at = end + 2
+    return " ".join([*kept, text[at:]])
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Split at `;` outside quotes; a statement inside BEGIN … or EXPLAIN stays one."""
+    cuts = [m.start() for m in _QUOTED_OR_END.finditer(text) if m.group() == ";"]
+    for start, end in zip([0, *(c + 1 for c in cuts)], [*cuts, len(text)], strict=True):
+        if statement := text[start:end].strip():
+            yield _PREAMBLE.sub("", statement)
+
+
+_CLIENTS = frozenset(
+    [
+        "psql",
+        "mysql",
+        "mariadb",
+        "sqlite3",
+        "sqlite",
+        "duckdb",
+        "clickhouse-client",
+        "clickhouse",
+        "cockroach",
+        "sqlcmd",
+        "sqlplus",
+        "cqlsh",
+        "mongo",
+        "mongosh",
+        "bq",
+        "pgcli",
+        "mycli",
+        "litecli",
+        "usql",
+        "turso",
+        "d1",
+        "influx",
+        "snowsql",
+        "trino",
+        "presto",
+        "hive",
+        "beeline",
+        "spark-sql",
+        "isql",
+        "impala-shell",
+    ]
+)
+_REDIS = frozenset({"flushall", "flushdb", "shutdown", "debug", "swapdb"})
+
+
+def statement_dangers(run: Invocation) -> Iterator[Danger]:
+    """What a database client is told to do, on its command line or through its input."""
+    if run.name in ("redis-cli", "valkey-cli", "keydb-cli"):
+        words = {w.lower() for w in (*run.operands, *(run.stdin or "").split()[:50])}
+        if words & _REDIS:
+            yield Danger("database", run.shown)
+        return
+    if run.name not in _CLIENTS:
+        return
+    for text in (*run.args, run.stdin or ""):
+        text = re.sub(r"^(?:-c|-e|--command=|--execute=|--eval=|--query=)", "", text)
+        if next(deleting_statements(text), None):
+            yield Danger(
+                "database", run.shown if text in run.args else f"{run.name} with {' '.join(text.split())[:100]}"
+            )
+            return
+
+
+def _tasks(*names: str) -> re.Pattern[str]:
+    return re.compile(rf"^(?:{'|'.join(names)})")
+
+
+_RAKE = _tasks(
+    "db:drop", "db:reset", "db:purge", "db:schema:load", "db:migrate:reset", "db:truncate", "db:setup", "db:wipe"
+)
+_ARTISAN = _tasks("migrate:fresh", "migrate:reset", "migrate:refresh", "db:wipe")
+_DJANGO = frozenset({"flush", "reset_db", "sqlflush", "reset_migrations", "delete_all"})
+
+
+def _rails(run: Invocation) -> bool:
+    return any(_RAKE.match(o) for o in run.operands)
+
+
+def _manage(run: Invocation) -> bool:
+    words = run.operands
+    scripts = [i for i, w in enumerate(words) if w.endswith("manage.py")]
+    if run.name in ("django-admin", "manage.py"):
+        return any(w in _DJANGO for w in words[:1])
+    return any(words[i + 1] in _DJANGO for i in scripts if i + 1 < len(words))
+
+
+def _artisan(run: Invocation) -> bool:
+    return "artisan" in run.operands[:1] and any(_ARTISAN.match(o) for o in run.operands)
+
+
+def _prisma(run: Invocation) -> bool:
+    return run.starts("migrate", "reset") or run.has("--force-reset", "--accept-data-loss")
+
+
+def _pipeline_runs_sql(run: Invocation) -> bool:
+    return any(_RAKE.match(o) or o in ("db:drop", "db:migrate:undo:all", "schema:drop") for o in run.operands)
+
+
+RULES = (
+    RiskRule("database", "dropdb dropuser", unless(is_trial), "dropdb production"),
+    RiskRule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
+    RiskRule("database", "rake rails bin/rails", _rails, "rails db:drop"),
+    RiskRule("database", "python python3 manage.py django-admin", _manage, "python manage.py flush --no-input"),
+    RiskRule("database", "php", _artisan, "php artisan migrate:fresh"),
+    RiskRule("database", "prisma", _prisma, "npx prisma migrate reset --force"),
+    RiskRule(
+        "database",
+        "sequelize sequelize-cli typeorm knex drizzle-kit mikro-orm",
+        lambda r: (
+            _pipeline_runs_sql(r)
+            or (r.name == "knex" and r.has("--all"))
+            or (r.name == "drizzle-kit" and "drop" in r.operands)
+        ),
+        "npx sequelize-cli db:drop",
+    ),
+    RiskRule("database", "alembic", lambda r: r.starts("downgrade", "base"), "alembic downgrade base"),
+    RiskRule("database", "flyway liquibase", any_operand("clean", "dropAll", "drop-all", "rollback"), "flyway clean"),
+    RiskRule("database", "pg_restore", option("-c", "--clean"), "pg_restore --clean -d shop dump"),
+    RiskRule(
+        "database",
+        "pg_dropcluster pg_resetwal initdb",
+        lambda r: r.name != "initdb" and not is_trial(r),
+        "pg_dropcluster 15 main",
+    ),
+    RiskRule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),
+    RiskRule("database", "mix", any_command("ecto.drop", "ecto.reset"), "mix ecto.drop"),
+    RiskRule("database", "dotnet", lambda r: r.starts("ef", "database", "drop"), "dotnet ef database drop"),
+    RiskRule("database", "supabase", lambda r: r.starts("db", "reset"), "supabase db reset"),
+    RiskRule(
+        "database",
+        "hasura wrangler",
+        lambda r: "delete" in r.operands or r.starts("metadata", "clear"),
+        "wrangler d1 delete shop",
+    ),
+    RiskRule(
+        "database",
+        "etcdctl consul vault kafka-topics kafka-topics.sh rabbitmqctl",
+        lambda r: any(
+            w in r.args
+            for w in (
+                "del",
+                "delete",
+                "destroy",
+                "--delete",
+                "reset",
+                "delete_queue",
+                "purge_queue",
+                "force_reset",
+                "disable",
+            )
+        ),
+        "etcdctl del / --prefix",
+    ),
+)

@@ -1,0 +1,248 @@
+"""Deleting, overwriting, permissions, and places that nobody should write to by the way."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.paths import ShellPath
+from perdure.tools.shell_safety.rules.rule import RiskRule, always, asks_help, both, either, option, unless
+from perdure.tools.shell_safety.taint import found_paths
+from perdure.tools.shell_safety.types import Danger, without_marks
+
+_TREE_DELETERS = frozenset({"rimraf", "rimraf-cli", "del-cli", "deltree", "rmtree", "srm"})
+# Programs whose last operand (or all of them) is written.
+_WRITES_LAST = frozenset({"cp", "mv", "install", "ln", "scp", "rsync", "ditto"})
+_WRITES_ALL = frozenset(
+    {"tee", "truncate", "touch", "rm", "unlink", "sponge", "chattr", "setfacl", "xattr", "rmdir", "mkdir"}
+)
+_SHOWN_PATH_CHARS = 200
+_WRITTEN_ZONES = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
+_THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
+
+
+def delete_dangers(run: Invocation) -> Iterator[Danger]:
+    """Deletes judged by what they name: `rm`, `find -delete`, and programs that do as `rm -r` does."""
+    if asks_help(run):
+        return
+    if run.name in ("rm", "grm", "unlink", "del", "erase"):
+        is_tree = run.has("-r", "-R", "--recursive") or "/s" in [a.lower() for a in run.args]
+        for o in run.operands:
+            yield from _deleted(run, o, is_tree=is_tree)
+        if is_tree and not run.operands:
+            return
+    elif run.name in _TREE_DELETERS or (run.name in ("rd", "rmdir") and "/s" in [a.lower() for a in run.args]):
+        for o in run.operands:
+            yield from _deleted(run, o, is_tree=True)
+    elif run.name in ("find", "gfind") and "-delete" in run.args:
+        for path in found_paths(run):
+            yield from _deleted(run, path, is_tree=True)
+    elif run.name == "rsync" and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options):
+        for o in run.operands[-1:]:
+            yield from _deleted(run, o if ":" not in o else "/outside", is_tree=True)
+
+
+def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
+    """The same for a path that code of another language deletes."""
+    yield from _deleted(run, path, is_tree=True)
+
+
+def _deleted(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
+    if not path:
+        return
+    if path.startswith("/") and len(path) == 2 and run.name in ("del", "erase", "rd", "rmdir"):
+        return
+    place = run.place(path.replace("**/", "")) if "**/" in path else run.place(path)
+    is_tree = (is_tree and not place.is_file) or "**" in path
+    if place.is_artefact or place.zone == "fresh":
+        return
+    if kind := _far_kind(place, is_tree):
+        yield Danger(kind, run.shown)
+    elif is_tree:
+        kind = "delete-outside" if place.zone == "outside" else "delete-tree"
+        if place.is_wide and place.zone == "workspace" and place.path == run.places.workspace and "**" not in path:
+            kind = "delete-everything"
+        yield Danger(kind, run.shown)
+    elif place.is_wide or place.zone == "git":
+        yield Danger("delete-tree", run.shown)
+    elif _is_foreign(run, place):
+        yield Danger("delete-outside", run.shown)
+
+
+def _far_kind(place: ShellPath, is_tree: bool) -> str | None:
+    if place.zone == "system":
+        return "delete-everything" if is_tree or place.is_wide else "system-files"
+    if place.zone == "home" and (is_tree or place.is_wide):
+        return "delete-everything"
+    if place.zone == "startup":
+        return "startup-files"
+    return "disk" if place.zone == "device" else None
+
+
+def write_dangers(run: Invocation) -> Iterator[Danger]:
+    """Writing outside the workspace, to devices, to what runs at login: by redirection or by a program that writes."""
+    spared = _spared(run)
+    for path in (*run.writes, *_written(run)):
+        if re.match(r"/dev/(?:tcp|udp)/", path):
+            yield Danger("reverse-shell", f"{run.shown} > {path}")
+            continue
+        place = run.places.written(path)
+        zone = place.zone
+        kind = _WRITTEN_ZONES.get(zone)
+        if zone == "home" and run.name == "mv":
+            kind = "system-files"
+        if kind is None and _is_foreign(run, place) and path not in spared:
+            kind = "write-outside"
+        if kind and not (run.name in ("rm", "unlink", "mkdir", "touch") and zone == "git"):
+            yield Danger(kind, _written_as(run, path))
+    for path in run.reads:
+        if re.match(r"/dev/(?:tcp|udp)/", path):
+            yield Danger("reverse-shell", f"{run.shown} < {path}")
+
+
+def _written_as(run: Invocation, path: str) -> str:
+    """The command, with the file it is redirected to: that is what a person must see."""
+    if path not in run.writes:
+        return run.shown
+    command = run.shown if run.name not in (">", "{") else ""
+    return f"{command} > {without_marks(path[:_SHOWN_PATH_CHARS], '…')}".strip()
+
+
+def _is_foreign(run: Invocation, place: ShellPath) -> bool:
+    """Whether what is written there is somebody else's; without a workspace nothing is known to be ours."""
+    return run.places.workspace is not None and place.zone in ("outside", "home") and not place.is_scratch
+
+
+def _spared(run: Invocation) -> tuple[str, ...]:
+    """What a program names but does not overwrite: what `mv` takes away, what `mkdir` and `touch` only add."""
+    if run.name == "mv":
+        target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
+        return tuple(o for o in run.operands if o != target)
+    return run.operands if run.name in ("mkdir", "touch", "rm", "unlink", "rmdir", "chattr", "setfacl", "xattr") else ()
+
+
+def _written(run: Invocation) -> Iterator[str]:
+    if asks_help(run):
+        return
+    if run.name in _WRITES_ALL:
+        yield from run.operands
+    elif run.name in _WRITES_LAST:
+        target = run.value_of("-t", "--target-directory")
+        last = (target,) if target and run.name in ("cp", "mv", "install", "ln") else run.operands[-1:]
+        yield from (o for o in last if ":" not in o)
+        if run.name == "mv":
+            yield from run.operands[:-1]
+    elif run.name in ("sed", "gsed", "perl", "ruby") and (
+        run.has("-i", "--in-place") or any(o.startswith("-i") for o in run.options)
+    ):
+        yield from run.operands[1:]
+    elif run.name in ("tar", "bsdtar", "unzip", "cpio") and (into := run.value_of("-C", "--directory", "-d")):
+        yield into
+    elif run.name in ("curl", "wget", "aria2c") and (out := run.value_of("-o", "--output", "-O", "--output-document")):
+        yield out
+    elif run.name in ("vim", "vi", "nano", "ed", "ex", "emacs") or run.name == "patch":
+        yield from (o for o in run.operands if o.startswith(("/", "~")))
+    elif run.name == "sort" and (out := run.value_of("-o", "--output")):
+        yield out
+    elif run.name == "dd":
+        yield from (a[3:] for a in run.args if a.startswith("of=") and not a.startswith("of=/dev/"))
+
+
+def _dd(run: Invocation) -> bool:
+    target = next((a[3:] for a in run.args if a.startswith("of=")), None)
+    if target is None:
+        return False
+    place = run.place(target)
+    return place.zone in ("device", "unknown", "system", "startup") or not _THROWAWAY_IMAGE.search(target)
+
+
+def _is_broad(run: Invocation) -> bool:
+    """Permissions changed down a tree that is not just some folder of the workspace."""
+    if not run.has("-R", "--recursive"):
+        return False
+    targets = run.operands[1:]
+    return any(p.is_wide or p.zone not in ("workspace", "fresh") for p in map(run.place, targets)) or not targets
+
+
+def _opens_to_all(run: Invocation) -> bool:
+    mode = run.operands[0] if run.operands else next((o for o in run.args if re.match(r"-[rwx]", o)), "")
+    if re.fullmatch(r"0?[0-7]{3,4}", mode):
+        digits = mode[-3:]
+        return digits[2] in "2367" or digits == "000" or (len(mode) == 4 and mode[0] in "24567") or digits in ("776",)
+    return any(
+        re.search(r"(?:[ao][ugoa]{0,3}|^)\+[rx]{0,2}w|[ug]\+[rwx]{0,3}s|[ao]=[rx]{0,2}w", m) for m in mode.split(",")
+    )
+
+
+def _installs_setuid(run: Invocation) -> bool:
+    mode = run.value_of("-m", "--mode") or ""
+    return bool(re.fullmatch(r"0?[24567][0-7]{3}|[ugoa]{0,3}[+=][rwx]{0,3}s\S{0,10}", mode))
+
+
+def _overwrites_with_nothing(run: Invocation) -> bool:
+    return run.name == "mv" and run.operands[-1:] == ("/dev/null",)
+
+
+def _empties(run: Invocation) -> bool:
+    size = run.value_of("-s", "--size")
+    return size in ("0", "0K") and not all(
+        fnmatch.fnmatch(o, "*.log*") or run.place(o).is_artefact for o in run.operands if o != size
+    )
+
+
+def _links_over(run: Invocation) -> bool:
+    return run.name == "cp" and run.operands[:1] == ("/dev/null",) and len(run.operands) > 1
+
+
+def _protected(run: Invocation) -> bool:
+    if run.name == "chmod" and re.fullmatch(
+        r"0?[4-7]00|(?:u=rwx?,)?go[-=](?:rwx)?", run.operands[0] if run.operands else ""
+    ):
+        # For the owner alone: that is how keys are meant to be.
+        return any(run.place(o).zone == "system" for o in run.operands[1:])
+    return any(run.place(o).zone in ("system", "startup") for o in run.operands[1:])
+
+
+def _only_lists(run: Invocation) -> bool:
+    return run.has("-l", "--list", "-n", "--no-act") or asks_help(run)
+
+
+RULES = (
+    RiskRule("disk", "dd", _dd, "dd if=/dev/zero of=/dev/sda bs=1M"),
+    RiskRule("disk", "shred srm wipe scrub", unless(asks_help), "shred -u notes.txt"),
+    RiskRule("disk", "mkfs mkswap wipefs blkdiscard newfs mke2fs", unless(asks_help), "wipefs -a /dev/sdb"),
+    RiskRule("disk", "fdisk sfdisk gdisk sgdisk parted cfdisk", unless(_only_lists), "parted /dev/sda mklabel gpt"),
+    RiskRule(
+        "disk", "cryptsetup lvremove vgremove pvremove lvreduce badblocks", unless(asks_help), "lvremove -f vg0/data"
+    ),
+    RiskRule(
+        "disk", "zpool zfs btrfs", lambda r: any(w in r.operands for w in ("destroy", "delete")), "zfs destroy -r tank"
+    ),
+    RiskRule(
+        "disk", "mdadm", option("--zero-superblock", "--stop", "-S", "--remove"), "mdadm --zero-superblock /dev/sdb1"
+    ),
+    RiskRule(
+        "disk",
+        "hdparm nvme",
+        lambda r: any("secur" in a or a in ("format", "sanitize") for a in r.args),
+        "nvme format /dev/nvme0",
+    ),
+    RiskRule(
+        "disk",
+        "diskutil",
+        lambda r: any(re.match(r"erase|zero|partition|secureErase", o, re.I) for o in r.operands),
+        "diskutil eraseDisk APFS X disk2",
+    ),
+    RiskRule("disk", "format", lambda r: any(re.match(r"[A-Za-z]:", o) for o in r.operands), "format c: /q"),
+    RiskRule("permissions", "chmod", both(_opens_to_all, unless(asks_help)), "chmod 777 server.key"),
+    RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(asks_help)), "chown -R nobody ~"),
+    RiskRule("permissions", "chmod chown chgrp", _protected, "chown me /etc/passwd"),
+    RiskRule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
+    RiskRule("permissions", "setcap chattr", unless(asks_help), "setcap cap_net_raw+ep ./tool"),
+    RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
+    RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
+    RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
+    RiskRule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),
+)

@@ -1,0 +1,128 @@
+"""Version control: what throws work away, rewrites history, or overwrites what others see."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import RiskRule, command, is_trial, unless
+
+# A `git checkout NAME` that names a file, not a branch.
+_FILE_NAME = re.compile(
+    r"\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|vue|svelte|go|rs|java|kt|c|h|cc|cpp|hpp|cs|rb|php|swift|scala|sh|bash|sql|html|css|scss"
+    r"|less|json|ya?ml|toml|ini|cfg|conf|lock|md|rst|txt|xml|csv|ipynb|dart|lua|pl|r|ex|exs|erl|hs|tf|proto|gradle|mod|sum)\Z"
+    r"|/\Z|\A\.{1,2}\Z|\A\./|[*?]|\A:|\A(?:Makefile|Dockerfile|README|LICENSE)\Z"
+)
+
+
+def _sub(run: Invocation) -> tuple[str, Invocation]:
+    """The sub-command, and the run of what follows it; `git -C dir`, `-c x=y` and the like passed over."""
+    args, at = run.args, 0
+    while at < len(args) and args[at].startswith("-"):
+        at += 2 if args[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
+    name = args[at] if at < len(args) else ""
+    return name, Invocation(name, args[at + 1 :], run.places, run.stdin)
+
+
+def _discards(run: Invocation) -> bool:
+    name, sub = _sub(run)
+    if name == "reset":
+        return sub.has("--hard", "--merge")
+    if name == "clean":
+        return sub.has("-f", "--force") and not sub.has("-n", "--dry-run")
+    if name == "checkout":
+        return _checkout_discards(sub)
+    if name == "switch":
+        return sub.has("-f", "--force", "--discard-changes")
+    if name == "restore":
+        return not sub.has("--staged", "-S") or sub.has("--worktree", "-W")
+    if name == "stash":
+        return sub.operands[:1] in (("drop",), ("clear",))
+    if name == "rm":
+        return sub.has("-f", "--force") and not sub.has("--cached", "--dry-run")
+    if name == "worktree":
+        return sub.operands[:1] == ("remove",) and sub.has("-f", "--force")
+    if name == "submodule":
+        return sub.operands[:1] == ("deinit",) and sub.has("-f", "--force")
+    return (name == "read-tree" and sub.has("--reset")) or (name == "checkout-index" and sub.has("-f"))
+
+
+def _checkout_discards(sub: Invocation) -> bool:
+    if sub.has("-b", "-B", "--orphan", "--track", "-t"):
+        return sub.has("-f", "--force")
+    if sub.has("-f", "--force", "--ours", "--theirs", "-p", "--patch") or "--" in sub.args:
+        return sub.args[-1:] != ("--",) or sub.has("-f", "--force")
+    if len(sub.operands) > 1:
+        return True
+    return any(_FILE_NAME.search(o) for o in sub.operands)
+
+
+def _rewrites(run: Invocation) -> bool:
+    name, sub = _sub(run)
+    if name == "branch":
+        forced = sub.has("-D") or (sub.has("-d", "--delete") and sub.has("-f", "--force"))
+        return (
+            forced
+            or (sub.has("-M", "-C") and len(sub.operands) > 1)
+            or (sub.has("-f", "--force") and len(sub.operands) > 0)
+        )
+    if name in ("filter-branch", "filter-repo", "replace", "fast-import"):
+        return not sub.has("--help", "--analyze")
+    if name == "rebase":
+        return sub.has("--root")
+    if name == "reflog":
+        return sub.operands[:1] in (("expire",), ("delete",))
+    if name == "gc":
+        return (sub.value_of("--prune") or "") in ("now", "all") or (sub.has("--aggressive") and sub.has("--prune"))
+    if name == "prune":
+        return not sub.has("-n", "--dry-run")
+    if name == "update-ref":
+        return sub.has("-d", "--stdin")
+    if name == "symbolic-ref":
+        return sub.has("-d", "--delete")
+    return name == "lfs" and sub.operands[:1] == ("migrate",)
+
+
+def _overwrites_remote(run: Invocation) -> bool:
+    name, sub = _sub(run)
+    if name == "push":
+        if sub.has("-n", "--dry-run"):
+            return False
+        forced = sub.has(
+            "-f", "--force", "--force-with-lease", "--force-if-includes", "--mirror", "--prune", "-d", "--delete"
+        )
+        return (
+            forced
+            or any(o.startswith((":", "+")) and len(o) > 1 for o in sub.operands[1:])
+            or any(o.startswith(("+", ":")) for o in sub.operands)
+        )
+    return name in ("send-pack", "svn") and (sub.has("--force") or "dcommit" in sub.operands)
+
+
+def _switches_checks_off(run: Invocation) -> bool:
+    name, sub = _sub(run)
+    if name != "config":
+        return False
+    text = " ".join(sub.args)
+    return bool(
+        re.search(r"sslverify\s+(?:false|0)|core\.hookspath|credential\.helper\s+store|fsckobjects\s+false", text, re.I)
+    )
+
+
+RULES = (
+    RiskRule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
+    RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
+    RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_trial), "bfg --delete-files id_rsa"),
+    RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
+    RiskRule("security", "git", _switches_checks_off, "git config --global http.sslVerify false"),
+    RiskRule(
+        "git-discard",
+        "hg",
+        lambda r: (
+            (r.starts("update") and r.has("-C", "--clean")) or r.operands[:1] in (("purge",), ("strip",), ("revert",))
+        ),
+        "hg update --clean",
+    ),
+    RiskRule("git-discard", "svn", command("revert"), "svn revert -R ."),
+    RiskRule("git-discard", "jj", lambda r: r.operands[:1] in (("abandon",), ("restore",)), "jj abandon @-"),
+)

@@ -1,0 +1,291 @@
+"""Containers, clusters, clouds, package registries: what reaches beyond this machine, or removes in bulk."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import (
+    RiskRule,
+    any_command,
+    any_operand,
+    asks_help,
+    both,
+    command,
+    either,
+    is_trial,
+    option,
+    unless,
+)
+from perdure.tools.shell_safety.types import has_mark
+
+_HOST_MOUNT = re.compile(
+    r"^(?:/|/etc|/root|/home|/var|/usr|/var/run/docker\.sock|/run/docker\.sock|/proc|/sys|/dev)(?::|\Z)"
+)
+_DELETES = re.compile(
+    r"^(?:delete|terminate|destroy|deregister|purge|remove|drop|revoke|deactivate)(?:-|\Z|:)|^(?:rb|nuke)\Z|[-:]delete\Z"
+)
+_LOCAL = re.compile(r"^(?:https?://)?(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker\.internal)")
+
+
+def _docker_removes(run: Invocation) -> bool:
+    words = run.operands
+    if "prune" in words[:2]:
+        return True
+    if words[:1] == ("compose",) or run.name == "docker-compose":
+        rest = words[1:] if run.name == "docker" else words
+        return ("down" in rest and run.has("-v", "--volumes", "--rmi")) or (rest[:1] == ("rm",) and run.has("-v"))
+    if words[:2] in (
+        ("volume", "rm"),
+        ("volume", "remove"),
+        ("network", "prune"),
+        ("swarm", "leave"),
+        ("stack", "rm"),
+        ("service", "rm"),
+        ("node", "rm"),
+        ("secret", "rm"),
+        ("system", "reset"),
+    ):
+        return True
+    removes = words[:1] in (("rm",), ("rmi",)) or words[:2] in (("container", "rm"), ("image", "rm"))
+    kills = words[:1] in (("kill",), ("stop",)) or words[:2] in (("container", "stop"), ("container", "kill"))
+    many = any(has_mark(o) for o in words) or run.has("-a", "--all") or len(words) > 12
+    return (removes and (run.has("-f", "--force", "-v", "--volumes") or many)) or (kills and many)
+
+
+def _docker_opens_host(run: Invocation) -> bool:
+    if not any(w in run.operands for w in ("run", "create", "exec")):
+        return False
+    mounts = run.all_values_of("-v", "--volume")
+    sources = [m.partition("src=")[2] or m.partition("source=")[2] for m in run.all_values_of("--mount")]
+    shares = any(run.value_of(o) == "host" for o in ("--pid", "--userns", "--ipc"))
+    return run.has("--privileged") or shares or any(_HOST_MOUNT.match(m) for m in (*mounts, *sources))
+
+
+def _kube(run: Invocation) -> bool:
+    if is_trial(run) or any(a.startswith("--dry-run") and a != "--dry-run=none" for a in run.args):
+        return False
+    words = run.operands
+    if any(w in ("delete", "drain", "evict", "cordon", "taint") for w in words[:3]):
+        return True
+    if "scale" in words[:2] and (run.value_of("--replicas") == "0"):
+        return True
+    return ("replace" in words[:2] and run.has("--force")) or ("rollout" in words[:1] and "undo" in words)
+
+
+def _terraform(run: Invocation) -> bool:
+    words = run.operands
+    if any(w.startswith("destroy") for w in words) or run.has("-destroy", "--destroy"):
+        return "plan" not in words[:1]
+    if words[:1] == ("apply",) or words[:2] == ("run-all", "apply"):
+        return True
+    return words[:2] in (("state", "rm"), ("state", "push"), ("workspace", "delete"), ("force-unlock",)) or words[
+        :1
+    ] in (("force-unlock",), ("taint",))
+
+
+def _aws(run: Invocation) -> bool:
+    if is_trial(run) or run.has("--dryrun"):
+        return False
+    words = run.operands
+    if words[:1] == ("s3",):
+        return (
+            words[1:2] == ("rb",)
+            or (words[1:2] in (("rm",),))
+            or (words[1:2] in (("sync",), ("mv",)) and (run.has("--delete") or words[1] == "mv"))
+        )
+    return any(_DELETES.match(w) for w in words[:3]) or any(
+        w
+        in (
+            "stop-instances",
+            "put-bucket-policy",
+            "put-bucket-acl",
+            "create-access-key",
+            "attach-user-policy",
+            "schedule-key-deletion",
+            "get-secret-value",
+        )
+        for w in words[:3]
+    )
+
+
+def _deletes_something(run: Invocation) -> bool:
+    return not is_trial(run) and any(_DELETES.search(w) for w in run.operands[:6])
+
+
+def _gsutil(run: Invocation) -> bool:
+    words = run.operands
+    return any(w in ("rm", "rb") for w in words[:2]) or ("rsync" in words and run.has("-d")) or ("mv" in words[:2])
+
+
+def _http_delete(run: Invocation) -> bool:
+    method = (run.value_of("-X", "--request", "--method") or "").upper()
+    return (method == "DELETE" or "DELETE" in run.operands[:1]) and not asks_help(run)
+
+
+def _gh(run: Invocation) -> bool:
+    words = run.operands
+    if words[:1] == ("api",):
+        return (run.value_of("-X", "--method") or "").upper() in ("DELETE", "PUT", "PATCH")
+    return (
+        words[1:2] in (("delete",), ("archive",), ("transfer",))
+        or words[:2] in (("release", "create"), ("repo", "edit"))
+        or (words[:2] == ("pr", "merge") and run.has("--admin"))
+    )
+
+
+def _publishes(run: Invocation) -> bool:
+    if is_trial(run):
+        return False
+    words = run.operands
+    if run.name in ("npm", "pnpm", "yarn", "bun", "lerna", "nx", "changeset"):
+        at = 1 if words[:1] in (("npm",), ("workspace",), ("workspaces",)) else 0
+        return any(w in ("publish", "unpublish", "deprecate") for w in words[at : at + 2]) or words[:2] in (
+            ("dist-tag", "add"),
+            ("dist-tag", "rm"),
+            ("owner", "add"),
+            ("access", "public"),
+        )
+    return any(w in ("publish", "upload", "push", "yank", "release", "deploy", "bdist_upload") for w in words[:3])
+
+
+def _setup_uploads(run: Invocation) -> bool:
+    return any(o.endswith("setup.py") for o in run.operands[:1]) and any(
+        w in ("upload", "register") for w in run.operands
+    )
+
+
+def _ansible(run: Invocation) -> bool:
+    return bool(re.search(r"\brm\s+-|\bstate=absent\b|shutdown|reboot|mkfs", run.value_of("-a", "--args") or ""))
+
+
+def _gradle_publishes(run: Invocation) -> bool:
+    return any(re.match(r":?(?:\w+:)*publish(?!ToMavenLocal)", o) for o in run.operands)
+
+
+def _removes_all_environment(run: Invocation) -> bool:
+    return run.starts("env", "remove") and run.has("--all")
+
+
+RULES = (
+    RiskRule(
+        "containers", "docker podman nerdctl docker-compose", _docker_removes, "docker system prune -af --volumes"
+    ),
+    RiskRule("containers", "docker podman nerdctl", _docker_opens_host, "docker run --privileged -v /:/host alpine"),
+    RiskRule("cloud", "kubectl oc k", _kube, "kubectl delete namespace production"),
+    RiskRule(
+        "cloud",
+        "helm",
+        both(any_command("uninstall", "delete", "del", "rollback"), unless(is_trial)),
+        "helm uninstall shop",
+    ),
+    RiskRule(
+        "cloud",
+        "kind minikube k3d eksctl kops kubeadm",
+        both(any_operand("delete", "reset", "destroy"), unless(is_trial)),
+        "eksctl delete cluster --name prod",
+    ),
+    RiskRule("cloud", "terraform tofu terragrunt", _terraform, "terraform destroy -auto-approve"),
+    RiskRule(
+        "cloud",
+        "pulumi cdk cdktf sst serverless sls copilot sam amplify",
+        lambda r: any(w in ("destroy", "remove", "rm", "delete") for w in r.operands[:2]) and not is_trial(r),
+        "pulumi destroy --yes",
+    ),
+    RiskRule("cloud", "aws awslocal", _aws, "aws s3 rm s3://bucket --recursive"),
+    RiskRule(
+        "cloud",
+        "gcloud az doctl hcloud linode-cli oci ibmcloud aliyun openstack scw vultr-cli bq firebase",
+        _deletes_something,
+        "gcloud projects delete shop",
+    ),
+    RiskRule(
+        "cloud",
+        "gsutil s3cmd mc rclone b2 azcopy s5cmd",
+        either(
+            _gsutil,
+            any_command("purge", "delete", "sync", "del", "rb", "remove", "rm", "move", "cleanup", "deletefile"),
+        ),
+        "gsutil -m rm -r gs://bucket",
+    ),
+    RiskRule(
+        "cloud",
+        "heroku",
+        lambda r: any(re.search(r":(?:destroy|reset|delete|remove|uninstall|unset)\Z", o) for o in r.operands[:2]),
+        "heroku apps:destroy shop",
+    ),
+    RiskRule(
+        "cloud",
+        "fly flyctl vercel netlify railway render now wrangler surge",
+        lambda r: any(
+            w in ("destroy", "remove", "rm", "delete", "down", "sites:delete", "teardown") for w in r.operands[:3]
+        ),
+        "fly apps destroy shop",
+    ),
+    RiskRule(
+        "cloud",
+        "vagrant virsh lxc multipass VBoxManage qm pct xe",
+        lambda r: any(w in ("destroy", "undefine", "delete", "purge", "unregistervm") for w in r.operands[:2]),
+        "vagrant destroy -f",
+    ),
+    RiskRule("cloud", "gh glab hub", _gh, "gh repo delete me/shop --yes"),
+    RiskRule("cloud", "ansible", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
+    RiskRule("cloud", "curl wget http xh", _http_delete, "curl -X DELETE http://search:9200/_all"),
+    RiskRule("publish", "npm pnpm yarn bun lerna nx changeset", _publishes, "npm publish --access public"),
+    RiskRule(
+        "publish", "twine flit poetry hatch uv pdm maturin", both(_publishes, unless(asks_help)), "twine upload dist/*"
+    ),
+    RiskRule(
+        "publish",
+        "cargo",
+        lambda r: r.operands[:1] in (("publish",), ("yank",), ("release",)) and not is_trial(r),
+        "cargo publish",
+    ),
+    RiskRule("publish", "gem", any_command("push", "yank"), "gem push shop-1.0.gem"),
+    RiskRule(
+        "publish",
+        "docker podman nerdctl buildah skopeo",
+        lambda r: (
+            r.operands[:1] == ("push",)
+            or r.operands[:2] in (("image", "push"), ("manifest", "push"))
+            or (r.operands[:1] in (("build",), ("buildx",)) and r.has("--push"))
+            or (r.name == "skopeo" and r.operands[:1] == ("delete",))
+        ),
+        "docker push registry/shop:latest",
+    ),
+    RiskRule("publish", "mvn mvnw", any_operand("deploy", "release:perform"), "mvn deploy"),
+    RiskRule("publish", "gradle gradlew", _gradle_publishes, "./gradlew publish"),
+    RiskRule(
+        "publish",
+        "nuget dotnet",
+        lambda r: r.operands[:1] == ("push",) or r.operands[:2] in (("nuget", "push"), ("nuget", "delete")),
+        "dotnet nuget push x.nupkg",
+    ),
+    RiskRule(
+        "publish",
+        "vsce ovsx pod fastlane goreleaser semantic-release np release-it mix",
+        lambda r: (
+            not is_trial(r)
+            and (
+                r.name in ("semantic-release", "np", "release-it")
+                or any(
+                    w in ("publish", "push", "release", "hex.publish", "deliver", "unpublish") for w in r.operands[:2]
+                )
+            )
+        ),
+        "vsce publish",
+    ),
+    RiskRule("publish", "python python3", _setup_uploads, "python setup.py sdist upload"),
+    RiskRule("publish", "helm", command("push"), "helm push shop-1.0.tgz oci://registry"),
+    RiskRule(
+        "cloud",
+        "conda mamba",
+        lambda r: _removes_all_environment(r) or (r.operands[:1] == ("remove",) and r.has("--all")),
+        "conda remove --name work --all",
+    ),
+    RiskRule("cloud", "crm pcs galera_recovery", option("--force"), "pcs cluster destroy --force"),
+)
+
+
+def is_local(url: str) -> bool:
+    return bool(_LOCAL.match(url))

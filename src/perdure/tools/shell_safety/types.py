@@ -1,0 +1,127 @@
+"""Risk kinds, findings and taint marks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`is_lasting` False: so far-reaching that it is asked every time, whatever was answered before."""
+
+    why: str
+    instead: str = "Tell the person what you wanted to do and why, or find a way that can be undone."
+    is_lasting: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Danger:
+    """One thing in a command that a person should be asked about."""
+
+    kind: str
+    what: str
+
+    @property
+    def why(self) -> str:
+        return KINDS[self.kind].why
+
+
+_BACKUP = "Move it aside (mv) instead of deleting it, or delete named files one by one."
+
+KINDS: dict[str, Kind] = {
+    "delete-tree": Kind("it deletes files that cannot be brought back", _BACKUP),
+    "delete-outside": Kind("it deletes files outside the workspace", _BACKUP),
+    "delete-everything": Kind("it deletes the system, a home or the whole workspace", _BACKUP, is_lasting=False),
+    "disk": Kind("it writes to a disk or device directly, or makes data unrecoverable", is_lasting=False),
+    "permissions": Kind("it opens or changes permissions far and wide", "Change the one file that needs it."),
+    "system-files": Kind("it changes files of the system", "Keep changes inside the workspace, or ask the person."),
+    "startup-files": Kind("it changes what runs at login, keys, or a schedule", "Ask the person to change it."),
+    "git-internals": Kind("it changes Git's own files", "Use git commands instead."),
+    "power": Kind("it stops or restarts the machine", is_lasting=False),
+    "kill": Kind("it ends processes that are not its own", "End one process by its id."),
+    "services": Kind("it stops or removes a service"),
+    "network": Kind("it changes the firewall or the network"),
+    "users": Kind("it changes accounts, groups or passwords"),
+    "security": Kind("it switches off something that protects or records", is_lasting=False),
+    "kernel": Kind("it changes the running kernel or what is mounted"),
+    "packages": Kind("it removes software from the machine"),
+    "git-discard": Kind("it throws away work that is not committed", "Commit or stash it first (git stash)."),
+    "git-rewrite": Kind("it removes branches or rewrites history", "Make a new commit or branch instead."),
+    "git-push": Kind("it overwrites or deletes what others see", "Push a new branch instead."),
+    "database": Kind("it deletes data or tables", "Look first (SELECT), make a backup, or name the rows (WHERE)."),
+    "containers": Kind("it removes containers, images or volumes in bulk, or hands the host to a container"),
+    "cloud": Kind("it deletes or changes things on other machines", "Show what would change first (plan, --dry-run)."),
+    "publish": Kind("it publishes something that others will install", "Try it with --dry-run."),
+    "remote-code": Kind("it runs code fetched from the network", "Save it to a file, read it, then run it."),
+    "hidden-code": Kind("it runs code that is hidden or made up at run time", "Write the command out plainly."),
+    "reverse-shell": Kind("it hands a shell to the network", is_lasting=False),
+    "fork-bomb": Kind("it multiplies until the machine stops", is_lasting=False),
+    "credentials": Kind("it reads or sends away credentials", "Work without their contents.", is_lasting=False),
+    "privileges": Kind("it opens a shell with all privileges", "Run the one command that needs them."),
+    "unreadable": Kind("it is too tangled to be read", "Write it as several plain commands.", is_lasting=False),
+    "write-outside": Kind("it writes outside the workspace", "Write inside the workspace."),
+    "tool": Kind("this tool always asks"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A program and its arguments."""
+
+    words: tuple[str, ...]
+    stdin: str | None = None
+    is_elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Shell text."""
+
+    text: str
+    arguments: tuple[str, ...] = ()
+    is_elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text in another language."""
+
+    language: str
+    text: str
+
+
+Inner = Words | Script | Code
+
+
+# Nothing is known of it.
+UNKNOWN = "\ufdd0"
+# It was fetched from the network.
+DOWNLOADED = "\ufdd1"
+# It was decoded, reversed or otherwise unmasked on the way.
+UNMASKED = "\ufdd2"
+# It is, or holds, a credential.
+SECRET = "\ufdd3"
+# What an ordinary program says.
+PROGRAM = "\ufdd4"
+# The text of a file.
+FILE = "\ufdd5"
+# A folder that `mktemp` has just made.
+FRESH = "\ufdd6"
+
+ALL = UNKNOWN + DOWNLOADED + UNMASKED + SECRET + PROGRAM + FILE + FRESH
+_ANY = re.compile(f"[{ALL}]")
+
+
+def has_mark(text: str) -> bool:
+    return _ANY.search(text) is not None
+
+
+def marks_of(text: str, wanted: str = ALL) -> str:
+    """The marks among `wanted` that stand in the text, each once."""
+    return "".join(m for m in wanted if m in text)
+
+
+def without_marks(text: str, stand_in: str = "?") -> str:
+    """The text as a person may read it."""
+    return _ANY.sub(stand_in, text)

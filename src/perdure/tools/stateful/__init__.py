@@ -1,1 +1,0 @@
-"""Tools the agent answers from its own state: a plan, lasting memory, everything ever said, helpers."""

@@ -1,0 +1,151 @@
+"""The context over time: each call with what filled its prompt, and what happened in between, with the reason."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from perdure.core.messages import clean
+from perdure.store.ledger import prompt_sizes
+from perdure.store.records import CallRecord, Conversation, StoredEvent
+from perdure.web.access import Sight
+from perdure.web.schemas import CallPoint, ChartMark, ContextChart
+
+# More of one kind could not be told apart on a chart.
+_MOST_MARKS = 10_000
+# From the bottom of the stack to its top.
+PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
+
+_ACTIONS = {
+    "compact": "the conversation was compacted and the call made again",
+    "lower_output": "a shorter reply was asked for",
+    "drop_images": "the oldest images were left out and the call made again",
+    "reroute": "it was tried again with a fresh key or the next provider",
+}
+
+
+def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
+    """Calls of the main task in order; auxiliary calls have prompts of their own and would only confuse."""
+    store = sight.store
+    calls = [c for c in store.ledger.calls(conversation.id) if c.task == "main"]
+    # Kind by kind: most events are of none of these.
+    found = [e for kind in _TOLD for e in store.ledger.events(conversation.id, kind=kind, limit=_MOST_MARKS)]
+    events = sorted(found, key=lambda e: e.id)
+    places = store.moments.newest_at(
+        conversation.id, [*(c.started_at_ms for c in calls), *(e.created_at_ms for e in events)]
+    )
+    starts = [c.started_at_ms for c in calls]
+    marks = [
+        _mark(event, at=bisect_left(starts, event.created_at_ms), seq=seq, calls=calls)
+        for event, seq in zip(events, places[len(calls) :], strict=True)
+    ]
+    points = [_point(call, seq) for call, seq in zip(calls, places, strict=False)]
+    return ContextChart(parts=list(PARTS), calls=points, marks=marks)
+
+
+class _Around:
+    """The calls before and after a place on the chart."""
+
+    def __init__(self, calls: Sequence[CallRecord], at: int) -> None:
+        self.before = calls[at - 1] if at > 0 else None
+        self.after = calls[at] if at < len(calls) else None
+
+    def threshold(self, reason: str) -> int | None:
+        """What was in force: a gate before a call reads that call's, one after a turn the last call's."""
+        near = (self.before or self.after) if reason == "threshold" else (self.after or self.before)
+        return near.threshold_tokens if near is not None else None
+
+
+def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[CallRecord]) -> ChartMark:
+    before, after = prompt_sizes(event.payload) if event.kind == "compaction" else (None, None)
+    return ChartMark(
+        kind=event.kind,
+        at=at,
+        seq=seq,
+        text=clean(_TOLD[event.kind](event.payload, _Around(calls, at))),
+        before_tokens=before,
+        after_tokens=after,
+    )
+
+
+def _point(call: CallRecord, seq: int) -> CallPoint:
+    usage = call.usage
+    return CallPoint(
+        started_at=call.started_at_ms,
+        seq=seq,
+        session_id=call.session_id,
+        model=call.route.model,
+        task=call.task,
+        # A refused call reports no prompt either: its size is the estimate.
+        prompt_tokens=usage.prompt_tokens or None,
+        estimate_tokens=call.estimate_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        window=call.window_tokens,
+        threshold=call.threshold_tokens,
+        composition={part: call.composition.get(part, 0) for part in PARTS},
+        cost_usd=call.cost_usd,
+        verdict=call.verdict,
+    )
+
+
+def _compaction(payload: Mapping[str, Any], around: _Around) -> str:
+    reason, outcome = str(payload.get("reason", "")), str(payload.get("outcome", ""))
+    why = _why(reason, payload.get("threshold") or around.threshold(reason))
+    before, after = map(_tokens, prompt_sizes(payload))
+    if outcome == "failed":
+        return f"compaction failed at {before} tokens; it was tried {why}"
+    if outcome == "nothing_to_do":
+        return f"nothing to compact at {before} tokens; it was tried {why}"
+    by_code = " (by code alone: no summary could be made)" if outcome == "digest" else ""
+    return f"compacted: {before} → {after} tokens, {why}{by_code}"
+
+
+def _why(reason: str, threshold: object) -> str:
+    limit = f"the threshold of {_tokens(threshold)}" if threshold else "its threshold"
+    return {
+        "preflight": f"because the prompt reached {limit}",
+        "threshold": f"because the prompt had reached {limit} when the turn ended",
+        "background": f"because the prompt reached {limit} (it had been made ready in the background)",
+        "overflow": "because the service said that the prompt was too long for the model",
+        "hygiene": "because what came in was too long to begin with",
+        "user": "because you asked for it",
+    }.get(reason, f"because of {reason}" if reason else "for a reason nobody wrote down")
+
+
+def _spill(payload: Mapping[str, Any], around: _Around) -> str:
+    tool, address = payload.get("tool") or "a tool", payload.get("address", "")
+    return (
+        f"{tool} said {_tokens(payload.get('chars'))} characters, too many for the context: all of it is at {address}"
+    )
+
+
+def _switch(payload: Mapping[str, Any], around: _Around) -> str:
+    reason = str(payload.get("reason", ""))
+    why = "because you chose it" if reason == "chosen" else f"because of {reason}" if reason else ""
+    return f"model switched: {payload.get('old')} → {payload.get('new')}{', ' + why if why else ''}"
+
+
+def _recovery(payload: Mapping[str, Any], around: _Around) -> str:
+    kind, action = str(payload.get("kind", "error")).replace("_", " "), str(payload.get("action", ""))
+    said = " ".join(str(payload.get("message", "")).split())[:200]
+    return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{said}”)' if said else ''}"
+
+
+def _undo(payload: Mapping[str, Any], around: _Around) -> str:
+    return "compaction undone: what it had taken out is back in the prompt"
+
+
+def _tokens(figure: object) -> str:
+    return f"{figure:,}" if isinstance(figure, int) else "an unknown number of"
+
+
+_TOLD: dict[str, Callable[[Mapping[str, Any], _Around], str]] = {
+    "compaction": _compaction,
+    "spill": _spill,
+    "model_switch": _switch,
+    "recovery": _recovery,
+    "undo": _undo,
+}

@@ -1,0 +1,198 @@
+"""Conversation list and header."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.commands.titles import title_of
+from perdure.core.errors import NotFound
+from perdure.core.ports import SearchHit
+from perdure.store.ledger import MADE, prompt_sizes
+from perdure.store.listing import Browsed, ConversationFilter
+from perdure.store.records import CallRecord, Conversation, Session, Totals
+from perdure.store.store import SessionStore
+from perdure.web.access import Sight
+from perdure.web.schemas import (
+    ConversationHead,
+    ConversationPage,
+    ConversationRow,
+    Filters,
+    GaugeRow,
+    SearchHitRow,
+    SearchPage,
+    SessionRow,
+    TotalsRow,
+)
+
+_MOST_CHILDREN = 200
+_LAST_CALLS = 50
+
+
+def conversation_head(sight: Sight, conversation: Conversation) -> ConversationHead:
+    store = sight.store
+    found, _ = store.browsing.page(ConversationFilter(ids=(conversation.id,)))
+    if not found:
+        raise NotFound(f"{conversation.id} was deleted just now")
+    children_of = ConversationFilter(parent_id=conversation.id, visibility=sight.visibility)
+    children, _ = store.browsing.page(children_of, limit=_MOST_CHILDREN)
+    return ConversationHead(
+        id=conversation.id,
+        title=row_of(found[0]).title,
+        source=conversation.source,
+        kind=conversation.kind,
+        parent_id=conversation.parent_id,
+        user_key=conversation.user_key,
+        tip_session_id=conversation.tip_session_id,
+        created_at=conversation.created_at_ms,
+        updated_at=conversation.updated_at_ms,
+        last_seq=conversation.last_seq,
+        sessions=[_session_row(s) for s in store.conversations.chain(conversation.id)],
+        totals=totals_row(store.ledger.totals(conversation.id)),
+        handoffs=sorted(store.log.handoffs(conversation.id)),
+        gauge=_gauge(store, conversation.id),
+        children=[row_of(b) for b in children],
+    )
+
+
+def totals_row(totals: Totals) -> TotalsRow:
+    usage = totals.usage
+    return TotalsRow(
+        calls=totals.calls,
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cost_usd=totals.cost_usd,
+        unpriced_calls=totals.unpriced_calls,
+        unreported_calls=totals.unreported_calls,
+        compactions=totals.compactions,
+    )
+
+
+def _session_row(session: Session) -> SessionRow:
+    return SessionRow(
+        id=session.id,
+        began_by=session.began_by,
+        model=session.route.model,
+        first_seq=session.first_seq,
+        last_seq=session.last_seq,
+        started_at=session.started_at_ms,
+        ended_at=session.ended_at_ms,
+        end_reason=session.end_reason,
+    )
+
+
+def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
+    """The window after the newest call of the conversation itself: its prompt and its reply, as far as reported; or
+    what a compaction, or its undo, has made of it since. What fills it is then not known until the next call."""
+    calls = store.ledger.calls(conversation_id, limit=_LAST_CALLS)
+    last = next((c for c in reversed(calls) if c.task == "main"), None)
+    if last is None:
+        return None
+    since = _size_since(store, conversation_id, last)
+    return GaugeRow(
+        model=last.route.model,
+        tokens=since if since is not None else last.usage.total_tokens or last.estimate_tokens or 0,
+        window=last.window_tokens,
+        threshold=last.threshold_tokens,
+        composition={} if since is not None else dict(last.composition),
+    )
+
+
+def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> int | None:
+    """The prompt's size by what happened after the last call; None where nothing did that is known."""
+    made = [e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in MADE]
+    undone = store.ledger.events(conversation_id, kind="undo")
+    newest = max([*made, *undone], key=lambda e: e.id, default=None)
+    if newest is None or newest.created_at_ms < last.ended_at_ms or not made:
+        return None
+    before, after = prompt_sizes(made[-1].payload)
+    return after if newest.kind == "compaction" else before
+
+
+# Of a search that lists conversations, so many of the best hits are looked at.
+_MOST_HITS = 200
+
+
+def conversation_page(
+    sight: Sight, wanted: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
+) -> ConversationPage:
+    """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
+    if query.strip():
+        return ConversationPage(conversations=_found(sight, wanted, query, limit), next_cursor=None)
+    page, following = sight.store.browsing.page(wanted, cursor=cursor, limit=limit)
+    return ConversationPage(conversations=[row_of(b) for b in page], next_cursor=following)
+
+
+def search_page(sight: Sight, query: str, wanted: ConversationFilter, *, limit: int = 20) -> SearchPage:
+    """Every place a query is found, the best first."""
+    most = _MOST_HITS if wanted.source else limit
+    hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=most)
+    known = _rows_of(sight, wanted, hits)
+    shown = [h for h in hits if h.conversation_id in known][:limit]
+    return SearchPage(hits=[hit_row(h, title=known[h.conversation_id].title) for h in shown])
+
+
+def filters(sight: Sight) -> Filters:
+    browsing = sight.store.browsing
+    return Filters(sources=browsing.sources(sight.visibility), models=browsing.models(sight.visibility))
+
+
+def row_of(browsed: Browsed) -> ConversationRow:
+    """One line of a list; a conversation nobody titled is called by what was first said in it."""
+    conversation, opening = browsed.conversation, browsed.opening
+    return ConversationRow(
+        id=conversation.id,
+        title=conversation.title or (title_of(opening.message.text) if opening is not None else ""),
+        source=conversation.source,
+        model=browsed.model,
+        kind=conversation.kind,
+        user_key=conversation.user_key,
+        created_at=conversation.created_at_ms,
+        updated_at=conversation.updated_at_ms,
+        messages=conversation.last_seq,
+    )
+
+
+def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
+    kind, _, rest = hit.address.partition(":")
+    return SearchHitRow(
+        conversation_id=hit.conversation_id,
+        title=title,
+        seq=int(rest) if kind == "m" else None,
+        output_id=rest if kind == "output" else None,
+        role=hit.role,
+        created_at=hit.created_at_ms,
+        snippet=hit.excerpt,
+        marks=list(hit.marks),
+    )
+
+
+def _found(sight: Sight, wanted: ConversationFilter, query: str, limit: int) -> list[ConversationRow]:
+    """Conversations titled so, then those in which it was said."""
+    titled, _ = sight.store.browsing.page(replace(wanted, title=query.strip()), limit=limit)
+    rows = {b.conversation.id: row_of(b) for b in titled}
+    hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=_MOST_HITS)
+    known = _rows_of(sight, wanted, hits)
+    for hit in hits:
+        row = rows.get(hit.conversation_id) or known.get(hit.conversation_id)
+        if row is None or row.snippet is not None:
+            continue
+        shown = hit_row(hit, title=row.title)
+        told = {"snippet": shown.snippet, "marks": shown.marks, "hit_seq": shown.seq}
+        rows[row.id] = row.model_copy(update=told)
+    return list(rows.values())[:limit]
+
+
+def _rows_of(sight: Sight, wanted: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
+    """The conversations of some hits, as far as they are wanted; the time was asked of the hits themselves."""
+    ids = tuple({h.conversation_id: None for h in hits})
+    page, _ = sight.store.browsing.page(replace(wanted, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
+    return {b.conversation.id: row_of(b) for b in page}
+
+
+def _scope(wanted: ConversationFilter) -> dict[str, Any]:
+    return {"since_ms": wanted.since_ms, "until_ms": wanted.until_ms}

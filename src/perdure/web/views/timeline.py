@@ -1,0 +1,325 @@
+"""The timeline of a conversation: messages, tool calls, images, events."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.context.history import tokens_of
+from perdure.core.errors import StoreError
+from perdure.core.messages import ImagePart, Message, OtherPart, Part, ToolCall, clean
+from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, TimelinePage, ToolRun
+from perdure.tools.runtime import INTERRUPTED
+from perdure.web import schemas
+from perdure.web.access import Sight
+from perdure.web.schemas import EventRow, ImageRow, MessageRow, ToolCallRow
+
+# A page of screenshots must not weigh hundreds of megabytes: what is beyond this is named, not carried.
+_PAGE_CHARS = 12_000_000
+# Pictures only: whatever else calls itself an image is not shown as one.
+_PICTURE = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp);base64,[A-Za-z0-9+/=\s]*\Z")
+
+
+class ImageRoom:
+    """What is left for images on one page."""
+
+    def __init__(self, chars: int = _PAGE_CHARS) -> None:
+        self._chars = chars
+
+    def takes(self, url: str) -> bool:
+        if len(url) > self._chars:
+            return False
+        self._chars -= len(url)
+        return True
+
+
+def image_rows(message: Message, room: ImageRoom) -> list[ImageRow]:
+    """Every image of a message, in its order."""
+    if isinstance(message.content, str):
+        return []
+    return [_row(url, room) for part in message.parts if (url := _url_of(part)) is not None]
+
+
+def _row(url: str, room: ImageRoom) -> ImageRow:
+    is_inline = url.startswith("data:")
+    source = f"an image of {max(1, len(url) * 3 // 4 // 1024):,} KB" if is_inline else url
+    is_shown = _PICTURE.match(url) is not None and room.takes(url)
+    return ImageRow(data_url=url if is_shown else None, source=source)
+
+
+def _url_of(part: Part) -> str | None:
+    """Where an image is, in whichever of the services' shapes it was sent."""
+    if isinstance(part, ImagePart):
+        return part.url
+    if not isinstance(part, OtherPart):
+        return None
+    raw = part.raw
+    if raw.get("type") == "input_image" and isinstance(raw.get("image_url"), str):
+        return str(raw["image_url"])
+    source = raw.get("source")
+    if raw.get("type") == "image" and isinstance(source, Mapping):
+        if isinstance(source.get("url"), str):
+            return str(source["url"])
+        return f"data:{source.get('media_type', '')};base64,{source.get('data', '')}"
+    return None
+
+
+_TARGET_CHARS = 200
+_ARGUMENT_CHARS = 2_000
+_MOST_ITEMS = 100
+_DEEPEST = 8
+# The argument that says most about a call, the best first.
+_TELLING = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
+# How a budget says, in the result that the model reads, where the whole output lies: at the start of the result, behind
+# one line of the tool's own at most (`[exit 0]`). Anywhere else it is text that somebody printed.
+_KEPT = re.compile(
+    r"(\[[^\n]{0,200}\]\n)?<persisted-output>\nThe output is ([\d,]{1,20}) characters [^\n]{0,200}? kept at "
+    r"output:(\w{1,60})[^\n]{0,300}\n[^\n]{0,300}\n\n"
+)
+_KEPT_END = "\n</persisted-output>"
+_EXIT = re.compile(r"\[exit (\d{1,3})\](?:\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOutput:
+    id: str
+    chars: int
+    # Both ends of the output, without the directions meant for the model.
+    preview: str
+
+
+def tool_call_row(call: ToolCall) -> ToolCallRow:
+    given = call.parsed_arguments()
+    arguments = call.arguments if given is None else given
+    shown = within(arguments)
+    return ToolCallRow(id=call.id, name=call.name, target=target_of(call), arguments=shown, is_cut=shown != arguments)
+
+
+def target_of(call: ToolCall) -> str:
+    """The one argument worth reading at a glance, on one line."""
+    given = call.parsed_arguments() or {}
+    telling = [v for k in _TELLING if isinstance(v := given.get(k), str) and v.strip()]
+    shown = " ".join(clean(telling[0][: 4 * _TARGET_CHARS]).split()) if telling else ""
+    return shown if len(shown) <= _TARGET_CHARS else f"{shown[: _TARGET_CHARS - 1]}…"
+
+
+def kept_output(text: str) -> KeptOutput | None:
+    """The output a result stands for; None where the result is all there is."""
+    found = _KEPT.match(text)
+    if found is None:
+        return None
+    preview = (found[1] or "") + text[found.end() :].removesuffix(_KEPT_END)
+    return KeptOutput(found[3], int(found[2].replace(",", "")), preview)
+
+
+def guessed_run(message: Message) -> ToolRun:
+    """How a call ended by the words of its result alone: for conversations older than the record of it."""
+    text = message.text
+    if text == INTERRUPTED:
+        return ToolRun(state="interrupted")
+    if message.name in (None, "terminal") and (found := _EXIT.match(text)):
+        code = int(found[1])
+        return ToolRun(state="failed" if code else "completed", exit_code=code)
+    return ToolRun(state="failed" if text.startswith("Error: ") else "completed")
+
+
+def within(value: Any, depth: int = 0) -> Any:
+    """The same value with what is too long for a glance cut off."""
+    if isinstance(value, str):
+        # JSON can spell half a character, which nothing else can: it is replaced.
+        return clean(value) if len(value) <= _ARGUMENT_CHARS else f"{clean(value[:_ARGUMENT_CHARS])}…"
+    if depth >= _DEEPEST and isinstance(value, Mapping | list):
+        return "…"
+    if isinstance(value, Mapping):
+        return {clean(str(k)[:_ARGUMENT_CHARS]): within(v, depth + 1) for k, v in list(value.items())[:_MOST_ITEMS]}
+    if isinstance(value, list):
+        return [within(v, depth + 1) for v in value[:_MOST_ITEMS]]
+    return value
+
+
+# Most of what is longer is never read; /open has all of it.
+TEXT_CHARS = 8_000
+FOLDED_CHARS = 2_000
+_SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo", "turn_failed")
+# How far beyond its ends a page looks for the call of a result, and for the results of a call.
+_MOST_RESULTS = 500
+_STEP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineCursor:
+    """Where in the story a page lies: before, after or around a message, or, with none of them, at its end."""
+
+    before: int | None = None
+    after: int | None = None
+    around: int | None = None
+
+    def __post_init__(self) -> None:
+        if sum(at is not None for at in (self.before, self.after, self.around)) > 1:
+            raise StoreError("give one of before, after and around, not several")
+
+
+def timeline_page(
+    sight: Sight, conversation: Conversation, place: TimelineCursor, *, limit: int = 100
+) -> schemas.TimelineResponse:
+    """A page of the story, oldest first."""
+    page = _stretch(sight, conversation, place, limit)
+    if place.before is None:  # else whoever pages backwards has them already
+        page = _with_results(sight, page)
+    told = page.told
+    return schemas.TimelineResponse(
+        messages=_Rows(sight, conversation, told).all(),
+        events=_events(sight, conversation, told),
+        first_seq=told[0].seq if told else None,
+        last_seq=told[-1].seq if told else None,
+        has_before=told[0].seq > 1 if told else place.after is not None and conversation.last_seq > 0,
+        has_after=page.has_newer if told else place.after is None and conversation.last_seq > 0,
+    )
+
+
+def _stretch(sight: Sight, conversation: Conversation, place: TimelineCursor, limit: int) -> TimelinePage:
+    timeline = sight.store.timeline
+    if place.after is not None:
+        return timeline.after(conversation.id, place.after, limit=limit)
+    before = place.before
+    if place.around is not None:
+        # It stands in the middle; near either end the page is full all the same.
+        before = max(limit, place.around + limit // 2) + 1
+    return timeline.page(conversation.id, before_seq=before, limit=limit)
+
+
+def _with_results(sight: Sight, page: TimelinePage) -> TimelinePage:
+    """The page with the results of its last calls, beyond its limit if need be: a page never ends within a batch."""
+    told = list(page.told)
+    limit = len(told) + _MOST_RESULTS
+    while told and len(told) < limit and _may_have_results(told[-1]):
+        following = sight.store.timeline.after(page.conversation_id, told[-1].seq, limit=_STEP).told
+        results = list(itertools.takewhile(lambda t: t.entry.message.role == "tool", following))
+        told += results
+        if len(results) < len(following) or not following:
+            break
+    return replace(page, told=tuple(told))
+
+
+def _may_have_results(told: TimelineEntry) -> bool:
+    return bool(told.entry.message.tool_calls) or told.entry.message.role == "tool"
+
+
+def _before(sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> Sequence[TimelineEntry]:
+    """What stands between the call of a page's first result and the page; nothing where it begins otherwise."""
+    earlier: list[TimelineEntry] = []
+    first = told[0] if told else None
+    while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
+        page = sight.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).told
+        earlier = [*page, *earlier]
+        first = next((t for t in reversed(page) if t.entry.message.role != "tool"), page[0] if page else None)
+    return earlier
+
+
+class _Rows:
+    """The messages of one page, with what is known of their tool calls."""
+
+    def __init__(self, sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> None:
+        self._told = told
+        self._images = ImageRoom()
+        # By the result's seq: some services count their calls afresh in every reply, so ids alone are not enough.
+        self._callers = _callers([*_before(sight, conversation, told), *told])
+        has_tools = any(t.entry.message.role == "tool" for t in told)
+        self._runs: Mapping[tuple[int, str], ToolRun] = (
+            sight.store.moments.tool_runs(conversation.id, _span(told)) if has_tools else {}
+        )
+
+    def all(self) -> list[MessageRow]:
+        return [self._row(t) for t in self._told]
+
+    def _row(self, told: TimelineEntry) -> MessageRow:
+        message = told.entry.message
+        caller, run = self._callers.get(told.seq), self._run_of(told)
+        kept = kept_output(message.text) if message.role == "tool" else None
+        text = message.text if kept is None else kept.preview
+        most = FOLDED_CHARS if message.kind in ("tool", "handoff") else TEXT_CHARS
+        return MessageRow(
+            seq=told.seq,
+            session_id=told.session_id,
+            kind=message.kind,
+            role=message.role,
+            text=text[:most],
+            is_cut=len(text) > most,
+            chars=len(text),
+            tokens=tokens_of(told.entry),
+            reasoning=(message.reasoning or "")[:TEXT_CHARS],
+            images=image_rows(message, self._images),
+            tool_calls=[tool_call_row(c) for c in message.tool_calls],
+            tool_call_id=message.tool_call_id,
+            tool_name=message.name or (caller.name if caller is not None else None) if run is not None else None,
+            call_seq=caller.told.seq if caller is not None else None,
+            state=run.state if run is not None else None,
+            exit_code=run.exit_code if run is not None else None,
+            seconds=self._seconds_of(told, run),
+            output_id=kept.id if kept is not None else None,
+            output_chars=kept.chars if kept is not None else None,
+            created_at=told.entry.created_at_ms,
+        )
+
+    def _run_of(self, told: TimelineEntry) -> ToolRun | None:
+        """How a result's call went: as it was recorded, else by its words; None for what is no result."""
+        message = told.entry.message
+        if message.role != "tool":
+            return None
+        recorded = self._runs.get((told.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
+        guessed = guessed_run(message)
+        return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
+
+    def _seconds_of(self, told: TimelineEntry, run: ToolRun | None) -> float | None:
+        """As it was measured; else, for a call that was alone in its reply, the time from reply to result."""
+        # The time of a refused call is how long the person thought about it.
+        if run is None or run.state == "refused":
+            return None
+        if run.seconds is not None:
+            return run.seconds
+        caller = self._callers.get(told.seq)
+        if caller is None or len(caller.told.entry.message.tool_calls) > 1:
+            return None
+        return max(0, told.entry.created_at_ms - caller.told.entry.created_at_ms) / 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """A call by name, and the message that made it."""
+
+    name: str
+    told: TimelineEntry
+
+
+def _callers(told: Sequence[TimelineEntry]) -> dict[int, _Caller]:
+    """For each result, the newest call before it that has its id."""
+    calls: dict[str, _Caller] = {}
+    found: dict[int, _Caller] = {}
+    for one in told:
+        message = one.entry.message
+        calls.update((c.id, _Caller(c.name, one)) for c in message.tool_calls)
+        if message.role == "tool" and message.tool_call_id in calls:
+            found[one.seq] = calls[message.tool_call_id]
+    return found
+
+
+def _events(sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> list[EventRow]:
+    placed = sight.store.moments.events(conversation.id, _span(told)) if told else []
+    return [_event_row(seq, event) for seq, event in placed if event.kind in _SHOWN_EVENTS]
+
+
+def _event_row(seq: int, event: StoredEvent) -> EventRow:
+    return EventRow(
+        kind=event.kind.removesuffix("_reply"),
+        after_seq=seq,
+        session_id=event.session_id,
+        created_at=event.created_at_ms,
+        payload=within(dict(event.payload)),
+    )
+
+
+def _span(told: Sequence[TimelineEntry]) -> Span:
+    return Span(told[0].seq, told[-1].seq)

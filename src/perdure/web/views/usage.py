@@ -1,0 +1,109 @@
+"""Usage and cost: by day, model, source and task, and what caching and compaction spared.
+
+Saved by the cache: for each model, what its cache reads would have cost as fresh input, less what they did cost, less
+what its cache writes cost above fresh input.
+
+Saved by compaction, an estimate: each compaction took `before − after` tokens out of the prompt; every main call from
+then to the next compaction (or to the end) did not carry them. In money they are counted at the price of a cache read
+where the model has one (a prompt that long would have been cached), else at that of fresh input; what the handoff
+itself cost is taken off. Models without a known price are left out; where no price is known at all it is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from perdure.core.usage import CanonicalUsage
+from perdure.models.catalog import Catalog, Prices
+from perdure.store.ledger import CachedOn, Spared
+from perdure.store.records import Grouping, RouteRecord, Totals, UsageRow
+from perdure.web.access import Sight
+from perdure.web.schemas import UsageGroup, UsageView
+from perdure.web.views.conversations import totals_row
+
+DAY_MS = 86_400_000
+_PER_MTOK = 1_000_000
+
+PricesOf = Callable[[RouteRecord], Prices]
+
+
+def usage_view(sight: Sight, *, days: int) -> UsageView:
+    """The last `days` days, today included, in UTC."""
+    since = (sight.clock.now_ms() // DAY_MS - days + 1) * DAY_MS
+    ledger, savings, prices = sight.store.ledger, sight.store.savings, prices_by(sight.catalog)
+
+    def grouped(by: Grouping) -> list[UsageRow]:
+        return ledger.usage(by, since_ms=since, visibility=sight.visibility)
+
+    by_day, spared = grouped("day"), savings.compactions(since_ms=since, visibility=sight.visibility)
+    return UsageView(
+        days=days,
+        by_day=_groups(by_day),
+        by_model=_groups(grouped("model")),
+        by_source=_groups(grouped("source")),
+        by_task=_groups(grouped("task")),
+        totals=totals_row(_sum([r.totals for r in by_day], compactions=len(spared))),
+        saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, visibility=sight.visibility), prices),
+        saved_by_compaction_tokens=sum(s.removed_tokens * calls for s in spared for _, calls in s.calls),
+        saved_by_compaction_usd=saved_by_compaction(spared, prices),
+    )
+
+
+def prices_by(catalog: Catalog) -> PricesOf:
+    """Prices of a route, each looked up once."""
+    known: dict[RouteRecord, Prices] = {}
+
+    def of(route: RouteRecord) -> Prices:
+        if route not in known:
+            known[route] = catalog.facts(route.provider or None, route.model).prices
+        return known[route]
+
+    return of
+
+
+def saved_by_cache(cached: Sequence[CachedOn], prices: PricesOf) -> float | None:
+    """None where nothing was cached by a model of known price."""
+    saved = [s for c in cached if (s := _cache_saving(c.usage, prices(c.route))) is not None]
+    return sum(saved) if saved else None
+
+
+def saved_by_compaction(spared: Sequence[Spared], prices: PricesOf) -> float | None:
+    """None where no spared call has a known price."""
+    saved, is_known = 0.0, False
+    for compaction in spared:
+        for route, calls in compaction.calls:
+            price = prices(route)
+            each = price.cache_read_per_mtok if price.cache_read_per_mtok is not None else price.input_per_mtok
+            if each is not None:
+                is_known = True
+                saved += compaction.removed_tokens * calls * each / _PER_MTOK
+        saved -= compaction.cost_usd or 0.0
+    return saved if is_known else None
+
+
+def _cache_saving(usage: CanonicalUsage, price: Prices) -> float | None:
+    fresh, read = price.input_per_mtok, price.cache_read_per_mtok
+    if fresh is None or read is None or not (usage.cache_read_tokens or usage.cache_write_tokens):
+        return None
+    write = price.cache_write_per_mtok if price.cache_write_per_mtok is not None else fresh
+    hour = price.cache_write_1h_per_mtok if price.cache_write_1h_per_mtok is not None else write
+    short_writes = usage.cache_write_tokens - usage.cache_write_1h_tokens
+    extra = short_writes * (write - fresh) + usage.cache_write_1h_tokens * (hour - fresh)
+    return (usage.cache_read_tokens * (fresh - read) - extra) / _PER_MTOK
+
+
+def _groups(rows: Sequence[UsageRow]) -> list[UsageGroup]:
+    return [UsageGroup(group=r.group, totals=totals_row(r.totals)) for r in rows]
+
+
+def _sum(parts: Sequence[Totals], *, compactions: int) -> Totals:
+    costs = [t.cost_usd for t in parts if t.cost_usd is not None]
+    return Totals(
+        calls=sum(t.calls for t in parts),
+        usage=sum((t.usage for t in parts), CanonicalUsage(reported=False)),
+        cost_usd=sum(costs) if costs else None,
+        unpriced_calls=sum(t.unpriced_calls for t in parts),
+        unreported_calls=sum(t.unreported_calls for t in parts),
+        unreported_estimate_tokens=sum(t.unreported_estimate_tokens for t in parts),
+        compactions=compactions,
+    )

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from perdure.config.settings import GatewaySettings
+from perdure.core.addresses import is_loopback_host
 from perdure.core.errors import ConfigError, LeaseLost, NotFound, StoreUnavailable
 from perdure.gateway.auth.hosts import Names
 from perdure.gateway.auth.limits import RateLimit
@@ -24,7 +25,7 @@ from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import refusal_of
 from perdure.gateway.events.types import Draining
 from perdure.gateway.middleware import POLICY, is_public
-from perdure.gateway.server import is_loopback, refuse_open_doors
+from perdure.gateway.server import refuse_open_doors
 from perdure.store.inbox import InboxFull
 from support.guarded import SomePeople, everything, guarded_app, raw, served
 from support.store import FakeClock
@@ -467,7 +468,7 @@ def test_a_socket_ends_when_its_token_does() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
 def test_loopback_needs_no_token(host: str) -> None:
-    assert is_loopback(host)
+    assert is_loopback_host(host)
     refuse_open_doors(GatewaySettings(host=host), has_tokens=False)
 
 

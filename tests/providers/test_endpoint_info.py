@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from perdure.providers.model_probe import FORGET_S, EndpointInfo, is_nearby
+from perdure.core.addresses import is_local_url
+from perdure.providers.model_probe import FORGET_S, EndpointInfo
 from perdure.providers.types import Endpoint
 from perdure.testing.simulator import Simulator
 from support.simulator import FakeClock, endpoint
@@ -191,7 +192,7 @@ def test_ollama_is_asked_about_the_model_by_name() -> None:
     ],
 )
 def test_only_servers_nearby_are_asked_in_their_own_dialects(base_url: str, is_own: bool) -> None:
-    assert is_nearby(Endpoint("custom", base_url, "chat_completions", "m")) is is_own
+    assert is_local_url(base_url) is is_own
 
 
 def test_the_simulator_tells_its_window_in_every_mode() -> None:

@@ -16,9 +16,10 @@ from urllib.parse import unquote
 
 import pytest
 
+from perdure.core.addresses import is_public_address
 from perdure.core.errors import ToolError
 from perdure.tools.builtin.html import HtmlText, page_text
-from perdure.tools.builtin.web import FetchLimits, WebReader, is_public
+from perdure.tools.builtin.web import FetchLimits, WebReader
 
 PAGE = """<html><head><title>Brief  history</title><style>p{}</style></head><body>
 <nav><a href="/x">Menu</a></nav><script>alert(1)</script>
@@ -215,7 +216,7 @@ def test_private_addresses_are_refused_however_they_are_written(port: int, host:
      "2001:0:4136:e378:8000:63bf:80ff:fffe", "::", "100::1", "2001:db8::1", "3fff::1", "ff02::1", "5f00::1", "fec0::1"],
 )  # fmt: skip
 def test_addresses_that_are_not_public(address: str) -> None:
-    assert not is_public(address)
+    assert not is_public_address(address)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def test_addresses_that_are_not_public(address: str) -> None:
      "192.0.1.1", "100.128.0.1", "172.32.0.1", "223.255.255.1", "2001:4860:4860::8888"],
 )  # fmt: skip
 def test_addresses_that_are(address: str) -> None:
-    assert is_public(address)
+    assert is_public_address(address)
 
 
 @pytest.mark.parametrize(

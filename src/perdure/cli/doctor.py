@@ -17,11 +17,11 @@ from perdure.app import Shared, open_user_store, shared_loop
 from perdure.cli.gateway import local_servers
 from perdure.config.env import api_key_for, make_home
 from perdure.config.load import Loaded, load
+from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.providers.caching import start_line
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
-from perdure.providers.model_probe import is_nearby
 from perdure.providers.protocols import mode_module
 from perdure.providers.registry import SERVICES
 from perdure.providers.routes import missing_key
@@ -185,7 +185,9 @@ def _answers(endpoint: Endpoint) -> Check:
     headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
     try:
         with httpx.Client(
-            timeout=_TIMEOUT_S, trust_env=not is_nearby(endpoint), verify=certificates_for(endpoint.base_url)
+            timeout=_TIMEOUT_S,
+            trust_env=not is_local_url(endpoint.base_url),
+            verify=certificates_for(endpoint.base_url),
         ) as client:
             status = client.get(url_of(endpoint.base_url, path), headers=headers).status_code
     except ConfigError as error:

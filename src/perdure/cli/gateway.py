@@ -397,15 +397,16 @@ gateway.add_command(token)
 def _serve(flags: dict[str, object]) -> None:
     from perdure.app import open_user_store
     from perdure.config.load import load
+    from perdure.core.addresses import is_loopback_host
     from perdure.core.clock import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens, StoredPeople
     from perdure.gateway.observability.logging import Journal
-    from perdure.gateway.server import is_loopback, refuse_open_doors
+    from perdure.gateway.server import refuse_open_doors
 
     loaded, clock = load(flags=flags), SystemClock()
     settings = loaded.settings.gateway
     with open_user_store(loaded.settings, loaded.home) as store:
-        people = StoredPeople(AccessTokens(store, clock), clock, is_open=is_loopback(settings.host))
+        people = StoredPeople(AccessTokens(store, clock), clock, is_open=is_loopback_host(settings.host))
         refuse_open_doors(settings, has_tokens=people.has_tokens)
 
         def say(url: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from perdure.context.facts import FactLedger, MessageFacts, facts_in
 from perdure.context.facts.extraction import PLACES, kind_of, scan
 from perdure.context.facts.quoting import beginning, ending, is_understood, tidy
-from perdure.context.facts.reading import argument_values, target_of
+from perdure.context.facts.reading import argument_values, identifying_value
 from perdure.context.user_words import own_words
 from perdure.core.memo import Memo
 from perdure.core.messages import Entry, Message, ToolCall
@@ -295,7 +295,9 @@ def actions_of(
         if message.tool_calls:
             for call in reversed(message.tool_calls):
                 outcome, is_error = _ended(call, results, outcomes or {})
-                target = beginning((targets or {}).get(call.id) or target_of(argument_values(call.arguments)), 160)
+                target = beginning(
+                    (targets or {}).get(call.id) or identifying_value(argument_values(call.arguments)), 160
+                )
                 found.append(Action(place, call.name, verb_of(call.name), target, message.text, outcome, is_error))
             if len(found) >= most:
                 break

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from perdure.core.messages import ToolCall, clean
+
 # Control, format, surrogate, private-use and unassigned characters; every separator but the plain space.
 _ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 # Letters and symbols that are drawn as nothing at all.
@@ -16,6 +18,9 @@ _BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _PLAIN = re.compile(r"[\t\n\x20-\x7e]*")
 # What can steer a terminal or turn the direction of a text, as opposed to what is merely invisible.
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+# Arguments that identify a call, most telling first.
+_TARGET_KEYS = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
 
 
 def escape_invisible(text: str) -> str:
@@ -28,6 +33,15 @@ def escape_invisible(text: str) -> str:
 def strip_controls(text: str) -> str:
     """The text without control characters and bidirectional marks; newlines and tabs stay."""
     return _STEERING.sub("", text)
+
+
+def call_target(call: ToolCall, *, max_chars: int) -> str:
+    """Return the argument that identifies a tool call best (a command, a path, …), on one line of `max_chars`."""
+    arguments = call.parsed_arguments() or {}
+    value = next((v for k in _TARGET_KEYS if isinstance(v := arguments.get(k), str) and v.strip()), "")
+    # Bounded before it is normalized: an argument may hold a whole file.
+    line = " ".join(clean(value[: 4 * max_chars]).split())
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
 def _is_odd(character: str) -> bool:

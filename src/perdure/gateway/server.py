@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from perdure.agent.event_loop import DaemonThreads, RunningLoop
 from perdure.app import Shared
 from perdure.config.env import has_proxy
 from perdure.config.settings import GatewaySettings, Settings
+from perdure.core.addresses import is_loopback_host
 from perdure.core.errors import ConfigError
 from perdure.core.foreign_code import run_main
 from perdure.gateway.adapters.base import Adapter
@@ -36,19 +36,11 @@ from perdure.providers.http_asyncio import LeanWire
 from perdure.store.store import SessionStore
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens on `host`."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def refuse_open_doors(settings: GatewaySettings, *, has_tokens: bool) -> None:
     """Raises ConfigError where others could reach a gateway that asks nobody for a token."""
     if has_tokens:
         return
-    if not is_loopback(settings.host):
+    if not is_loopback_host(settings.host):
         reach = f"listening on {settings.host} lets others reach it"
     elif settings.public_url or settings.allowed_hosts or settings.trusted_proxies:
         reach = "gateway.public_url, allowed_hosts or trusted_proxies say that others reach it"

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-from urllib.parse import urlsplit
 
 from perdure.config.env import FILE, own_authorities
+from perdure.core.addresses import is_loopback_url
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.providers.types import Endpoint, SseEvent
 
@@ -91,8 +91,6 @@ class SseReader:
         # Comments (": ping"), ids and retry hints carry nothing a model said.
 
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 # How long a connection is kept between two calls.
 _KEEP_ALIVE_S = 60.0
 # Whether an address is plain HTTP, and whether it is on this machine.
@@ -163,7 +161,7 @@ def certificates_for(url: str) -> ssl.SSLContext:
 
     Raises ConfigError.
     """
-    is_plain_and_here = url.startswith("http://") and is_loopback(url)
+    is_plain_and_here = url.startswith("http://") and is_loopback_url(url)
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain_and_here else trusted_authorities()
 
 
@@ -202,7 +200,7 @@ class HttpxWire:
         import httpx
 
         url = url_of(endpoint.base_url, path)
-        reach = url.startswith("http://"), is_loopback(url)
+        reach = url.startswith("http://"), is_loopback_url(url)
         client = self._take(reach, url)
         timeout = httpx.Timeout(None, connect=connect_s)
         is_whole = False
@@ -286,11 +284,3 @@ class _IdleClient:
 
     client: httpx.AsyncClient
     since_s: float
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address is on this machine."""
-    try:
-        return urlsplit(url).hostname in _LOOPBACK
-    except ValueError:
-        return False

@@ -7,14 +7,13 @@ says about the model as such: llama.cpp, Ollama and LM Studio often serve less t
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
+from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.protocols import mode_module
@@ -68,14 +67,14 @@ class EndpointInfo:
     async def _ask(self, endpoint: Endpoint) -> int | None:
         import httpx
 
-        probes = [p for p in PROBES if p.base == "api" or is_nearby(endpoint)]
+        probes = [p for p in PROBES if p.base == "api" or is_local_url(endpoint.base_url)]
         headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
         try:
             async with (
                 asyncio.timeout(self._time_limit_s),
                 httpx.AsyncClient(
                     timeout=self._time_limit_s,
-                    trust_env=not is_nearby(endpoint),
+                    trust_env=not is_local_url(endpoint.base_url),
                     verify=certificates_for(endpoint.base_url),
                 ) as client,
             ):
@@ -106,19 +105,6 @@ def _address(probe: Probe, endpoint: Endpoint) -> str:
     if probe.base == "root":
         return f"{base.removesuffix('/v1')}{probe.path}"
     return url_of(base, "/v1/models") if endpoint.api_mode == "anthropic_messages" else f"{base}{probe.path}"
-
-
-def is_nearby(endpoint: Endpoint) -> bool:
-    """Whether the server is one of one's own, which may speak llama.cpp's, Ollama's or LM Studio's dialect."""
-    try:
-        host = urlsplit(endpoint.base_url).hostname or ""
-    except ValueError:
-        return False
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost" or (bool(host) and "." not in host) or host.endswith((".local", ".internal", ".lan"))
-    return address.is_loopback or address.is_private
 
 
 def _sane(value: object) -> int | None:

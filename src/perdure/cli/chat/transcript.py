@@ -9,6 +9,7 @@ from collections.abc import Callable
 from perdure.agent.callbacks import status_line as told
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
 from perdure.cli.style import Style, fitted, safe
+from perdure.core.display import call_target
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
@@ -30,18 +31,6 @@ _TARGET_CHARS = 60
 # How the guard tells the model that nobody allowed a call.
 _NOT_ALLOWED = re.compile(r"Error: \S+ was not run, (?:the person said no|nobody is here)")
 _KEPT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
-# The argument that says most about a call, the best first.
-_TELLING = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
-
-
-def target_of(call: ToolCall) -> str:
-    """What a call is about, shortened to part of a line."""
-    given = call.parsed_arguments() or {}
-    for key in _TELLING:
-        if isinstance(value := given.get(key), str) and value.strip():
-            shown = " ".join(value.split())
-            return shown if len(shown) <= _TARGET_CHARS else f"{shown[: _TARGET_CHARS - 1]}…"
-    return ""
 
 
 def running_line(call: ToolCall, seconds: float) -> str:
@@ -72,7 +61,7 @@ def _kept(text: str) -> tuple[int, str] | None:
 
 
 def _named(call: ToolCall) -> str:
-    return safe(f"{call.name} {target_of(call)}").rstrip()
+    return safe(f"{call.name} {call_target(call, max_chars=_TARGET_CHARS)}").rstrip()
 
 
 # A live block beyond this is drawn as plain text: what is drawn many times must stay cheap.

@@ -93,7 +93,9 @@ def _facts_of(message: Message) -> MessageFacts:
     used = scan(arguments)
     brief = scan("\n".join(short)) if len(short) < sum(map(len, given)) else used
     whole = used.intersection(v.strip().rstrip("/") for v in short)
-    calls = tuple(CallTarget(c.id, c.name, target_of(v)) for c, v in zip(message.tool_calls, given, strict=True))
+    calls = tuple(
+        CallTarget(c.id, c.name, identifying_value(v)) for c, v in zip(message.tool_calls, given, strict=True)
+    )
     return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)
 
 
@@ -130,7 +132,7 @@ def argument_values(arguments: str) -> list[str]:
     return found
 
 
-def target_of(values: list[str]) -> str:
+def identifying_value(values: list[str]) -> str:
     """The value a reader knows a call by: a path or URL standing alone, else the first line of the first value."""
     for value in values:
         if len(value) <= LONGEST and len(value.split()) == 1 and kind_of(value) in PLACES:

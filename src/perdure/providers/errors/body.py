@@ -98,10 +98,15 @@ def _parsed(text: str) -> Any:
     return text
 
 
+def strip_tags(text: str) -> str:
+    """Replace HTML tags, comments, scripts and styles with a space each."""
+    return _TAGS.sub(" ", text) if "<" in text else text
+
+
 def _of_text(text: str) -> ErrorText:
     is_html = bool(re.match(r"\s*<(?:!doctype|html|head|body|\?xml|center|h1)", text[:200], re.IGNORECASE))
     title = _TITLE.search(text[:20_000]) if is_html else None
-    plain = _TAGS.sub(" ", text[:40_000]) if "<" in text else text
+    plain = strip_tags(text[:40_000]) if "<" in text else text
     for escaped, char in _ESCAPES.items():
         plain = plain.replace(escaped, char)
     message = title[1] if title else plain
@@ -210,5 +215,5 @@ def _line(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    plain = " ".join((_TAGS.sub(" ", text[:4_000]) if "<" in text else text[:4_000]).split())
+    plain = " ".join(strip_tags(text[:4_000]).split())
     return plain if len(plain) <= 600 else f"{plain[:599]}…"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from perdure.config.env import FILE
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
+from perdure.providers.errors.body import strip_tags
 from perdure.providers.errors.retry_after import MOST_WAIT_S
 from perdure.providers.http import url_of
 from perdure.providers.timeouts import LONG_WAIT_S
@@ -21,7 +22,6 @@ QUOTE_CHARS = 300
 READ_CHARS = 4000
 _LEAST_KEY_CHARS = 12
 
-_TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _MODEL_WORDS = re.compile(r"\bmodel\b|deployment", re.IGNORECASE)
 _SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key")
@@ -125,8 +125,7 @@ def is_html(body: bytes) -> bool:
 
 def quote(text: str) -> str:
     """One line of what was said, tags and blank space taken out, cut to a length a terminal shows."""
-    text = text[:READ_CHARS]
-    plain = " ".join(_TAGS.sub(" ", text).split()) if "<" in text else " ".join(text.split())
+    plain = " ".join(strip_tags(text[:READ_CHARS]).split())
     return plain if len(plain) <= QUOTE_CHARS else plain[: QUOTE_CHARS - 1] + "…"
 
 

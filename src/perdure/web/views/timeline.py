@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.history import tokens_of
+from perdure.core.display import call_target
 from perdure.core.errors import StoreError
 from perdure.core.messages import ImagePart, Message, OtherPart, Part, ToolCall, clean
 from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, TimelinePage, ToolRun
@@ -71,8 +72,6 @@ _TARGET_CHARS = 200
 _ARGUMENT_CHARS = 2_000
 _MOST_ITEMS = 100
 _DEEPEST = 8
-# The argument that says most about a call, the best first.
-_TELLING = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
 # How a budget says, in the result that the model reads, where the whole output lies: at the start of the result, behind
 # one line of the tool's own at most (`[exit 0]`). Anywhere else it is text that somebody printed.
 _KEPT = re.compile(
@@ -95,15 +94,13 @@ def tool_call_row(call: ToolCall) -> ToolCallRow:
     given = call.parsed_arguments()
     arguments = call.arguments if given is None else given
     shown = within(arguments)
-    return ToolCallRow(id=call.id, name=call.name, target=target_of(call), arguments=shown, is_cut=shown != arguments)
-
-
-def target_of(call: ToolCall) -> str:
-    """The one argument worth reading at a glance, on one line."""
-    given = call.parsed_arguments() or {}
-    telling = [v for k in _TELLING if isinstance(v := given.get(k), str) and v.strip()]
-    shown = " ".join(clean(telling[0][: 4 * _TARGET_CHARS]).split()) if telling else ""
-    return shown if len(shown) <= _TARGET_CHARS else f"{shown[: _TARGET_CHARS - 1]}…"
+    return ToolCallRow(
+        id=call.id,
+        name=call.name,
+        target=call_target(call, max_chars=_TARGET_CHARS),
+        arguments=shown,
+        is_cut=shown != arguments,
+    )
 
 
 def kept_output(text: str) -> KeptOutput | None:

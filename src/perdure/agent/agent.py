@@ -251,8 +251,8 @@ class ConversationAgent:
         talk.gate.forget_preparation()
         await talk.caller.fit_window()
         with self._held(talk):
-            made = await compact(talk.live, self._parts, talk.emit, reason="user", focus_topic=focus_topic)
-        return report(made, talk.live.entries)
+            compaction = await compact(talk.live, self._parts, talk.emit, reason="user", focus_topic=focus_topic)
+        return report(compaction, talk.live.entries)
 
     async def _measure(self) -> ContextUsage:
         if self._talk is None and self._wanted_id is None:
@@ -273,8 +273,8 @@ class ConversationAgent:
     def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> OpenConversation:
         """The conversation to go on with: the one at hand, a resumed one, or a new one."""
         if self._talk is None:
-            wanted = self._parts.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
-            self._talk = self._enter(wanted or self._create(system_message), "resume" if wanted else "new")
+            tip_id = self._parts.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
+            self._talk = self._enter(tip_id or self._create(system_message), "resume" if tip_id else "new")
         if history is not None:
             missing = _missing([Message.from_dict(m) for m in history], self._talk.live.entries)
             if missing is None:  # another conversation than the one at hand: that one stays as it was
@@ -324,14 +324,14 @@ class ConversationAgent:
     def _catch_up(self, talk: OpenConversation) -> None:
         """Where another process went on with the conversation, its words are read before any are added to them."""
         live, store = talk.live, self._parts.store
-        told = gone_on(live, store)
-        if told is None:
+        description = gone_on(live, store)
+        if description is None:
             return
         talk.gate.forget_preparation()
         history = store.history(live.conversation_id)
         live.move_to(history.session, history.entries)
         self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
-        self._bus.emit(Notice(told))
+        self._bus.emit(Notice(description))
 
     # -- between threads ---------------------------------------------------------------------------------------------
 
@@ -408,15 +408,17 @@ class ConversationAgent:
             raise
 
 
-def _missing(given: list[Message], entries: Sequence[Entry]) -> list[Message] | None:
+def _missing(history: list[Message], entries: Sequence[Entry]) -> list[Message] | None:
     """What a history handed in has beyond the one at hand; None where it is not the same conversation."""
-    known = [e.message for e in entries]
-    same = len(given) >= len(known) and all(a.to_dict() == b.to_dict() for a, b in zip(given, known, strict=False))
-    return given[len(known) :] if same else None
+    stored = [e.message for e in entries]
+    same = len(history) >= len(stored) and all(
+        a.to_dict() == b.to_dict() for a, b in zip(history, stored, strict=False)
+    )
+    return history[len(stored) :] if same else None
 
 
-def _user_message(given: str | Mapping[str, Any]) -> Message:
-    message = Message.from_dict(given)
+def _user_message(history: str | Mapping[str, Any]) -> Message:
+    message = Message.from_dict(history)
     if message.role != "user":
         raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")
     if not message.text.strip() and all(isinstance(p, TextPart) for p in message.parts):

@@ -63,7 +63,7 @@ class CallbackApprover:
             return "no"
         if answer is True:
             return "once"
-        return next((known for known in get_args(ApprovalAnswer) if known == answer), "no")
+        return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), "no")
 
 
 async def _called(callback: Callable[..., Any], *arguments: Any) -> Any:
@@ -117,8 +117,8 @@ class Callbacks:
             case TurnFinished(final_response=text):
                 _call(self.step_callback, text)
             case _:
-                if (said := status_line(event)) is not None:
-                    _call(self.status_callback, said)
+                if (line := status_line(event)) is not None:
+                    _call(self.status_callback, line)
 
 
 def status_line(event: Event) -> str | None:

@@ -27,58 +27,62 @@ async def compact(
     try:
         work = asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
         answer = await await_foreign(work)
-        made = as_compaction(answer, entries)
-        if entries and not made.plan:
-            made = unchanged(entries, "The context engine answered with an empty history.", outcome="failed")
+        compaction = as_compaction(answer, entries)
+        if entries and not compaction.plan:
+            compaction = unchanged(entries, "The context engine answered with an empty history.", outcome="failed")
     except Exception as error:  # an engine may be anybody's plug-in: the conversation goes on without it
-        made = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
-    return await carry_out(made, live, parts, emit, reason=reason)
+        compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
+    return await carry_out(compaction, live, parts, emit, reason=reason)
 
 
-async def carry_out(made: Compaction, live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: str) -> Compaction:
+async def carry_out(
+    compaction: Compaction, live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: str
+) -> Compaction:
     """Turns a plan into a continuation. The old session stays as it was, whatever happens.
 
     An interrupt that comes meanwhile takes effect once the continuation stands.
     """
-    made = keep_essentials(made)
+    compaction = keep_essentials(compaction)
     finished: list[CompactionFinished] = []
     try:
-        await parts.keep(lambda: finished.append(_write(made, live, parts, reason=reason)))
+        await parts.keep(lambda: finished.append(_write(compaction, live, parts, reason=reason)))
     finally:
         for event in finished:
             emit(event)
-            for text in made.notices:
+            for text in compaction.notices:
                 emit(Notice(text, "warning"))
-    return made
+    return compaction
 
 
-def _write(made: Compaction, live: LiveSession, parts: AgentDeps, *, reason: str) -> CompactionFinished:
+def _write(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, reason: str) -> CompactionFinished:
     """Everything about a compaction that is stored."""
     prompt_before = live.counter.estimate
-    if not made.is_noop:
-        _rotate(made, live, parts, focus=reason)
+    if not compaction.is_noop:
+        _rotate(compaction, live, parts, focus=reason)
     payload = {
-        "outcome": made.outcome,
+        "outcome": compaction.outcome,
         "reason": reason,
-        "before": made.before_tokens,
-        "after": made.after_tokens,
+        "before": compaction.before_tokens,
+        "after": compaction.after_tokens,
         # The same by the one counter, as gauge, gate and chart have it: system prompt and tools included, calibrated.
         "prompt_before": prompt_before,
         "prompt_after": live.counter.estimate,
         "threshold": live.threshold_tokens,
-        "cost_usd": made.handoff.cost_usd if made.handoff is not None else None,
+        "cost_usd": compaction.handoff.cost_usd if compaction.handoff is not None else None,
     }
     parts.store.ledger.record_event(StoredEvent(live.id, "compaction", payload))
-    return CompactionFinished(made.outcome, made.before_tokens, made.after_tokens, live.id, made.message)
+    return CompactionFinished(
+        compaction.outcome, compaction.before_tokens, compaction.after_tokens, live.id, compaction.message
+    )
 
 
-def _rotate(made: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
+def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
     parts.memory.flush()
     old = live.session
     prompt = renewed(old.system_prompt, parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
     child = parts.store.compact(
         old.id,
-        plan_over_log(made, live.entries),
+        plan_over_log(compaction, live.entries),
         system_prompt=None if prompt == old.system_prompt else prompt,
         up_to_seq=live.newest_seq if live.entries else None,
         lease=live.lease,
@@ -87,27 +91,27 @@ def _rotate(made: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str
     parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
 
 
-def report(made: Compaction, entries: Sequence[Entry]) -> CompactionReport:
+def report(compaction: Compaction, entries: Sequence[Entry]) -> CompactionReport:
     """What came of a compaction, as the person who asked for it reads it."""
     handoffs = [e.message.text for e in entries if e.message.kind == "handoff"]
     return CompactionReport(
         messages=[e.message.to_dict() for e in entries],
-        outcome=made.outcome,
+        outcome=compaction.outcome,
         handoff=handoffs[-1] if handoffs else "",
-        before_tokens=made.before_tokens,
-        after_tokens=made.after_tokens,
-        message=made.message,
-        notices=made.notices,
-        record=made.handoff,
+        before_tokens=compaction.before_tokens,
+        after_tokens=compaction.after_tokens,
+        message=compaction.message,
+        notices=compaction.notices,
+        record=compaction.handoff,
     )
 
 
-def plan_over_log(made: Compaction, entries: Sequence[Entry]) -> Plan:
+def plan_over_log(compaction: Compaction, entries: Sequence[Entry]) -> Plan:
     """An engine's plan over positions as the store's plan over the log."""
     plan: list[Span | NewHandoff] = []
-    for step in made.plan:
+    for step in compaction.plan:
         if isinstance(step, Insert):
-            plan.append(_new_handoff(step, made))
+            plan.append(_new_handoff(step, compaction))
         elif isinstance(step, Keep):
             plan += _spans(entries[step.lo : step.hi])
     return tuple(plan)
@@ -124,8 +128,8 @@ def _spans(entries: Sequence[Entry]) -> list[Span]:
     return spans
 
 
-def _new_handoff(step: Insert, made: Compaction) -> NewHandoff:
-    handoff = made.handoff
+def _new_handoff(step: Insert, compaction: Compaction) -> NewHandoff:
+    handoff = compaction.handoff
     if handoff is None:
         return NewHandoff(step.message)
     return NewHandoff(

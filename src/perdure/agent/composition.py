@@ -51,11 +51,11 @@ class Composition:
         if total is None or not whole:
             return dict(self._parts)
         # Rounded at the running sum: the parts then add up exactly, and none is off by more than one.
-        shared, seen, given = {}, 0, 0
+        shared, cumulative, assigned = {}, 0, 0
         for name, tokens in self._parts.items():
-            seen += tokens
-            shared[name] = round(total * seen / whole) - given
-            given += shared[name]
+            cumulative += tokens
+            shared[name] = round(total * cumulative / whole) - assigned
+            assigned += shared[name]
         return shared
 
     def _add(self, entry: Entry, *, is_head: bool, sign: int = 1) -> None:

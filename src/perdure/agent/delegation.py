@@ -28,10 +28,10 @@ class StoredPlans:
 
     def load(self, conversation_id: str) -> Sequence[Any]:
         try:
-            kept = json.loads(self._store.conversations.get(conversation_id).todo or "[]")
+            items = json.loads(self._store.conversations.get(conversation_id).todo or "[]")
         except ValueError:
             return []
-        return kept if isinstance(kept, list) else []
+        return items if isinstance(items, list) else []
 
     def save(self, conversation_id: str, items: Sequence[Any]) -> None:
         self._store.conversations.set_todo(conversation_id, json.dumps(list(items), ensure_ascii=False))

@@ -109,7 +109,7 @@ class AgentDeps:
         """Keeps what a reply taught, for the next conversation; a figure that hardly moved is not written again."""
         if self.calibrations is None:
             return
-        known = self.calibrations.get(endpoint.provider, endpoint.model)
-        is_news = abs(learned.ratio - known.ratio) >= _RATIO_STEP or learned.image_tokens != known.image_tokens
+        previous = self.calibrations.get(endpoint.provider, endpoint.model)
+        is_news = abs(learned.ratio - previous.ratio) >= _RATIO_STEP or learned.image_tokens != previous.image_tokens
         if is_news:
             self.calibrations.keep(endpoint.provider, endpoint.model, learned)

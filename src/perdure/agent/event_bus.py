@@ -125,5 +125,5 @@ class Subscription:
                 await arrived.wait()
 
     def _make_room(self) -> None:
-        kept = [e for e in self._waiting if not isinstance(e, TextDelta | ReasoningDelta)]
-        self._waiting = collections.deque(kept)
+        remaining = [e for e in self._waiting if not isinstance(e, TextDelta | ReasoningDelta)]
+        self._waiting = collections.deque(remaining)

@@ -37,9 +37,9 @@ class Chronicle:
 
     def __call__(self, event: Event) -> None:
         # Nearly all there are say words, and those are kept as the message they make.
-        told = _told(event) if type(event) is not TextDelta else None
-        if told is not None:
-            self._record(StoredEvent(self._live.id, *told))
+        payload = _payload(event) if type(event) is not TextDelta else None
+        if payload is not None:
+            self._record(StoredEvent(self._live.id, *payload))
         self._emit(event)
 
     async def finish(self) -> None:
@@ -83,12 +83,12 @@ def of_tools(batch: Batch, session_id: str) -> list[StoredEvent]:
         for call, stored in batch.spills()
     ]
     seconds = {call_id: round(s, 3) for call_id, s in batch.seconds.items()}
-    known = {"seconds": seconds, "states": dict(batch.states()), "exit_codes": dict(batch.exit_codes())}
-    events.append(StoredEvent(session_id, "tools", known))
+    details = {"seconds": seconds, "states": dict(batch.states()), "exit_codes": dict(batch.exit_codes())}
+    events.append(StoredEvent(session_id, "tools", details))
     return events
 
 
-def _told(event: Event) -> tuple[str, Mapping[str, Any]] | None:
+def _payload(event: Event) -> tuple[str, Mapping[str, Any]] | None:
     if isinstance(event, ModelSwitched):
         return "model_switch", {"old": event.old, "new": event.new, "reason": event.reason}
     if isinstance(event, Notice):

@@ -71,10 +71,10 @@ class LoopGuard:
         if not self._repeats:
             return None
         self._recent.extend((c.name, _digest(c, r.text)) for c, r in zip(calls, results, strict=False))
-        found = self._find()
-        if found is None:
+        match = self._find()
+        if match is None:
             return None
-        cycle, repeats = found
+        cycle, repeats = match
         key = frozenset(digest for _, digest in cycle)
         if key in self._reported:
             return None
@@ -122,6 +122,6 @@ def _repeats_at_end(digests: Sequence[bytes], length: int) -> int:
 
 def _digest(call: ToolCall, result: str) -> bytes:
     arguments = call.parsed_arguments()
-    given = call.arguments if arguments is None else canonical_json(arguments)
-    text = "\0".join((call.name, given, _VOLATILE.sub("", result)))
+    raw_arguments = call.arguments if arguments is None else canonical_json(arguments)
+    text = "\0".join((call.name, raw_arguments, _VOLATILE.sub("", result)))
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()

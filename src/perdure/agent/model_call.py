@@ -126,9 +126,9 @@ def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
         tried = " Nothing more could be compacted."
     elif count:
         tried = f" Compacted {count} time{'s' if count > 1 else ''} without success."
-    said = verdict.message.strip().rstrip(".")
+    text = verdict.message.strip().rstrip(".")
     what_next = TOO_MANY_IMAGES if verdict.image_limit is not None else ADVICE[verdict.kind]
-    return f"{said or 'The call failed'}.{tried} {what_next} Nothing of the conversation is lost."
+    return f"{text or 'The call failed'}.{tried} {what_next} Nothing of the conversation is lost."
 
 
 OVERFLOW_STOP = ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
@@ -237,15 +237,15 @@ class ModelCaller:
         record = _Record(
             task_id, endpoint, estimate, self._window, threshold, self._live.composition.as_dict(estimate), started_ms
         )
-        heard = _Heard(self._emit)
+        tee = _StreamTee(self._emit)
         try:
-            reply = await self._parts.send(endpoint, request, on_event=heard)
+            reply = await self._parts.send(endpoint, request, on_event=tee)
         except ProviderError as error:
             usage = NOT_REPORTED if error.may_be_billed else NOT_BILLED
-            self._cut_off(record, heard, error.verdict.kind, usage=usage)
+            self._cut_off(record, tee, error.verdict.kind, usage=usage)
             raise
         except asyncio.CancelledError:
-            self._cut_off(record, heard, "interrupted")
+            self._cut_off(record, tee, "interrupted")
             raise
         call = self._asked_for(record, reply.usage, "")
         await self._parts.keep(partial(self._learn, endpoint, call))
@@ -259,15 +259,15 @@ class ModelCaller:
         self._parts.keep_calibration(endpoint, self._live.counter.calibration)
         self._parts.engine.update_from_response(call.usage)
 
-    def _cut_off(self, record: _Record, heard: _Heard, why: str, *, usage: CanonicalUsage = NOT_REPORTED) -> None:
+    def _cut_off(self, record: _Record, tee: _StreamTee, why: str, *, usage: CanonicalUsage = NOT_REPORTED) -> None:
         """The call is recorded as unreported, or as free where it was refused; what was said by then is kept as an
         event, never in the history."""
         call = self._asked_for(record, usage, why)
         # Here and now: a turn that is being cut off waits for nobody.
         self._parts.store.ledger.record_call(call)
         self._tell_finished(record, call)
-        if heard.text:
-            payload = {"text": heard.text, "why": why, "turn": record.task_id}
+        if tee.text:
+            payload = {"text": tee.text, "why": why, "turn": record.task_id}
             self._parts.store.ledger.record_event(StoredEvent(self._live.id, "partial_reply", payload))
 
     def _asked_for(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
@@ -295,8 +295,10 @@ class ModelCaller:
             if verdict.kind == "prompt_too_long" and _stated_limit(verdict) is not None:
                 # Nobody compacts for it, yet gauge and output budgets need not go on by a window that is none.
                 await self._believe(verdict)
-            told = advice(verdict, attempts)
-            raise ProviderError(ErrorVerdict(verdict.kind, told, verdict.status, verdict.context_limit), failure.where)
+            message = advice(verdict, attempts)
+            raise ProviderError(
+                ErrorVerdict(verdict.kind, message, verdict.status, verdict.context_limit), failure.where
+            )
         self._tell(verdict, action)
         if action == "compact" and not await self._make_room(verdict, attempts):
             attempts.is_nothing_left = True
@@ -324,8 +326,8 @@ class ModelCaller:
             "drop_images": "trying again without the oldest images",
             "reroute": "trying again with a fresh key or the next provider",
         }
-        said = words.get(action, action)
-        self._emit(Recovered(verdict, said))
+        text = words.get(action, action)
+        self._emit(Recovered(verdict, text))
         payload = {"kind": verdict.kind, "action": action, "message": verdict.message[:500]}
         self._parts.store.ledger.record_event(StoredEvent(self._live.id, "recovery", payload))
 
@@ -350,13 +352,13 @@ class ModelCaller:
 
     async def _believe(self, verdict: ErrorVerdict) -> bool:
         """Takes over the limit the service stated, else steps one rung down; whether it may be smaller still."""
-        known = await self.fit_window()
+        current = await self.fit_window()
         stated = _stated_limit(verdict)
         if stated is None:
-            lower = step_down(known)
+            lower = step_down(current)
             await self._set_window(lower)
-            return lower < known
-        if stated < known:
+            return lower < current
+        if stated < current:
             if verdict.request_limit is None:
                 self._parts.models.learn_limits(self._parts.routes.endpoint, window=stated)
             # A rate tier's limit belongs to the account, not to the model: it holds for this conversation only.
@@ -384,7 +386,7 @@ class ModelCaller:
             self._emit(Notice(text))
 
 
-class _Heard:
+class _StreamTee:
     """Passes a call's events on, and remembers the words among them."""
 
     def __init__(self, emit: Emit) -> None:
@@ -445,7 +447,7 @@ def _had_no_room(reply: Reply) -> bool:
 
 def output_limits(settings: Settings, window: int) -> OutputLimits:
     """The budgets of tool output for a window: the full figures, or a share of a small one."""
-    given = settings.tool_output
-    return OutputLimits(given.default_result_size, given.turn_budget, given.preview_size).scaled(
-        window, result_ratio=given.window_result_ratio, turn_ratio=given.window_turn_ratio
+    limits = settings.tool_output
+    return OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size).scaled(
+        window, result_ratio=limits.window_result_ratio, turn_ratio=limits.window_turn_ratio
     )

@@ -42,15 +42,15 @@ class Projection:
 
     def append(self, entry: Entry) -> None:
         """Adds a message at the end of the history."""
-        shown = self._with_sidecar(entry)
-        starts_turn = shown.message.role == "user" and self._is_clean and self._check.is_settled
-        if self._is_clean and self._check.push(shown.message):
+        sent = self._with_sidecar(entry)
+        starts_turn = sent.message.role == "user" and self._is_clean and self._check.is_settled
+        if self._is_clean and self._check.push(sent.message):
             if starts_turn:
                 self._turn_view, self._turn_sent = len(self._view), len(self._sent)
-            self._sent.append(shown)
+            self._sent.append(sent)
         else:
             self._is_clean = False
-        self._view.append(shown)
+        self._view.append(sent)
 
     def replace(self, changed: Iterable[tuple[Entry, Entry]]) -> None:
         """Messages are sent in another form from now on: (old, new) each, usually among the newest."""
@@ -97,20 +97,20 @@ def _repaired(entries: Sequence[Entry]) -> list[Entry]:
     out: list[Entry] = []
     seq = entries[0].seq if entries else 0
     for message in mended:
-        kept = by_identity.get(id(message))
-        seq = kept.seq if kept is not None else seq
-        out.append(kept if kept is not None else Entry(seq, message))
+        original = by_identity.get(id(message))
+        seq = original.seq if original is not None else seq
+        out.append(original if original is not None else Entry(seq, message))
     return out
 
 
 def _swap(entries: list[Entry], new_by_old: Mapping[int, Entry]) -> int:
     """Replaces entries in place, from the end, by the identity of their messages; how many were there."""
-    found = 0
+    count = 0
     for i in range(len(entries) - 1, -1, -1):
-        if found == len(new_by_old):
+        if count == len(new_by_old):
             break
         new = new_by_old.get(id(entries[i].message))
         if new is not None:
             entries[i] = new
-            found += 1
-    return found
+            count += 1
+    return count

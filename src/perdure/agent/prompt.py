@@ -60,7 +60,7 @@ def assemble(sources: PromptSources) -> str:
         sources.identity.strip(),
         *_memory_blocks(sources.memory).values(),
         _titled(_SKILLS_TITLE, "\n".join(_skill_line(s) for s in sources.skills)),
-        *(_titled(f"From {f.name} in the working folder", _shown(f)) for f in sources.context_files),
+        *(_titled(f"From {f.name} in the working folder", _render_file(f)) for f in sources.context_files),
         _titled(_PLATFORM_TITLE, sources.platform_notes.strip()),
     ]
     return "\n\n".join(p for p in parts if p)
@@ -75,12 +75,12 @@ def renewed(prompt: str, sources: PromptSources) -> str:
 
 def read_context_files(folder: Path, max_chars: int = CONTEXT_FILE_CHARS) -> list[ContextFile]:
     """The context files of a folder, each capped in size and screened; one that cannot be read is said to be so."""
-    found = []
+    files = []
     for names in CONTEXT_FILES:
         path = next((p for n in names if (p := folder / n).is_file()), None)
         if path is not None:
-            found.append(_read(path, max_chars))
-    return found
+            files.append(_read(path, max_chars))
+    return files
 
 
 def read_skills(folder: Path) -> list[Skill]:
@@ -139,12 +139,12 @@ def _read(path: Path, max_chars: int) -> ContextFile:
     if finding := screen(text):
         return ContextFile(path.name, left_out=f'it {finding.why} ("{finding.excerpt}")')
     if len(text) > max_chars:
-        kept = text[:max_chars].rsplit("\n", 1)[0]
-        text = f"{kept}\n[{len(text) - len(kept):,} more characters: read {path.name} for the rest]"
+        head = text[:max_chars].rsplit("\n", 1)[0]
+        text = f"{head}\n[{len(text) - len(head):,} more characters: read {path.name} for the rest]"
     return ContextFile(path.name, text)
 
 
-def _shown(file: ContextFile) -> str:
+def _render_file(file: ContextFile) -> str:
     return file.text.strip() if not file.left_out else f"[{file.name} was left out: {file.left_out}]"
 
 

@@ -31,9 +31,9 @@ class Sidecars:
     def __init__(self, state: KeyValue, session_id: str) -> None:
         self._state = state
         self._session_id = session_id
-        kept = state.get(_KEY) or {}
-        is_mine = isinstance(kept, dict) and kept.get("session") == session_id
-        self._passages: dict[int, str] = {int(k): v for k, v in kept["passages"].items()} if is_mine else {}
+        stored = state.get(_KEY) or {}
+        is_mine = isinstance(stored, dict) and stored.get("session") == session_id
+        self._passages: dict[int, str] = {int(k): v for k, v in stored["passages"].items()} if is_mine else {}
 
     @property
     def by_seq(self) -> dict[int, str]:
@@ -52,27 +52,27 @@ _SHOWN, _SHOWN_CHARS = 2, 160
 def gone_on(live: LiveSession, store: SessionStore) -> str | None:
     """What the session at hand does not know of: one line, and the last words of it; None where it knows all."""
     conversation = store.conversations.get(live.id)
-    known = live.newest_seq
-    since = store.log.read(live.id, Span(known + 1, conversation.last_seq)) if conversation.last_seq > known else []
-    said = [entry.message for entry in since if entry.message.kind in _SAID]
-    if not said and conversation.tip_session_id == live.id:
+    newest = live.newest_seq
+    since = store.log.read(live.id, Span(newest + 1, conversation.last_seq)) if conversation.last_seq > newest else []
+    messages = [entry.message for entry in since if entry.message.kind in _SAID]
+    if not messages and conversation.tip_session_id == live.id:
         return None
-    return "\n".join((_line(said, conversation, live, store), *_last_words(said)))
+    return "\n".join((_line(messages, conversation, live, store), *_last_words(messages)))
 
 
-def _line(said: Sequence[Message], conversation: Conversation, live: LiveSession, store: SessionStore) -> str:
+def _line(messages: Sequence[Message], conversation: Conversation, live: LiveSession, store: SessionStore) -> str:
     what = []
-    if said:
-        what.append(f"{len(said)} message{'s were' if len(said) > 1 else ' was'} added")
+    if messages:
+        what.append(f"{len(messages)} message{'s were' if len(messages) > 1 else ' was'} added")
     if conversation.tip_session_id != live.id:
         is_undone = store.conversations.session(conversation.tip_session_id).began_by == "undo"
         what.append("a compaction was taken back" if is_undone else "it was compacted")
     return f"This conversation went on elsewhere: {', and '.join(what)}. It goes on from there."
 
 
-def _last_words(said: Sequence[Message]) -> list[str]:
-    spoken = [m for m in said if m.kind != "tool" and m.text.strip()][-_SHOWN:]
-    return [f"  {'you' if m.role == 'user' else 'it '}: {_short(m.text)}" for m in spoken]
+def _last_words(messages: Sequence[Message]) -> list[str]:
+    recent = [m for m in messages if m.kind != "tool" and m.text.strip()][-_SHOWN:]
+    return [f"  {'you' if m.role == 'user' else 'it '}: {_short(m.text)}" for m in recent]
 
 
 def _short(text: str) -> str:
@@ -119,8 +119,8 @@ class LiveSession:
     @property
     def system_blocks(self) -> tuple[str, ...]:
         """The cached prompt, and behind it the note that turns were compacted, once they were."""
-        given = self._system_message
-        blocks = (self.session.system_prompt if given is None else given, self._note)
+        override = self._system_message
+        blocks = (self.session.system_prompt if override is None else override, self._note)
         return tuple(b for b in blocks if b)
 
     @property
@@ -233,8 +233,8 @@ class LiveSession:
             else:
                 calls = list(entry.message.tool_calls)
                 break
-        answered = {id(find_call(calls, result_id)) for result_id in result_ids}
-        return [c for c in calls if id(c) not in answered]
+        answered_ids = {id(find_call(calls, result_id)) for result_id in result_ids}
+        return [c for c in calls if id(c) not in answered_ids]
 
     def move_to(self, session: Session, entries: Sequence[Entry]) -> None:
         """Goes on in a continuation: another view over the same log."""
@@ -261,10 +261,10 @@ class LiveSession:
 
     def _show(self) -> None:
         """Derives everything that follows from the view: what is sent, its size, its parts."""
-        shown = self._shown()
-        self.projection = Projection(shown, sidecars=self._sidecars.by_seq)
-        self.counter.rebase(shown)
-        self.composition = Composition(shown)
+        visible = self._shown()
+        self.projection = Projection(visible, sidecars=self._sidecars.by_seq)
+        self.counter.rebase(visible)
+        self.composition = Composition(visible)
         for passage in self._sidecars.by_seq.values():
             self.counter.add(text_figures(passage))
             self.composition.recall(passage)
@@ -277,5 +277,5 @@ class LiveSession:
             return view
         messages = [e.message for e in view]
         addresses = [f"m:{e.seq}" for e in view]
-        shown = shorten_head(messages, head_tokens=self._head_tokens, addresses=addresses)
-        return [e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(view, shown, strict=True)]
+        visible = shorten_head(messages, head_tokens=self._head_tokens, addresses=addresses)
+        return [e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(view, visible, strict=True)]

@@ -68,8 +68,12 @@ class TurnSpans:
             case CallFinished():
                 self._call_finished(event)
             case ToolStarted(call=call):
-                told = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
-                self._tools[call.id] = self._start("execute_tool", call.name, told)
+                attributes = {
+                    "gen_ai.tool.name": call.name,
+                    "gen_ai.tool.call.id": call.id,
+                    "gen_ai.tool.type": "function",
+                }
+                self._tools[call.id] = self._start("execute_tool", call.name, attributes)
             case ToolFinished(call=call, is_error=is_error):
                 self._finish(self._tools.pop(call.id, None), error="tool_error" if is_error else None)
             case CompactionStarted(reason=reason, before_tokens=before):
@@ -141,8 +145,8 @@ class TurnSpans:
 
     def _close(self, error: str | None) -> None:
         """Ends the turn's span and whatever was left open in it: a cancelled tool says no more."""
-        left = [self._call, self._compaction, *self._tools.values()]
-        for span in left:
+        open_spans = [self._call, self._compaction, *self._tools.values()]
+        for span in open_spans:
             self._finish(span, error="interrupted")
         turn, self._turn, self._call, self._compaction = self._turn, None, None, None
         self._tools.clear()

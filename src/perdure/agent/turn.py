@@ -208,9 +208,9 @@ class Turn:
 
     def _finished(self, outcome: Outcome, answer: str, error: str | None) -> ConversationResult:
         usage, cost = CanonicalUsage(reported=False), None
-        for asked in self._caller.asked:
-            usage = usage + asked.usage
-            cost = asked.cost_usd if cost is None else cost + (asked.cost_usd or 0.0)
+        for call in self._caller.asked:
+            usage = usage + call.usage
+            cost = call.cost_usd if cost is None else cost + (call.cost_usd or 0.0)
         return ConversationResult(
             outcome=outcome,
             final_response=answer,

@@ -88,10 +88,10 @@ class SpilledResults:
         text = self._texts.get(entry.seq)
         if text is None:
             return entry
-        shown = self._entries.get(entry.seq)
-        if shown is None:
-            shown = self._entries[entry.seq] = Entry(entry.seq, with_text(entry.message, text), entry.created_at_ms)
-        return shown
+        visible = self._entries.get(entry.seq)
+        if visible is None:
+            visible = self._entries[entry.seq] = Entry(entry.seq, with_text(entry.message, text), entry.created_at_ms)
+        return visible
 
 
 def with_text(message: Message, text: str) -> Message:
@@ -143,13 +143,13 @@ def _outcome(message: Message, call: ToolCall | None, registry: ToolRegistry) ->
 def _source(call: ToolCall) -> str | None:
     """What a reading call read, from its arguments."""
     try:
-        given = json.loads(call.arguments or "{}")
+        arguments = json.loads(call.arguments or "{}")
     except ValueError:
         return None
-    path = given.get("path") if isinstance(given, dict) else None
+    path = arguments.get("path") if isinstance(arguments, dict) else None
     if not isinstance(path, str):
         return None
-    offset = given.get("offset")
+    offset = arguments.get("offset")
     return f"{path} (from line {offset})" if isinstance(offset, int) and offset > 1 else path
 
 

@@ -76,14 +76,14 @@ class Agent(WiredAgent):
         approver: Approver | None = None,
         asker: Asker | None = None,
     ) -> None:
-        given = {"name": model, "provider": provider, "base_url": base_url}
-        heard = callbacks if isinstance(callbacks, Callbacks) else Callbacks(**(callbacks or {}))
-        if approver is None and heard.approval_callback is not None:
-            approver = CallbackApprover(heard.approval_callback)
-        if asker is None and heard.clarify_callback is not None:
-            asker = CallbackAsker(heard.clarify_callback)
+        configured = {"name": model, "provider": provider, "base_url": base_url}
+        listeners = callbacks if isinstance(callbacks, Callbacks) else Callbacks(**(callbacks or {}))
+        if approver is None and listeners.approval_callback is not None:
+            approver = CallbackApprover(listeners.approval_callback)
+        if asker is None and listeners.clarify_callback is not None:
+            asker = CallbackAsker(listeners.clarify_callback)
         shared = Shared(
-            _settings(settings, given, home),
+            _settings(settings, configured, home),
             home=home or home_dir(),
             store=store,
             client=client,
@@ -97,7 +97,7 @@ class Agent(WiredAgent):
             AgentUser(source, user_key, approver=approver, asker=asker),
             session_id=session_id,
             tools=tools,
-            callbacks=heard if callbacks is not None else None,
+            callbacks=listeners if callbacks is not None else None,
             system_prompt=system_prompt,
         )
 
@@ -120,12 +120,12 @@ class Agent(WiredAgent):
 
 
 def _settings(
-    given: Settings | Mapping[str, Any] | None, model: Mapping[str, str | None], home: Path | None
+    configured: Settings | Mapping[str, Any] | None, model: Mapping[str, str | None], home: Path | None
 ) -> Settings:
     """The settings handed in, or the user's own; what an argument says of the model goes before both."""
-    said = {f"model.{k}": v for k, v in model.items() if v is not None}
-    if given is None:
-        return load(flags=said, home=home).settings
-    base = given if isinstance(given, Settings) else checked(given)
+    overrides = {f"model.{k}": v for k, v in model.items() if v is not None}
+    if configured is None:
+        return load(flags=overrides, home=home).settings
+    base = configured if isinstance(configured, Settings) else checked(configured)
     update = {k: v for k, v in model.items() if v is not None}
     return base.model_copy(update={"model": base.model.model_copy(update=update)}) if update else base

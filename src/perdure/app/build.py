@@ -119,8 +119,10 @@ class Wiring:
         shared, approver = self.shared, self.speaker.approver
         guard = None
         if approver is not None and self.settings.tools.approval != "never":
-            kept = shared.store.state("approvals")
-            guard = ApprovalGuard(Workspace(Path.cwd()), home=Path.home(), approver=approver, remembered=kept)
+            remembered_answers = shared.store.state("approvals")
+            guard = ApprovalGuard(
+                Workspace(Path.cwd()), home=Path.home(), approver=approver, remembered=remembered_answers
+            )
         outputs = shared.store.outputs
         budgets = OutputLimiter(outputs)
         return ToolRuntime(ToolRegistry(tools), clock=shared.clock, budgets=budgets, outputs=outputs, guard=guard)

@@ -179,15 +179,15 @@ def open_user_store(settings: Settings, home: Path) -> SessionStore:
     return open_store(_user_place(settings, home))
 
 
-def hold_store(given: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
+def hold_store(source: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
     """A hold on the store handed in, which stays its owner's to close, or on the process's own at that place."""
-    if isinstance(given, SessionStore):
-        return StoreHandle(given)
-    if given is None:
-        given = _user_place(settings, home)
-    if not isinstance(given, str | Path):
-        raise ConfigError(f"store takes a path, a database URL or an open store, not {given!r}")
-    return process_stores().acquire(given)
+    if isinstance(source, SessionStore):
+        return StoreHandle(source)
+    if source is None:
+        source = _user_place(settings, home)
+    if not isinstance(source, str | Path):
+        raise ConfigError(f"store takes a path, a database URL or an open store, not {source!r}")
+    return process_stores().acquire(source)
 
 
 def _user_place(settings: Settings, home: Path) -> str | Path:

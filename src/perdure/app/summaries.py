@@ -44,9 +44,9 @@ class SummaryRoute:
 
     def window_tokens(self) -> int | None:
         """The window that the auxiliary chain's input must fit; None where it is the main model's, or unknown."""
-        given = self._settings.auxiliary.compression.context_length
-        if given is not None:
-            return given
+        configured = self._settings.auxiliary.compression.context_length
+        if configured is not None:
+            return configured
         try:
             first = self._side_chain()[0]
         except ConfigError:  # reported when a summary is wanted; a conversation can begin without one

@@ -137,8 +137,8 @@ def _table(rows: list[UsageRow]) -> str:
 
 
 def _cost(totals: Totals) -> str:
-    known = money(totals.cost_usd)
-    return f"{known}+" if totals.cost_usd is not None and totals.unpriced_calls else known
+    amount = money(totals.cost_usd)
+    return f"{amount}+" if totals.cost_usd is not None and totals.unpriced_calls else amount
 
 
 USAGE = Command("usage", "/usage", "tokens, cost and cache of this conversation", usage)

@@ -159,7 +159,7 @@ def test_events_cost_no_write_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
-    from perdure.agent.event_log import Chronicle
+    from perdure.agent.event_log import EventRecorder
 
     class Full:
         def record_event(self, event: StoredEvent) -> None:
@@ -172,7 +172,7 @@ def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
         id = "s_1"
 
     heard: list[Event] = []
-    Chronicle(heard.append, Live(), Store())(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
+    EventRecorder(heard.append, Live(), Store())(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
     assert heard == [Notice("hm")]
 
 

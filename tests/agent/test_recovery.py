@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from perdure.agent.model_call import ADVICE, TABLE, Attempts, advice, lowered_output
+from perdure.agent.model_call import ADVICE, TABLE, Attempts, advice, lower_output_cap
 from perdure.core.errors import ErrorKind, ErrorVerdict
 
 
@@ -37,10 +37,10 @@ def test_with_compaction_off_an_overflow_ends_with_advice() -> None:
 @pytest.mark.spec("G2")
 def test_an_output_cap_lowers_the_allowance_before_anything_else() -> None:
     assert _all_actions("output_cap")[0] == "lower_output"
-    assert lowered_output(ErrorVerdict("output_cap", output_limit=4_096), 21_333) == 4_096
-    assert lowered_output(ErrorVerdict("output_cap"), 8_000) == 4_000
-    assert lowered_output(ErrorVerdict("output_cap", output_limit=8_000), 8_000) == 4_000
-    assert lowered_output(ErrorVerdict("output_cap", output_limit=1), None) == 16
+    assert lower_output_cap(ErrorVerdict("output_cap", output_limit=4_096), 21_333) == 4_096
+    assert lower_output_cap(ErrorVerdict("output_cap"), 8_000) == 4_000
+    assert lower_output_cap(ErrorVerdict("output_cap", output_limit=8_000), 8_000) == 4_000
+    assert lower_output_cap(ErrorVerdict("output_cap", output_limit=1), None) == 16
 
 
 @pytest.mark.spec("J10")

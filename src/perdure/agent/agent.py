@@ -19,7 +19,7 @@ from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.event_bus import EventBus
 from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import assemble
-from perdure.agent.session import LiveSession, gone_on
+from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.api import CompactionReport
 from perdure.context.engine import EngineServices, StartReason
@@ -39,7 +39,7 @@ _STOP_PATIENCE_S = 10.0
 
 
 class _Busy:
-    """Work that has the agent."""
+    """The turn or compaction that currently owns the agent."""
 
     def __init__(self) -> None:
         self.task: asyncio.Task[Any] | None = None
@@ -49,11 +49,11 @@ class _Busy:
 
 
 class TurnFailed(PerdureError):
-    """A turn ended without an answer; the text says why and what to do."""
+    """Raised when a turn ends without an answer; the message gives the cause and the next step."""
 
 
 class ConversationAgent:
-    """Talks, remembers, and keeps within its window. Sync methods may be called from any thread, one turn at a time."""
+    """An agent bound to one conversation. Sync methods are safe from any thread; one turn runs at a time."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ConversationAgent:
         self._system_prompt = system_prompt
         self._bus = EventBus()
         self._callbacks = callbacks
-        self._talk: OpenConversation | None = None
+        self._conversation: OpenConversation | None = None
         # The turn under way, if any: one at a time, whatever thread it is started from.
         self._busy: _Busy | None = None
         self._busy_lock = threading.Lock()
@@ -81,7 +81,7 @@ class ConversationAgent:
     # -- talking -----------------------------------------------------------------------------------------------------
 
     def chat(self, text: str) -> str:
-        """The answer to one message. Raises TurnFailed where there is none."""
+        """Run one turn and return its final response. Raises TurnFailed."""
         return _answer_of(self.run_conversation(text))
 
     async def achat(self, text: str) -> str:
@@ -94,7 +94,7 @@ class ConversationAgent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        """One whole turn; what went wrong, if anything did, is in the result."""
+        """Run one turn; errors are reported in the result."""
         return self._wait(self._turn(user_message, system_message, conversation_history, task_id))
 
     async def arun_conversation(
@@ -104,14 +104,14 @@ class ConversationAgent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        return await self._awaited(self._turn(user_message, system_message, conversation_history, task_id))
+        return await self._await_work(self._turn(user_message, system_message, conversation_history, task_id))
 
     async def afinish_turn(self, task_id: str | None = None) -> ConversationResult:
-        """Goes on with a turn that a crash cut off: its message is in the log already, its answer is not."""
-        return await self._awaited(self._turn(None, None, None, task_id))
+        """Resume a turn cut off by a crash: its user message is stored, its reply is not."""
+        return await self._await_work(self._turn(None, None, None, task_id))
 
     async def stream(self, text: str) -> AsyncIterator[Event]:
-        """The events of one turn as they happen; the last one is TurnFinished."""
+        """Stream the events of one turn; the last one is TurnFinished."""
         subscription = self._bus.subscribe()
         future = self._start(self._turn(text, None, None, None))
         future.add_done_callback(lambda _: subscription.close())
@@ -130,7 +130,7 @@ class ConversationAgent:
                 self.interrupt()
 
     def interrupt(self) -> bool:
-        """Stops the turn under way, from any thread: the call is closed, tools are cancelled, the history is valid.
+        """Cancel the running turn, from any thread: closes the request, cancels tools, leaves a valid history.
 
         Whether there was one.
         """
@@ -138,7 +138,7 @@ class ConversationAgent:
         if busy is None:
             return False
         # Either this or the task's own first look sees the other, and only one of them cancels: a second cancel would
-        # hit it while it keeps what was said.
+        # abort the final save.
         busy.is_interrupted = True
         task = busy.task
         if task is not None and busy.is_interrupted:
@@ -147,53 +147,53 @@ class ConversationAgent:
         return True
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
-        """Compacts now, at any fill level; says what came of it."""
+        """Compact now, at any context usage, and return a report."""
         return self._wait(self._compress(focus_topic))
 
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
-        return await self._awaited(self._compress(focus_topic))
+        return await self._await_work(self._compress(focus_topic))
 
     def switch_model(self, route: RouteToModel) -> None:
-        """Goes on with another model; the gate sees to it that the history fits before the next call."""
+        """Switch to another model; the gate makes the history fit before the next call."""
         old = self._parts.routes.endpoint.model
         self._parts.routes.switch_to(route)
         self._first_reading = None
         emit: Emit = self._bus.emit
-        if self._talk is not None:
-            self._talk.caller.model_changed()
-            emit = self._talk.emit
+        if self._conversation is not None:
+            self._conversation.caller.model_changed()
+            emit = self._conversation.emit
         emit(ModelSwitched(old, route.main.model, "chosen"))
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str | None:
-        """The present session; None until something was said."""
-        return self._talk.live.id if self._talk is not None else self._wanted_id
+        """The current session id; None before the first message."""
+        return self._conversation.live.id if self._conversation is not None else self._wanted_id
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the next call goes."""
+        """The endpoint of the next call."""
         return self._parts.routes.endpoint
 
     @property
     def gauge(self) -> ContextUsage:
-        """How full the window is, by the same counter that the gate reads."""
+        """Context usage, from the same counter as the gate."""
         model = self._parts.routes.endpoint.model
-        if self._talk is not None:
-            return context_usage.read(model, self._talk.live, self._talk.gate.budgets)
+        if self._conversation is not None:
+            return context_usage.read(model, self._conversation.live, self._conversation.gate.budgets)
         return self._first_reading if self._first_reading is not None else ContextUsage(model)
 
     def measure(self) -> ContextUsage:
-        """The gauge with its window looked up, also before anything was said; may ask the endpoint, briefly, once."""
+        """Context usage with the window resolved, also before the first message; may query the endpoint once."""
         return self._wait(self._measure())
 
     def undo(self) -> str:
-        """Takes the last compaction back; nothing is deleted. The id of the session that goes on."""
+        """Undo the last compaction and return the id of the session that continues; deletes nothing."""
         return self._wait(self._undo())
 
     def open(self) -> OpenConversation:
-        """The conversation at hand, resumed or begun if need be, before anything is said in it.
+        """Open the conversation (resume or create it) without running a turn.
 
         Reads the store in the caller's thread; only while no turn is under way.
         """
@@ -201,17 +201,17 @@ class ConversationAgent:
 
     @contextlib.contextmanager
     def lent(self, lease: Lease) -> Iterator[None]:
-        """For a caller who holds the conversation's lease already, over more than one turn."""
-        talk = self._open(None, None)
-        talk.live.lease = lease
+        """Run turns under a lease that the caller already holds."""
+        conversation = self._open(None, None)
+        conversation.live.lease = lease
         try:
             yield
         finally:
-            talk.live.lease = None
+            conversation.live.lease = None
 
     @property
     def parts(self) -> AgentDeps:
-        """What it is made of."""
+        """The dependencies of this agent."""
         return self._parts
 
     @property
@@ -219,13 +219,13 @@ class ConversationAgent:
         return self._bus
 
     def close(self) -> None:
-        """Ends the conversation for the engine; the store stays open for others."""
-        if self._talk is not None:
-            self._parts.engine.on_session_end(self._talk.live.id)
-            self._talk = None
+        """End the conversation for the engine; leaves the store open."""
+        if self._conversation is not None:
+            self._parts.engine.on_session_end(self._conversation.live.id)
+            self._conversation = None
 
     def _stop(self) -> None:
-        """Interrupts the turn under way and waits for its end, unless it is waited for on its own loop."""
+        """Interrupt the running turn and wait for it, unless called on its own event loop."""
         busy = self._busy
         if busy is not None and self.interrupt() and not self._bridge.is_own_thread:
             busy.is_over.wait(timeout=_STOP_PATIENCE_S)
@@ -240,49 +240,51 @@ class ConversationAgent:
         task_id: str | None,
     ) -> ConversationResult:
         message = _user_message(user_message) if user_message is not None else None
-        talk = self._open(system_message, history)
-        talk.live.speak_as(system_message)
-        turn = Turn(self._parts, talk, task_id=task_id or self._parts.ids.new("t_"))
-        with self._held(talk):
+        conversation = self._open(system_message, history)
+        conversation.live.speak_as(system_message)
+        turn = Turn(self._parts, conversation, task_id=task_id or self._parts.ids.new("t_"))
+        with self._hold_lease(conversation):
             return await turn.run(message)
 
     async def _compress(self, focus_topic: str | None) -> CompactionReport:
-        talk = self._open(None, None)
-        talk.gate.forget_preparation()
-        await talk.caller.fit_window()
-        with self._held(talk):
-            compaction = await compact(talk.live, self._parts, talk.emit, reason="user", focus_topic=focus_topic)
-        return report(compaction, talk.live.entries)
+        conversation = self._open(None, None)
+        conversation.gate.forget_preparation()
+        await conversation.caller.fit_window()
+        with self._hold_lease(conversation):
+            compaction = await compact(
+                conversation.live, self._parts, conversation.emit, reason="user", focus_topic=focus_topic
+            )
+        return report(compaction, conversation.live.entries)
 
     async def _measure(self) -> ContextUsage:
-        if self._talk is None and self._wanted_id is None:
+        if self._conversation is None and self._wanted_id is None:
             self._first_reading = await context_usage.read_before_the_first_word(self._parts, self._system_prompt)
         else:
             await self._open(None, None).caller.fit_window()
         return self.gauge
 
     async def _undo(self) -> str:
-        talk = self._open(None, None)
-        talk.gate.forget_preparation()
-        with self._held(talk):
-            session = self._parts.store.undo(talk.live.id, lease=talk.live.lease)
-            talk.live.move_to(session, self._parts.store.history(session.id).entries)
-        self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(talk.live))
+        conversation = self._open(None, None)
+        conversation.gate.forget_preparation()
+        with self._hold_lease(conversation):
+            session = self._parts.store.undo(conversation.live.id, lease=conversation.live.lease)
+            conversation.live.move_to(session, self._parts.store.history(session.id).entries)
+        self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(conversation.live))
         return session.id
 
     def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> OpenConversation:
-        """The conversation to go on with: the one at hand, a resumed one, or a new one."""
-        if self._talk is None:
+        """Return the open conversation, resuming or creating it first."""
+        if self._conversation is None:
             tip_id = self._parts.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
-            self._talk = self._enter(tip_id or self._create(system_message), "resume" if tip_id else "new")
+            self._conversation = self._enter(tip_id or self._create(system_message), "resume" if tip_id else "new")
         if history is not None:
-            missing = _missing([Message.from_dict(m) for m in history], self._talk.live.entries)
+            missing = _new_messages([Message.from_dict(m) for m in history], self._conversation.live.entries)
             if missing is None:  # another conversation than the one at hand: that one stays as it was
-                self._talk = self._enter(self._create(system_message), "new")
+                self._conversation = self._enter(self._create(system_message), "new")
                 missing = [Message.from_dict(m) for m in history]
             if missing:
-                self._talk.live.append(*missing)
-        return self._talk
+                self._conversation.live.append(*missing)
+        return self._conversation
 
     def _enter(self, session_id: str, reason: StartReason) -> OpenConversation:
         history = self._parts.store.history(session_id)
@@ -307,27 +309,27 @@ class ConversationAgent:
         return session.id
 
     @contextlib.contextmanager
-    def _held(self, talk: OpenConversation) -> Iterator[None]:
-        """The right to write the conversation, for as long as a turn lasts. Raises LeaseLost, naming the holder."""
-        live = talk.live
-        if live.lease is not None:  # whoever lent it saw to it that this is the conversation as it is
+    def _hold_lease(self, conversation: OpenConversation) -> Iterator[None]:
+        """Hold the write lease of the conversation for one turn. Raises LeaseLost, naming the holder."""
+        live = conversation.live
+        if live.lease is not None:  # the lender has reloaded the conversation
             yield
             return
         with self._parts.store.leases.held(live.id, this_process(), is_gone=is_gone) as lease:
             live.lease = lease
             try:
-                self._catch_up(talk)
+                self._catch_up(conversation)
                 yield
             finally:
                 live.lease = None
 
-    def _catch_up(self, talk: OpenConversation) -> None:
-        """Where another process went on with the conversation, its words are read before any are added to them."""
-        live, store = talk.live, self._parts.store
-        description = gone_on(live, store)
+    def _catch_up(self, conversation: OpenConversation) -> None:
+        """Reload the history if another process appended to it."""
+        live, store = conversation.live, self._parts.store
+        description = describe_remote_changes(live, store)
         if description is None:
             return
-        talk.gate.forget_preparation()
+        conversation.gate.forget_preparation()
         history = store.history(live.conversation_id)
         live.move_to(history.session, history.entries)
         self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
@@ -335,14 +337,14 @@ class ConversationAgent:
 
     # -- between threads ---------------------------------------------------------------------------------------------
 
-    async def _awaited(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for work without holding up the loop one is in; that may be the agent's own."""
+    async def _await_work(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work that runs on the agent's event loop, from any loop including that one."""
         if not self._bridge.is_here:
             return await asyncio.wrap_future(self._start(work))
         busy = self._claim(work)
         finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
-        # A task of its own, so that an interrupt ends the turn and not whoever waits for it.
-        task = asyncio.ensure_future(self._tracked(work, busy))
+        # A separate task: an interrupt ends the turn, not its caller.
+        task = asyncio.ensure_future(self._run_tracked(work, busy))
         task.add_done_callback(lambda _: self._free(busy))
         # Known at once: an interrupt may come before the task has begun.
         busy.task = task
@@ -353,7 +355,7 @@ class ConversationAgent:
                 await asyncio.to_thread(finish)
 
     def _claim(self, work: Coroutine[Any, Any, Any]) -> _Busy:
-        """Takes the agent for one piece of work. Raises PerdureError while another has it."""
+        """Claim the agent for one turn. Raises PerdureError while another turn runs."""
         with self._busy_lock:
             if self._busy is None:
                 self._busy = busy = _Busy()
@@ -362,7 +364,7 @@ class ConversationAgent:
         raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
 
     def _free(self, busy: _Busy) -> None:
-        """May be called twice: work that is cancelled before it began never gets to free the agent itself."""
+        """Release the agent; idempotent, because work cancelled before its start cannot release it itself."""
         with self._busy_lock:
             if self._busy is busy:
                 self._busy = None
@@ -372,7 +374,7 @@ class ConversationAgent:
         busy = self._claim(work)
         try:
             finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
-            future = self._bridge.submit(self._tracked(work, busy))
+            future = self._bridge.submit(self._run_tracked(work, busy))
         except BaseException:
             work.close()
             self._free(busy)
@@ -382,11 +384,11 @@ class ConversationAgent:
             future.add_done_callback(lambda _: finish())
         return future
 
-    async def _tracked(self, work: Coroutine[Any, Any, T], busy: _Busy) -> T:
+    async def _run_tracked(self, work: Coroutine[Any, Any, T], busy: _Busy) -> T:
         busy.task = task = asyncio.current_task()
         try:
             if busy.is_interrupted and task is not None:
-                # It begins all the same, and ends at its first wait: what was said is kept.
+                # It still starts and ends at its first await, so the user message is stored.
                 busy.is_interrupted = False
                 task.cancel()
             result = await work
@@ -394,7 +396,7 @@ class ConversationAgent:
             busy.task = None
             self._free(busy)
         if isinstance(result, ConversationResult):
-            # Only now: whoever hears of the end may start the next turn at once.
+            # Emitted last: a listener may start the next turn at once.
             self._bus.emit(TurnFinished(result.outcome, result.final_response, result.usage, result.error))
         return result
 
@@ -408,8 +410,8 @@ class ConversationAgent:
             raise
 
 
-def _missing(history: list[Message], entries: Sequence[Entry]) -> list[Message] | None:
-    """What a history handed in has beyond the one at hand; None where it is not the same conversation."""
+def _new_messages(history: list[Message], entries: Sequence[Entry]) -> list[Message] | None:
+    """Return the messages that extend the stored history; None where the histories differ."""
     stored = [e.message for e in entries]
     same = len(history) >= len(stored) and all(
         a.to_dict() == b.to_dict() for a, b in zip(history, stored, strict=False)

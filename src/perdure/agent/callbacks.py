@@ -40,10 +40,10 @@ class CallbackAsker:
         self._callback = callback
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        """The answer. Raises ToolError, which the model reads, where the callback fails."""
+        """Return the answer. Raises ToolError, which the model reads, if the callback fails."""
         try:
             return str(await await_foreign(_called(self._callback, question, tuple(choices))))
-        except Exception as error:  # anybody's code: a turn goes on without it
+        except Exception as error:  # third-party code: the turn goes on without it
             _LOG.exception("clarify_callback failed")
             raise ToolError(f"the question could not be put: {type(error).__name__}") from error
 
@@ -55,10 +55,10 @@ class CallbackApprover:
         self._callback = callback
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """What the callback says; whatever is no answer is a no."""
+        """Return the answer of the callback; any other value counts as "no"."""
         try:
             answer = await await_foreign(_called(self._callback, request.action, request.reason))
-        except Exception:  # anybody's code: what nobody allowed does not run
+        except Exception:  # third-party code: no approval, no run
             _LOG.exception("approval_callback failed")
             return "no"
         if answer is True:
@@ -76,7 +76,7 @@ Callback = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What a surface wants to hear. The last two return an answer, so they are asked through ports instead."""
+    """Optional user callbacks. The last two return an answer and are called through ports instead."""
 
     # (phase "start" | "end", call, result message or None), around each tool
     tool_progress_callback: Callback | None = None
@@ -98,7 +98,7 @@ class Callbacks:
     approval_callback: Callable[[str, str], ApprovalAnswer] | None = None
 
     def hear(self, event: Event) -> None:
-        """Passes one event on to whichever callback it belongs to."""
+        """Dispatch an event to its callback."""
         match event:
             case TextDelta(text):
                 _call(self.stream_delta_callback, text)
@@ -122,7 +122,7 @@ class Callbacks:
 
 
 def status_line(event: Event) -> str | None:
-    """A change of state in one line; None for events that are none."""
+    """Describe a state change in one line; None for other events."""
     match event:
         case StatusChanged(status):
             return status.replace("_", " ")

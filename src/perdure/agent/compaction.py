@@ -1,4 +1,4 @@
-"""A compaction carried out: memory flushed, one transaction, then engine and counter told. A no-op rotates nothing."""
+"""Run a compaction: flush memory, store the new session in one transaction, notify engine and counter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Emit = Callable[[Event], None]
 async def compact(
     live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
 ) -> Compaction:
-    """Asks the engine for a plan and carries it out."""
+    """Ask the engine for a plan and apply it."""
     emit(CompactionStarted(reason, live.counter.estimate))
     entries = list(live.view)
     try:
@@ -30,7 +30,7 @@ async def compact(
         compaction = as_compaction(answer, entries)
         if entries and not compaction.plan:
             compaction = unchanged(entries, "The context engine answered with an empty history.", outcome="failed")
-    except Exception as error:  # an engine may be anybody's plug-in: the conversation goes on without it
+    except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
         compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
     return await carry_out(compaction, live, parts, emit, reason=reason)
 
@@ -38,7 +38,7 @@ async def compact(
 async def carry_out(
     compaction: Compaction, live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: str
 ) -> Compaction:
-    """Turns a plan into a continuation. The old session stays as it was, whatever happens.
+    """Apply a plan: rotate to a continuation session. The old session never changes.
 
     An interrupt that comes meanwhile takes effect once the continuation stands.
     """
@@ -55,7 +55,7 @@ async def carry_out(
 
 
 def _write(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, reason: str) -> CompactionFinished:
-    """Everything about a compaction that is stored."""
+    """Store everything a compaction writes."""
     prompt_before = live.counter.estimate
     if not compaction.is_noop:
         _rotate(compaction, live, parts, focus=reason)
@@ -92,7 +92,7 @@ def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focu
 
 
 def report(compaction: Compaction, entries: Sequence[Entry]) -> CompactionReport:
-    """What came of a compaction, as the person who asked for it reads it."""
+    """Build the report of a compaction."""
     handoffs = [e.message.text for e in entries if e.message.kind == "handoff"]
     return CompactionReport(
         messages=[e.message.to_dict() for e in entries],
@@ -107,7 +107,7 @@ def report(compaction: Compaction, entries: Sequence[Entry]) -> CompactionReport
 
 
 def plan_over_log(compaction: Compaction, entries: Sequence[Entry]) -> Plan:
-    """An engine's plan over positions as the store's plan over the log."""
+    """Convert an engine's plan (list positions) to a store plan (log spans)."""
     plan: list[Span | NewHandoff] = []
     for step in compaction.plan:
         if isinstance(step, Insert):
@@ -118,7 +118,7 @@ def plan_over_log(compaction: Compaction, entries: Sequence[Entry]) -> Plan:
 
 
 def _spans(entries: Sequence[Entry]) -> list[Span]:
-    """Stretches of the log in which each message follows the one before."""
+    """Merge entries into spans of consecutive seqs."""
     spans: list[Span] = []
     for entry in entries:
         if spans and entry.seq == spans[-1].hi + 1:

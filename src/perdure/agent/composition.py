@@ -46,7 +46,7 @@ class Composition:
         self._parts["tools"] = estimate_text(canonical_json(list(tools))) if tools else 0
 
     def as_dict(self, total: int | None = None) -> dict[str, int]:
-        """The parts; with `total`, in proportion, so that they sum to what the one counter says of the whole."""
+        """The parts; with `total`, scaled so that they sum to the counter's total."""
         whole = sum(self._parts.values())
         if total is None or not whole:
             return dict(self._parts)

@@ -37,7 +37,7 @@ class StoredPlans:
         self._store.conversations.set_todo(conversation_id, json.dumps(list(items), ensure_ascii=False))
 
 
-# What a child does not get: it has nobody to ask, and helpers of helpers end nowhere.
+# Not offered to a child: it has no user to ask, and delegation does not nest.
 WITHHELD = ("clarify", "delegate_task")
 
 

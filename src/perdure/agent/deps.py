@@ -1,4 +1,4 @@
-"""What an agent is made of, handed in ready-made: the turn itself wires nothing."""
+"""Dependencies of an agent, injected by `perdure.app`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 
 class Send(Protocol):
-    """One model call. Raises ProviderError; cancelling it closes the connection."""
+    """Send one request. Raises ProviderError; cancelling closes the connection."""
 
     async def __call__(
         self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
@@ -36,20 +36,20 @@ class Send(Protocol):
 
 
 class RunBlocking(Protocol):
-    """How what is said gets written down: the loop may wait for it, or go on with others meanwhile."""
+    """How blocking store writes run: inline, or in a worker thread."""
 
     async def __call__(self, work: Callable[[], T]) -> T:
-        """What `work` returns. Once begun it is finished, also where the waiter is cancelled."""
+        """Run `work` and return its result; once started it runs to completion even if the caller is cancelled."""
         ...
 
 
-async def at_once(work: Callable[[], T]) -> T:
-    """The simplest way: a loop with one conversation has nobody else to serve."""
+async def run_inline(work: Callable[[], T]) -> T:
+    """Run blocking work on the event loop: fine where the loop serves one conversation."""
     return work()
 
 
 class Models(Protocol):
-    """What is known of models: windows and prices."""
+    """Model information: windows, limits and prices."""
 
     async def window_of(self, endpoint: Endpoint) -> int:
         """The context window in tokens; may ask the endpoint, briefly, once."""
@@ -60,21 +60,21 @@ class Models(Protocol):
         ...
 
     def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None:
-        """Keeps what the provider stated or accepted, for this model and endpoint."""
+        """Persist limits that the provider stated or accepted for this model and endpoint."""
         ...
 
     def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
-        """What a call cost; None where no price is known."""
+        """The cost of a call; None if the price is unknown."""
         ...
 
     def takes_tools(self, endpoint: Endpoint) -> bool:
-        """Whether the model can call tools: none are offered to one that cannot."""
+        """Whether the model supports tool calls."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """Everything a turn uses."""
+    """Everything a turn depends on."""
 
     store: SessionStore
     send: Send
@@ -92,7 +92,7 @@ class AgentDeps:
     calibrations: Calibrations | None = None
     # Passages worth having beside a new user message, "" where nothing comes to mind; None: nothing ever does.
     recall: Callable[[str], str] | None = None
-    keep: RunBlocking = at_once
+    keep: RunBlocking = run_inline
     user_key: str = ""
     # Which chat of a gateway a new conversation belongs to.
     chat_key: str = ""
@@ -101,12 +101,12 @@ class AgentDeps:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What is known of how the present model counts."""
+        """Token calibration of the current model."""
         endpoint = self.routes.endpoint
         return self.calibrations.get(endpoint.provider, endpoint.model) if self.calibrations is not None else None
 
     def keep_calibration(self, endpoint: Endpoint, learned: Calibration) -> None:
-        """Keeps what a reply taught, for the next conversation; a figure that hardly moved is not written again."""
+        """Persist a changed calibration for later conversations; skips negligible changes."""
         if self.calibrations is None:
             return
         previous = self.calibrations.get(endpoint.provider, endpoint.model)

@@ -1,4 +1,4 @@
-"""The context engine's own tools among the agent's: offered, called and shown like any other (M1)."""
+"""The context engine's own tools among the agent's: offered, called and shown like any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events on their way to whoever listens: in order, and no listener can slow or break a turn.
+"""Deliver events to subscribers in order; a slow or failing listener never affects the turn.
 
 Each subscriber has a queue of its own. A slow one falls behind alone; one that falls too far behind loses the oldest
 deltas, which only make text appear sooner, and nothing else.
@@ -21,7 +21,7 @@ MAX_WAITING = 10_000
 
 
 class EventBus:
-    """Hands every event to every subscriber, in order."""
+    """Publishes events to all subscribers, in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,14 +29,14 @@ class EventBus:
         self._tap: Listener | None = None
 
     def emit(self, event: Event) -> None:
-        """Never raises and never waits."""
+        """Publish an event; never raises or blocks."""
         for subscriber in tuple(self._subscribers):
             subscriber.put(event)
         if self._tap is not None:
             self._tap(event)
 
     def tap(self, listener: Listener | None) -> None:
-        """Hands each event on at once, in whatever thread it arose: for one listener that never waits nor raises."""
+        """Call a listener synchronously on the publishing thread; it must not block or raise."""
         self._tap = listener
 
     def subscribe(self) -> Subscription:
@@ -46,7 +46,7 @@ class EventBus:
         return subscription
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with each event from a thread of its own; returns what waits for the last one and stops."""
+        """Call `listener` from a dedicated thread; returns a function that drains the queue and stops it."""
         subscription = self.subscribe()
         thread = threading.Thread(target=subscription.drain_to, args=(listener,), name="perdure-events", daemon=True)
         thread.start()
@@ -64,7 +64,7 @@ class EventBus:
 
 
 class Subscription:
-    """One subscriber's queue. Read it from one place: as an async iterator, or drained to a listener."""
+    """A subscriber's bounded queue, read as an async iterator or drained to a listener."""
 
     def __init__(self, on_close: Callable[[Subscription], None]) -> None:
         self._waiting: collections.deque[Event] = collections.deque()
@@ -84,7 +84,7 @@ class Subscription:
         self._wake()
 
     def close(self) -> None:
-        """No more events come; those that wait are still read."""
+        """Close the queue; buffered events can still be read."""
         with self._ready:
             self._is_closed = True
             self._ready.notify_all()
@@ -101,7 +101,7 @@ class Subscription:
                 event = self._waiting.popleft()
             try:
                 listener(event)
-            except BaseException:  # a listener is anybody's code: the turn must survive it, and so must this thread
+            except BaseException:  # third-party code: the turn and this thread must survive it
                 _log.exception("an event listener failed on %s", type(event).__name__)
 
     async def __aiter__(self) -> AsyncIterator[Event]:

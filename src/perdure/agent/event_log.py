@@ -1,4 +1,4 @@
-"""What happened beside the words, kept with the conversation: spills, how long tools took, model switches, notices.
+"""Persist turn events with the conversation: spills, tool timings, model switches, notices.
 
 Compactions and recoveries are recorded where they are done, for only there is known why.
 """
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from perdure.agent.compaction import Emit
-from perdure.agent.deps import RunBlocking, at_once
+from perdure.agent.deps import RunBlocking, run_inline
 from perdure.agent.session import LiveSession
 from perdure.core.errors import StoreError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
@@ -24,10 +24,10 @@ from perdure.tools.runtime import Batch
 _log = logging.getLogger(__name__)
 
 
-class Chronicle:
-    """The way events go out; those worth keeping are written down, in order, without holding up the loop."""
+class EventRecorder:
+    """Forwards events and persists the relevant ones, in order, off the event loop."""
 
-    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: RunBlocking = at_once) -> None:
+    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: RunBlocking = run_inline) -> None:
         self._emit = emit
         self._live = live
         self._store = store
@@ -36,22 +36,22 @@ class Chronicle:
         self._order = asyncio.Lock()
 
     def __call__(self, event: Event) -> None:
-        # Nearly all there are say words, and those are kept as the message they make.
+        # Most events are text deltas, which are stored as the message they form.
         payload = _payload(event) if type(event) is not TextDelta else None
         if payload is not None:
             self._record(StoredEvent(self._live.id, *payload))
         self._emit(event)
 
     async def finish(self) -> None:
-        """Waits for what is being written; an interrupt meanwhile changes nothing."""
+        """Wait for pending writes, even if interrupted meanwhile."""
         while self._writes:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait(self._writes)
 
     def _record(self, event: StoredEvent) -> None:
         try:
-            loop = asyncio.get_running_loop() if self._keep is not at_once else None
-        except RuntimeError:  # a thread of its own: nobody waits for it
+            loop = asyncio.get_running_loop() if self._keep is not run_inline else None
+        except RuntimeError:  # no running event loop in this thread
             loop = None
         if loop is None:
             self._write(event)
@@ -72,8 +72,8 @@ class Chronicle:
             _log.warning("a %s was not kept: %s", event.kind, error)
 
 
-def of_tools(batch: Batch, session_id: str) -> list[StoredEvent]:
-    """What is known of a batch of tool calls beside their results, to be written together with them."""
+def tool_events(batch: Batch, session_id: str) -> list[StoredEvent]:
+    """Build the events of a batch of tool calls, stored with their results."""
     events = [
         StoredEvent(
             session_id,

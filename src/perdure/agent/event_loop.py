@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
-    """A loop's executor with a daemon thread for each job.
+    """Executor that runs each job in its own daemon thread.
 
     Work that was given up (a summary nobody waits for any more) must not keep the process from ending, as the threads
     of an ordinary pool do: those are joined at exit, however long they take.

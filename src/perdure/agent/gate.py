@@ -1,4 +1,4 @@
-"""The gate: before every call and once more at the end of a turn, over the one counter. Never between call and results.
+"""The gate: decide before each call, and at the end of a turn, whether to compact.
 
 At the start of a turn the threshold is held against the estimate of the next prompt. Inside a turn it is held against
 the last prompt the provider reported: what was appended since are results the model has not read, and those count only
@@ -38,7 +38,7 @@ _LONGEST_WAIT_S = 300.0
 
 
 class Gate:
-    """One conversation's gate; `budgets` follow the present model's window."""
+    """The gate of one conversation; `budgets` follow the current model's window."""
 
     def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
         self._parts = parts
@@ -48,7 +48,7 @@ class Gate:
         self.budgets: WindowBudgets | None = None
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
-        """Makes the history fit, and the call affordable. Raises SpendingLimit."""
+        """Make the history fit and check spending limits. Raises SpendingLimit."""
         self._check_money(spent, max_tokens)
         counter = self._live.counter
         reported = None if is_turn_start else counter.last_prompt_tokens
@@ -58,20 +58,20 @@ class Gate:
         await self.spill_overflow()
 
     async def after_turn(self) -> None:
-        """Compacts while the person reads, or prepares to."""
+        """Compact at the end of a turn, or start to prepare a compaction."""
         if self._must_compact(self._live.counter.estimate):
             await self._compact("threshold")
         elif self._may_prepare():
             self._background.start(self._live.view)
 
     def forget_preparation(self) -> None:
-        """The history or the model changed under it."""
+        """Discard the background preparation after a change of history or model."""
         self._background.discard()
 
     # -- unread results ----------------------------------------------------------------------------------------------
 
     async def spill_what_no_compaction_fits(self) -> bool:
-        """Spills unread results that would not fit even if all before them were compacted; whether any were."""
+        """Spill unread results that no compaction of earlier messages could make room for; return whether any were."""
         if self.budgets is None or not self.is_over_window:
             return False
         counter, budgets = self._live.counter, self.budgets
@@ -87,7 +87,7 @@ class Gate:
         return await self._spill(group, excess)
 
     async def spill_overflow(self) -> bool:
-        """Spills unread results until the request fits the window, then shortens reasoning; whether any changed."""
+        """Spill unread results, then shorten reasoning, until the request fits; return whether the view changed."""
         if self.budgets is None or not self.is_over_window:
             return False
         excess = self._live.counter.estimate - self._largest_prompt(self.budgets)
@@ -96,12 +96,12 @@ class Gate:
         return (self.is_over_window and self._live.shorten_reasoning()) or has_spilled
 
     async def shed_more(self) -> bool:
-        """Spills one more unread result, else shortens reasoning: a service proved the prompt longer than estimated."""
+        """Spill one more unread result or shorten reasoning after the provider rejected the prompt as too long."""
         return await self._spill(self._unread(), 1) or self._live.shorten_reasoning()
 
     @property
     def is_over_window(self) -> bool:
-        """The next request leaves no room for an answer."""
+        """Whether the next request leaves no room for a response."""
         return self.budgets is not None and self._live.counter.estimate > self._largest_prompt(self.budgets)
 
     def _largest_prompt(self, budgets: WindowBudgets) -> int:
@@ -110,7 +110,7 @@ class Gate:
         return budgets.window - budgets.window // _LEAST_ANSWER_SHARE
 
     def _unread(self) -> Sequence[Entry]:
-        """The newest calling message and what follows it, while no reply does."""
+        """Return the newest tool-calling message and its unread results."""
         view = self._live.view
         start = find_unread([e.message for e in view])
         return view[start:] if start is not None else ()
@@ -148,7 +148,7 @@ class Gate:
     # -- compaction --------------------------------------------------------------------------------------------------
 
     def _must_compact(self, tokens: int) -> bool:
-        """Whether to compact for a prompt of `tokens`; one that does not fit the window is judged by its estimate."""
+        """Whether to compact at `tokens`; a prompt that does not fit the window is judged by its estimate."""
         estimate = self._live.counter.estimate
         if self.is_over_window:
             tokens = max(tokens, estimate)
@@ -157,7 +157,7 @@ class Gate:
         if self._background.is_preparing and self.budgets is not None and tokens < _midway(self.budgets):
             return False
         engine = self._parts.engine
-        # Asked here too: an engine of somebody else's need not know the setting.
+        # Checked here too: a plug-in engine may not know the setting.
         is_wanted = self._parts.settings.compression.enabled and engine.should_compress(tokens)
         return is_wanted and engine.has_content_to_compress(self._live.view)
 
@@ -174,7 +174,7 @@ class Gate:
         return await compact(self._live, self._parts, self._emit, reason=reason)
 
     def _least_freed(self) -> int:
-        """What must go so that the next prompt is not near the threshold again, in uncalibrated tokens."""
+        """Tokens a prepared compaction must free to stay clear of the threshold, uncalibrated."""
         if self.budgets is None:
             return 0
         counter = self._live.counter
@@ -196,5 +196,5 @@ class Gate:
 
 
 def _midway(budgets: WindowBudgets) -> int:
-    """Half way from the threshold to where no room is left for an answer."""
+    """Midpoint between the threshold and the room of the window."""
     return (budgets.threshold_tokens + budgets.room_tokens) // 2

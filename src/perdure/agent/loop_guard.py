@@ -1,4 +1,4 @@
-"""Notices when a model goes in circles: the same calls with the same results, over and over.
+"""Detect a model that repeats the same tool calls with the same results.
 
 Every finished call leaves a digest of its name, arguments and result. When the newest digests are one cycle repeated
 often enough, the person is warned and the model is told once, in the result it is about to read. The digests live
@@ -19,7 +19,7 @@ from perdure.core.messages import Message, TextPart, ToolCall, canonical_json
 _LONGEST_CYCLE = 20
 # One call repeated is often a wait for something: so many calls must be part of a loop at least.
 _LEAST_CALLS = 5
-# Fewer rounds than this are no repetition, whatever the setting says.
+# Fewer rounds than this never count as repetition.
 _LEAST_REPEATS = 2
 # What differs between equal results: how long a run took, where a long output was stored, and a note of ours.
 _VOLATILE = re.compile(
@@ -111,7 +111,7 @@ def with_note(results: Sequence[Message], note: str) -> list[Message]:
 
 
 def _repeats_at_end(digests: Sequence[bytes], length: int) -> int:
-    """How often the last `length` digests stand in a row at the end."""
+    """Count how often the last `length` digests repeat at the end."""
     repeats, end = 1, len(digests)
     while end >= (repeats + 1) * length and (
         digests[end - (repeats + 1) * length : end - repeats * length] == digests[end - length :]

@@ -45,7 +45,7 @@ TABLE: dict[ErrorKind, tuple[Action, ...]] = {
     "bad_request": ("drop_images",),
 }
 
-# What is said behind the service's own words, which name the key, the address or the model to check.
+# Appended to the provider's message, which names the key, address or model to check.
 ADVICE: dict[ErrorKind, str] = {
     "prompt_too_long": "The conversation does not fit the model's window. Start afresh with /new, "
     "compact around one topic with /compress TOPIC, or choose a model with a larger window with /model.",
@@ -66,7 +66,7 @@ TOO_MANY_IMAGES = (
 
 @dataclass(slots=True)
 class Attempts:
-    """What has been tried for one call already."""
+    """Recovery actions already tried for one call."""
 
     compactions: int = 0
     lowered: int = 0
@@ -80,7 +80,7 @@ class Attempts:
     is_nothing_left: bool = False
 
     def next_action(self, verdict: ErrorVerdict, *, may_compact: bool) -> Action:
-        """The next thing to try, counted as tried; "give_up" when nothing is left."""
+        """Return the next recovery action and count it; "give_up" when none is left."""
         for action in TABLE[verdict.kind]:
             if action == "compact" and may_compact and not self.is_nothing_left and self.count_compaction():
                 return action
@@ -95,32 +95,32 @@ class Attempts:
         return "give_up"
 
     def count_compaction(self) -> bool:
-        """Takes one of the call's compactions; False when they are used up."""
+        """Count one compaction attempt; False once the limit is reached."""
         if self.compactions >= MAX_COMPACTIONS:
             return False
         self.compactions += 1
         return True
 
     def lower_output(self, verdict: ErrorVerdict, asked_tokens: int | None) -> None:
-        """Sets the allowance to try next."""
-        self.output_tokens = lowered_output(verdict, asked_tokens)
+        """Set the max_tokens to try next."""
+        self.output_tokens = lower_output_cap(verdict, asked_tokens)
         # With a window or a rate limit stated, the allowance follows from this prompt and holds for no other.
         self.has_found_cap = verdict.context_limit is None and verdict.request_limit is None
 
     def forget_output(self) -> None:
-        """Another endpoint has another cap."""
+        """Reset the output cap after a switch of endpoint."""
         self.output_tokens, self.has_found_cap = None, False
 
 
-def lowered_output(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
-    """The output allowance to try next: what the service stated, else half of what was asked for."""
+def lower_output_cap(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
+    """The next max_tokens to try: the stated limit, else half of the last one."""
     if verdict.output_limit and verdict.output_limit > 0 and verdict.output_limit != asked_tokens:
         return max(LEAST_OUTPUT_TOKENS, verdict.output_limit)
     return max(LEAST_OUTPUT_TOKENS, (asked_tokens or 8_192) // 2)
 
 
 def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
-    """What the person reads when nothing helped: what happened, what was tried, what to do."""
+    """Build the final error message: what happened, what was tried, what to do next."""
     tried, count = "", attempts.compactions
     if attempts.is_nothing_left:
         tried = " Nothing more could be compacted."
@@ -136,14 +136,14 @@ OVERFLOW_STOP = ErrorVerdict("prompt_too_long", "the model stopped because its c
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What one call used."""
+    """Usage and cost of one call."""
 
     usage: CanonicalUsage
     cost_usd: float | None
 
 
 class ModelCaller:
-    """Makes the calls of one conversation, and remembers what they taught about its window."""
+    """Make the model calls of one conversation and learn its limits."""
 
     def __init__(self, parts: AgentDeps, live: LiveSession, gate: Gate, emit: Emit) -> None:
         self._parts = parts
@@ -151,20 +151,20 @@ class ModelCaller:
         self._gate = gate
         self._emit = emit
         self._window: int | None = None
-        # How many images the present endpoint said it takes in one request.
+        # Image limit stated by the current endpoint.
         self._image_limit: int | None = None
-        self._asked: list[CallCost] = []
+        self._calls: list[CallCost] = []
 
     @property
-    def asked(self) -> Sequence[CallCost]:
-        """The calls of the present turn."""
-        return self._asked
+    def calls(self) -> Sequence[CallCost]:
+        """The calls of the current turn."""
+        return self._calls
 
     def begin_turn(self) -> None:
-        self._asked = []
+        self._calls = []
 
     async def ask(self, task_id: str, *, extra_system: str = "", with_tools: bool = True) -> Reply:
-        """The model's reply to the history as it is. Raises ProviderError with advice once nothing more can be done."""
+        """Request a reply to the current history. Raises ProviderError with advice once recovery is exhausted."""
         attempts = Attempts()
         while True:
             await self.fit_window()
@@ -175,17 +175,17 @@ class ModelCaller:
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             try:
                 reply = await self._send(request, task_id)
-                if not _had_no_room(reply):
+                if not _is_overflow_stop(reply):
                     if attempts.has_found_cap and max_tokens is not None:
                         self._parts.models.learn_limits(endpoint, output=max_tokens)
                     return reply
                 failure = ProviderError(OVERFLOW_STOP)
             except ProviderError as error:
                 failure = error
-            await self._mend(failure, attempts, max_tokens)
+            await self._recover(failure, attempts, max_tokens)
 
     def _allowance(self, attempts: Attempts) -> int | None:
-        """The output tokens to ask for: what this call was lowered to, else the setting, within the endpoint's cap."""
+        """The max_tokens of the request: lowered for this call, else the setting, within the endpoint's cap."""
         if attempts.output_tokens is not None:
             return attempts.output_tokens
         chosen = self._parts.settings.model.max_tokens
@@ -193,14 +193,14 @@ class ModelCaller:
         return min(chosen, cap) if chosen is not None and cap is not None else chosen or cap
 
     async def fit_window(self) -> int:
-        """Asks for the window of the present endpoint once, and tells everyone who computes with it."""
+        """Resolve the window of the current endpoint once and update everything derived from it."""
         if self._window is None:
             await self._set_window(await self._parts.models.window_of(self._parts.routes.endpoint))
         assert self._window is not None
         return self._window
 
     def model_changed(self) -> None:
-        """Another endpoint answers from now on: another window, another way to count."""
+        """Reset window and calibration after a switch of endpoint."""
         self._window = None
         self._image_limit = None
         # Unknown until it is asked for: the old model's would be wrong.
@@ -227,7 +227,7 @@ class ModelCaller:
         return aimed(request, endpoint, cache_ttl=parts.settings.prompt_caching.cache_ttl)
 
     async def _send(self, request: ModelRequest, task_id: str) -> Reply:
-        """One attempt, recorded whatever becomes of it."""
+        """Send one attempt and record it, whatever its outcome."""
         endpoint, estimate = self._parts.routes.endpoint, self._live.counter.estimate
         budgets = self._gate.budgets
         threshold = budgets.threshold_tokens if budgets is not None else 0
@@ -247,33 +247,32 @@ class ModelCaller:
         except asyncio.CancelledError:
             self._cut_off(record, tee, "interrupted")
             raise
-        call = self._asked_for(record, reply.usage, "")
+        call = self._call_record(record, reply.usage, "")
         await self._parts.keep(partial(self._learn, endpoint, call))
         self._tell_finished(record, call)
         return reply
 
     def _learn(self, endpoint: Endpoint, call: CallRecord) -> None:
-        """Records a call, and takes from it what it teaches about the model's counting."""
+        """Record a call and update the token calibration."""
         self._parts.store.ledger.record_call(call)
         self._live.counter.observe(call.usage)
         self._parts.keep_calibration(endpoint, self._live.counter.calibration)
         self._parts.engine.update_from_response(call.usage)
 
     def _cut_off(self, record: _Record, tee: _StreamTee, why: str, *, usage: CanonicalUsage = NOT_REPORTED) -> None:
-        """The call is recorded as unreported, or as free where it was refused; what was said by then is kept as an
-        event, never in the history."""
-        call = self._asked_for(record, usage, why)
-        # Here and now: a turn that is being cut off waits for nobody.
+        """Record the call as unreported, or as free if it was refused; partial text becomes an event, never history."""
+        call = self._call_record(record, usage, why)
+        # Inline: an interrupted turn does not wait.
         self._parts.store.ledger.record_call(call)
         self._tell_finished(record, call)
         if tee.text:
             payload = {"text": tee.text, "why": why, "turn": record.task_id}
             self._parts.store.ledger.record_event(StoredEvent(self._live.id, "partial_reply", payload))
 
-    def _asked_for(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
-        """The call as the ledger keeps it."""
+    def _call_record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
+        """Build the ledger record of a call."""
         cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
-        self._asked.append(CallCost(usage, cost))
+        self._calls.append(CallCost(usage, cost))
         return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
 
     def _tell_finished(self, record: _Record, call: CallRecord) -> None:
@@ -282,34 +281,34 @@ class ModelCaller:
 
     # -- what is done about a failure --------------------------------------------------------------------------------
 
-    async def _mend(self, failure: ProviderError, attempts: Attempts, max_tokens: int | None) -> None:
-        """Does the next thing that may help; raises when nothing may."""
+    async def _recover(self, failure: ProviderError, attempts: Attempts, max_tokens: int | None) -> None:
+        """Apply the next recovery action. Raises the error when none is left."""
         verdict = failure.verdict
         action = attempts.next_action(verdict, may_compact=self._parts.settings.compression.enabled)
         if action == "reroute":
             if not await self._reroute(verdict):
                 attempts.is_route_used_up = True
-                return await self._mend(failure, attempts, max_tokens)
+                return await self._recover(failure, attempts, max_tokens)
             attempts.forget_output()
         if action == "give_up":
             if verdict.kind == "prompt_too_long" and _stated_limit(verdict) is not None:
-                # Nobody compacts for it, yet gauge and output budgets need not go on by a window that is none.
-                await self._believe(verdict)
+                # No compaction follows, but context usage and output limits must use the real window.
+                await self._apply_context_limit(verdict)
             message = advice(verdict, attempts)
             raise ProviderError(
                 ErrorVerdict(verdict.kind, message, verdict.status, verdict.context_limit), failure.where
             )
-        self._tell(verdict, action)
+        self._report_recovery(verdict, action)
         if action == "compact" and not await self._make_room(verdict, attempts):
             attempts.is_nothing_left = True
-            return await self._mend(failure, attempts, max_tokens)
+            return await self._recover(failure, attempts, max_tokens)
         if action == "drop_images":
             self._image_limit = verdict.image_limit
         if action == "lower_output":
             attempts.lower_output(verdict, max_tokens)
 
     async def _reroute(self, verdict: ErrorVerdict) -> bool:
-        """A fresh key, else the next provider; False when the route is used up."""
+        """Refresh the credentials, else switch to the next endpoint; False when the route is exhausted."""
         old = self._parts.routes.endpoint
         new = await self._parts.routes.advance(verdict)
         if new is None:
@@ -319,7 +318,7 @@ class ModelCaller:
             self.model_changed()
         return True
 
-    def _tell(self, verdict: ErrorVerdict, action: Action) -> None:
+    def _report_recovery(self, verdict: ErrorVerdict, action: Action) -> None:
         words = {
             "compact": "compacting and trying again",
             "lower_output": "asking for a shorter reply",
@@ -332,26 +331,26 @@ class ModelCaller:
         self._parts.store.ledger.record_event(StoredEvent(self._live.id, "recovery", payload))
 
     async def _make_room(self, verdict: ErrorVerdict, attempts: Attempts) -> bool:
-        """The prompt was proven too long: believe the service about its window, and compact.
+        """Recover from a prompt rejected as too long: adopt the stated window and compact.
 
         Results the model has not read are spilled where a compaction of the rest is not enough. False when the request
         would be the same again: what was refused is not sent twice.
         """
-        before = self._shown()
+        before = self._sent_messages()
         self._gate.forget_preparation()
         while True:
-            may_be_smaller = await self._believe(verdict)
+            may_be_smaller = await self._apply_context_limit(verdict)
             await self._gate.spill_what_no_compaction_fits()
             await compact(self._live, self._parts, self._emit, reason="overflow")
             await self._gate.spill_overflow()
-            if self._shown() != before:
+            if self._sent_messages() != before:
                 return True
             # Little for the window as it is believed to be, and yet too long: it must be smaller still.
             if not may_be_smaller or not attempts.count_compaction():
                 return await self._gate.shed_more()
 
-    async def _believe(self, verdict: ErrorVerdict) -> bool:
-        """Takes over the limit the service stated, else steps one rung down; whether it may be smaller still."""
+    async def _apply_context_limit(self, verdict: ErrorVerdict) -> bool:
+        """Adopt the stated limit, else step one rung down the ladder; return whether the window shrank."""
         current = await self.fit_window()
         stated = _stated_limit(verdict)
         if stated is None:
@@ -365,8 +364,8 @@ class ModelCaller:
             await self._set_window(stated)
         return False
 
-    def _shown(self) -> list[Message]:
-        """The history as it would be sent now."""
+    def _sent_messages(self) -> list[Message]:
+        """The messages as the next request would send them."""
         return [entry.message for entry in self._live.projection.entries()]
 
     async def _set_window(self, window: int) -> None:
@@ -387,7 +386,7 @@ class ModelCaller:
 
 
 class _StreamTee:
-    """Passes a call's events on, and remembers the words among them."""
+    """Forward stream events and buffer their text."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -405,7 +404,7 @@ class _StreamTee:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What is known of a call before it is answered."""
+    """Facts of a call recorded before its response."""
 
     task_id: str
     endpoint: Endpoint
@@ -435,18 +434,18 @@ class _Record:
 
 
 def _stated_limit(verdict: ErrorVerdict) -> int | None:
-    """The tokens a request may have by the service's own words; None where no plausible figure is stated."""
+    """The request limit stated by the provider; None without a plausible figure."""
     return plausible_window(verdict.request_limit if verdict.request_limit is not None else verdict.context_limit)
 
 
-def _had_no_room(reply: Reply) -> bool:
-    """The window was full before, or while, the model answered; some services only cut the answer off."""
-    said_nothing = not reply.message.text and not reply.message.tool_calls and not reply.usage.output_tokens
-    return reply.finish == "context_overflow" or (reply.finish == "length" and reply.usage.reported and said_nothing)
+def _is_overflow_stop(reply: Reply) -> bool:
+    """Whether the reply stopped because the window was full; some providers only truncate it."""
+    is_empty = not reply.message.text and not reply.message.tool_calls and not reply.usage.output_tokens
+    return reply.finish == "context_overflow" or (reply.finish == "length" and reply.usage.reported and is_empty)
 
 
 def output_limits(settings: Settings, window: int) -> OutputLimits:
-    """The budgets of tool output for a window: the full figures, or a share of a small one."""
+    """Tool output limits for a window, scaled down on small ones."""
     limits = settings.tool_output
     return OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size).scaled(
         window, result_ratio=limits.window_result_ratio, turn_ratio=limits.window_turn_ratio

@@ -1,4 +1,4 @@
-"""View → request: the one projection from a session's history to what is sent. Never stored; same view, same bytes.
+"""Project the view to request messages. Never stored; the same view yields the same bytes.
 
 The log keeps what was said; here it is made sendable (`core.rules`): equal neighbours merge into parts, a call without
 a result gets a stub, recalled passages stand beside the message they belong to. Appending costs O(new): a message that
@@ -25,7 +25,7 @@ class Projection:
         # The history with sidecars beside their messages, and the same with every rule kept.
         self._view: list[Entry] = []
         self._sent: list[Entry] = []
-        # Where the last user message stands in each: everything before it is settled for good.
+        # Position of the last user message in each: everything before it is final.
         self._turn_view = 0
         self._turn_sent = 0
         self._check = rules.HistoryCheck()

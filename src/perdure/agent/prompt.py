@@ -14,7 +14,7 @@ from pathlib import Path
 from perdure.core.ports import MemorySnapshot
 from perdure.prompt_injection import screen
 
-# Read in this order; the first two say the same thing to different tools, so only one of them is taken.
+# Read in this order; the first two are equivalents for different tools, so only one is used.
 CONTEXT_FILES = (("AGENTS.md", "CLAUDE.md"), (".cursorrules",))
 CONTEXT_FILE_CHARS = 20_000
 SKILL_LINE_CHARS = 200
@@ -27,7 +27,7 @@ _LATER = (f"# {_SKILLS_TITLE}\n", "# From ", f"# {_PLATFORM_TITLE}\n")
 
 @dataclass(frozen=True, slots=True)
 class ContextFile:
-    """A file of the working folder that speaks to the agent; `left_out` says why its text is not here."""
+    """A context file of the working folder; `left_out` gives the reason if its text is omitted."""
 
     name: str
     text: str = ""
@@ -68,13 +68,13 @@ def assemble(sources: PromptSources) -> str:
 
 def renewed(prompt: str, sources: PromptSources) -> str:
     """The prompt a continuation goes on with: the same bytes, unless it is one of ours and memory has changed since."""
-    # A prompt that does not open with our identity was handed in: it says what its author wants, and nothing else.
+    # A prompt that does not start with our identity was supplied by the caller and is used unchanged.
     is_ours = bool(sources.identity.strip()) and prompt.startswith(sources.identity.strip())
     return assemble(sources) if is_ours and not _shows_memory(prompt, sources.memory) else prompt
 
 
 def read_context_files(folder: Path, max_chars: int = CONTEXT_FILE_CHARS) -> list[ContextFile]:
-    """The context files of a folder, each capped in size and screened; one that cannot be read is said to be so."""
+    """Read the context files of a folder, capped in size and screened; unreadable ones carry the reason."""
     files = []
     for names in CONTEXT_FILES:
         path = next((p for n in names if (p := folder / n).is_file()), None)
@@ -84,7 +84,7 @@ def read_context_files(folder: Path, max_chars: int = CONTEXT_FILE_CHARS) -> lis
 
 
 def read_skills(folder: Path) -> list[Skill]:
-    """Every `<name>/SKILL.md` below a folder, by name, with the first line that says what it is about."""
+    """List every `<name>/SKILL.md` below a folder with its first descriptive line."""
     skills = []
     for path in sorted(folder.glob("*/SKILL.md")):
         try:

@@ -26,7 +26,7 @@ _KEY = "sidecars"
 
 
 class Sidecars:
-    """The passages of one session, by the seq of the message each belongs to."""
+    """Recalled passages of one session, keyed by message seq."""
 
     def __init__(self, state: KeyValue, session_id: str) -> None:
         self._state = state
@@ -40,24 +40,24 @@ class Sidecars:
         return dict(self._passages)
 
     def add(self, seq: int, passage: str) -> None:
-        """Persisted when this returns, before anything is sent with it."""
+        """Persist before the next request uses it."""
         self._passages[seq] = passage
         self._state.set(_KEY, {"session": self._session_id, "passages": {str(k): v for k, v in self._passages.items()}})
 
 
-_SAID = ("user", "assistant", "tool")
-_SHOWN, _SHOWN_CHARS = 2, 160
+_SPOKEN_KINDS = ("user", "assistant", "tool")
+_PREVIEW_MESSAGES, _PREVIEW_CHARS = 2, 160
 
 
-def gone_on(live: LiveSession, store: SessionStore) -> str | None:
-    """What the session at hand does not know of: one line, and the last words of it; None where it knows all."""
+def describe_remote_changes(live: LiveSession, store: SessionStore) -> str | None:
+    """Describe what another process appended since this session was loaded; None if nothing."""
     conversation = store.conversations.get(live.id)
     newest = live.newest_seq
     since = store.log.read(live.id, Span(newest + 1, conversation.last_seq)) if conversation.last_seq > newest else []
-    messages = [entry.message for entry in since if entry.message.kind in _SAID]
+    messages = [entry.message for entry in since if entry.message.kind in _SPOKEN_KINDS]
     if not messages and conversation.tip_session_id == live.id:
         return None
-    return "\n".join((_line(messages, conversation, live, store), *_last_words(messages)))
+    return "\n".join((_line(messages, conversation, live, store), *_preview_lines(messages)))
 
 
 def _line(messages: Sequence[Message], conversation: Conversation, live: LiveSession, store: SessionStore) -> str:
@@ -70,18 +70,18 @@ def _line(messages: Sequence[Message], conversation: Conversation, live: LiveSes
     return f"This conversation went on elsewhere: {', and '.join(what)}. It goes on from there."
 
 
-def _last_words(messages: Sequence[Message]) -> list[str]:
-    recent = [m for m in messages if m.kind != "tool" and m.text.strip()][-_SHOWN:]
+def _preview_lines(messages: Sequence[Message]) -> list[str]:
+    recent = [m for m in messages if m.kind != "tool" and m.text.strip()][-_PREVIEW_MESSAGES:]
     return [f"  {'you' if m.role == 'user' else 'it '}: {_short(m.text)}" for m in recent]
 
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
+    return line if len(line) <= _PREVIEW_CHARS else f"{line[:_PREVIEW_CHARS]}…"
 
 
 class LiveSession:
-    """The tip of one conversation. Everything appended is on disk before anything else sees it."""
+    """The newest session of a conversation. Appended messages are stored before anything else sees them."""
 
     def __init__(self, parts: AgentDeps, history: SessionHistory) -> None:
         self._parts = parts
@@ -94,9 +94,9 @@ class LiveSession:
         self.threshold_tokens: int | None = None
         self._system_message: str | None = None
         self.tools: tuple[Mapping[str, Any], ...] = ()
-        # What stands before a handoff may come to this; None until the window is known.
+        # Token limit of the head; None until the window is known.
         self._head_tokens: int | None = None
-        # Not always the last entry's: a handoff stands before messages older than itself.
+        # Not always the last entry's seq: a handoff precedes messages older than itself.
         self.newest_seq = 0
         self._forms: SentForms
         self._enter(history.session, history.entries)
@@ -113,19 +113,19 @@ class LiveSession:
 
     @property
     def routes(self) -> RouteCursor:
-        """Where this conversation's calls go."""
+        """The route cursor of this conversation."""
         return self._parts.routes
 
     @property
     def system_blocks(self) -> tuple[str, ...]:
-        """The cached prompt, and behind it the note that turns were compacted, once they were."""
+        """The cached system prompt, followed by the compaction note after the first compaction."""
         override = self._system_message
         blocks = (self.session.system_prompt if override is None else override, self._note)
         return tuple(b for b in blocks if b)
 
     @property
     def was_undone(self) -> bool:
-        """The person took a compaction back: the next one waits until there is no other way."""
+        """Whether the user undid a compaction: the next one waits until the window is full."""
         return self.session.began_by == "undo"
 
     @property
@@ -136,7 +136,7 @@ class LiveSession:
     # -- what happens to it ------------------------------------------------------------------------------------------
 
     def append(self, *messages: Message, recalled: str = "", events: Sequence[StoredEvent] = ()) -> tuple[Entry, ...]:
-        """Adds messages to the log and to everything that is derived from it; `recalled` goes with the last of them."""
+        """Append messages to the log, counter and projection; `recalled` is attached to the last one."""
         added = self._parts.store.append(self.id, list(messages), lease=self.lease, events=events).entries
         if recalled:
             self._attach(added[-1].seq, recalled)
@@ -154,19 +154,19 @@ class LiveSession:
         return added
 
     def spill(self, texts: Mapping[int, str]) -> None:
-        """Sends other texts in place of results, by seq, from now on; the log keeps the results whole."""
+        """Replace tool results in the view by previews, keyed by seq; the log keeps them whole."""
         before = self.view
         self._forms.spilled.add(texts)
         self._replace(before, self.view)
 
     def shorten_reasoning(self) -> bool:
-        """Sends only the ends of what reasoning is sent at all; whether that changed anything."""
+        """Shorten the reasoning that is sent back; return whether the view changed."""
         before = self.view
         self._forms.shorten_reasoning(self.newest_seq)
         return self._replace(before, self.view)
 
     def limit_images(self, most: int) -> None:
-        """Sends at most so many images from now on, the newest; the log keeps all of them."""
+        """Limit the images in the view to the newest; the log keeps all."""
         left_out = surplus_images(self.entries, most)
         if left_out != self._forms.left_out_images:
             before = self.view
@@ -174,7 +174,7 @@ class LiveSession:
             self._replace(before, self.view)
 
     def _replace(self, before: Sequence[Entry], after: Sequence[Entry]) -> bool:
-        """Messages are sent in another form from now on; whether any are."""
+        """Replace messages in the view; return whether any changed."""
         changed = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
         if changed:
             sizes = sum_figures(entry_figures(new) for _, new in changed)
@@ -184,38 +184,38 @@ class LiveSession:
         return bool(changed)
 
     def follow_model(self) -> None:
-        """Another model answers from now on: it counts otherwise, and is sent other reasoning and tools."""
+        """Adapt counter, reasoning and tools to another model."""
         endpoint = self._parts.routes.endpoint
         self.counter.switch_model(endpoint.model, calibration=self._parts.calibration)
         self._forms = SentForms(self._forms.spilled, ReasoningRule.of(endpoint))
         self._show()
 
     def offer_tools(self) -> None:
-        """Makes ready what goes with every request to the present model; one that cannot call tools is offered none."""
+        """Set the tool schemas of the request; empty for a model without tool calls."""
         can_call = self._parts.models.takes_tools(self._parts.routes.endpoint)
         self.tools = tuple(self._parts.tools.registry.schemas()) if can_call else ()
         self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
 
     def speak_as(self, system_message: str | None) -> None:
-        """A system prompt for the present turn alone; None: the session's own."""
+        """Override the system prompt for the current turn; None restores the session's own."""
         if system_message != self._system_message:
             self._system_message = system_message
             self.offer_tools()
 
     def fit_head(self, head_tokens: int) -> None:
-        """A window is known: what stands before a handoff is shown within its share of it (D2)."""
-        before, self._head_tokens = self._shown(), head_tokens
-        if any(then.message is not now.message for then, now in zip(before, self._shown(), strict=True)):
+        """Shorten the head to its share of the window."""
+        before, self._head_tokens = self._visible_entries(), head_tokens
+        if any(then.message is not now.message for then, now in zip(before, self._visible_entries(), strict=True)):
             self._show()
 
     @property
     def has_open_calls(self) -> bool:
-        """A crash or an interrupt cut calls off before they had results."""
+        """Whether tool calls lack results after a crash or an interrupt."""
         return bool(self._open_calls())
 
     def settle(self) -> None:
-        """Gives every call that a crash or an interrupt cut off its logged result: the outcome is unknown."""
+        """Append an "outcome unknown" result for every tool call cut off by a crash or an interrupt."""
         if cut_off := self._open_calls():
             self.append(
                 *(
@@ -237,7 +237,7 @@ class LiveSession:
         return [c for c in calls if id(c) not in answered_ids]
 
     def move_to(self, session: Session, entries: Sequence[Entry]) -> None:
-        """Goes on in a continuation: another view over the same log."""
+        """Continue in another session: a new view over the same log."""
         self._enter(session, entries)
 
     def _attach(self, seq: int, passage: str) -> None:
@@ -260,8 +260,8 @@ class LiveSession:
         self._show()
 
     def _show(self) -> None:
-        """Derives everything that follows from the view: what is sent, its size, its parts."""
-        visible = self._shown()
+        """Rebuild projection, counter and composition from the view."""
+        visible = self._visible_entries()
         self.projection = Projection(visible, sidecars=self._sidecars.by_seq)
         self.counter.rebase(visible)
         self.composition = Composition(visible)
@@ -270,8 +270,8 @@ class LiveSession:
             self.composition.recall(passage)
         self.offer_tools()
 
-    def _shown(self) -> list[Entry]:
-        """The view with a long head shortened, each piece with its address; the log keeps it whole."""
+    def _visible_entries(self) -> list[Entry]:
+        """Return the view with a long head shortened; each shortened message carries its address."""
         view = self.view
         if self._head_tokens is None:
             return view

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of a turn, named by the conventions for generative AI: one for the turn, one for each call in it.
+"""OpenTelemetry spans of a turn, following the generative AI semantic conventions.
 
     invoke_agent perdure
     ├── chat gpt-5.5                     tokens by class, cost, what went wrong
@@ -144,7 +144,7 @@ class TurnSpans:
         self._close(event.outcome if event.outcome in ("failed", "interrupted") else None)
 
     def _close(self, error: str | None) -> None:
-        """Ends the turn's span and whatever was left open in it: a cancelled tool says no more."""
+        """End the turn's span and all open child spans, such as those of cancelled tools."""
         open_spans = [self._call, self._compaction, *self._tools.values()]
         for span in open_spans:
             self._finish(span, error="interrupted")

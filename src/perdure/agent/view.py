@@ -67,7 +67,7 @@ _PERSISTED = "<persisted-output>"
 
 
 class SpilledResults:
-    """What stands in the view for results that did not fit, by the seq of the message."""
+    """Previews that replace spilled results in the view, keyed by message seq."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
@@ -77,7 +77,7 @@ class SpilledResults:
         self._entries: dict[int, Entry] = {}
 
     def add(self, texts: Mapping[int, str]) -> None:
-        """Persisted when this returns, before anything is sent with it."""
+        """Persist before the next request uses it."""
         newest = sorted({**self._texts, **texts}.items())[-_MOST_KEPT:]
         self._texts = dict(newest)
         self._entries = {seq: e for seq, e in self._entries.items() if seq not in texts}

@@ -52,7 +52,7 @@ class WiredAgent(talking.ConversationAgent):
 
 
 class Agent(WiredAgent):
-    """An agent over your settings; every argument says otherwise for this one agent alone."""
+    """An agent configured by your settings; arguments override them for this agent only."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Agent(WiredAgent):
 def _settings(
     configured: Settings | Mapping[str, Any] | None, model: Mapping[str, str | None], home: Path | None
 ) -> Settings:
-    """The settings handed in, or the user's own; what an argument says of the model goes before both."""
+    """Return the given settings, or the user's own, with model arguments applied."""
     overrides = {f"model.{k}": v for k, v in model.items() if v is not None}
     if configured is None:
         return load(flags=overrides, home=home).settings

@@ -43,9 +43,9 @@ class AgentUser:
     user_key: str = ""
     chat_key: str = ""
     # Whether they may use this machine: its terminal, its files, and programs that run here for the model (MCP servers,
-    # plug-ins). Whoever may can read everybody's data.
+    # plug-ins). Such a user can read all data of this machine.
     has_shell: bool = True
-    # Who is asked before something dangerous runs, and who answers the model's own questions; None: nobody.
+    # Approves dangerous calls, and answers the model's questions; None: no user is present.
     approver: Approver | None = None
     asker: Asker | None = None
 
@@ -167,7 +167,7 @@ class Wiring:
         return await children.spawn(task, context=context, max_iterations=max_iterations)
 
     def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
-        """What stands in the system prompt. The folder's own files are for whoever may read that folder."""
+        """Sources of the system prompt. Files of the working folder are only read for users with access to it."""
         home, here, speaker = self.shared.home, Path.cwd(), self.speaker
         return PromptSources(
             identity=prompts.load("identity", home / "prompts"),
@@ -181,6 +181,6 @@ class Wiring:
 
 
 def _without_programs(settings: Settings) -> Settings:
-    """The same settings for somebody who may not use this machine: nothing is started here on their behalf."""
+    """The settings for a user without access to this machine: no local programs are started."""
     tools = settings.tools.model_copy(update={"plugins": ()})
     return settings.model_copy(update={"mcp_servers": (), "tools": tools})

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perdure.agent.deps import RunBlocking, at_once
+from perdure.agent.deps import RunBlocking, run_inline
 from perdure.agent.embedded import UNSTARTED, EmbeddedSend, embedded_endpoint
 from perdure.agent.event_loop import LoopThread
 from perdure.config.env import api_key_for, make_home
@@ -37,7 +37,7 @@ from perdure.store.store import SessionStore, open_store, place_of
 
 
 class ModelInfo:
-    """Windows and prices by endpoint; construction asks nobody."""
+    """Windows and prices by endpoint; construction makes no request."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ModelInfo:
         self._learned = learned
         self._info = info
         self._windows = Windows(catalog, learned, configured=configured_window)
-        # What is configured is the main model's window, and nobody else's.
+        # The configured window is the main model's only.
         self._side_windows = Windows(catalog, learned)
         # What the embedded model's server is started with; it holds for no other endpoint.
         self._embedded_window = embedded_window
@@ -61,7 +61,7 @@ class ModelInfo:
         return (await self.window(endpoint)).tokens
 
     async def window(self, endpoint: Endpoint) -> Window:
-        """The window and who said so; may ask the endpoint, briefly, once."""
+        """The window and its source; may query the endpoint once."""
         if endpoint.base_url == UNSTARTED and self._embedded_window is not None:
             return Window(self._embedded_window, "config")
 
@@ -72,8 +72,8 @@ class ModelInfo:
 
     def side_window(self, endpoint: Endpoint) -> int | None:
         """The window of a side job's model, as far as it is known without asking its endpoint."""
-        found = self._side_windows.known(_route(endpoint))
-        return found.tokens if found is not None else None
+        window = self._side_windows.known(_route(endpoint))
+        return window.tokens if window is not None else None
 
     def output_cap_of(self, endpoint: Endpoint) -> int | None:
         return self._learned.output_cap(_route(endpoint))
@@ -88,7 +88,7 @@ class ModelInfo:
         return self._catalog.cost_usd(endpoint.provider, endpoint.model, usage, base_url=endpoint.base_url)
 
     def takes_tools(self, endpoint: Endpoint) -> bool:
-        """Whether the model can call tools: none are offered to one that cannot."""
+        """Whether the model supports tool calls."""
         return self._catalog.facts(endpoint.provider, endpoint.model, base_url=endpoint.base_url).takes_tools
 
 
@@ -108,7 +108,7 @@ class StoreHandle:
 
     def __init__(self, store: SessionStore, release: Callable[[], None] | None = None) -> None:
         self.store = store
-        # A queue with one item: whoever takes it out is the one who releases.
+        # A queue with one item: the caller that gets it performs the release.
         self._pending: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         if release is not None:
             self._pending.put(release)
@@ -128,7 +128,7 @@ class SharedStores:
         self._lock = threading.Lock()
         self._stores: dict[str, _SharedStore] = {}
         # The collector may run a release at any point, also while its own thread holds the lock: it never waits for
-        # it, and whoever holds the lock does the work instead.
+        # it; the lock holder does the work instead.
         self._released: queue.SimpleQueue[_SharedStore] = queue.SimpleQueue()
 
     def acquire(self, path_or_url: str | Path) -> StoreHandle:
@@ -176,7 +176,7 @@ def _stores_of(pid: int) -> SharedStores:
 
 def open_user_store(settings: Settings, home: Path) -> SessionStore:
     """The store the settings name; the home folder's own file where they name none."""
-    return open_store(_user_place(settings, home))
+    return open_store(_user_store_path(settings, home))
 
 
 def hold_store(source: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
@@ -184,13 +184,13 @@ def hold_store(source: SessionStore | str | Path | None, settings: Settings, hom
     if isinstance(source, SessionStore):
         return StoreHandle(source)
     if source is None:
-        source = _user_place(settings, home)
+        source = _user_store_path(settings, home)
     if not isinstance(source, str | Path):
         raise ConfigError(f"store takes a path, a database URL or an open store, not {source!r}")
     return process_stores().acquire(source)
 
 
-def _user_place(settings: Settings, home: Path) -> str | Path:
+def _user_store_path(settings: Settings, home: Path) -> str | Path:
     if settings.store.url:
         return settings.store.url
     return Path(settings.store.path) if settings.store.path else make_home(home) / "perdure.db"
@@ -207,11 +207,11 @@ def route_to(settings: Settings, name: str) -> EndpointChain:
 
 
 def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:
-    """Where calls go: what the settings say, else the first key found, else the embedded model."""
+    """Resolve the endpoints: settings, else the first API key in the environment, else the embedded model."""
     if settings.model.provider != "local":
-        found = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
-        if found is not None:
-            return found
+        route = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
+        if route is not None:
+            return route
     return EndpointChain((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
 
 
@@ -235,7 +235,7 @@ class Shared:
         on_progress: OnProgress | None = None,
         bridge: LoopThread | None = None,
         wire: HttpClient | None = None,
-        keep: RunBlocking = at_once,
+        keep: RunBlocking = run_inline,
     ) -> None:
         self.settings = settings
         self.home = home
@@ -245,7 +245,7 @@ class Shared:
         self.ids = TimeIds(self.clock)
         self._hold = hold_store(store, settings, home)
         self.store = self._hold.store
-        # Whoever forgets to close it does not keep the store open for ever.
+        # Release the store when the agent is garbage-collected unclosed.
         weakref.finalize(self, self._hold.release)
         self.route = (
             route_of_client(client, settings, api_mode)

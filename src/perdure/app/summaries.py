@@ -1,4 +1,4 @@
-"""Which models write the summaries of one conversation (F2).
+"""Which models write the summaries of one conversation.
 
 The auxiliary chain of the `compression` task first, then the main model. Both are derived from the endpoint that
 answers now, for every call anew: after a fallback or `/model` nothing more of the history goes to the endpoint before
@@ -25,7 +25,7 @@ from perdure.store.records import RouteRecord as StoredRoute
 
 
 class SummaryRoute:
-    """The summarisers of one conversation; `live` tells which endpoint answers it now."""
+    """The summarizers of one conversation; `live` has its current endpoint."""
 
     def __init__(self, shared: Shared, settings: Settings, live: LiveSession) -> None:
         self._shared = shared

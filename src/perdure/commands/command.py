@@ -30,7 +30,7 @@ class CommandContext(Protocol):
         ...
 
     def choose_model(self, name: str) -> str:
-        """Goes on with another model; says which it is now. Raises ConfigError."""
+        """Switch to another model and return its name. Raises ConfigError."""
         ...
 
 
@@ -50,7 +50,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command; `run` gets the surface and what stood behind the name."""
+    """A slash command; `run` gets the context and the argument text."""
 
     name: str
     usage: str

@@ -148,7 +148,7 @@ INSIGHTS = Command("insights", "/insights [days]", "totals by day, model, surfac
 def model(surface: CommandContext, argument: str) -> CommandResult:
     if argument:
         chosen = surface.choose_model(argument)
-        measured(surface.agent)  # so that whoever shows the gauge shows the new model's window at once
+        measured(surface.agent)  # so that the status line shows the new model's window at once
         return CommandResult(f"Going on with {chosen}.")
     gauge = measured(surface.agent)
     return CommandResult(f"{gauge.model}\n{gauge_line(gauge)}")

@@ -42,7 +42,7 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def listed(conversation: Conversation) -> str:
-    """One line for a list: a branch bears its parent's title, so it says that it is one."""
+    """One line of a conversation list; branches are marked because they share their parent's title."""
     kind = "" if conversation.kind == "main" else f" ({conversation.kind})"
     title = conversation.title or "–"
     return f"{conversation.id}  {when(conversation.updated_at_ms)}  {conversation.source:<8} {title}{kind}"
@@ -66,7 +66,7 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _fork(surface: CommandContext, at: Entry | None) -> str | None:
-    """Goes on in a branch that ends before `at`; where nothing was said before it, in a new conversation (None)."""
+    """Continue in a branch that ends before `at`; None (a new conversation) if `at` is the first message."""
     if at is not None and at.seq <= 1:
         surface.open(None)
         return None

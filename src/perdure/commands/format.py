@@ -20,7 +20,7 @@ def tokens(n: int) -> str:
 
 
 def money(usd: float | None) -> str:
-    """An unknown price is said to be unknown, never shown as nothing."""
+    """Format a cost; an unknown price is shown as unknown, never as 0."""
     if usd is None:
         return "unknown"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"

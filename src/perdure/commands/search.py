@@ -1,4 +1,4 @@
-"""`/search words` and `/expand [address]`: finds what was said, and opens what a handoff stands for."""
+"""`/search words` and `/expand [address]`: search messages and open the sources of a handoff."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def search(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
-    """Two lines for each find: where it is, and what it says."""
+    """Two lines per hit: its address and its snippet."""
     return [
         f"{h.conversation_id} {h.address:<8} {h.role:<9} {when(h.created_at_ms)}  {h.title}\n    {_one_line(h.snippet)}"
         for h in hits
@@ -30,7 +30,7 @@ def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
 
 
 def expand(surface: CommandContext, argument: str) -> CommandResult:
-    """What an address stands for; without one, what the newest handoff stands for."""
+    """Show the messages behind an address; default: those behind the newest handoff."""
     words = argument.split()
     is_named = bool(words) and words[0].startswith(("c_", "s_"))
     session_id = words.pop(0) if is_named else surface.agent.session_id

@@ -15,7 +15,7 @@ _MARKS = re.compile(r"[`*#>|]+")
 
 
 def title_of(text: str) -> str:
-    """The first line that says anything, without secrets and Markdown, cut between words."""
+    """Derive a title from the first non-empty line, without secrets and Markdown, cut between words."""
     for line in redact(text[:_LOOKED_AT_CHARS]).splitlines():
         words = " ".join(_MARKS.sub("", line[:1_000]).split())
         if any(c.isalnum() for c in words):

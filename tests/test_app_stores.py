@@ -122,7 +122,7 @@ def test_a_forked_child_that_ends_leaves_its_parents_store_alone(tmp_path: Path)
             sys.exit(0)  # runs what is registered for exit
         os.wait()
         store.append(session.id, ["after the child"])
-        print(len(store.log.said(session.id)))
+        print(len(store.log.originals(session.id)))
     """
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "p.db")],

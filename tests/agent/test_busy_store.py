@@ -19,13 +19,13 @@ from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
 from perdure.gateway.executor import kept
-from perdure.store.blobs import FileShelf
+from perdure.store.blobs import FileBlobStore
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Transaction, Value
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import TimeIds
-from perdure.store.leases import this_process
+from perdure.store.leases import holder_id
 from perdure.store.store import SessionStore
 from perdure.testing.simulator import Call, Say, ScriptRequest
 from support.agents import Bench, bench
@@ -83,7 +83,7 @@ def sharing(
 ) -> Iterator[tuple[ConversationAgent, WatchedDatabase]]:
     """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
     database, clock = WatchedDatabase(path), SystemClock()
-    with SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileShelf(path)) as store:
+    with SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path)) as store:
         parts = replace(b.parts, store=store, keep=kept, settings=settings or b.parts.settings)
         agent = ConversationAgent(
             parts, b.bridge, services=lambda live: EngineServices(settings=parts.settings.compression)
@@ -100,7 +100,7 @@ def with_history(agent: ConversationAgent) -> str:
 @pytest.mark.spec("D9")
 def test_a_compaction_is_stored_and_read_back_in_a_thread(tmp_path: Path) -> None:
     with bench(tmp_path, "Fine.", window=200_000) as b, sharing(b, tmp_path / "perdure.db") as (agent, database):
-        lease = b.store.leases.acquire(with_history(agent), this_process())
+        lease = b.store.leases.acquire(with_history(agent), holder_id())
         with agent.lent(lease):
             database.on_loop.clear()
             assert agent.compress().outcome == "digest"
@@ -124,7 +124,7 @@ def test_a_turn_that_ends_at_its_step_limit_writes_nothing_on_the_loop(tmp_path:
         sharing(b, tmp_path / "perdure.db", settings) as (agent, database),
     ):
         agent.open()
-        lease = b.store.leases.acquire(agent.session_id or "", this_process())
+        lease = b.store.leases.acquire(agent.session_id or "", holder_id())
         with agent.lent(lease):
             database.on_loop.clear()
             assert agent.chat("go") == "Half of it is done."
@@ -159,7 +159,7 @@ def busy_database(path: Path) -> Iterator[None]:
 
 def test_interrupts_while_a_compaction_is_stored_leave_one_that_is_whole(tmp_path: Path) -> None:
     with bench(tmp_path, "Fine.", "Fine.", window=200_000) as b, sharing(b, tmp_path / "perdure.db") as (agent, _):
-        lease = b.store.leases.acquire(with_history(agent), this_process())
+        lease = b.store.leases.acquire(with_history(agent), holder_id())
         outcomes: list[str] = []
 
         async def interrupted() -> None:

@@ -132,7 +132,7 @@ def test_a_model_that_does_not_listen_is_told_no_more(tmp_path: Path) -> None:
         events = heard_of(b)
         assert b.agent.run_conversation("Do the four steps.").outcome == "budget"
         assert sum(isinstance(e, Notice) and "in circles" in e.text for e in events) == 1
-        said = [e.message.text for e in b.store.log.said(b.agent.session_id or "")]
+        said = [e.message.text for e in b.store.log.originals(b.agent.session_id or "")]
         assert sum(TOLD in text for text in said) == 1
 
 

@@ -42,7 +42,7 @@ def test_of_turns_started_at_the_same_moment_exactly_one_runs(tmp_path: Path) ->
             for _ in range(25):
                 agent = b.again()
                 outcomes = started_together(agent, 3)
-                roles = [e.message.role for e in b.store.log.said(agent.session_id or "")]
+                roles = [e.message.role for e in b.store.log.originals(agent.session_id or "")]
                 assert roles == ["user", "assistant"] * outcomes.count("completed")
                 assert all(o == "completed" or "under way already" in o for o in outcomes)
     finally:

@@ -48,7 +48,7 @@ def test_too_many_images_leave_the_request_and_not_the_window(tmp_path: Path) ->
         assert b.models.learned == []
         assert len(b.sim.requests) == 9, "one refusal teaches it for the rest of the conversation"
         assert LEFT_OUT in json.dumps(b.sim.requests[-1].body)
-        kept = b.store.log.said(b.agent.session_id or "")
+        kept = b.store.log.originals(b.agent.session_id or "")
         assert sum(images_in(e.message.to_dict()) for e in kept) == 48, "the history keeps every image"
 
 

@@ -83,7 +83,7 @@ def test_a_conversation_outgrows_its_window_and_carries_on(tmp_path: Path) -> No
         tip = b.store.history(b.agent.session_id)
         assert tip.session.began_by == "compression"
         assert b.store.get_compression_tip(tip.session.conversation_id) == b.agent.session_id
-        said = [e.message for e in b.store.log.said(b.agent.session_id)]
+        said = [e.message for e in b.store.log.originals(b.agent.session_id)]
         assert [m.text for m in said if m.is_real_user][7].startswith("Question 7?")
         assert sum(m.is_real_user for m in said) == 30
         assert max(u.prompt_tokens for u in b.sim.billed) <= 8_000
@@ -137,7 +137,7 @@ def test_a_dropped_stream_is_recorded_as_unreported_and_nothing_partial_enters_t
         totals = b.store.ledger.totals(result.session_id)
         assert (totals.calls, totals.unreported_calls) == (1, 1)
         assert b.agent.chat("again") == "Whole answer."
-        assert "Half" not in str([e.message for e in b.store.log.said(result.session_id)])
+        assert "Half" not in str([e.message for e in b.store.log.originals(result.session_id)])
 
 
 @pytest.mark.spec("J4")
@@ -165,7 +165,7 @@ def test_an_interrupt_before_the_turn_has_begun_is_not_lost_and_what_was_said_is
             time.sleep(0.01)
         is_free.set()
         assert turn.result(10).outcome == "interrupted"
-        assert [e.message.text for e in b.store.log.said(b.agent.session_id or "")] == ["one", "First.", "two"]
+        assert [e.message.text for e in b.store.log.originals(b.agent.session_id or "")] == ["one", "First.", "two"]
         assert b.agent.chat("three") == "Second."
 
 
@@ -211,7 +211,7 @@ def test_calls_left_open_by_a_crash_are_settled_on_resume(tmp_path: Path) -> Non
         )
         agent = b.again(session.id)
         assert agent.chat("where were we?") == "Going on."
-        said = [e.message for e in b.store.log.said(session.id)]
+        said = [e.message for e in b.store.log.originals(session.id)]
         assert said[2].text == INTERRUPTED
         assert b.sim.violations == []
 
@@ -285,7 +285,7 @@ def test_a_recalled_passage_goes_with_its_message_until_the_next_compaction(tmp_
         bodies = [r.body["messages"] for r in b.sim.requests]
         assert all("Recalled: the port was 8080." in str(body[1]) for body in bodies)
         assert bodies[2][:2] == bodies[0][:2]
-        assert "Recalled" not in str([e.message for e in b.store.log.said(again.session_id or "")])
+        assert "Recalled" not in str([e.message for e in b.store.log.originals(again.session_id or "")])
         assert b.store.search("Recalled") == []
         assert again.chat("is the index broken?") == "Answer 3."
 

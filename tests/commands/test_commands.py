@@ -172,15 +172,17 @@ def test_retry_asks_the_last_question_again_and_keeps_the_first_answer(desk: Des
     assert said.then_send.startswith("Question 11?")
     assert desk.store.conversations.get(desk.agent.session_id or "").kind == "branch"
     desk.agent.chat(said.then_send)
-    assert len(desk.store.log.said(old)) == 24
+    assert len(desk.store.log.originals(old)) == 24
 
 
 def test_branch_from_an_earlier_turn_leaves_the_other_as_it_was(desk: Desk) -> None:
     old = desk.agent.session_id or ""
     assert "before “Question 9?" in desk.do("/branch 3").text
-    asked = [e.message.text[:11] for e in desk.store.log.said(desk.agent.session_id or "") if e.message.is_real_user]
+    asked = [
+        e.message.text[:11] for e in desk.store.log.originals(desk.agent.session_id or "") if e.message.is_real_user
+    ]
     assert asked[-1] == "Question 8?"
-    assert len(desk.store.log.said(old)) == 24
+    assert len(desk.store.log.originals(old)) == 24
 
 
 def test_a_turn_there_is_not_is_refused_and_nothing_is_branched(desk: Desk) -> None:

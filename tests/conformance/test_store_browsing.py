@@ -9,7 +9,7 @@ from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
 from perdure.store import CallRecord, RouteRecord, SessionStore, Span, StoredEvent
-from perdure.store.ledger import CachedOn, Spared
+from perdure.store.ledger import CompactionSavings, RouteCacheUsage
 from perdure.store.listing import ConversationFilter
 from perdure.store.records import ToolRun
 from support.store import FakeClock, compacted, conversation, exchange
@@ -20,7 +20,7 @@ def ids(store: SessionStore, wanted: ConversationFilter, limit: int = 50) -> lis
     found: list[str] = []
     cursor = None
     while True:
-        page, cursor = store.browsing.page(wanted, cursor=cursor, limit=limit)
+        page, cursor = store.listing.page(wanted, cursor=cursor, limit=limit)
         found += [b.conversation.id for b in page]
         if cursor is None:
             return found
@@ -45,11 +45,11 @@ def test_pages_are_in_order_and_filters_narrow_them_together(store: SessionStore
     assert ids(store, ConversationFilter(title="ÉtÉ à zürich"), limit) == [made[1].conversation_id]
     assert ids(store, ConversationFilter(ids=()), limit) == []
     assert ids(store, ConversationFilter(ids=(made[2].conversation_id, "c_none")), limit) == [made[2].conversation_id]
-    assert store.browsing.sources(User("bob")) == ["page"]
-    assert store.browsing.models(User("ann")) == ["m-0", "m-1"]
+    assert store.listing.sources(User("bob")) == ["page"]
+    assert store.listing.models(User("ann")) == ["m-0", "m-1"]
     for cursor in ("", "x", "-1:c", "²:c", "9" * 40 + ":c"):
         with pytest.raises(StoreError):
-            store.browsing.page(ConversationFilter(), cursor=cursor)
+            store.listing.page(ConversationFilter(), cursor=cursor)
 
 
 def test_a_row_has_the_model_of_its_tip_and_its_opening_where_it_has_no_title(store: SessionStore) -> None:
@@ -58,14 +58,12 @@ def test_a_row_has_the_model_of_its_tip_and_its_opening_where_it_has_no_title(st
     branch = store.conversations.branch(session.id, at_seq=2)
     store.append(branch.id, [assistant("mine"), user("asked in the branch")])
     delegate = store.conversations.delegate(session.id)
-    rows = {b.conversation.id: b for b in store.browsing.page(ConversationFilter())[0]}
+    rows = {b.conversation.id: b for b in store.listing.page(ConversationFilter())[0]}
     assert set(rows) == {session.conversation_id, branch.conversation_id}
     openings = [rows[s.conversation_id].opening for s in (session, branch)]
     assert [o.message.text for o in openings if o is not None] == ["what was asked", "asked in the branch"]
     assert rows[session.conversation_id].model == "old"
-    children = {
-        b.conversation.id for b in store.browsing.page(ConversationFilter(parent_id=session.conversation_id))[0]
-    }
+    children = {b.conversation.id for b in store.listing.page(ConversationFilter(parent_id=session.conversation_id))[0]}
     assert children == {branch.conversation_id, delegate.conversation_id}
 
 
@@ -76,12 +74,12 @@ def test_moments_lead_to_the_message_that_was_newest_then(store: SessionStore, c
         clock.pass_ms(100)
         store.append(session.id, user(f"m{n}"))
     times = [began, began + 100, began + 150, began + 400, began + 9_999]
-    assert store.moments.newest_at(session.id, times) == [0, 1, 1, 4, 4]
-    assert store.moments.newest_at(session.id, []) == []
+    assert store.timeline.last_seqs_at(session.id, times) == [0, 1, 1, 4, 4]
+    assert store.timeline.last_seqs_at(session.id, []) == []
     branch = store.conversations.branch(session.id, at_seq=2)
     clock.pass_ms(100)
     store.append(branch.id, user("mine"))
-    assert store.moments.newest_at(branch.id, [began + 200, clock.now_ms()]) == [2, 3]
+    assert store.timeline.last_seqs_at(branch.id, [began + 200, clock.now_ms()]) == [2, 3]
 
 
 def test_events_belong_to_the_stretch_they_happened_in(store: SessionStore, clock: FakeClock) -> None:
@@ -94,13 +92,13 @@ def test_events_belong_to_the_stretch_they_happened_in(store: SessionStore, cloc
         store.ledger.record_event(StoredEvent(session.id, "notice", {"n": n}))
 
     def placed(lo: int, hi: int) -> list[tuple[int, int]]:
-        return [(seq, e.payload["n"]) for seq, e in store.moments.events(session.id, Span(lo, hi))]
+        return [(seq, e.payload["n"]) for seq, e in store.timeline.events_between(session.id, Span(lo, hi))]
 
     assert placed(1, 4) == [(1, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
     assert placed(1, 2) + placed(3, 4) == placed(1, 4)
     assert placed(2, 2) == [(2, 2)]
     assert placed(9, 12) == []
-    assert len(store.moments.events(session.id, Span(1, 4), most=2)) == 2
+    assert len(store.timeline.events_between(session.id, Span(1, 4), most=2)) == 2
 
 
 def test_events_are_written_with_their_messages_or_not_at_all(store: SessionStore, clock: FakeClock) -> None:
@@ -110,11 +108,11 @@ def test_events_are_written_with_their_messages_or_not_at_all(store: SessionStor
     store.append(session.id, exchange(1), after_seq=0, events=[told])
     (kept,) = store.ledger.events(session.id, kind="tools")
     assert kept.created_at_ms == clock.now_ms()
-    assert store.moments.tool_runs(session.id, Span(1, 4)) == {(clock.now_ms(), "call_1"): ToolRun(1.5)}
-    assert store.moments.events(session.id, Span(1, 4)) == []
+    assert store.timeline.tool_runs(session.id, Span(1, 4)) == {(clock.now_ms(), "call_1"): ToolRun(1.5)}
+    assert store.timeline.events_between(session.id, Span(1, 4)) == []
     clock.pass_ms(5)
     store.append(session.id, exchange(2), events=[StoredEvent(session.id, "tools", {"seconds": {"call_1": 2.5}})])
-    assert store.moments.tool_runs(session.id, Span(5, 8)) == {(clock.now_ms(), "call_1"): ToolRun(2.5)}
+    assert store.timeline.tool_runs(session.id, Span(5, 8)) == {(clock.now_ms(), "call_1"): ToolRun(2.5)}
     with pytest.raises(StoreError):
         store.append(session.id, exchange(3), after_seq=99, events=[told])
     assert len(store.ledger.events(session.id, kind="tools")) == 2
@@ -143,10 +141,10 @@ def test_savings_count_what_was_cached_and_what_was_not_carried(store: SessionSt
     for task in ("main", "compression", "main"):
         store.ledger.record_call(CallRecord(session, task=task, route=route, usage=usage))
     assert store.savings.cached() == [
-        CachedOn(route, CanonicalUsage(input_tokens=40, cache_read_tokens=360, cache_write_tokens=28,
+        RouteCacheUsage(route, CanonicalUsage(input_tokens=40, cache_read_tokens=360, cache_write_tokens=28,
                                        cache_write_1h_tokens=8))
     ]  # fmt: skip
-    assert store.savings.compactions() == [Spared(500, 0.1, ((route, 2),))]
+    assert store.savings.compactions() == [CompactionSavings(500, 0.1, ((route, 2),))]
     assert store.savings.compactions(visibility=User("somebody")) == []
     assert store.savings.compactions(since_ms=clock.now_ms() + 1) == []
     assert store.savings.cached(visibility=User("somebody")) == []

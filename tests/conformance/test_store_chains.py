@@ -172,7 +172,7 @@ def test_undo_of_the_second_compaction_keeps_the_first(store: SessionStore) -> N
     assert seqs(store, store.get_compression_tip(session)) == between
     store.undo(session)
     assert [e.message for e in store.history(store.get_compression_tip(session)).entries] == [
-        e.message for e in store.log.said(session)
+        e.message for e in store.log.originals(session)
     ]
 
 
@@ -191,7 +191,7 @@ def test_a_handoff_opens_to_what_it_stands_for_down_to_the_last_word(store: Sess
         store.append(session, exchange(20 + n))
         compacted(store, session, head=1, tail=2)
     tip = store.get_compression_tip(session)
-    assert [e.seq for e in store.log.expand(tip)] == [e.seq for e in store.log.said(session)]
+    assert [e.seq for e in store.log.expand(tip)] == [e.seq for e in store.log.originals(session)]
     newest = max(store.log.handoffs(session))
     opened = store.addresses.entries(f"h:{newest}", session)
     assert [e.seq for e in opened if e.message.kind == "handoff"] == sorted(store.log.handoffs(session))[-2:-1]

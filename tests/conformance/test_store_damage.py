@@ -53,12 +53,16 @@ def test_a_damaged_message_is_named_and_the_others_can_be_read(backend: Backend,
     store = backend.open()
     session, other = conversation(store), conversation(store)
     owner = store.conversations.get(session).id
-    before = [e.message.text for e in store.log.said(session)]
+    before = [e.message.text for e in store.log.originals(session)]
     damage(backend, owner, 5, change)  # "question 1"
 
     history = store.history(session)
     assert [(d.conversation_id, d.seq, d.problem) for d in history.damage] == [(owner, 5, problem)]
-    for entries in (history.entries, store.log.said(session), [t.entry for t in store.timeline.page(session).told]):
+    for entries in (
+        history.entries,
+        store.log.originals(session),
+        [t.entry for t in store.timeline.page(session).entries],
+    ):
         texts = [e.message.text for e in entries]
         assert (texts[:4], texts[5:]) == (before[:4], before[5:])
         assert ("m:5 is damaged" in texts[4]) is (problem == "unreadable")
@@ -80,12 +84,12 @@ def test_a_damaged_conversation_is_gone_on_with_searched_exported_compacted_and_
     assert len(store.transfer.export_messages(session)) == 22  # with the system prompt
     lines = list(store.transfer.export_jsonl(session))
     copy = store.transfer.import_copy(lines)
-    assert len(store.log.said(copy.id)) == 21
+    assert len(store.log.originals(copy.id)) == 21
     assert store.open("m:1-21", conversation_id=session).text.count("is damaged") == 3
     compacted(store, session)
     assert store.scrub(session, lambda text: text.replace("question", "[REDACTED]")).messages == 4
     assert [d.seq for d in store.verifier.conversation(session)] == [5, 6, 7]
-    store.reindexing(version=99).run(lambda line: None)
+    store.reindexer(version=99).run(lambda line: None)
     assert store.delete(session).messages == 22
 
 
@@ -147,7 +151,7 @@ def test_a_message_that_is_gone_is_missed(backend: Backend) -> None:
         backend.execute(f"ALTER TABLE message ENABLE TRIGGER {trigger}")
     found = {(d.seq, d.problem) for d in store.verifier.conversation(owner)}
     assert (5, "missing") in found
-    assert len(store.log.said(owner)) == 19
+    assert len(store.log.originals(owner)) == 19
 
 
 def test_a_damaged_prompt_event_or_value_keeps_nobody_from_the_conversation(backend: Backend) -> None:

@@ -16,38 +16,38 @@ from support.store import FakeClock, conversation
 
 @pytest.mark.spec("I8")
 def test_the_newest_place_of_a_fingerprint_is_its_place(store: SessionStore) -> None:
-    store.fingerprints.keep("p", HistoryPosition("c_1", 4))
-    store.fingerprints.keep("p", HistoryPosition(None, 0))
-    assert store.fingerprints.get("p") == HistoryPosition(None, 0)
-    assert store.fingerprints.get("q") is None
+    store.client_histories.put("p", HistoryPosition("c_1", 4))
+    store.client_histories.put("p", HistoryPosition(None, 0))
+    assert store.client_histories.get("p") == HistoryPosition(None, 0)
+    assert store.client_histories.get("q") is None
 
 
 @pytest.mark.spec("I8")
 def test_the_old_and_the_oldest_of_too_many_are_forgotten(store: SessionStore, clock: FakeClock) -> None:
     for number in range(6):
-        store.fingerprints.keep(f"p{number}", HistoryPosition("c_1", number))
+        store.client_histories.put(f"p{number}", HistoryPosition("c_1", number))
         clock.pass_ms(10)
-    assert store.fingerprints.forget(before_ms=clock.ms - 50, most=100) == 1
-    assert store.fingerprints.forget(before_ms=0, most=5) == 0
-    assert store.fingerprints.forget(before_ms=0, most=3) == 2
-    assert [n for n in range(6) if store.fingerprints.get(f"p{n}")] == [3, 4, 5]
+    assert store.client_histories.purge(before_ms=clock.ms - 50, limit=100) == 1
+    assert store.client_histories.purge(before_ms=0, limit=5) == 0
+    assert store.client_histories.purge(before_ms=0, limit=3) == 2
+    assert [n for n in range(6) if store.client_histories.get(f"p{n}")] == [3, 4, 5]
 
 
 @pytest.mark.spec("I8")
 def test_a_gateway_forgets_by_itself(store: SessionStore, clock: FakeClock) -> None:
-    store.fingerprints.keep("old", HistoryPosition("c_1", 1))
+    store.client_histories.put("old", HistoryPosition("c_1", 1))
     clock.pass_ms(PLACES_KEPT_MS + 1)
-    store.fingerprints.keep("new", HistoryPosition("c_1", 2))
+    store.client_histories.put("new", HistoryPosition("c_1", 2))
     hub: Any = SimpleNamespace(store=store, clock=clock)
     asyncio.run(PeriodicTasks(hub, idle_s=60).forget())
-    assert (store.fingerprints.get("old"), store.fingerprints.get("new")) == (None, HistoryPosition("c_1", 2))
+    assert (store.client_histories.get("old"), store.client_histories.get("new")) == (None, HistoryPosition("c_1", 2))
 
 
 @pytest.mark.spec("I8")
 def test_they_go_with_their_conversation(store: SessionStore) -> None:
     doomed, kept = conversation(store), conversation(store)
     for name, any_id in (("doomed", doomed), ("kept", kept)):
-        store.fingerprints.keep(name, HistoryPosition(store.conversations.get(any_id).id, 1))
+        store.client_histories.put(name, HistoryPosition(store.conversations.get(any_id).id, 1))
     store.delete(doomed)
-    assert store.fingerprints.get("doomed") is None
-    assert store.fingerprints.get("kept") is not None
+    assert store.client_histories.get("doomed") is None
+    assert store.client_histories.get("kept") is not None

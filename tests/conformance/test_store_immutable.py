@@ -87,7 +87,7 @@ def test_a_branch_keeps_what_it_shared_when_its_parent_is_deleted(store: Session
     store.undo(branch.id)
     assert [e.seq for e in store.history(store.get_compression_tip(branch.id)).entries] == [*range(1, 21), 22]
     assert [e.seq for e in store.history(store.conversations.branch(branch.id, at_seq=5).id).entries] == [1, 2, 3, 4, 5]
-    again = [e.message for e in store.log.said(branch.id)]
+    again = [e.message for e in store.log.originals(branch.id)]
     assert store.log.ingest(branch.id, again).added == 0
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.store.inbox import InboundMessage, InboxFull, QueuedMessage, conversation_lane
+from perdure.store.inbox import InboundMessage, InboxFull, QueuedMessage, conversation_queue_key
 from perdure.store.store import SessionStore
 from support.store import Backend, FakeClock, conversation
 
@@ -21,24 +21,24 @@ def letter(
 
 
 def take(store: SessionStore, what: InboundMessage, owner: str = "one") -> QueuedMessage:
-    return store.inbox.take(what, owner=owner, ttl_ms=TTL_MS).taken
+    return store.inbox.enqueue(what, owner=owner, ttl_ms=TTL_MS).queued
 
 
 def test_a_message_survives_its_process_word_for_word(backend: Backend, clock: FakeClock) -> None:
     content = {"role": "user", "content": [{"type": "text", "text": "héllo \ud800 \x00 “ok”"}]}
     take(backend.open(clock), InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k"))
     kept = backend.open(clock).inbox.get("t_1")
-    assert kept.letter == InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
+    assert kept.inbound == InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
     assert kept.state == "waiting"
 
 
 def test_the_same_key_of_the_same_sender_is_the_same_message(store: SessionStore) -> None:
-    first = store.inbox.take(letter(1, key="k"), owner="one", ttl_ms=TTL_MS)
-    again = store.inbox.take(letter(2, key="k", text="other words"), owner="two", ttl_ms=TTL_MS)
-    theirs = store.inbox.take(letter(3, key="k", user_key="bob"), owner="two", ttl_ms=TTL_MS)
-    keyless = [store.inbox.take(letter(n), owner="one", ttl_ms=TTL_MS) for n in (4, 5)]
+    first = store.inbox.enqueue(letter(1, key="k"), owner="one", ttl_ms=TTL_MS)
+    again = store.inbox.enqueue(letter(2, key="k", text="other words"), owner="two", ttl_ms=TTL_MS)
+    theirs = store.inbox.enqueue(letter(3, key="k", user_key="bob"), owner="two", ttl_ms=TTL_MS)
+    keyless = [store.inbox.enqueue(letter(n), owner="one", ttl_ms=TTL_MS) for n in (4, 5)]
     assert (first.is_new, again.is_new, theirs.is_new) == (True, False, True)
-    assert again.taken == first.taken
+    assert again.queued == first.queued
     assert [r.is_new for r in keyless] == [True, True]
 
 
@@ -48,7 +48,7 @@ def test_senders_of_one_key_at_the_same_moment_are_one_message(backend: Backend,
 
     def send(number: int) -> None:
         start.wait()
-        got.append(stores[number].inbox.take(letter(number, key="k"), owner=f"p{number}", ttl_ms=TTL_MS))
+        got.append(stores[number].inbox.enqueue(letter(number, key="k"), owner=f"p{number}", ttl_ms=TTL_MS))
 
     threads = [threading.Thread(target=send, args=(n,)) for n in range(len(stores))]
     for thread in threads:
@@ -56,12 +56,12 @@ def test_senders_of_one_key_at_the_same_moment_are_one_message(backend: Backend,
     for thread in threads:
         thread.join()
     assert sum(r.is_new for r in got) == 1
-    assert len({r.taken.id for r in got}) == 1
+    assert len({r.queued.id for r in got}) == 1
 
 
 def test_a_lane_is_run_oldest_first_whoever_took_what(store: SessionStore) -> None:
     one, two = take(store, letter(1), "one"), take(store, letter(2), "two")
-    take(store, letter(3, lane="chat:b"), "one")
+    take(store, letter(3, queue_key="chat:b"), "one")
     assert store.inbox.first("chat:a") == one
     assert store.inbox.finish(one, {"kind": "turn"}, conversation_id=None)
     assert store.inbox.first("chat:a") == two
@@ -74,20 +74,20 @@ def test_what_a_conversation_waits_for_is_known_whichever_chat_it_was_said_in(st
     begun = take(store, letter(1))
     assert store.inbox.begin(begun, conversation_id=here, seq=0)
     take(store, letter(2))  # behind it, in the same chat
-    take(store, letter(3, lane=conversation_lane(here)))
-    take(store, letter(4, lane=conversation_lane(there)))
-    take(store, letter(5, lane="chat:b"))
-    assert [(t.id, t.state) for t in store.inbox.unanswered(here)] == [
+    take(store, letter(3, queue_key=conversation_queue_key(here)))
+    take(store, letter(4, queue_key=conversation_queue_key(there)))
+    take(store, letter(5, queue_key="chat:b"))
+    assert [(t.id, t.state) for t in store.inbox.pending(here)] == [
         ("t_1", "running"),
         ("t_2", "waiting"),
         ("t_3", "waiting"),
     ]
     assert store.inbox.finish(begun, {"kind": "turn"}, conversation_id=here)
-    assert [t.id for t in store.inbox.unanswered(here)] == ["t_3"]
+    assert [t.id for t in store.inbox.pending(here)] == ["t_3"]
 
 
 def test_one_message_is_asked_to_stop_while_it_is_worked_on(store: SessionStore) -> None:
-    first, second = take(store, letter(1)), take(store, letter(2, lane="chat:b"))
+    first, second = take(store, letter(1)), take(store, letter(2, queue_key="chat:b"))
     assert not store.inbox.stop_message(first.id)
     for taken in (first, second):
         assert store.inbox.begin(taken, conversation_id=conversation(store), seq=0)
@@ -96,17 +96,17 @@ def test_one_message_is_asked_to_stop_while_it_is_worked_on(store: SessionStore)
 
 
 def test_it_is_known_whether_anything_waits_before_it(store: SessionStore) -> None:
-    first = store.inbox.take(letter(1), owner="one", ttl_ms=TTL_MS)
-    second = store.inbox.take(letter(2), owner="one", ttl_ms=TTL_MS)
-    elsewhere = store.inbox.take(letter(3, lane="chat:b"), owner="one", ttl_ms=TTL_MS)
+    first = store.inbox.enqueue(letter(1), owner="one", ttl_ms=TTL_MS)
+    second = store.inbox.enqueue(letter(2), owner="one", ttl_ms=TTL_MS)
+    elsewhere = store.inbox.enqueue(letter(3, queue_key="chat:b"), owner="one", ttl_ms=TTL_MS)
     assert [r.is_first for r in (first, second, elsewhere)] == [True, False, True]
 
 
 def test_more_than_may_wait_is_refused_and_not_kept(store: SessionStore) -> None:
     for number in range(3):
-        store.inbox.take(letter(number), owner="one", ttl_ms=TTL_MS, most_waiting=2)
+        store.inbox.enqueue(letter(number), owner="one", ttl_ms=TTL_MS, max_pending=2)
     with pytest.raises(InboxFull, match="2 messages wait"):
-        store.inbox.take(letter(9), owner="one", ttl_ms=TTL_MS, most_waiting=2)
+        store.inbox.enqueue(letter(9), owner="one", ttl_ms=TTL_MS, max_pending=2)
     with pytest.raises(NotFound):
         store.inbox.get("t_9")
 
@@ -116,8 +116,8 @@ def test_what_came_of_it_is_kept_and_the_words_are_not_kept_twice(store: Session
     store.inbox.finish(taken, {"kind": "turn", "text": "answer"}, conversation_id="c_1")
     kept = store.inbox.get("t_1")
     assert (kept.state, kept.result, kept.conversation_id) == ("done", {"kind": "turn", "text": "answer"}, "c_1")
-    assert kept.letter.content == ""
-    assert store.inbox.take(letter(2, key="k"), owner="two", ttl_ms=TTL_MS).taken.result == kept.result
+    assert kept.inbound.content == ""
+    assert store.inbox.enqueue(letter(2, key="k"), owner="two", ttl_ms=TTL_MS).queued.result == kept.result
 
 
 def test_only_its_owner_begins_and_ends_a_message(backend: Backend, clock: FakeClock) -> None:
@@ -154,34 +154,34 @@ def test_of_several_who_claim_a_message_one_gets_it(backend: Backend, clock: Fak
 
 def test_orphans_are_what_the_silent_and_the_dead_left_behind(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
-    take(store, letter(1, lane="chat:1"), "silent")
-    take(store, letter(2, lane="chat:2"), "dead")
-    take(store, letter(3, lane="chat:3"), "alive")
-    done = take(store, letter(4, lane="chat:4"), "silent")
+    take(store, letter(1, queue_key="chat:1"), "silent")
+    take(store, letter(2, queue_key="chat:2"), "dead")
+    take(store, letter(3, queue_key="chat:3"), "alive")
+    done = take(store, letter(4, queue_key="chat:4"), "silent")
     store.inbox.finish(done, {}, conversation_id=None)
     clock.pass_ms(TTL_MS - 1)
     store.inbox.renew("dead", ttl_ms=TTL_MS)
     store.inbox.renew("alive", ttl_ms=TTL_MS)
     clock.pass_ms(2)
     assert [o.id for o in store.inbox.orphans()] == ["t_1"]
-    assert [o.id for o in store.inbox.orphans(is_gone=lambda owner: owner == "dead")] == ["t_1", "t_2"]
+    assert [o.id for o in store.inbox.orphans(is_dead=lambda owner: owner == "dead")] == ["t_1", "t_2"]
 
 
 def test_who_leaves_leaves_what_is_unfinished_to_others_at_once(store: SessionStore) -> None:
     take(store, letter(1), "one")
     take(store, letter(2), "two")
-    assert store.inbox.leave("one") == 1
+    assert store.inbox.release_all("one") == 1
     assert [o.id for o in store.inbox.orphans()] == ["t_1"]
 
 
 def test_a_stop_reaches_the_owner_of_what_runs(store: SessionStore) -> None:
     taken = take(store, letter(1), "one")
-    assert not store.inbox.stop_lane("chat:a")  # nothing runs yet
+    assert not store.inbox.stop_queue("chat:a")  # nothing runs yet
     store.inbox.begin(taken, conversation_id="c_1", seq=0)
-    assert not store.inbox.stop_lane("chat:b")
+    assert not store.inbox.stop_queue("chat:b")
     assert not store.inbox.stop_chat("http", "bob", "main")
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == []
-    assert store.inbox.stop_lane("chat:a")
+    assert store.inbox.stop_queue("chat:a")
     assert store.inbox.stop_chat("http", "ann", "main")
     assert store.inbox.renew("two", ttl_ms=TTL_MS) == []
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == ["t_1"]
@@ -191,17 +191,17 @@ def test_what_was_answered_long_ago_is_forgotten(backend: Backend, clock: FakeCl
     store = backend.open(clock)
     done = take(store, letter(1))
     store.inbox.finish(done, {}, conversation_id=None)
-    take(store, letter(2, lane="chat:b"))
+    take(store, letter(2, queue_key="chat:b"))
     clock.pass_ms(1_000)
-    assert store.inbox.forget(before_ms=clock.ms) == 1
+    assert store.inbox.purge(before_ms=clock.ms) == 1
     assert store.inbox.get("t_2").state == "waiting"
 
 
 def test_what_another_process_answered_can_be_told_here(store: SessionStore) -> None:
     for number, owner in ((1, "one"), (2, "two")):
-        done = take(store, letter(number, lane=f"chat:{number}"), owner)
+        done = take(store, letter(number, queue_key=f"chat:{number}"), owner)
         store.inbox.finish(done, {"text": owner}, conversation_id=None)
-    assert [t.result for t in store.inbox.answered_elsewhere("one", since_ms=0)] == [{"text": "two"}]
+    assert [t.result for t in store.inbox.completed_elsewhere("one", since_ms=0)] == [{"text": "two"}]
 
 
 @pytest.mark.spec("I1")
@@ -218,11 +218,11 @@ def test_a_deleted_conversation_takes_its_messages_along(store: SessionStore) ->
 def test_scrubbing_reaches_what_waits_and_what_was_answered(store: SessionStore) -> None:
     session = conversation(store)
     owner = store.conversations.get(session).id
-    waiting, done = take(store, letter(1, text="the key is s3cret")), take(store, letter(2, lane="chat:b"))
+    waiting, done = take(store, letter(1, text="the key is s3cret")), take(store, letter(2, queue_key="chat:b"))
     store.inbox.begin(waiting, conversation_id=owner, seq=0)
     store.inbox.finish(done, {"kind": "turn", "text": "s3cret, noted"}, conversation_id=owner)
     store.scrub(session, lambda text: text.replace("s3cret", "***"))
-    assert store.inbox.get("t_1").letter.content == "the key is ***"
+    assert store.inbox.get("t_1").inbound.content == "the key is ***"
     assert store.inbox.get("t_2").result == {"kind": "turn", "text": "***, noted"}
 
 

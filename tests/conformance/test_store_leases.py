@@ -36,7 +36,7 @@ def test_an_expired_lease_is_taken_over_and_its_writer_refused(backend: Backend,
     clock.pass_ms(1_001)
     fresh = other.leases.acquire(session, "other", ttl_ms=1_000)
     assert fresh.token > stale.token
-    before = sleeper.log.said(session)
+    before = sleeper.log.originals(session)
     for write in (
         lambda: sleeper.append(session, user("late"), lease=stale),
         lambda: sleeper.log.ingest(session, [user("late")], lease=stale),
@@ -50,7 +50,7 @@ def test_an_expired_lease_is_taken_over_and_its_writer_refused(backend: Backend,
         with pytest.raises(LeaseLost, match="other"):
             write()
     sleeper.leases.release(stale)
-    assert len(sleeper.log.said(session)) == len(before)
+    assert len(sleeper.log.originals(session)) == len(before)
     other.append(session, user("mine"), lease=fresh)
 
 
@@ -100,7 +100,7 @@ def test_of_many_at_once_exactly_one_gets_it(backend: Backend) -> None:
 def test_a_held_lease_beats_by_itself_and_ends_with_its_block(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
-    with store.leases.held(session, "block", ttl_ms=300) as lease:
+    with store.leases.hold(session, "block", ttl_ms=300) as lease:
         threading.Event().wait(0.7)
         assert store.leases.holder_of(session) is not None
         store.append(session, user("inside"), lease=lease)
@@ -150,7 +150,7 @@ def test_a_lease_whose_answer_was_lost_does_not_lock_its_own_process_out(backend
 def test_a_release_that_fails_frees_the_lease_for_its_own_process(backend: Backend, clock: FakeClock) -> None:
     store, other = backend.open(clock), backend.open(clock)
     session = conversation(store)
-    with store.leases.held(session, "this process"):
+    with store.leases.hold(session, "this process"):
         store.close()  # as where the database cannot be reached any more
     with pytest.raises(LeaseLost, match="this process"):
         other.leases.acquire(session, "another process")

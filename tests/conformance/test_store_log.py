@@ -71,7 +71,7 @@ def test_replaying_a_whole_conversation_adds_nothing(store: SessionStore) -> Non
 
 def test_replay_after_compactions_and_undo_adds_nothing(store: SessionStore) -> None:
     session = conversation(store, 6)
-    said = [e.message for e in store.log.said(session)]
+    said = [e.message for e in store.log.originals(session)]
     compacted(store, session)
     store.append(session, user("between"))
     compacted(store, session)

@@ -9,11 +9,11 @@ import pytest
 from perdure.core.clock import SystemClock
 from perdure.core.messages import user
 from perdure.store import CallRecord, SessionStore, StoredEvent, schema
-from perdure.store.blobs import FileShelf
+from perdure.store.blobs import FileBlobStore
 from perdure.store.context import StoreContext
 from perdure.store.db import postgres, sqlite
 from perdure.store.db.postgres import open_postgres
-from perdure.store.db.postgres_blobs import RowShelf
+from perdure.store.db.postgres_blobs import PostgresBlobStore
 from perdure.store.db.postgres_fts import TsvectorIndex
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.db.sqlite_fts import FtsIndex
@@ -28,10 +28,10 @@ def first_release(backend: Backend) -> SessionStore:
     clock = SystemClock()
     if backend.name == "sqlite":
         path = Path(backend.where)
-        old = open_sqlite(path, clock=clock, migrations=schema.released(sqlite.DIALECT)[:1])
-        return SessionStore(StoreContext(old, FtsIndex(), clock, TimeIds(clock)), FileShelf(path))
-    database = open_postgres(backend.where, clock=clock, migrations=schema.released(postgres.DIALECT)[:1])
-    return SessionStore(StoreContext(database, TsvectorIndex(), clock, TimeIds(clock)), RowShelf(database))
+        old = open_sqlite(path, clock=clock, migrations=schema.load_migrations(sqlite.DIALECT)[:1])
+        return SessionStore(StoreContext(old, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path))
+    database = open_postgres(backend.where, clock=clock, migrations=schema.load_migrations(postgres.DIALECT)[:1])
+    return SessionStore(StoreContext(database, TsvectorIndex(), clock, TimeIds(clock)), PostgresBlobStore(database))
 
 
 @pytest.mark.spec("I1", "I8")
@@ -48,13 +48,17 @@ def test_what_the_first_release_wrote_is_all_there_after_the_newest_opened_it(na
         old.state("gateway:openai threads").set("q", {"conversation": None, "seq": 0})
         shown = [m.to_dict() for m in old.history(child).messages]
     store = backend.open()
-    assert backend.execute("SELECT MAX(version) FROM migration") == [(schema.released(sqlite.DIALECT)[-1].version,)]
+    assert backend.execute("SELECT MAX(version) FROM migration") == [
+        (schema.load_migrations(sqlite.DIALECT)[-1].version,)
+    ]
     assert [m.to_dict() for m in store.history(child).messages] == shown
     assert store.search("question 1")
     assert [c.cost_usd for c in store.ledger.calls(session)] == [0.5]
-    assert [store.fingerprints.get(p) for p in "pq"] == [HistoryPosition(session, 7), HistoryPosition(None, 0)]
+    assert [store.client_histories.get(p) for p in "pq"] == [HistoryPosition(session, 7), HistoryPosition(None, 0)]
     assert store.state("gateway:openai threads").items() == {}
-    assert store.fingerprints.forget(before_ms=SystemClock().now_ms() - 60_000, most=100) == 0, "they age from now on"
+    assert store.client_histories.purge(before_ms=SystemClock().now_ms() - 60_000, limit=100) == 0, (
+        "they age from now on"
+    )
     cursor = store.changes.now()
     assert store.changes.since(cursor).changed == (), "what was there before is nothing new"
     store.append(session, user("and on it goes"))

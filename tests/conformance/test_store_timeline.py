@@ -15,7 +15,7 @@ def whole(store: SessionStore, any_id: str, limit: int) -> list[int]:
     seqs: list[int] = []
     page = store.timeline.page(any_id, limit=limit)
     while True:
-        seqs = [t.seq for t in page.told] + seqs
+        seqs = [t.seq for t in page.entries] + seqs
         if page.before_seq is None:
             return seqs
         page = store.timeline.page(any_id, before_seq=page.before_seq, limit=limit)
@@ -31,8 +31,8 @@ def test_pages_from_the_newest_on_make_the_whole_story_of_every_session(store: S
     store.append(third, user("last"))
     for any_id in (first, third, store.conversations.get(first).id):
         assert whole(store, any_id, limit) == list(range(1, store.conversations.get(first).last_seq + 1))
-    told = store.timeline.page(third, limit=1_000).told
-    assert [t.seq for t in told if not t.is_said] == sorted(store.log.handoffs(third))
+    told = store.timeline.page(third, limit=1_000).entries
+    assert [t.seq for t in told if not t.is_original] == sorted(store.log.handoffs(third))
     assert list(dict.fromkeys(t.session_id for t in told)) == [first, second, third]
     chain = store.conversations.chain(third)
     assert [(s.id, s.first_seq, s.end_reason, s.system_prompt) for s in chain] == [
@@ -43,13 +43,13 @@ def test_pages_from_the_newest_on_make_the_whole_story_of_every_session(store: S
 @pytest.mark.spec("A7")
 def test_an_open_page_reads_on_from_what_it_has(store: SessionStore) -> None:
     session = conversation(store)
-    last = store.timeline.page(session, limit=4).told[-1].seq
-    assert store.timeline.after(session, last).told == ()
+    last = store.timeline.page(session, limit=4).entries[-1].seq
+    assert store.timeline.after(session, last).entries == ()
     store.append(session, [user(f"more {n}") for n in range(5)])
     page = store.timeline.after(session, last, limit=3)
-    assert [t.entry.message.text for t in page.told] == ["more 0", "more 1", "more 2"]
+    assert [t.entry.message.text for t in page.entries] == ["more 0", "more 1", "more 2"]
     assert page.has_newer
-    assert not store.timeline.after(session, page.told[-1].seq).has_newer
+    assert not store.timeline.after(session, page.entries[-1].seq).has_newer
 
 
 @pytest.mark.spec("I5")
@@ -58,7 +58,7 @@ def test_a_branchs_story_begins_with_what_it_shares(store: SessionStore) -> None
     branch = store.conversations.branch(session, at_seq=6).id
     store.append(branch, user("another way"))
     store.append(session, user("not in the branch"))
-    told = store.timeline.page(branch, limit=100).told
+    told = store.timeline.page(branch, limit=100).entries
     assert [t.seq for t in told] == list(range(1, 8))
     assert told[-1].entry.message.text == "another way"
 
@@ -66,11 +66,11 @@ def test_a_branchs_story_begins_with_what_it_shares(store: SessionStore) -> None
 def test_odd_places_are_empty_and_unknown_ids_not_found(store: SessionStore) -> None:
     session = conversation(store)
     empty = store.create().id
-    assert store.timeline.page(empty).told == ()
-    assert store.timeline.page(session, before_seq=1).told == ()
-    assert store.timeline.page(session, before_seq=-5).told == ()
-    assert len(store.timeline.page(session, before_seq=10**9, limit=-3).told) == 1
-    assert store.timeline.after(session, 10**9).told == ()
+    assert store.timeline.page(empty).entries == ()
+    assert store.timeline.page(session, before_seq=1).entries == ()
+    assert store.timeline.page(session, before_seq=-5).entries == ()
+    assert len(store.timeline.page(session, before_seq=10**9, limit=-3).entries) == 1
+    assert store.timeline.after(session, 10**9).entries == ()
     with pytest.raises(NotFound):
         store.timeline.page("c_nowhere")
 

@@ -33,7 +33,7 @@ def test_an_index_of_another_tokenizer_is_built_anew_and_said_so(backend: Backen
     keep(store, session, "an output with xylophone")
     large = keep(store, session, "another with trombone " * 20_000)
     said: list[str] = []
-    newer = store.reindexing(version=2)
+    newer = store.reindexer(version=2)
     assert newer.run(said.append)
     assert "1,222 texts" in said[0]
     assert said[-1] == "search: the index is built"
@@ -45,7 +45,7 @@ def test_an_index_of_another_tokenizer_is_built_anew_and_said_so(backend: Backen
     # A Perdure with the tokenizer of before mends it likewise when it opens the store.
     again = backend.open()
     assert len(again.search("xylophone")) == 1
-    assert not again.reindexing().run(said.append)
+    assert not again.reindexer().run(said.append)
     # The words are there once: taking the conversation away leaves nothing behind.
     again.delete(session)
     assert again.search("message") == []
@@ -61,11 +61,11 @@ def test_a_rebuilding_that_was_cut_off_goes_on_where_it_stopped(backend: Backend
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.reindexing(version=2).run(dying)
+        store.reindexer(version=2).run(dying)
     store.append(session, user("said meanwhile number1600"))
     assert [h.address for h in store.search("number1600")] == ["m:1621"]
     assert store.search("number0") == []
-    assert store.reindexing(version=2).run(lambda line: None)
+    assert store.reindexer(version=2).run(lambda line: None)
     for number in (0, 499, 500, 1_599, 1_600):
         assert len(store.search(f"number{number}")) == 1
 
@@ -87,7 +87,7 @@ def test_a_scrub_that_died_before_the_old_text_was_removed_is_finished_at_the_ne
     store = backend.open()
     session = conversation(store)
     output = keep(store, session, f"env: {SECRET}")
-    store.outputs.shelf = Dying(store.outputs.shelf)
+    store.outputs.blobs = Dying(store.outputs.blobs)
     with pytest.raises(KeyboardInterrupt):
         store.scrub(session, redact)
     again = backend.open()
@@ -109,7 +109,7 @@ def test_a_scrub_that_died_while_it_wrote_the_new_text_leaves_the_old_one_and_ca
     session = conversation(store)
     output = keep(store, session, f"env: {SECRET}")
     # As far as it came: the new text was on the shelf, and no row named it.
-    writer = store.outputs.shelf.begin(store.conversations.get(session).id, f"{output}.1")
+    writer = store.outputs.blobs.begin(store.conversations.get(session).id, f"{output}.1")
     writer.write(b"env: [REDACTED]")
     writer.finish()
     again = backend.open()

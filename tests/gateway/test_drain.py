@@ -43,7 +43,7 @@ def wait_until_running(home: Path, turn_id: str) -> None:
     with open_store(home / "perdure.db") as store:
         for _ in range(200):
             taken = store.inbox.get(turn_id)
-            if taken.state == "running" and taken.conversation_id and store.log.said(taken.conversation_id):
+            if taken.state == "running" and taken.conversation_id and store.log.originals(taken.conversation_id):
                 return
             time.sleep(0.05)
     raise AssertionError("the turn never began")
@@ -112,9 +112,9 @@ def test_what_does_not_finish_in_time_is_gone_on_with_by_the_next_process(tmp_pa
         assert done["text"].strip() == ("word " * 40).strip()
         assert after["state"] == "done"
     with open_store(tmp_path / "perdure.db") as store:
-        said = [e.message for e in store.log.said(done["conversation_id"])]
+        said = [e.message for e in store.log.originals(done["conversation_id"])]
         assert [m.role for m in said] == ["user", "assistant"] * 2
-        assert store.inbox.waiting() == 0
+        assert store.inbox.count_pending() == 0
 
 
 @pytest.mark.spec("I1")
@@ -131,7 +131,7 @@ def test_a_killed_process_on_one_machine_is_taken_over_at_once(tmp_path: Path, s
         done = _answer(again, turn)
         assert done["outcome"] == "completed"
     with open_store(tmp_path / "perdure.db") as store:
-        said = [e.message for e in store.log.said(done["conversation_id"])]
+        said = [e.message for e in store.log.originals(done["conversation_id"])]
         assert [m.role for m in said] == ["user", "assistant"]
 
 

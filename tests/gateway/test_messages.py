@@ -60,8 +60,8 @@ def test_a_message_is_on_disk_before_it_is_said_to_be_taken(gateway: Running, an
     ticket = ann.post("/api/messages", json={"chat": "disk", "content": "slowly one two three four five"})
     assert ticket.status_code == 202
     kept = gateway.store.inbox.get(ticket.json()["turn_id"])
-    assert kept.letter.content == "slowly one two three four five"
-    assert kept.letter.user_key == "ann"
+    assert kept.inbound.content == "slowly one two three four five"
+    assert kept.inbound.user_key == "ann"
 
 
 def test_a_chat_goes_on_with_its_own_conversation(ann: httpx.Client) -> None:
@@ -78,7 +78,7 @@ def test_messages_of_a_chat_are_answered_in_the_order_they_came(gateway: Running
     with ann.stream("GET", f"/api/messages/{tickets[-1]['turn_id']}/events") as response:
         last = list(events(response))[-1]
     assert last["final_response"] == "4: fourth"
-    log = gateway.store.log.said(ann.get(f"/api/messages/{tickets[0]['turn_id']}").json()["conversation_id"])
+    log = gateway.store.log.originals(ann.get(f"/api/messages/{tickets[0]['turn_id']}").json()["conversation_id"])
     assert [e.message.text for e in log if e.message.role == "user"] == said
 
 
@@ -103,7 +103,7 @@ def test_the_same_key_again_is_answered_and_not_run_again(gateway: Running, ann:
     with client(gateway, "bob") as bob:
         theirs = ask(bob, "keys", "say mine", key="k-1")
     assert theirs["turn_id"] != first["turn_id"]
-    log = gateway.store.log.said(first["conversation_id"])
+    log = gateway.store.log.originals(first["conversation_id"])
     assert [e.message.text for e in log] == ["say once", "once"]
 
 
@@ -224,7 +224,7 @@ def test_what_is_no_message_is_refused_in_plain_words(ann: httpx.Client, body: d
 def test_a_message_with_a_picture_goes_as_it_is(gateway: Running, ann: httpx.Client) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     done = ask(ann, "picture", [{"type": "text", "text": "say seen"}, picture])  # type: ignore[arg-type]
-    log = gateway.store.log.said(done["conversation_id"])
+    log = gateway.store.log.originals(done["conversation_id"])
     assert log[0].message.to_dict()["content"][1] == picture
 
 
@@ -249,7 +249,7 @@ def test_slash_commands_are_answered_here_and_move_the_chat(gateway: Running, an
     assert resumed["conversation_id"] == first["conversation_id"]
     assert ask(ann, "commands", "again")["text"] == "2: again"
     assert ask(ann, "commands", "/nonsense")["level"] == "error"
-    asked = [m for r in [gateway.store.log.said(first["conversation_id"])] for m in r]
+    asked = [m for r in [gateway.store.log.originals(first["conversation_id"])] for m in r]
     assert all(not e.message.text.startswith("/") for e in asked)
 
 
@@ -261,7 +261,7 @@ def test_retry_asks_again_in_a_branch_and_the_first_answer_is_kept(gateway: Runn
     assert again["kind"] == "turn"
     assert again["text"] == "2: what now"
     assert again["conversation_id"] != first["conversation_id"]
-    assert [e.message.text for e in gateway.store.log.said(first["conversation_id"])][-1] == "2: what now"
+    assert [e.message.text for e in gateway.store.log.originals(first["conversation_id"])][-1] == "2: what now"
 
 
 def test_a_model_chosen_for_a_conversation_is_kept_with_it(gateway: Running, ann: httpx.Client) -> None:
@@ -335,7 +335,7 @@ def test_two_chats_may_talk_in_one_conversation_one_at_a_time(gateway: Running, 
     for thread in threads:
         thread.join()
     assert {g["text"] for g in got} == {f"side {n}" for n in range(4)}
-    roles = [e.message.role for e in gateway.store.log.said(target)]
+    roles = [e.message.role for e in gateway.store.log.originals(target)]
     assert roles == ["user", "assistant"] * 5
 
 

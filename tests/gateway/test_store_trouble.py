@@ -78,8 +78,8 @@ def test_what_was_taken_is_answered_once_though_the_store_fails(tmp_path: Path, 
         try:
             assert asyncio.run(asyncio.wait_for(talk(tmp_path, sim, store), 30)) == ["first answer", "second answer"]
             (conversation,) = store.conversations.list().conversations
-            said = [e.message.text for e in store.log.said(conversation.id)]
+            said = [e.message.text for e in store.log.originals(conversation.id)]
             assert said == ["one", "first answer", "two", "second answer"]
-            assert store.inbox.waiting() == 0
+            assert store.inbox.count_pending() == 0
         finally:
             store.close()

@@ -146,12 +146,12 @@ def _kill_under_load(folder: Path, database: str, *, kills: int) -> None:
 def _check(database: str, senders: list[Sender]) -> None:
     with open_store(database) as store:
         for sender in senders:
-            log = store.log.said(sender.conversation_id)
+            log = store.log.originals(sender.conversation_id)
             asked = [e.message.text for e in log if e.message.role == "user"]
             answered = [e.message.text for e in log if e.message.role == "assistant"]
             assert asked == sender.said
             assert answered == [f"heard {text}" for text in sender.said] == sender.heard
             assert [e.message.role for e in log] == ["user", "assistant"] * len(sender.said)
-        assert store.inbox.waiting() == 0
+        assert store.inbox.count_pending() == 0
         listed = store.conversations.list(visibility=User("ann"), limit=50).conversations
         assert {c.id for c in listed if c.last_seq} == {s.conversation_id for s in senders}

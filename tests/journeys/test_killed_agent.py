@@ -51,7 +51,7 @@ def _story(folder: Path, kills: int, seed: int) -> None:
             time.sleep(0)
         assert service.violations == []
     with open_store(folder / "perdure.db") as store:
-        said = [e.message for e in store.log.said(session_id)]
+        said = [e.message for e in store.log.originals(session_id)]
         asked = [int(m.text.split()[1]) for m in said if m.is_real_user]
         assert [n for n in asked if n in set(acknowledged)] == acknowledged
         assert store.get_compression_tip(session_id) == store.conversations.get(session_id).tip_session_id

@@ -47,7 +47,7 @@ def test_eight_processes_append_at_once_and_none_is_told_it_is_locked(tmp_path: 
         for process in processes:
             out, err = process.communicate(timeout=120)
             assert (process.returncode, err, out) == (0, "", "ready\n")
-        texts = [e.message.text for e in store.log.said(conversation)]
+        texts = [e.message.text for e in store.log.originals(conversation)]
     assert sorted(texts) == sorted(f"p{p}-{n}" for p in range(8) for n in range(60))
     for p in range(8):
         mine = [t for t in texts if t.startswith(f"p{p}-")]

@@ -126,7 +126,7 @@ def test_a_newer_schema_is_refused_and_left_alone(fresh: PostgresBackend) -> Non
 
 def test_an_older_schema_is_migrated_once_and_its_tables_kept(fresh: PostgresBackend) -> None:
     conversation(fresh.open())
-    released = schema.released(DIALECT)
+    released = schema.load_migrations(DIALECT)
     newest = released[-1].version
     steps = (*released, Migration(newest + 1, "mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",)))
     made: list[StoreError | None] = []
@@ -151,7 +151,7 @@ def test_an_older_schema_is_migrated_once_and_its_tables_kept(fresh: PostgresBac
 
 def test_a_migration_that_fails_leaves_the_old_schema_whole(fresh: PostgresBackend) -> None:
     session = conversation(fresh.open())
-    released = schema.released(DIALECT)
+    released = schema.load_migrations(DIALECT)
     newest = released[-1].version
     broken = Migration(newest + 1, "broken", ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL"))
     with pytest.raises(StoreError):
@@ -193,7 +193,7 @@ def test_connections_dropped_while_idle_are_made_again_unnoticed(server: Postgre
 def test_a_writer_that_is_held_up_too_long_is_told_and_can_go_on(server: PostgresBackend) -> None:
     session = conversation(server.open())
     patient = open_postgres(server.url, clock=SystemClock())
-    impatient = open_postgres(server.url, clock=SystemClock(), patience_s=0.3)
+    impatient = open_postgres(server.url, clock=SystemClock(), timeout_s=0.3)
     entered, leave = threading.Event(), threading.Event()
 
     def lock(tx: Transaction) -> int:

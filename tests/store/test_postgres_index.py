@@ -16,7 +16,7 @@ from perdure.store import SessionStore
 from perdure.store.db.database import Transaction
 from perdure.store.db.postgres import PostgresDatabase, open_postgres
 from perdure.store.db.postgres_fts import TsvectorIndex
-from perdure.store.search.index import indexed
+from perdure.store.search.index import index_text
 from perdure.store.search.query import parse
 from support.postgres import PostgresBackend
 
@@ -46,7 +46,7 @@ def newest(database: PostgresDatabase, query: str, *, below: int | None = None, 
 
 
 def put(database: PostgresDatabase, texts: Sequence[tuple[int, str]]) -> None:
-    step = INDEX.addition("message", [(n, indexed(t, ["r:user"])) for n, t in texts])
+    step = INDEX.addition("message", [(n, index_text(t, ["r:user"])) for n, t in texts])
     database.write(lambda tx: tx.run_many(*step))
 
 

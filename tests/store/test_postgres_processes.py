@@ -60,7 +60,7 @@ def test_processes_append_to_one_conversation_and_nothing_is_lost_or_doubled(ser
     for process in processes:
         out, err = process.communicate(timeout=120)
         assert (process.returncode, err, out) == (0, "", "ready\n")
-    entries = store.log.said(shared)
+    entries = store.log.originals(shared)
     assert [e.seq for e in entries] == list(range(1, 121))
     texts = [e.message.text for e in entries]
     for p in range(3):
@@ -74,7 +74,7 @@ def test_processes_that_start_at_once_on_an_empty_database_make_it_once(tmp_path
         out, err = process.communicate(timeout=120)
         assert (process.returncode, err, out) == (0, "", "ready\n")
     assert server.execute("SELECT version FROM migration ORDER BY version") == [
-        (s.version,) for s in schema.released(DIALECT)
+        (s.version,) for s in schema.load_migrations(DIALECT)
     ]
 
 
@@ -127,7 +127,7 @@ WRITE_MUCH = """
     for _ in range(int(sys.argv[2])):
         sink.write(line)
     output = sink.close()
-    read = sum(len(chunk) for chunk in store.outputs.shelf.chunks(output.id))
+    read = sum(len(chunk) for chunk in store.outputs.blobs.chunks(output.id))
     assert read == output.chars == len(line) * int(sys.argv[2])
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """

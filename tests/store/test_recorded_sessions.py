@@ -32,7 +32,7 @@ def test_a_real_conversation_exports_imports_and_resumes(tmp_path: Path, name: s
         assert there.history(child.id).messages == here.history(child.id).messages
         resumed = there.append(session.id, user("resumed elsewhere"))
         assert resumed.session_id == child.id
-        assert [e.seq for e in there.log.expand(child.id)] == [e.seq for e in there.log.said(child.id)]
+        assert [e.seq for e in there.log.expand(child.id)] == [e.seq for e in there.log.originals(child.id)]
         exported = [m for m in there.transfer.export_messages(session.id) if m["role"] != "system"]
         assert exported[: len(entries)] == [e.message.to_dict() for e in entries]
         word = max(entries[0].message.text.split(), key=len)

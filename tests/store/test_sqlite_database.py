@@ -18,7 +18,7 @@ from perdure.store.db.sqlite import SqliteDatabase, open_sqlite
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
-    opened = open_sqlite(tmp_path / "sessions.db", clock=SystemClock(), patience_s=0.3)
+    opened = open_sqlite(tmp_path / "sessions.db", clock=SystemClock(), timeout_s=0.3)
     yield opened
     opened.close()
 

@@ -84,7 +84,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_an_older_schema_is_migrated_and_a_copy_kept(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     session = filled(path)
-    released = schema.released(DIALECT)
+    released = schema.load_migrations(DIALECT)
     newest = released[-1].version
     mood = Migration(newest + 1, "mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",))
     database = open_sqlite(path, clock=SystemClock(), migrations=(*released, mood))
@@ -103,7 +103,7 @@ def test_an_older_schema_is_migrated_and_a_copy_kept(tmp_path: Path) -> None:
 def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     session = filled(path)
-    released = schema.released(DIALECT)
+    released = schema.load_migrations(DIALECT)
     statements = ("ALTER TABLE conversation ADD COLUMN mood TEXT", "THIS IS NO SQL")
     broken = Migration(released[-1].version + 1, "broken", statements)
     with pytest.raises(StoreError):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perdure.core.messages import ToolCall, assistant
 from perdure.store.search.query import parse
 from perdure.store.search.search import score, snippet
-from perdure.store.search.tokenizer import folded, searchable, tokenize
+from perdure.store.search.tokenizer import fold_text, searchable_text, tokenize
 
 
 @pytest.mark.spec("I6")
@@ -59,7 +59,7 @@ def test_words_side_by_side_stay_so_in_any_surroundings(before: str, middle: str
 
 @given(st.text())
 def test_folding_twice_changes_nothing(text: str) -> None:
-    assert folded(folded(text)) == folded(text)
+    assert fold_text(fold_text(text)) == fold_text(text)
 
 
 @given(st.text(), st.text(max_size=30))
@@ -86,7 +86,7 @@ def test_a_short_text_that_says_it_outranks_a_long_one_that_mentions_it() -> Non
 def test_arguments_are_searched_by_their_values_and_as_they_are_when_broken() -> None:
     good = ToolCall("1", "read_file", '{"path":"a\\nb","n":{"deep":[1,true,null]}}')
     broken = ToolCall("2", "read_file", "{not json")
-    text = searchable(assistant("hm", (good, broken)))
+    text = searchable_text(assistant("hm", (good, broken)))
     assert "a\nb" in text
     assert "deep" in text
     assert "{not json" in text

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from perdure.core.usage import NOT_REPORTED
 from perdure.store.records import NewHandoff, Span, StoredHandoff
-from perdure.store.spans import View, checked, covers_of, expanded, joined, undone, up_to, without
+from perdure.store.spans import (
+    View,
+    covers_of,
+    expand_handoffs,
+    merge_spans,
+    subtract_spans,
+    truncate_view,
+    undo_newest_compaction,
+    validate_plan,
+)
 from support.store import handoff
 
 
@@ -16,7 +25,7 @@ def seqs(view: View) -> list[int]:
 
 
 def view_of(numbers: set[int]) -> View:
-    return joined(Span(n, n) for n in sorted(numbers))
+    return merge_spans(Span(n, n) for n in sorted(numbers))
 
 
 SETS = st.sets(st.integers(1, 60))
@@ -31,8 +40,8 @@ def test_joining_keeps_every_message_in_order_in_the_fewest_spans(numbers: set[i
 
 @given(SETS, SETS, st.integers(0, 61))
 def test_taking_away_and_cutting_off_are_set_arithmetic(numbers: set[int], taken: set[int], last: int) -> None:
-    assert seqs(without(view_of(numbers), view_of(taken))) == sorted(numbers - taken)
-    assert seqs(up_to(view_of(numbers), last)) == [n for n in sorted(numbers) if n <= last]
+    assert seqs(subtract_spans(view_of(numbers), view_of(taken))) == sorted(numbers - taken)
+    assert seqs(truncate_view(view_of(numbers), last)) == [n for n in sorted(numbers) if n <= last]
 
 
 @given(SETS.filter(bool), st.data())
@@ -40,7 +49,7 @@ def test_what_is_kept_and_what_is_covered_is_the_whole_view(numbers: set[int], d
     view = view_of(numbers)
     kept = data.draw(st.sets(st.sampled_from(sorted(numbers))))
     plan = (*view_of(kept), handoff())
-    checked(plan, view)
+    validate_plan(plan, view)
     (covered,) = covers_of(plan, view)
     assert sorted([*seqs(covered), *kept]) == sorted(numbers)
 
@@ -61,12 +70,12 @@ def test_undoing_every_compaction_brings_every_message_back_in_order(rounds: lis
     for number, (choice, more) in enumerate(rounds):
         new = list(range(last + 1, last + more + 1))
         said, last = said + new, last + more
-        view = joined([*view, *(Span(n, n) for n in new)])
+        view = merge_spans([*view, *(Span(n, n) for n in new)])
         before.append(view)
         kept = [Span(s, s) for s in seqs(view) if s in choice]
         (covered,) = covers_of((handoff(), *kept), view)
         last += 1
         handoffs[last] = StoredHandoff("c", last, f"s{number}", covered, view, "", "", None, None, NOT_REPORTED, {}, 0)
-        view = joined([Span(last, last), *kept])
-    assert seqs(undone(view, handoffs)) == seqs(before[-1])
-    assert seqs(expanded(view, handoffs)) == said
+        view = merge_spans([Span(last, last), *kept])
+    assert seqs(undo_newest_compaction(view, handoffs)) == seqs(before[-1])
+    assert seqs(expand_handoffs(view, handoffs)) == said

@@ -30,7 +30,7 @@ def main(folder: Path, megabytes: int) -> None:
             workspace=folder,
             environment={"PATH": "/usr/bin:/bin"},
             outputs=store.outputs,
-            search=store.finder,
+            search=store.search_index,
         )
         toolbox = build_toolbox(sources)
         scope = ToolScope("t_1", session.conversation_id, "")

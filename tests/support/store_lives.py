@@ -38,7 +38,7 @@ def live_and_die(where: Path | str, seed: int, seconds: float, *, deeds: int = 0
 
 def check_whole(store: SessionStore, acknowledged: list[list[str]]) -> None:
     """Every acknowledged word is there, every view obeys the rules, no compaction is torn."""
-    said = {c.id: store.log.said(c.id) for c in store.conversations.list(limit=99).conversations}
+    said = {c.id: store.log.originals(c.id) for c in store.conversations.list(limit=99).conversations}
     names = {c: {e.message.text.split(" ")[0] for e in entries} for c, entries in said.items()}
     for deed, conversation, name in acknowledged:
         if deed == "said":

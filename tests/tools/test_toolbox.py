@@ -70,7 +70,8 @@ def test_everything_handed_in_is_offered(tmp_path: Path) -> None:
         box = build_toolbox(
             _sources(
                 tmp_path, workspace=tmp_path, environment={"PATH": "/usr/bin:/bin"}, outputs=store.outputs,
-                search=store.finder, memory=FileMemory(tmp_path / "memory"), plans=quiet, asker=quiet, spawner=quiet,
+                search=store.search_index,
+                memory=FileMemory(tmp_path / "memory"), plans=quiet, asker=quiet, spawner=quiet,
             )
         )  # fmt: skip
         assert _names(box) == [

@@ -59,7 +59,7 @@ def test_every_built_in_tool_is_listed_with_its_toolset(tmp_path: Path) -> None:
             user_home=tmp_path,
             workspace=tmp_path,
             outputs=store.outputs,
-            search=store.finder,
+            search=store.search_index,
             memory=FileMemory(tmp_path),
             plans=everybody,
             asker=everybody,

@@ -35,7 +35,7 @@ def test_every_main_call_is_a_point_whose_parts_make_up_its_estimate(told: Told)
 
 def test_a_point_leads_to_the_message_its_call_was_made_after(told: Told) -> None:
     chart = told.api.get(f"/conversations/{told.story.long}/context")
-    kinds = {t.seq: t.entry.message.kind for t in told.store.timeline.page(told.story.long, limit=1_000).told}
+    kinds = {t.seq: t.entry.message.kind for t in told.store.timeline.page(told.story.long, limit=1_000).entries}
     answered = [p for p in chart["calls"] if not p["verdict"]]
     assert all(kinds[p["seq"]] in ("user", "tool", "handoff") for p in answered)
     assert [p["seq"] for p in answered] == sorted(p["seq"] for p in answered)

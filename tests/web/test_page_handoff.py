@@ -27,7 +27,7 @@ def test_every_fact_stands_where_it_is_marked_and_in_every_source_it_names(told:
     for which in range(len(told.store.log.handoffs(told.story.long))):
         view = view_of(told, told.story.long, which)
         sections = {s["title"]: s["text"] for s in view["sections"]}
-        texts = {t.seq: t.entry.message for t in told.store.timeline.page(told.story.long, limit=1_000).told}
+        texts = {t.seq: t.entry.message for t in told.store.timeline.page(told.story.long, limit=1_000).entries}
         assert len(view["facts"]) > 10
         for fact in view["facts"]:
             text = sections[fact["section"]]

@@ -78,7 +78,7 @@ def test_a_search_finds_what_was_said_and_what_it_is_called(told: Told) -> None:
     found = told.api.get("/conversations", q="lease renewed")["conversations"]
     assert found[0]["id"] == told.story.branch
     assert {_marked(row) for row in found[:1]} == {("lease", "renewed")}
-    message = told.store.timeline.page(found[0]["id"], before_seq=found[0]["hit_seq"] + 1, limit=1).told[0]
+    message = told.store.timeline.page(found[0]["id"], before_seq=found[0]["hit_seq"] + 1, limit=1).entries[0]
     assert "never renewed" in message.entry.message.text
     by_title = told.api.get("/conversations", q="a BRANCH <img")["conversations"]
     assert by_title[0]["id"] == told.story.branch

@@ -29,7 +29,7 @@ def story_of(api: Asking, any_id: str, limit: int = 500) -> dict[str, Any]:
 @pytest.mark.parametrize("limit", [3, 17, 500])
 def test_pages_make_one_story_across_the_chain_of_sessions(told: Told, limit: int) -> None:
     story = story_of(told.api, told.story.long, limit)
-    entries = told.store.timeline.page(told.story.long, limit=1_000).told
+    entries = told.store.timeline.page(told.story.long, limit=1_000).entries
     assert [m["seq"] for m in story["messages"]] == [t.seq for t in entries]
     for stored, row in zip(entries, story["messages"], strict=True):
         # Of an output kept apart the page shows both ends, without the directions meant for the model.

@@ -10,7 +10,7 @@ from perdure.config.settings import ModelOverride
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
 from perdure.models.catalog import Catalog, Prices
-from perdure.store.ledger import CachedOn, Spared
+from perdure.store.ledger import CompactionSavings, RouteCacheUsage
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import SessionStore, open_store
 from perdure.web.views.usage import DAY_MS, saved_by_cache, saved_by_compaction
@@ -94,14 +94,17 @@ def test_saved_by_the_cache_is_what_reads_spared_less_what_writes_cost_more() ->
         input_tokens=5, cache_read_tokens=1_000_000, cache_write_tokens=300_000, cache_write_1h_tokens=100_000
     )
     # 1M × (3 − 0.3) − 0.2M × (3.75 − 3) − 0.1M × (6 − 3)
-    assert saved_by_cache([CachedOn(PRICED, usage)], prices) == pytest.approx(2.7 - 0.15 - 0.3)
-    assert saved_by_cache([CachedOn(UNPRICED, usage)], prices) is None
-    assert saved_by_cache([CachedOn(PRICED, CanonicalUsage(input_tokens=9))], prices) is None
+    assert saved_by_cache([RouteCacheUsage(PRICED, usage)], prices) == pytest.approx(2.7 - 0.15 - 0.3)
+    assert saved_by_cache([RouteCacheUsage(UNPRICED, usage)], prices) is None
+    assert saved_by_cache([RouteCacheUsage(PRICED, CanonicalUsage(input_tokens=9))], prices) is None
     assert saved_by_cache([], prices) is None
 
 
 def test_saved_by_compaction_counts_later_calls_at_the_price_of_a_cache_read_less_the_handoff() -> None:
-    spared = [Spared(100_000, 0.02, ((PRICED, 10),)), Spared(50_000, None, ((PRICED, 2), (UNPRICED, 4)))]
+    spared = [
+        CompactionSavings(100_000, 0.02, ((PRICED, 10),)),
+        CompactionSavings(50_000, None, ((PRICED, 2), (UNPRICED, 4))),
+    ]
     assert saved_by_compaction(spared, prices) == pytest.approx(0.3 * (1.0 + 0.1) - 0.02)
     assert saved_by_compaction(spared[1:], lambda _: Prices(2.0)) == pytest.approx(0.6)
     assert saved_by_compaction(spared, lambda _: Prices()) is None
@@ -136,8 +139,8 @@ def test_a_compaction_spares_the_main_calls_until_the_next_one(tmp_path: Path) -
         api = Asking(store, clock=clock)
         assert api.get("/usage", user="", days=1)["saved_by_compaction_tokens"] == 600 * 4 + 400 * 2
         assert store.savings.compactions() == [
-            Spared(600, 0.5, ((RouteRecord("openai", "priced"), 4),)),
-            Spared(400, 0.5, ((RouteRecord("openai", "priced"), 2),)),
+            CompactionSavings(600, 0.5, ((RouteRecord("openai", "priced"), 4),)),
+            CompactionSavings(400, 0.5, ((RouteRecord("openai", "priced"), 2),)),
         ]  # fmt: skip
         assert api.get("/usage", user="", days=1)["totals"]["compactions"] == 2
         assert api.get("/usage", user="bob", days=1)["saved_by_compaction_tokens"] == 0

@@ -28,7 +28,7 @@ from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, TextPart
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.providers.types import Endpoint
-from perdure.store.leases import is_gone, this_process
+from perdure.store.leases import holder_id, is_holder_dead
 from perdure.store.records import Lease, RouteRecord, damage_notice
 
 T = TypeVar("T")
@@ -315,7 +315,7 @@ class ConversationAgent:
         if live.lease is not None:  # the lender has reloaded the conversation
             yield
             return
-        with self._parts.store.leases.held(live.id, this_process(), is_gone=is_gone) as lease:
+        with self._parts.store.leases.hold(live.id, holder_id(), is_dead=is_holder_dead) as lease:
             live.lease = lease
             try:
                 self._catch_up(conversation)

@@ -140,7 +140,7 @@ class Wiring:
                 # The keys Perdure itself uses are not for the commands a model runs.
                 environment=shell_environment(without=keys) if speaker.has_shell else {},
                 outputs=shared.store.outputs,
-                search=shared.store.finder,
+                search=shared.store.search_index,
                 memory=memory,
                 plans=StoredPlans(shared.store),
                 asker=speaker.asker,

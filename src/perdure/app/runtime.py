@@ -33,7 +33,7 @@ from perdure.providers.sdk_client import SdkTransport, endpoint_of
 from perdure.providers.transport import Timeouts, Transport
 from perdure.providers.types import Endpoint
 from perdure.store.ids import TimeIds
-from perdure.store.store import SessionStore, open_store, place_of
+from perdure.store.store import SessionStore, open_store, store_location
 
 
 class ModelInfo:
@@ -133,7 +133,7 @@ class SharedStores:
 
     def acquire(self, path_or_url: str | Path) -> StoreHandle:
         """A hold on the store at that place, opened if need be."""
-        key = place_of(path_or_url)
+        key = store_location(path_or_url)
         with self._lock:
             shared = self._stores.get(key)
             if shared is None or not shared.store.is_usable:

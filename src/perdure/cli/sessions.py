@@ -82,7 +82,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
             return
         conversation = store.conversations.get(any_id)
         tip = conversation.tip_session_id
-        entries = store.history(tip).entries if view else store.log.said(conversation.id)
+        entries = store.history(tip).entries if view else store.log.originals(conversation.id)
         size = f"{len(entries):,} {_messages(len(entries)).strip()}"
         _print(f"{conversation.id}  {conversation.title or '–'}  ({size})\n")
         failures = {} if view else _failures(store, conversation)
@@ -150,7 +150,7 @@ def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list
 
     found: dict[int, list[str]] = {}
     if conversation.last_seq:
-        for seq, event in store.moments.events(conversation.id, Span(1, conversation.last_seq), most=100_000):
+        for seq, event in store.timeline.events_between(conversation.id, Span(1, conversation.last_seq), most=100_000):
             if event.kind == "turn_failed":
                 found.setdefault(seq, []).append(f"✕ The turn failed: {event.payload.get('reason', '')}\n")
     return found

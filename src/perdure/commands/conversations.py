@@ -101,7 +101,7 @@ def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
     """The user message of the nth turn from the end; None for no argument. Raises NotFound for a turn there is not."""
     if not argument:
         return None
-    requests = [e for e in surface.store.log.said(_here(surface)) if e.message.is_real_user]
+    requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
     back = int(argument) if argument.isdecimal() else 0
     if not 0 < back <= len(requests):
         raise NotFound(

@@ -113,7 +113,7 @@ def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
     router, counts = APIRouter(tags=["health"]), hub.hygiene
     metrics.gauge("live_agents", "Agents kept ready.", lambda: len(hub.pool))
     metrics.gauge("running_turns", "Messages being worked on in this process.", lambda: hub.running)
-    metrics.gauge("queue_depth", "Messages taken and not answered yet, by any process.", hub.store.inbox.waiting)
+    metrics.gauge("queue_depth", "Messages taken and not answered yet, by any process.", hub.store.inbox.count_pending)
     metrics.gauge("followed_chats", "Chats somebody follows.", lambda: len(hub.streams.followed()))
     metrics.total("lease_takeovers", "Messages gone on with after their process died.", lambda: counts.taken_over)
     metrics.total("hygiene_checks", "Messages whose conversation was looked at first.", lambda: counts.checked)

@@ -40,7 +40,7 @@ from perdure.gateway.workers.routing import ChatRouting, lane_of
 from perdure.gateway.workers.worker import WorkerContext, is_message_of, result_of
 from perdure.store.ids import IdSource
 from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
-from perdure.store.leases import this_process
+from perdure.store.leases import holder_id
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Hub:
         watch: Watch | None = None,
     ) -> None:
         self.store = store
-        self.owner = f"{this_process()}#{secrets.token_hex(4)}"
+        self.owner = f"{holder_id()}#{secrets.token_hex(4)}"
         self.commands: Commands = all_commands()
         self.streams = Streams(clock, watch=watch)
         self.hygiene = HygieneCounts()
@@ -142,7 +142,7 @@ class Hub:
                 lane.running.abandon()
         await self._settle(_ABANDON_S)
         await self._beats.stop()
-        await in_thread(self.store.inbox.leave, self.owner)
+        await in_thread(self.store.inbox.release_all, self.owner)
         self.streams.close()
         await self._deliveries.settle(_ABANDON_S)
         for adapter in self._adapters.values():
@@ -156,10 +156,10 @@ class Hub:
         if self._is_draining:
             raise Draining("this gateway is stopping; send it again in a moment")
         receipt = await in_thread(self._take, incoming, person)
-        taken, lane = receipt.taken, receipt.taken.letter.lane
+        taken, lane = receipt.queued, receipt.queued.inbound.queue_key
         if not receipt.is_new:
             return _ticket(taken)
-        if _is_stop(taken.letter.content):
+        if _is_stop(taken.inbound.content):
             return await self._stopped(taken, incoming.chat, person)
         if not receipt.is_first and self._settings.while_busy == "interrupt":
             await self._interrupt(lane)
@@ -169,8 +169,8 @@ class Hub:
     def _take(self, incoming: ChatMessage, person: Principal) -> EnqueueResult:
         """In a thread."""
         letter, most = self._letter(incoming, person), self._settings.max_queued
-        receipt = self.store.inbox.take(letter, owner=self.owner, ttl_ms=OWNED_MS, most_waiting=most)
-        if not receipt.is_new and not is_message_of(receipt.taken, letter.content):
+        receipt = self.store.inbox.enqueue(letter, owner=self.owner, ttl_ms=OWNED_MS, max_pending=most)
+        if not receipt.is_new and not is_message_of(receipt.queued, letter.content):
             raise KeyReused("this idempotency key was used for another message; take a new key for a new message")
         return receipt
 
@@ -187,7 +187,7 @@ class Hub:
     async def stop_message(self, turn_id: str, person: Principal) -> bool:
         """Interrupts one message of a person's own, wherever it is worked on. Raises NotFound."""
         taken = await self.taken(turn_id, person)
-        if taken.letter.user_key != person.user_key:
+        if taken.inbound.user_key != person.user_key:
             raise NotFound(f"no message {turn_id!r} was taken")
         runs = [lane.running for lane in self._lanes.values() if lane.running is not None]
         here = [run for run in runs if run.taken.id == turn_id and not run.is_over]
@@ -200,7 +200,7 @@ class Hub:
 
         def look() -> list[QueuedMessage]:
             found = self.store.conversations.get(conversation_id, visibility=person.visibility)
-            return [t for t in self.store.inbox.unanswered(found.id) if t.letter.user_key == person.user_key]
+            return [t for t in self.store.inbox.pending(found.id) if t.inbound.user_key == person.user_key]
 
         return await in_thread(look)
 
@@ -214,7 +214,7 @@ class Hub:
     async def taken(self, turn_id: str, person: Principal) -> QueuedMessage:
         """A message by its id. Raises NotFound, also for somebody else's."""
         taken = await in_thread(self.store.inbox.get, turn_id)
-        if not person.visibility.includes(taken.letter.user_key):
+        if not person.visibility.includes(taken.inbound.user_key):
             raise NotFound(f"no message {turn_id!r} was taken")
         return taken
 
@@ -236,7 +236,7 @@ class Hub:
 
     def wake(self, taken: QueuedMessage, *, is_first: bool = False) -> None:
         """A message of ours waits in its lane."""
-        self._lane(taken.letter.lane).add(taken.id, self._drop_if_idle, first=taken if is_first else None)
+        self._lane(taken.inbound.queue_key).add(taken.id, self._drop_if_idle, first=taken if is_first else None)
 
     def stop_turns(self, turn_ids: Collection[str]) -> None:
         """Interrupts turns of ours that were asked to stop through another process."""
@@ -264,7 +264,7 @@ class Hub:
         if run is not None:
             run.stop()
         else:
-            await in_thread(self.store.inbox.stop_lane, key)
+            await in_thread(self.store.inbox.stop_queue, key)
 
     async def _stopped(self, taken: QueuedMessage, chat: ChatKey, person: Principal) -> Ticket:
         """`/stop` waits for nothing: it is answered at once."""

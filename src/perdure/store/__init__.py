@@ -11,12 +11,12 @@ handoff, a session and its spans in one transaction. Read `records.py` for the n
 from __future__ import annotations
 
 from perdure.store.records import (
-    Appended,
+    AppendResult,
     CallRecord,
     ChangeSet,
     Conversation,
     ConversationChange,
-    ConversationSummary,
+    ConversationPage,
     Lease,
     NewHandoff,
     Plan,
@@ -34,12 +34,12 @@ from perdure.store.records import (
 from perdure.store.store import SessionStore, open_store
 
 __all__ = [
-    "Appended",
+    "AppendResult",
     "CallRecord",
     "ChangeSet",
     "Conversation",
     "ConversationChange",
-    "ConversationSummary",
+    "ConversationPage",
     "Lease",
     "NewHandoff",
     "Plan",

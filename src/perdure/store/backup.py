@@ -10,16 +10,16 @@ import shutil
 from pathlib import Path
 
 from perdure.core.errors import StoreUnavailable
-from perdure.store.blobs import BlobStore, folder_of, sync_folder
+from perdure.store.blobs import BlobStore, outputs_folder, sync_folder
 from perdure.store.db.database import Database
 
 
-def write_backup(database: Database, shelf: BlobStore, target: Path) -> None:
+def write_backup(database: Database, blobs: BlobStore, target: Path) -> None:
     """A whole copy at `target`, and its outputs beside it. What an attempt that was cut off left there is removed."""
     if target.exists():
         raise StoreUnavailable(f"{target} already exists; name a new file for the backup")
     part = target.with_name(f"{target.name}.part")
-    outputs, part_outputs = folder_of(target), folder_of(part)
+    outputs, part_outputs = outputs_folder(target), outputs_folder(part)
     # As long as the database has its temporary name, a folder under the real one is what a cut-off attempt left.
     if outputs.exists() and not part.exists():
         raise StoreUnavailable(f"{outputs} already exists; name a new file for the backup, or move that folder away")
@@ -29,7 +29,7 @@ def write_backup(database: Database, shelf: BlobStore, target: Path) -> None:
                 shutil.rmtree(leftover)
         remove_database(part)
         database.backup(part)
-        shelf.copy_to(part)
+        blobs.copy_to(part)
         if part_outputs.exists():
             part_outputs.rename(outputs)
         part.rename(target)

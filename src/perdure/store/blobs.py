@@ -1,6 +1,6 @@
 """Where the text of tool outputs lies: a port, and files beside the database.
 
-A name on the shelf is made of our own ids alone, so nothing a model invents can place a file elsewhere.
+A name on the blobs is made of our own ids alone, so nothing a model invents can place a file elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHUNK_BYTES = 1 << 18
 _PART = ".part"
 
 
-class ShelfWriter(Protocol):
+class BlobWriter(Protocol):
     """One text being written."""
 
     def write(self, data: bytes) -> None: ...
@@ -37,7 +37,7 @@ class ShelfWriter(Protocol):
 class BlobStore(Protocol):
     """Texts by place, as UTF-8."""
 
-    def begin(self, conversation_id: str, name: str) -> ShelfWriter: ...
+    def begin(self, conversation_id: str, name: str) -> BlobWriter: ...
 
     def chunks(self, place: str) -> Iterator[str]:
         """The whole text in pieces. Raises NotFound."""
@@ -56,13 +56,13 @@ class BlobStore(Protocol):
         ...
 
 
-class FileShelf:
+class FileBlobStore:
     """A folder beside the database file, readable by its owner alone."""
 
     def __init__(self, database: Path) -> None:
-        self._folder = folder_of(database)
+        self._folder = outputs_folder(database)
 
-    def begin(self, conversation_id: str, name: str) -> ShelfWriter:
+    def begin(self, conversation_id: str, name: str) -> BlobWriter:
         with _told(self._folder):
             folder = self._folder / conversation_id
             # One by one: a parent made along the way would not get the mode.
@@ -102,7 +102,7 @@ class FileShelf:
         """Outputs that are still being written, or that vanish meanwhile, are not part of the copy."""
         if not self._folder.is_dir():
             return
-        target = folder_of(beside)
+        target = outputs_folder(beside)
         with _told(beside):
             target.mkdir(mode=0o700)
             for folder in self._folder.iterdir():
@@ -144,7 +144,7 @@ class _FileWriter:
                 path.unlink()
 
 
-def folder_of(database: Path) -> Path:
+def outputs_folder(database: Path) -> Path:
     return database.with_name(f"{database.name}.outputs")
 
 

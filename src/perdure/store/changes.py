@@ -26,13 +26,13 @@ _CURSOR = re.compile(r"(\d{1,18})~([\d.:,]{1,4000})")
 class ChangeFeed:
     """Which conversations have something new, for whoever shows them live."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
-        self._positions = _positions(backing.database.dialect)
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self._positions = _positions(context.database.dialect)
 
     def now(self) -> str:
         """A cursor from which to look on."""
-        return self._backing.database.read(self._cursor)
+        return self._context.database.read(self._cursor)
 
     def since(self, cursor: str, *, visibility: Visibility = EVERYONE) -> ChangeSet:
         """Conversations, of one user or of all, with messages, calls or events that the cursor did not know.
@@ -51,7 +51,7 @@ class ChangeFeed:
                 return ChangeSet(current, is_reload_needed=True)
             return ChangeSet(current, tuple(self._changed(tx, position, visibility)))
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def _cursor(self, tx: Transaction) -> str:
         row = tx.row(f"SELECT {_DELETIONS}, {self._positions.sql}")

@@ -13,7 +13,7 @@ from perdure.store.db.database import Transaction, Value
 from perdure.store.ids import body_key
 from perdure.store.leases import admit
 from perdure.store.ledger import insert_event
-from perdure.store.messages import PreparedMessage, insertion, make_room, scoped
+from perdure.store.messages import PreparedMessage, insert_step, reserve_ids, scoped_text
 from perdure.store.queries import add_handoff, get_session, lineage_of, read_handoffs, view_of
 from perdure.store.records import (
     BeganBy,
@@ -28,7 +28,16 @@ from perdure.store.records import (
     StoredHandoff,
 )
 from perdure.store.search.index import IndexedText
-from perdure.store.spans import View, checked, covers_of, holds, joined, undone, up_to, without
+from perdure.store.spans import (
+    View,
+    covers_of,
+    merge_spans,
+    subtract_spans,
+    truncate_view,
+    undo_newest_compaction,
+    validate_plan,
+    view_contains,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,8 @@ class _Tip:
 class Compactions:
     """Ends the tip and goes on in a child whose view is a plan over the same log."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     def compact(
         self,
@@ -63,25 +72,25 @@ class Compactions:
         while the conversation goes on.
         """
         drafts = [_draft(p.message) for p in plan if isinstance(p, NewHandoff)]
-        child_id = self._backing.ids.new("s_")
+        child_id = self._context.ids.new("s_")
 
         def work(tx: Transaction) -> Session:
             tip = self._open(tx, any_id, lease)
-            planned = tip.view if up_to_seq is None else up_to(tip.view, up_to_seq)
-            checked(plan, planned)
+            planned = tip.view if up_to_seq is None else truncate_view(tip.view, up_to_seq)
+            validate_plan(plan, planned)
             written = self._write_handoffs(tx, tip, plan, drafts, planned, child_id)
-            view = joined([*written, *without(tip.view, planned)])
+            view = merge_spans([*written, *subtract_spans(tip.view, planned)])
             child = self._child(tip, child_id, "compression", len(drafts), system_prompt, route)
             return self._continue(tx, tip, child, view)
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
     def undo(self, any_id: str, *, lease: Lease | None = None) -> Session:
         """A new view in which the newest handoff is again what it stands for; everything said since is kept.
 
         Raises StoreError when the tip's view holds no handoff.
         """
-        child_id = self._backing.ids.new("s_")
+        child_id = self._context.ids.new("s_")
 
         def work(tx: Transaction) -> Session:
             tip = self._open(tx, any_id, lease)
@@ -92,21 +101,23 @@ class Compactions:
             insert_event(tx, tip.conversation.id, event)
             return self._continue(tx, tip, child, view)
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
     def _view_before(self, tx: Transaction, tip: _Tip) -> View:
         """The view before the newest compaction, with everything said since."""
         session = tip.session
-        has_handoff = any(h.session_id == session.id and holds(tip.view, seq) for seq, h in tip.handoffs.items())
+        has_handoff = any(
+            h.session_id == session.id and view_contains(tip.view, seq) for seq, h in tip.handoffs.items()
+        )
         if session.began_by != "compression" or has_handoff or session.parent_id is None:
-            return undone(tip.view, tip.handoffs)
+            return undo_newest_compaction(tip.view, tip.handoffs)
         # It only left messages out, so that no handoff says what was there.
         before = view_of(tx, get_session(tx, session.parent_id), session.first_seq - 1)
-        return joined([*before, *without(tip.view, before)])
+        return merge_spans([*before, *subtract_spans(tip.view, before)])
 
     def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> _Tip:
-        conversation, _ = self._backing.hold(tx, any_id)
-        admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+        conversation, _ = self._context.lock_conversation(tx, any_id)
+        admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
         session = get_session(tx, conversation.tip_session_id)
         view = view_of(tx, session, conversation.last_seq)
         return _Tip(conversation, session, view, read_handoffs(tx, lineage_of(tx, conversation)))
@@ -117,28 +128,28 @@ class Compactions:
         """The plan as spans, once every new handoff has its place at the end of the log."""
         if not drafts:  # the plan only leaves messages out
             return [item for item in plan if isinstance(item, Span)]
-        now, conversation = self._backing.clock.now_ms(), tip.conversation
+        now, conversation = self._context.clock.now_ms(), tip.conversation
         covers = covers_of(plan, planned)
         spans: list[Span] = []
         rows: list[Sequence[Value]] = []
         texts: list[tuple[int, IndexedText]] = []
-        numbers = make_room(tx, self._backing.database.dialect, conversation, len(drafts)).numbers
+        numbers = reserve_ids(tx, self._context.database.dialect, conversation, len(drafts)).numbers
         for item in plan:
             if isinstance(item, Span):
                 spans.append(item)
                 continue
             ordinal = len(texts)
             draft, seq, covered = drafts[ordinal], conversation.last_seq + 1 + ordinal, covers[ordinal]
-            if unknown := without(covered, planned):
+            if unknown := subtract_spans(covered, planned):
                 raise StoreError(f"a handoff cannot stand for {unknown[0].address}: it is not in the session's view")
             key = body_key(draft.body.canonical)
             row = draft.row(
                 numbers[ordinal], conversation_id=conversation.id, seq=seq, session_id=child_id, key=key, now_ms=now,
-                is_said=False,
+                is_original=False,
             )  # fmt: skip
             rows.append(row)
-            texts.append((numbers[ordinal], scoped(draft, conversation)))
-            previous = max((s for s in tip.handoffs if holds(covered, s)), default=None)
+            texts.append((numbers[ordinal], scoped_text(draft, conversation)))
+            previous = max((s for s in tip.handoffs if view_contains(covered, s)), default=None)
             add_handoff(
                 tx,
                 StoredHandoff(
@@ -147,8 +158,8 @@ class Compactions:
                 ),
             )  # fmt: skip
             spans.append(Span(seq, seq))
-        tx.run_many(*insertion(rows))
-        tx.run_many(*self._backing.index.addition("message", texts))
+        tx.run_many(*insert_step(rows))
+        tx.run_many(*self._context.index.addition("message", texts))
         return spans
 
     def _child(
@@ -158,7 +169,7 @@ class Compactions:
         return Session(
             child_id, tip.conversation.id, parent.id, began_by, route or parent.route,
             parent.system_prompt if prompt is None else clean(prompt), tip.conversation.last_seq + new_rows + 1, None,
-            self._backing.clock.now_ms(),
+            self._context.clock.now_ms(),
         )  # fmt: skip
 
     def _continue(self, tx: Transaction, tip: _Tip, child: Session, view: View) -> Session:

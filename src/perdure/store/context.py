@@ -8,7 +8,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ports import Clock
 from perdure.store.db.database import Database, Transaction, text
 from perdure.store.ids import IdSource
-from perdure.store.queries import CONVERSATION, NAMED, conversation_id_of, conversation_of_row
+from perdure.store.queries import CONVERSATION, MATCHES_ID, conversation_id_of, conversation_of_row
 from perdure.store.records import Conversation
 from perdure.store.search.index import TextIndex
 
@@ -20,15 +20,15 @@ class StoreContext:
     clock: Clock
     ids: IdSource
 
-    def hold(self, tx: Transaction, any_id: str) -> tuple[Conversation, bytes]:
+    def lock_conversation(self, tx: Transaction, any_id: str) -> tuple[Conversation, bytes]:
         """A conversation and its last key, kept from other writers until the transaction ends. Raises NotFound."""
         ident = text(any_id)
         # Whose session an id is never changes, so that it may be asked within the statement that takes the lock.
-        sql = f"SELECT {CONVERSATION}, last_key FROM conversation WHERE {NAMED}{self.database.dialect.for_update}"
+        sql = f"SELECT {CONVERSATION}, last_key FROM conversation WHERE {MATCHES_ID}{self.database.dialect.for_update}"
         row = tx.row(sql, (ident, ident))
         if row is not None:
             return conversation_of_row(row[:-1]), bytes(row[-1])
         found = conversation_id_of(tx, ident)
         if found == ident:
             raise NotFound(f"no conversation {ident!r}")
-        return self.hold(tx, found)
+        return self.lock_conversation(tx, found)

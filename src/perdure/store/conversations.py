@@ -15,7 +15,7 @@ from perdure.store.leases import admit
 from perdure.store.ledger import insert_event
 from perdure.store.queries import (
     CONVERSATION,
-    NAMED,
+    MATCHES_ID,
     SESSION,
     add_spans,
     conversation_id_of,
@@ -33,13 +33,13 @@ from perdure.store.records import (
     BeganBy,
     Conversation,
     ConversationKind,
-    ConversationSummary,
+    ConversationPage,
     Lease,
     RouteRecord,
     Session,
     StoredEvent,
 )
-from perdure.store.spans import View, expanded, up_to
+from perdure.store.spans import View, expand_handoffs, truncate_view
 
 # Whatever ended a session so that its conversation goes on in a child (SPEC I3).
 CONTINUED = ("compression", "undo")
@@ -48,8 +48,8 @@ CONTINUED = ("compression", "undo")
 class Conversations:
     """What a person sees: one conversation, whatever its ids."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     def create(
         self,
@@ -63,10 +63,10 @@ class Conversations:
     ) -> Session:
         """A new conversation's first session."""
         new = Conversation(
-            self._backing.ids.new("c_"), "main", self._backing.ids.new("s_"), source=text(source),
+            self._context.ids.new("c_"), "main", self._context.ids.new("s_"), source=text(source),
             user_key=text(user_key), chat_key=text(chat_key), title=text(title),
         )  # fmt: skip
-        return self._backing.database.write(
+        return self._context.database.write(
             lambda tx: self._begin(tx, new, began_by="start", prompt=system_prompt, route=route or RouteRecord())
         )
 
@@ -75,21 +75,21 @@ class Conversations:
 
         def work(tx: Transaction) -> Session:
             # Held, so that it cannot be deleted between looking and delegating.
-            parent, _ = self._backing.hold(tx, parent_id)
+            parent, _ = self._context.lock_conversation(tx, parent_id)
             new = self._child(parent, kind="delegate", fork_seq=0)
             came_from = parent.tip_session_id
             return self._begin(
                 tx, new, began_by="delegate", prompt=system_prompt, route=route or RouteRecord(), parent=came_from
             )
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
     def branch(self, any_id: str, *, at_seq: int | None = None, title: str = "") -> Session:
         """A conversation of its own that shares the log up to `at_seq` (its end, if not said) and goes its own way."""
 
         def work(tx: Transaction) -> Session:
             # Held, so that nothing is appended between looking and branching.
-            parent, last_key = self._backing.hold(tx, any_id)
+            parent, last_key = self._context.lock_conversation(tx, any_id)
             fork = parent.last_seq if at_seq is None else at_seq
             origin, view = self._view_at(tx, parent, fork)
             new = self._child(parent, kind="branch", fork_seq=fork, title=text(title) or parent.title)
@@ -99,7 +99,7 @@ class Conversations:
                 view=view, key=key,
             )  # fmt: skip
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
     def get(self, any_id: str, *, visibility: Visibility = EVERYONE) -> Conversation:
         """The conversation of any session id, conversation id or unique beginning. Raises NotFound.
@@ -115,23 +115,25 @@ class Conversations:
 
         if user_key is None:  # asked for in every turn, by a whole id
             ident = text(any_id)
-            row = self._backing.database.row(f"SELECT {CONVERSATION} FROM conversation WHERE {NAMED}", (ident, ident))
+            row = self._context.database.row(
+                f"SELECT {CONVERSATION} FROM conversation WHERE {MATCHES_ID}", (ident, ident)
+            )
             if row is not None:
                 return conversation_of_row(row)
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def session(self, session_id: str) -> Session:
-        return self._backing.database.read(lambda tx: get_session(tx, session_id))
+        return self._context.database.read(lambda tx: get_session(tx, session_id))
 
     def sessions(self, any_id: str) -> list[Session]:
         """The chain of a conversation, oldest first."""
-        return [session_of_row(row) for row in self._backing.database.read(_rows_of(any_id, SESSION))]
+        return [session_of_row(row) for row in self._context.database.read(_rows_of(any_id, SESSION))]
 
     def chain(self, any_id: str) -> list[Session]:
         """The same without their system prompts, which may be long: enough to draw where each session begins."""
         before, _, after = SESSION.partition("system_prompt, prompt_encoding, ")
         at = before.count(",")
-        rows = self._backing.database.read(_rows_of(any_id, before + after))
+        rows = self._context.database.read(_rows_of(any_id, before + after))
         return [session_of_row((*row[:at], b"", PLAIN, *row[at:])) for row in rows]
 
     def get_compression_tip(self, any_id: str) -> str:
@@ -148,7 +150,7 @@ class Conversations:
         kind: ConversationKind | None = None,
         cursor: str | None = None,
         limit: int = 50,
-    ) -> ConversationSummary:
+    ) -> ConversationPage:
         """A page of conversations, last used first. Delegated runs are listed only when asked for."""
         where, values = _filters(
             user_key=visibility.stored_key, source=source, chat_key=chat_key, parent=parent_id, kind=kind, cursor=cursor
@@ -159,26 +161,26 @@ class Conversations:
             f"SELECT {CONVERSATION} FROM conversation {'WHERE ' + ' AND '.join(where) if where else ''}"
             " ORDER BY updated_at DESC, id DESC LIMIT ?"
         )
-        rows = self._backing.database.read(lambda tx: tx.rows(sql, [*values, limit + 1]))
+        rows = self._context.database.read(lambda tx: tx.rows(sql, [*values, limit + 1]))
         page = tuple(conversation_of_row(r) for r in rows[:limit])
         more = len(rows) > limit
-        return ConversationSummary(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
+        return ConversationPage(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
 
     def set_title(self, any_id: str, title: str) -> None:
         """Also an event: whoever shows the conversation elsewhere learns of it."""
 
         def work(tx: Transaction) -> None:
-            conversation, _ = self._backing.hold(tx, any_id)
+            conversation, _ = self._context.lock_conversation(tx, any_id)
             tx.run("UPDATE conversation SET title = ? WHERE id = ?", (text(title), conversation.id))
-            now = self._backing.clock.now_ms()
+            now = self._context.clock.now_ms()
             event = StoredEvent(conversation.tip_session_id, "title", {"title": text(title)}, now)
             insert_event(tx, conversation.id, event)
 
-        self._backing.database.write(work)
+        self._context.database.write(work)
 
     def set_todo(self, any_id: str, todo: str) -> None:
         """The conversation's to-do list, as its tool writes it."""
-        self._backing.database.write(
+        self._context.database.write(
             lambda tx: tx.run(
                 "UPDATE conversation SET todo = ? WHERE id = ?", (text(todo), conversation_id_of(tx, any_id))
             )
@@ -188,14 +190,14 @@ class Conversations:
         """The prompt of a session that was begun before its prompt was built."""
 
         def work(tx: Transaction) -> None:
-            conversation, _ = self._backing.hold(tx, get_session(tx, session_id).conversation_id)
-            admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+            conversation, _ = self._context.lock_conversation(tx, get_session(tx, session_id).conversation_id)
+            admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
             stored, encoding = pack(clean(system_prompt).encode())
             tx.run(
                 "UPDATE session SET system_prompt = ?, prompt_encoding = ? WHERE id = ?", (stored, encoding, session_id)
             )
 
-        self._backing.database.write(work)
+        self._context.database.write(work)
 
     def end(self, any_id: str, reason: str, *, lease: Lease | None = None) -> None:
         """Closes the tip, for example because the person left; the next append opens it again."""
@@ -203,20 +205,20 @@ class Conversations:
             raise StoreError(f"a session ends by {reason!r} only when a child takes over")
 
         def work(tx: Transaction) -> None:
-            conversation, _ = self._backing.hold(tx, any_id)
-            now = self._backing.clock.now_ms()
+            conversation, _ = self._context.lock_conversation(tx, any_id)
+            now = self._context.clock.now_ms()
             admit(tx, conversation.id, lease, now_ms=now)
             tx.run(
                 "UPDATE session SET ended_at = ?, end_reason = ? WHERE id = ?",
                 (now, reason, conversation.tip_session_id),
             )
 
-        self._backing.database.write(work)
+        self._context.database.write(work)
 
     def _child(self, parent: Conversation, *, kind: ConversationKind, fork_seq: int, title: str = "") -> Conversation:
         # Who it belongs to goes along: a child without its user or chat could not be found from there again.
         return Conversation(
-            self._backing.ids.new("c_"), kind, self._backing.ids.new("s_"), parent.id, parent.source, parent.user_key,
+            self._context.ids.new("c_"), kind, self._context.ids.new("s_"), parent.id, parent.source, parent.user_key,
             parent.chat_key, title, fork_seq=fork_seq, last_seq=fork_seq,
         )  # fmt: skip
 
@@ -232,7 +234,7 @@ class Conversations:
         view: View = (),
         key: bytes = FIRST_KEY,
     ) -> Session:
-        now = self._backing.clock.now_ms()
+        now = self._context.clock.now_ms()
         insert_conversation(tx, replace(new, created_at_ms=now, updated_at_ms=now), key=key)
         first = new.last_seq + 1
         session = Session(new.tip_session_id, new.id, parent, began_by, route, clean(prompt), first, None, now)
@@ -253,9 +255,9 @@ class Conversations:
         known = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (row[0],))
         if known is not None:
             session = session_of_row(known)
-            return session, up_to(view_of(tx, session, conversation.last_seq), seq)
+            return session, truncate_view(view_of(tx, session, conversation.last_seq), seq)
         # Its session went with the conversation this one was branched off: what was said stands in full instead.
-        return tip, up_to(expanded(whole, read_handoffs(tx, lineage)), seq)
+        return tip, truncate_view(expand_handoffs(whole, read_handoffs(tx, lineage)), seq)
 
 
 def insert_conversation(tx: Transaction, new: Conversation, *, key: bytes) -> None:

@@ -1,6 +1,6 @@
-"""The inbox: messages a gateway has taken and owes an answer for, kept until they are answered and a while longer.
+"""The inbox: messages a gateway has queued and owes an answer for, kept until they are answered and a while longer.
 
-A message is on disk before its sender is told that it was taken. It belongs to one process at a time, which says so
+A message is on disk before its sender is told that it was queued. It belongs to one process at a time, which says so
 again and again; one that falls silent loses what it had to another. Messages of a lane are run oldest first. What came
 of one is kept with it, so that a sender who asks twice is answered, not served, twice.
 """
@@ -16,7 +16,7 @@ from perdure.core.errors import NotFound, StoreError
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert_numbered, text
 
-State = Literal["waiting", "running", "done"]
+MessageState = Literal["waiting", "running", "done"]
 _COLUMNS = (
     "number, id, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result, owner,"
     " expires_at, wants_stop, done_at"
@@ -29,10 +29,10 @@ class InboxFull(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
-    """A message before it is taken. The same key of the same sender again is the same message."""
+    """A message before it is queued. The same key of the same sender again is the same message."""
 
     id: str
-    lane: str
+    queue_key: str
     platform: str
     user_key: str
     chat: str
@@ -43,11 +43,11 @@ class InboundMessage:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that was taken: whose it is, how far it is, and what came of it."""
+    """A message that was queued: whose it is, how far it is, and what came of it."""
 
     number: int
-    letter: InboundMessage
-    state: State
+    inbound: InboundMessage
+    state: MessageState
     owner: str
     expires_at_ms: int
     conversation_id: str | None = None
@@ -59,14 +59,14 @@ class QueuedMessage:
 
     @property
     def id(self) -> str:
-        return self.letter.id
+        return self.inbound.id
 
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
     """A message as it is kept; `is_first` where nothing waits before it in its lane."""
 
-    taken: QueuedMessage
+    queued: QueuedMessage
     is_new: bool
     is_first: bool = False
 
@@ -74,97 +74,97 @@ class EnqueueResult:
 class MessageInbox:
     """Takes, hands out in order, and remembers; every change of a message is its owner's alone."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
-    def take(
-        self, letter: InboundMessage, *, owner: str, ttl_ms: int, most_waiting: int | None = None
+    def enqueue(
+        self, inbound: InboundMessage, *, owner: str, ttl_ms: int, max_pending: int | None = None
     ) -> EnqueueResult:
-        """Keeps a message, unless it is known already. Raises InboxFull."""
+        """Keeps a message, unless it is existing already. Raises InboxFull."""
 
         def work(tx: Transaction) -> EnqueueResult:
-            known = self._known(tx, letter)
-            if known is not None:
-                return EnqueueResult(known, is_new=False)
-            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(letter.lane),))
+            existing = self._find_by_key(tx, inbound)
+            if existing is not None:
+                return EnqueueResult(existing, is_new=False)
+            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(inbound.queue_key),))
             before = int(row[0]) if row is not None else 0
-            if most_waiting is not None and before > most_waiting:
-                raise InboxFull(f"{most_waiting} messages wait here already; send it again after an answer")
+            if max_pending is not None and before > max_pending:
+                raise InboxFull(f"{max_pending} messages wait here already; send it again after an answer")
             until = self._now + ttl_ms
-            number = insert_numbered(tx, "inbox", _values(letter, owner, until, self._now), number="number")
+            number = insert_numbered(tx, "inbox", _values(inbound, owner, until, self._now), number="number")
             return EnqueueResult(
-                QueuedMessage(number, letter, "waiting", owner, until), is_new=True, is_first=before == 0
+                QueuedMessage(number, inbound, "waiting", owner, until), is_new=True, is_first=before == 0
             )
 
         try:
-            return self._backing.database.write(work)
+            return self._context.database.write(work)
         except InboxFull:
             raise
         except StoreError:
             # Two senders of one key at the same moment: the other one was first.
-            known = self._backing.database.read(lambda tx: self._known(tx, letter))
-            if known is None:
+            existing = self._context.database.read(lambda tx: self._find_by_key(tx, inbound))
+            if existing is None:
                 raise
-            return EnqueueResult(known, is_new=False)
+            return EnqueueResult(existing, is_new=False)
 
     def get(self, message_id: str) -> QueuedMessage:
         """Raises NotFound."""
-        row = self._backing.database.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
+        row = self._context.database.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
         if row is None:
-            raise NotFound(f"no message {message_id!r} was taken")
-        return _taken(row)
+            raise NotFound(f"no message {message_id!r} was queued")
+        return _queued_message(row)
 
-    def first(self, lane: str) -> QueuedMessage | None:
+    def first(self, queue_key: str) -> QueuedMessage | None:
         """The oldest message of a lane that is not answered yet, whoever owns it."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE lane = ? AND state <> 'done' ORDER BY number LIMIT 1"
-        row = self._backing.database.row(sql, (text(lane),))
-        return _taken(row) if row is not None else None
+        row = self._context.database.row(sql, (text(queue_key),))
+        return _queued_message(row) if row is not None else None
 
-    def unanswered(self, conversation_id: str) -> list[QueuedMessage]:
+    def pending(self, conversation_id: str) -> list[QueuedMessage]:
         """What of a conversation is worked on or waits, oldest first; also what waits in a chat that talks in it."""
         sql = (
             f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (conversation = ? OR lane = ? OR lane IN"
             " (SELECT lane FROM inbox WHERE state <> 'done' AND conversation = ?)) ORDER BY number"
         )
         ident = text(conversation_id)
-        values = (ident, conversation_lane(ident), ident)
-        return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, values))]
+        values = (ident, conversation_queue_key(ident), ident)
+        return [_queued_message(r) for r in self._context.database.read(lambda tx: tx.rows(sql, values))]
 
-    def claim(self, taken: QueuedMessage, *, owner: str, ttl_ms: int) -> QueuedMessage | None:
+    def claim(self, queued: QueuedMessage, *, owner: str, ttl_ms: int) -> QueuedMessage | None:
         """Takes over a message whose owner fell silent; None where somebody else, or its owner, was quicker."""
 
         def work(tx: Transaction) -> QueuedMessage | None:
             changed = tx.run(
                 "UPDATE inbox SET owner = ?, expires_at = ? WHERE id = ? AND owner = ? AND expires_at = ?"
                 " AND state <> 'done'",
-                (text(owner), self._now + ttl_ms, taken.id, taken.owner, taken.expires_at_ms),
+                (text(owner), self._now + ttl_ms, queued.id, queued.owner, queued.expires_at_ms),
             )
-            row = tx.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (taken.id,)) if changed else None
-            return _taken(row) if row is not None else None
+            row = tx.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (queued.id,)) if changed else None
+            return _queued_message(row) if row is not None else None
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
     def begin(
-        self, taken: QueuedMessage, *, conversation_id: str, seq: int, content: str | Mapping[str, Any] | None = None
+        self, queued: QueuedMessage, *, conversation_id: str, seq: int, content: str | Mapping[str, Any] | None = None
     ) -> bool:
         """Notes where the work on it begins, before any of it; False where it is somebody else's by now.
 
         With `content`, what is really said: a command may have made a message of itself.
         """
-        said = json.dumps(taken.letter.content if content is None else content, ensure_ascii=True)
+        payload = json.dumps(queued.inbound.content if content is None else content, ensure_ascii=True)
         return self._own(
-            taken,
+            queued,
             "state = 'running', conversation = ?, begin_seq = ?, content = ?",
-            (text(conversation_id), seq, said),
+            (text(conversation_id), seq, payload),
         )
 
-    def finish(self, taken: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
+    def finish(self, queued: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
         """What came of it. The text of the message stands in the log by now, so that it need not be kept twice."""
-        told = json.dumps(result, ensure_ascii=True)
+        outcome = json.dumps(result, ensure_ascii=True)
         return self._own(
-            taken,
+            queued,
             "state = 'done', content = '\"\"', result = ?, conversation = ?, wants_stop = 0, done_at = ?",
-            (told, conversation_id and text(conversation_id), self._now),
+            (outcome, conversation_id and text(conversation_id), self._now),
         )
 
     def renew(self, owner: str, *, ttl_ms: int) -> list[str]:
@@ -178,11 +178,11 @@ class MessageInbox:
             )
             return [r[0] for r in rows]
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
-    def leave(self, owner: str) -> int:
+    def release_all(self, owner: str) -> int:
         """A process goes: whatever it did not get to is anybody's at once."""
-        return self._backing.database.write(
+        return self._context.database.write(
             lambda tx: tx.run(
                 "UPDATE inbox SET expires_at = 0, state = CASE WHEN begin_seq IS NULL THEN 'waiting' ELSE state END"
                 " WHERE owner = ? AND state <> 'done'",
@@ -190,24 +190,24 @@ class MessageInbox:
             )
         )
 
-    def orphans(self, *, is_gone: Callable[[str], bool] = lambda owner: False) -> list[QueuedMessage]:
+    def orphans(self, *, is_dead: Callable[[str], bool] = lambda owner: False) -> list[QueuedMessage]:
         """Messages whose owner fell silent or has died, oldest first."""
 
         def look(tx: Transaction) -> list[Row]:
             owners = [r[0] for r in tx.rows("SELECT DISTINCT owner FROM inbox WHERE state <> 'done'")]
-            gone = [owner for owner in owners if is_gone(owner)]
-            marks = ", ".join("?" * len(gone)) or "NULL"
+            dead = [owner for owner in owners if is_dead(owner)]
+            marks = ", ".join("?" * len(dead)) or "NULL"
             return tx.rows(
                 f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (expires_at <= ? OR owner IN ({marks}))"
                 " ORDER BY number",
-                [self._now, *gone],
+                [self._now, *dead],
             )
 
-        return [_taken(r) for r in self._backing.database.read(look)]
+        return [_queued_message(r) for r in self._context.database.read(look)]
 
-    def stop_lane(self, lane: str) -> bool:
+    def stop_queue(self, queue_key: str) -> bool:
         """Asks whoever works in a lane to stop; whether anybody does."""
-        return self._ask_stop("lane = ?", (lane,))
+        return self._ask_stop("lane = ?", (queue_key,))
 
     def stop_chat(self, platform: str, user_key: str, chat: str) -> bool:
         """The same for a chat, whichever conversation it is that is talked in."""
@@ -217,60 +217,62 @@ class MessageInbox:
         """The same for one message."""
         return self._ask_stop("id = ?", (message_id,))
 
-    def answered_elsewhere(self, owner: str, *, since_ms: int) -> list[QueuedMessage]:
+    def completed_elsewhere(self, owner: str, *, since_ms: int) -> list[QueuedMessage]:
         """What other processes have answered since a moment, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE done_at >= ? AND owner <> ? ORDER BY done_at, number"
-        return [_taken(r) for r in self._backing.database.read(lambda tx: tx.rows(sql, (since_ms, text(owner))))]
+        return [
+            _queued_message(r) for r in self._context.database.read(lambda tx: tx.rows(sql, (since_ms, text(owner))))
+        ]
 
-    def waiting(self) -> int:
+    def count_pending(self) -> int:
         """How many messages of all lanes are not answered yet."""
-        row = self._backing.database.read(lambda tx: tx.row("SELECT COUNT(*) FROM inbox WHERE state <> 'done'"))
+        row = self._context.database.read(lambda tx: tx.row("SELECT COUNT(*) FROM inbox WHERE state <> 'done'"))
         return int(row[0]) if row is not None else 0
 
-    def forget(self, *, before_ms: int) -> int:
+    def purge(self, *, before_ms: int) -> int:
         """Drops what was answered long ago."""
-        return self._backing.database.write(
+        return self._context.database.write(
             lambda tx: tx.run("DELETE FROM inbox WHERE state = 'done' AND done_at < ?", (before_ms,))
         )
 
     def _ask_stop(self, where: str, values: tuple[str, ...]) -> bool:
         sql = f"UPDATE inbox SET wants_stop = 1 WHERE {where} AND state = 'running'"
-        return self._backing.database.write(lambda tx: tx.run(sql, tuple(text(v) for v in values))) > 0
+        return self._context.database.write(lambda tx: tx.run(sql, tuple(text(v) for v in values))) > 0
 
     @property
     def _now(self) -> int:
-        return self._backing.clock.now_ms()
+        return self._context.clock.now_ms()
 
-    def _own(self, taken: QueuedMessage, changes: str, values: tuple[Value, ...]) -> bool:
+    def _own(self, queued: QueuedMessage, changes: str, values: tuple[Value, ...]) -> bool:
         sql = f"UPDATE inbox SET {changes} WHERE id = ? AND owner = ? AND state <> 'done'"
-        return self._backing.database.write(lambda tx: tx.run(sql, (*values, taken.id, text(taken.owner)))) > 0
+        return self._context.database.write(lambda tx: tx.run(sql, (*values, queued.id, text(queued.owner)))) > 0
 
-    def _known(self, tx: Transaction, letter: InboundMessage) -> QueuedMessage | None:
-        if not letter.key:
+    def _find_by_key(self, tx: Transaction, inbound: InboundMessage) -> QueuedMessage | None:
+        if not inbound.key:
             return None
         row = tx.row(
             f"SELECT {_COLUMNS} FROM inbox WHERE platform = ? AND user_key = ? AND key = ?",
-            (text(letter.platform), text(letter.user_key), text(letter.key)),
+            (text(inbound.platform), text(inbound.user_key), text(inbound.key)),
         )
-        return _taken(row) if row is not None else None
+        return _queued_message(row) if row is not None else None
 
 
-def conversation_lane(conversation_id: str) -> str:
+def conversation_queue_key(conversation_id: str) -> str:
     """The lane of messages that name their conversation."""
     return f"conversation:{conversation_id}"
 
 
-def _values(letter: InboundMessage, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:
+def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:
     return {
-        "id": letter.id,
-        "lane": text(letter.lane),
-        "platform": text(letter.platform),
-        "user_key": text(letter.user_key),
-        "chat": text(letter.chat),
-        "scopes": json.dumps(sorted(letter.scopes)),
+        "id": inbound.id,
+        "lane": text(inbound.queue_key),
+        "platform": text(inbound.platform),
+        "user_key": text(inbound.user_key),
+        "chat": text(inbound.chat),
+        "scopes": json.dumps(sorted(inbound.scopes)),
         # Without a key nothing is ever the same message: NULL equals nothing, itself included.
-        "key": text(letter.key) or None,
-        "content": json.dumps(letter.content, ensure_ascii=True),
+        "key": text(inbound.key) or None,
+        "content": json.dumps(inbound.content, ensure_ascii=True),
         "conversation": None,
         "begin_seq": None,
         "state": "waiting",
@@ -283,15 +285,15 @@ def _values(letter: InboundMessage, owner: str, until_ms: int, now_ms: int) -> d
     }
 
 
-def _taken(row: Row) -> QueuedMessage:
+def _queued_message(row: Row) -> QueuedMessage:
     (
-        number, ident, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result,
-        owner, expires_at, wants_stop, done_at,
+        number, ident, queue_key, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state,
+        result, owner, expires_at, wants_stop, done_at,
     ) = row  # fmt: skip
-    letter = InboundMessage(
-        ident, lane, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key or ""
+    inbound = InboundMessage(
+        ident, queue_key, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key or ""
     )
-    told = json.loads(result) if result else None
+    outcome = json.loads(result) if result else None
     return QueuedMessage(
-        number, letter, state, owner, expires_at, conversation, begin_seq, told, bool(wants_stop), done_at
+        number, inbound, state, owner, expires_at, conversation, begin_seq, outcome, bool(wants_stop), done_at
     )

@@ -11,27 +11,27 @@ from perdure.store.db.database import Transaction, text
 from perdure.store.ids import load_json
 
 
-class State:
+class ScopedState:
     """A KeyValue within one scope: `engine:<conversation>`, `cooldown`, `limits` …"""
 
-    def __init__(self, backing: StoreContext, scope: str) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext, scope: str) -> None:
+        self._context = context
         self._scope = scope
 
     def get(self, key: str) -> Any:
         sql = "SELECT value FROM state WHERE scope = ? AND key = ?"
-        row = self._backing.database.row(sql, (self._scope, key))
+        row = self._context.database.row(sql, (self._scope, key))
         return None if row is None else load_json(row[0], f"{self._scope} {key}")
 
     def set(self, key: str, value: Any) -> None:
         if value is None:
-            self._backing.database.write(
+            self._context.database.write(
                 lambda tx: tx.run("DELETE FROM state WHERE scope = ? AND key = ?", (self._scope, key))
             )
             return
         # ASCII only: JSON's own escapes carry every character both databases would refuse.
         text = json.dumps(value, ensure_ascii=True, sort_keys=True)
-        self._backing.database.write(
+        self._context.database.write(
             lambda tx: tx.run(
                 "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
                 " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
@@ -41,7 +41,7 @@ class State:
 
     def items(self) -> dict[str, Any]:
         """Everything in this scope, by key."""
-        rows = self._backing.database.read(
+        rows = self._context.database.read(
             lambda tx: tx.rows("SELECT key, value FROM state WHERE scope = ? ORDER BY key", (self._scope,))
         )
         return {key: load_json(value, f"{self._scope} {key}") for key, value in rows}
@@ -55,21 +55,21 @@ class HistoryPosition:
     seq: int
 
 
-class Fingerprints:
+class ClientHistories:
     """Keeps, finds and forgets."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
-    def get(self, print_: str) -> HistoryPosition | None:
+    def get(self, fingerprint: str) -> HistoryPosition | None:
         sql = "SELECT conversation, seq FROM fingerprint WHERE print = ?"
-        row = self._backing.database.row(sql, (text(print_),))
+        row = self._context.database.row(sql, (text(fingerprint),))
         return None if row is None else HistoryPosition(row[0], row[1])
 
-    def keep(self, print_: str, place: HistoryPosition) -> None:
-        """Durably; the newest place of a fingerprint is its place."""
-        values = (text(print_), place.conversation_id, place.seq, self._backing.clock.now_ms())
-        self._backing.database.write(
+    def put(self, fingerprint: str, position: HistoryPosition) -> None:
+        """Durably; the newest place of a fingerprint is its position."""
+        values = (text(fingerprint), position.conversation_id, position.seq, self._context.clock.now_ms())
+        self._context.database.write(
             lambda tx: tx.run(
                 "INSERT INTO fingerprint (print, conversation, seq, kept_at) VALUES (?, ?, ?, ?) ON CONFLICT (print)"
                 " DO UPDATE SET conversation = excluded.conversation, seq = excluded.seq, kept_at = excluded.kept_at",
@@ -77,7 +77,7 @@ class Fingerprints:
             )
         )
 
-    def forget(self, *, before_ms: int, most: int) -> int:
+    def purge(self, *, before_ms: int, limit: int) -> int:
         """Drops those kept before a moment, and the oldest of more than so many; how many went."""
 
         def work(tx: Transaction) -> int:
@@ -86,7 +86,7 @@ class Fingerprints:
             return old + tx.run(
                 "DELETE FROM fingerprint WHERE kept_at <="
                 " (SELECT kept_at FROM fingerprint ORDER BY kept_at DESC LIMIT 1 OFFSET ?)",
-                (most,),
+                (limit,),
             )
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)

@@ -37,12 +37,12 @@ class _Holder:
         return f"{self.host}:{self.pid}@{self.boot}-{self.namespace}-{self.start}"
 
 
-def this_process() -> str:
+def holder_id() -> str:
     """The name of this process, as leases record their holder."""
     return str(_own(os.getpid()))
 
 
-def is_gone(holder: str) -> bool:
+def is_holder_dead(holder: str) -> bool:
     """Whether a holder on this very machine has died, so that nobody need wait for its lease to run out."""
     other, own = _parse(holder), _own(os.getpid())
     if other is None or other == own or other.host != own.host:
@@ -131,8 +131,8 @@ _MARKS = re.compile(r"@[0-9a-f]*-[0-9]*-[0-9a-f]+$")
 class Leases:
     """Taken, renewed by heartbeat, released; the loser reads who holds it."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     def acquire(
         self,
@@ -140,23 +140,23 @@ class Leases:
         holder: str,
         *,
         ttl_ms: int = DEFAULT_TTL_MS,
-        is_gone: Callable[[str], bool] = lambda holder: False,
+        is_dead: Callable[[str], bool] = lambda holder: False,
     ) -> Lease:
-        """Raises LeaseLost, naming the holder, while another's lease runs; one who `is_gone` is not waited for.
+        """Raises LeaseLost, naming the holder, while another's lease runs; one who `is_dead` is not waited for.
 
         `holder` names the process: a lease in its name that nobody in this process has is taken over at once.
         """
         claims, attempt = _process_claims(os.getpid()), object()
 
         def take(tx: Transaction) -> Lease:
-            conversation, _ = self._backing.hold(tx, any_id)
+            conversation, _ = self._context.lock_conversation(tx, any_id)
             claims.add(attempt, conversation.id)
             row = _newest(tx, conversation.id)
-            now = self._backing.clock.now_ms()
+            now = self._context.clock.now_ms()
             is_running = row is not None and row[2] > now
             # Ours, and nobody here has it: the answer to an acquire or a release was lost with its connection.
             is_orphan = row is not None and row[0] == holder and claims.is_only(attempt, conversation.id)
-            if row is not None and is_running and not is_orphan and not is_gone(row[0]):
+            if row is not None and is_running and not is_orphan and not is_dead(row[0]):
                 raise _held(conversation.id, row[0], row[2])
             lease = Lease(conversation.id, holder, (row[1] if row else 0) + 1, now + ttl_ms)
             tx.run(
@@ -168,7 +168,7 @@ class Leases:
             return lease
 
         try:
-            lease = self._backing.database.write(take)
+            lease = self._context.database.write(take)
             claims.add((lease.conversation_id, lease.token), lease.conversation_id)
             return lease
         finally:
@@ -178,8 +178,8 @@ class Leases:
         """The same lease, running longer. Raises LeaseLost when another has taken over."""
 
         def extend(tx: Transaction) -> Lease:
-            self._backing.hold(tx, lease.conversation_id)
-            now = self._backing.clock.now_ms()
+            self._context.lock_conversation(tx, lease.conversation_id)
+            now = self._context.clock.now_ms()
             admit(tx, lease.conversation_id, lease, now_ms=now)
             until = now + ttl_ms
             # A beat that comes late must not bring back what was released: nobody would ever release it again.
@@ -188,7 +188,7 @@ class Leases:
                 raise LeaseLost(f"the lease of {lease.conversation_id} was released already")
             return replace(lease, expires_at_ms=until)
 
-        return self._backing.database.write(extend)
+        return self._context.database.write(extend)
 
     def release(self, lease: Lease) -> None:
         """Free for the next one; nothing happens when it was lost already.
@@ -196,7 +196,7 @@ class Leases:
         Where the database cannot be reached, others wait until it runs out, but this process may take it again.
         """
         _process_claims(os.getpid()).discard((lease.conversation_id, lease.token))
-        self._backing.database.write(
+        self._context.database.write(
             lambda tx: tx.run(
                 "UPDATE lease SET expires_at = 0 WHERE conversation = ? AND token = ?",
                 (lease.conversation_id, lease.token),
@@ -209,23 +209,23 @@ class Leases:
         def look(tx: Transaction) -> Lease | None:
             row = tx.row(
                 "SELECT conversation, holder, token, expires_at FROM lease WHERE conversation = ? AND expires_at > ?",
-                (conversation_id_of(tx, any_id), self._backing.clock.now_ms()),
+                (conversation_id_of(tx, any_id), self._context.clock.now_ms()),
             )
             return Lease(*row) if row else None
 
-        return self._backing.database.read(look)
+        return self._context.database.read(look)
 
     @contextmanager
-    def held(
+    def hold(
         self,
         any_id: str,
         holder: str,
         *,
         ttl_ms: int = DEFAULT_TTL_MS,
-        is_gone: Callable[[str], bool] = lambda holder: False,
+        is_dead: Callable[[str], bool] = lambda holder: False,
     ) -> Iterator[Lease]:
         """A lease for a block of work, renewed by a heartbeat at a third of its life, released at the end."""
-        lease = self.acquire(any_id, holder, ttl_ms=ttl_ms, is_gone=is_gone)
+        lease = self.acquire(any_id, holder, ttl_ms=ttl_ms, is_dead=is_dead)
         done = threading.Event()
 
         def beat() -> None:

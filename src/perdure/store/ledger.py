@@ -20,13 +20,13 @@ from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent
 
 _CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 # How a compaction that was carried out says so.
-MADE = ("compacted", "digest")
+COMPACTED = ("compacted", "digest")
 _BATCH = 400
 _NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class CachedOn:
+class RouteCacheUsage:
     """What the prompts of one route were made of."""
 
     route: RouteRecord
@@ -34,7 +34,7 @@ class CachedOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Spared:
+class CompactionSavings:
     """One compaction: the tokens it took out of the prompt, and the calls that did not carry them, by route."""
 
     removed_tokens: int
@@ -45,10 +45,10 @@ class Spared:
 class Savings:
     """Sums over the ledger for one user or for all."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
-    def cached(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[CachedOn]:
+    def cached(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[RouteCacheUsage]:
         """Prompt tokens by class, for each provider and model."""
         sums = ", ".join(f"SUM(k.{c})" for c in _CLASSES)
         joined, narrowed, values = _narrowed(visibility)
@@ -56,9 +56,9 @@ class Savings:
             f"SELECT k.provider, k.model, {sums} FROM call k{joined} WHERE k.started_at >= ?{narrowed}"
             " GROUP BY k.provider, k.model"
         )
-        rows = self._backing.database.read(lambda tx: tx.rows(sql, [since_ms, *values]))
+        rows = self._context.database.read(lambda tx: tx.rows(sql, [since_ms, *values]))
         return [
-            CachedOn(
+            RouteCacheUsage(
                 RouteRecord(provider, model),
                 CanonicalUsage(
                     input_tokens=int(fresh),
@@ -70,10 +70,10 @@ class Savings:
             for provider, model, fresh, read, write, hour in rows
         ]
 
-    def compactions(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[Spared]:
+    def compactions(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[CompactionSavings]:
         """Every compaction since a moment, with the main calls made between it and the next one."""
 
-        def load(tx: Transaction) -> list[Spared]:
+        def load(tx: Transaction) -> list[CompactionSavings]:
             joined, narrowed, values = _narrowed(visibility)
             compacted = tx.rows(
                 f"SELECT DISTINCT k.conversation FROM handoff k{joined} WHERE k.created_at >= ?{narrowed}",
@@ -83,7 +83,7 @@ class Savings:
             parts = [ids[at : at + _BATCH] for at in range(0, len(ids), _BATCH)]
             return [spared for part in parts for spared in _spared(tx, part, since_ms)]
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
 
 def prompt_sizes(compaction: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -102,7 +102,7 @@ def _narrowed(visibility: Visibility) -> tuple[str, str, list[Value]]:
     return " JOIN conversation c ON c.id = k.conversation", " AND c.user_key = ?", [text(user_key)]
 
 
-def _spared(tx: Transaction, conversations: Sequence[str], since_ms: int) -> Iterator[Spared]:
+def _spared(tx: Transaction, conversations: Sequence[str], since_ms: int) -> Iterator[CompactionSavings]:
     marks = ", ".join("?" * len(conversations))
     events: dict[str, list[Row]] = {}
     for row in tx.rows(
@@ -122,16 +122,17 @@ def _spared(tx: Transaction, conversations: Sequence[str], since_ms: int) -> Ite
         yield from _of_conversation(happened, calls.get(conversation, []))
 
 
-def _of_conversation(happened: Sequence[Row], calls: Sequence[Row]) -> Iterator[Spared]:
+def _of_conversation(events: Sequence[Row], calls: Sequence[Row]) -> Iterator[CompactionSavings]:
     starts = [row[1] for row in calls]
-    told = [(at, payload) for _, at, raw in happened if (payload := load_payload(raw)).get("outcome") in MADE]
-    for (at, payload), (until, _) in pairwise([*told, (_NEVER, {})]):
+    payloads = [(at, load_payload(raw)) for _, at, raw in events]
+    compactions = [(at, payload) for at, payload in payloads if payload.get("outcome") in COMPACTED]
+    for (at, payload), (until, _) in pairwise([*compactions, (_NEVER, {})]):
         before, after = prompt_sizes(payload)
         removed = (before or 0) - (after or 0)
         made: dict[RouteRecord, int] = {}
         for _, _, provider, model in calls[bisect_left(starts, at) : bisect_left(starts, until)]:
             made[RouteRecord(provider, model)] = made.get(RouteRecord(provider, model), 0) + 1
-        yield Spared(max(0, removed), payload.get("cost_usd"), tuple(made.items()))
+        yield CompactionSavings(max(0, removed), payload.get("cost_usd"), tuple(made.items()))
 
 
 _COUNTS = (
@@ -164,18 +165,18 @@ _GROUPS: dict[Grouping, str] = {
 class Ledger:
     """Calls and events by session; totals by conversation, day, model, source and task."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     def record_call(self, call: CallRecord) -> None:
         """On disk when this returns, so that nothing that fails later can hide what was spent."""
-        now = self._backing.clock.now_ms()
+        now = self._context.clock.now_ms()
         stamped = replace(call, started_at_ms=call.started_at_ms or now, ended_at_ms=call.ended_at_ms or now)
-        self._backing.database.write(lambda tx: insert_call(tx, conversation_id_of(tx, call.session_id), stamped))
+        self._context.database.write(lambda tx: insert_call(tx, conversation_id_of(tx, call.session_id), stamped))
 
     def record_event(self, event: StoredEvent) -> None:
-        stamped = replace(event, created_at_ms=event.created_at_ms or self._backing.clock.now_ms())
-        self._backing.database.write(lambda tx: insert_event(tx, conversation_id_of(tx, event.session_id), stamped))
+        stamped = replace(event, created_at_ms=event.created_at_ms or self._context.clock.now_ms())
+        self._context.database.write(lambda tx: insert_event(tx, conversation_id_of(tx, event.session_id), stamped))
 
     def calls(
         self, any_id: str, *, after_id: int = 0, before_id: int | None = None, limit: int | None = None
@@ -191,7 +192,7 @@ class Ledger:
                     values.append(value)
             return tx.rows(sql if limit is not None else f"{sql} ORDER BY id DESC", values)
 
-        return [_call(r) for r in reversed(self._backing.database.read(load))]
+        return [_call(r) for r in reversed(self._context.database.read(load))]
 
     def events(
         self, any_id: str, *, kind: str | None = None, after_id: int = 0, limit: int = 1000
@@ -207,7 +208,7 @@ class Ledger:
                 [*values, *([kind] if kind is not None else []), limit],
             )
 
-        return [StoredEvent(s, k, load_payload(p), at, i) for s, k, p, at, i in self._backing.database.read(load)]
+        return [StoredEvent(s, k, load_payload(p), at, i) for s, k, p, at, i in self._context.database.read(load)]
 
     def all_events(self, any_id: str) -> list[StoredEvent]:
         """Every event of a conversation, oldest first."""
@@ -224,11 +225,11 @@ class Ledger:
             )
             return _totals(sums, compactions=rotations[0][0])
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def session_totals(self, session_id: str) -> Totals:
         """One session alone."""
-        sums = self._backing.database.read(
+        sums = self._context.database.read(
             lambda tx: tx.rows(
                 f"SELECT {_SUMS} FROM call k WHERE k.conversation = ? AND k.session = ?",
                 (conversation_id_of(tx, session_id), session_id),
@@ -252,7 +253,7 @@ class Ledger:
             f"SELECT {_GROUPS[by]}, {_SUMS} FROM call k JOIN conversation c ON c.id = k.conversation"
             f" WHERE {' AND '.join(where)} GROUP BY 1 ORDER BY 1"
         )
-        rows = self._backing.database.read(lambda tx: tx.rows(sql, [*values, *more]))
+        rows = self._context.database.read(lambda tx: tx.rows(sql, [*values, *more]))
         return [UsageRow(_group_name(by, group), _totals(sums)) for group, *sums in rows]
 
 

@@ -24,7 +24,7 @@ _LIKE = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"} | dict(zip(ascii_up
 
 
 @dataclass(frozen=True, slots=True)
-class Browsed:
+class ListedConversation:
     """A conversation and the model its tip speaks to; `opening` is its first message where it has no title."""
 
     conversation: Conversation
@@ -71,15 +71,15 @@ class ConversationFilter:
         return parts, values
 
 
-class Browsing:
+class ConversationListing:
     """Lists for people who look: cheap for the first page, however many conversations there are."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     def page(
         self, wanted: ConversationFilter, *, cursor: str | None = None, limit: int = 50
-    ) -> tuple[tuple[Browsed, ...], str | None]:
+    ) -> tuple[tuple[ListedConversation, ...], str | None]:
         """A page, last used first, and the cursor of the next one. Raises StoreError for a cursor nobody gave."""
         limit = max(1, min(limit, _MOST))
         where, values = wanted.conditions()
@@ -88,13 +88,13 @@ class Browsing:
             values += _place(cursor)
         narrowed = f"WHERE {' AND '.join(where)}" if where else ""
 
-        def load(tx: Transaction) -> tuple[tuple[Browsed, ...], str | None]:
+        def load(tx: Transaction) -> tuple[tuple[ListedConversation, ...], str | None]:
             rows = tx.rows(f"SELECT {_COLUMNS}, s.model {_FROM} {narrowed} {_ORDER}", [*values, limit + 1])
             page = tuple(_browsed(tx, row) for row in rows[:limit])
             last = page[-1].conversation if page and len(rows) > limit else None
             return page, f"{last.updated_at_ms}:{last.id}" if last is not None else None
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def sources(self, visibility: Visibility) -> list[str]:
         """Every surface conversations were held on."""
@@ -108,14 +108,14 @@ class Browsing:
         user_key = visibility.stored_key
         narrowed = "" if user_key is None else " WHERE c.user_key = ?"
         values = [] if user_key is None else [text(user_key)]
-        found = self._backing.database.read(lambda tx: tx.rows(sql + narrowed, values))
+        found = self._context.database.read(lambda tx: tx.rows(sql + narrowed, values))
         return sorted(str(row[0]) for row in found if row[0])
 
 
-def _browsed(tx: Transaction, row: Row) -> Browsed:
+def _browsed(tx: Transaction, row: Row) -> ListedConversation:
     conversation = conversation_of_row(row[:-1])
     opening = None if conversation.title or not conversation.last_seq else _opening(tx, conversation)
-    return Browsed(conversation, str(row[-1] or ""), opening)
+    return ListedConversation(conversation, str(row[-1] or ""), opening)
 
 
 def _opening(tx: Transaction, conversation: Conversation) -> Entry | None:

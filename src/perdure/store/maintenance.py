@@ -19,7 +19,7 @@ from perdure.store.db.database import Row, Transaction, insert, text
 from perdure.store.ids import decode, load_payload, pack, unpack
 from perdure.store.integrity import copy_scrubbed, record_scrubbed
 from perdure.store.leases import admit
-from perdure.store.messages import PreparedMessage, scoped
+from perdure.store.messages import PreparedMessage, scoped_text
 from perdure.store.outputs import OutputStore, output_tokens
 from perdure.store.queries import (
     CONVERSATION,
@@ -27,10 +27,10 @@ from perdure.store.queries import (
     conversation_of_row,
     get_conversation,
     lineage_of,
-    places,
     read_checked,
+    segments_of,
 )
-from perdure.store.records import Conversation, Damage, Deleted, Lease, Span
+from perdure.store.records import Conversation, Damage, DeleteResult, Lease, Span
 from perdure.store.search.index import IndexedText
 from perdure.store.search.tokenizer import VERSION
 
@@ -41,19 +41,19 @@ _BATCH = 500
 _MERGED_PAGES = 20_000
 
 
-class Deletions:
+class ConversationDeleter:
     """Takes a conversation and its delegated runs away; a branch keeps what it shared."""
 
-    def __init__(self, backing: StoreContext, outputs: OutputStore) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
+        self._context = context
         self._outputs = outputs
 
-    def delete(self, any_id: str, *, lease: Lease | None = None) -> Deleted:
+    def delete(self, any_id: str, *, lease: Lease | None = None) -> DeleteResult:
         """Messages, sessions, calls, events, outputs and index; ids ever shown then say when it was deleted."""
 
-        def work(tx: Transaction) -> Deleted:
-            root, _ = self._backing.hold(tx, any_id)
-            admit(tx, root.id, lease, now_ms=self._backing.clock.now_ms())
+        def work(tx: Transaction) -> DeleteResult:
+            root, _ = self._context.lock_conversation(tx, any_id)
+            admit(tx, root.id, lease, now_ms=self._context.clock.now_ms())
             doomed = [root, *_delegates(tx, root)]
             messages = outputs = 0
             # Children first, so that nothing refers to what is gone.
@@ -62,13 +62,13 @@ class Deletions:
                 outputs += self._forget_outputs(tx, conversation)
                 messages += self._forget(tx, conversation)
             for index in ("message", "output"):
-                self._backing.index.settle(tx, index, most_pages=_MERGED_PAGES)
+                self._context.index.settle(tx, index, most_pages=_MERGED_PAGES)
             record_deletion(tx)
-            return Deleted(tuple(c.id for c in doomed), messages, outputs)
+            return DeleteResult(tuple(c.id for c in doomed), messages, outputs)
 
-        deleted = self._backing.database.erase(work)
+        deleted = self._context.database.erase(work)
         for conversation_id in deleted.conversation_ids:
-            self._outputs.shelf.remove(conversation_id)
+            self._outputs.blobs.remove(conversation_id)
         return deleted
 
     def _hand_on(self, tx: Transaction, conversation: Conversation) -> None:
@@ -90,19 +90,19 @@ class Deletions:
             )
             copy_scrubbed(tx, conversation.id, branch.id)
             for texts in _indexed_rows(tx, branch, up_to=branch.fork_seq):
-                tx.run_many(*self._backing.index.addition("message", texts))
+                tx.run_many(*self._context.index.addition("message", texts))
             tx.run(
                 "UPDATE conversation SET parent = ?, fork_seq = ? WHERE id = ?",
                 (conversation.parent_id, min(conversation.fork_seq, branch.fork_seq), branch.id),
             )
 
     def _forget(self, tx: Transaction, conversation: Conversation) -> int:
-        owner, now = conversation.id, self._backing.clock.now_ms()
+        owner, now = conversation.id, self._context.clock.now_ms()
         sessions = [r[0] for r in tx.rows("SELECT id FROM session WHERE conversation = ?", (owner,))]
         for ident in (owner, *sessions):
             insert(tx, "tombstone", {"id": ident, "conversation": owner, "deleted_at": now})
         for texts in _indexed_rows(tx, conversation, up_to=conversation.last_seq):
-            self._backing.index.remove(tx, "message", texts)
+            self._context.index.remove(tx, "message", texts)
         tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'delete')", (owner,))
         tx.run("DELETE FROM span WHERE session IN (SELECT id FROM session WHERE conversation = ?)", (owner,))
         gone = tx.run("DELETE FROM message WHERE conversation = ?", (owner,))
@@ -119,9 +119,9 @@ class Deletions:
         for number, place, is_indexed in rows:
             # Where the file is gone already, its words lead to no row and are never shown.
             with suppress(NotFound):
-                text = "".join(self._outputs.shelf.chunks(place)) if is_indexed else ""
+                text = "".join(self._outputs.blobs.chunks(place)) if is_indexed else ""
                 tokens = output_tokens(text, conversation)
-                self._backing.index.remove(tx, "output", [(number, tokens)] if is_indexed else [])
+                self._context.index.remove(tx, "output", [(number, tokens)] if is_indexed else [])
         return len(rows)
 
 
@@ -152,7 +152,7 @@ def _indexed_rows(
         for number, _, body, encoding, kind in rows:
             # What cannot be read has no words to take out; those in the index lead to no row, and are never shown.
             with suppress(CorruptStore):
-                texts.append((number, scoped(PreparedMessage.of(decode(body, encoding, kind)), conversation)))
+                texts.append((number, scoped_text(PreparedMessage.of(decode(body, encoding, kind)), conversation)))
         yield texts
 
 
@@ -160,7 +160,7 @@ Redact = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Scrubbed:
+class ScrubResult:
     """How many bodies and outputs held something to take out."""
 
     messages: int
@@ -170,25 +170,25 @@ class Scrubbed:
 class Scrubber:
     """Redacts everything stored of one conversation: messages, prompts, titles, events, outputs and the index."""
 
-    def __init__(self, backing: StoreContext, outputs: OutputStore) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
+        self._context = context
         self._outputs = outputs
 
-    def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> Scrubbed:
+    def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
         """One transaction. Keys stay what they were, so that handing in the unredacted history again adds nothing."""
 
         def work(tx: Transaction) -> tuple[Conversation, int]:
-            conversation, _ = self._backing.hold(tx, any_id)
-            admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+            conversation, _ = self._context.lock_conversation(tx, any_id)
+            admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
             tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'scrub')", (conversation.id,))
             changed = self._messages(tx, conversation, redact)
             _prompts_and_titles(tx, conversation, redact)
             tx.run("DELETE FROM permit WHERE conversation = ?", (conversation.id,))
-            self._backing.index.settle(tx, "message")
+            self._context.index.settle(tx, "message")
             return conversation, changed
 
-        conversation, changed = self._backing.database.erase(work)
-        return Scrubbed(changed, self._scrub_outputs(conversation, redact))
+        conversation, changed = self._context.database.erase(work)
+        return ScrubResult(changed, self._scrub_outputs(conversation, redact))
 
     def _messages(self, tx: Transaction, conversation: Conversation, redact: Redact) -> int:
         changed = 0
@@ -199,7 +199,7 @@ class Scrubber:
                 before = PreparedMessage.of(decode(*rows[0]))
             except CorruptStore:  # what cannot be read cannot be redacted, and is left for a backup to mend
                 continue
-            after = PreparedMessage.of(redacted(before.message, redact))
+            after = PreparedMessage.of(redact_message(before.message, redact))
             if after.body.canonical == before.body.canonical:
                 continue
             tx.run(
@@ -207,8 +207,8 @@ class Scrubber:
                 (after.body.stored, after.body.encoding, len(after.message.text), number),
             )
             record_scrubbed(tx, conversation.id, seq, after.body.canonical)
-            self._backing.index.remove(tx, "message", [(number, scoped(before, conversation))])
-            tx.run_many(*self._backing.index.addition("message", [(number, scoped(after, conversation))]))
+            self._context.index.remove(tx, "message", [(number, scoped_text(before, conversation))])
+            tx.run_many(*self._context.index.addition("message", [(number, scoped_text(after, conversation))]))
             changed += 1
         return changed
 
@@ -224,7 +224,7 @@ class Scrubber:
         return changed
 
 
-def redacted(message: Message, redact: Redact) -> Message:
+def redact_message(message: Message, redact: Redact) -> Message:
     """The message with every text in it redacted; arguments that were valid JSON stay so."""
     raw = _walk(message.to_dict(), redact)
     for call, given in zip(raw.get("tool_calls") or (), message.tool_calls, strict=False):
@@ -264,7 +264,7 @@ def _walk(value: Any, redact: Redact) -> Any:
     return value
 
 
-Say = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 
 # A batch of outputs may be far more text than one of messages.
 _OUTPUT_BATCH = 10
@@ -299,31 +299,31 @@ class _Progress:
         return (self.message + self.output) / max(1, self.last_message + self.last_output)
 
 
-def say_in_log(line: str) -> None:
+def log_progress(line: str) -> None:
     """Where nobody listens, a warning: it shows on a terminal, for it may take minutes."""
     logging.getLogger(__name__).warning(line)
 
 
-class Reindexing:
+class Reindexer:
     """Brings the index up to the tokenizer that this Perdure has."""
 
-    def __init__(self, backing: StoreContext, outputs: OutputStore, *, version: int = VERSION) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext, outputs: OutputStore, *, version: int = VERSION) -> None:
+        self._context = context
         self._outputs = outputs
         self._version = version
 
-    def run(self, say: Say = say_in_log) -> bool:
+    def run(self, say: ProgressCallback = log_progress) -> bool:
         """Whether there was anything to do. Costs one small read where there was not."""
-        known = self._backing.database.read(lambda tx: self._known(tx, ""))
+        known = self._context.database.read(lambda tx: self._known(tx, ""))
         if known.version == self._version and known.is_done:
             return False
         if known.version != self._version:
-            known = self._backing.database.write(self._begin)
+            known = self._context.database.write(self._begin)
         counts = "SELECT (SELECT COUNT(*) FROM message) + (SELECT COUNT(*) FROM output)"
-        texts = self._backing.database.read(lambda tx: tx.rows(counts))[0][0]
+        texts = self._context.database.read(lambda tx: tx.rows(counts))[0][0]
         say(f"search: the index is being built anew for {texts:,} texts; nothing is lost, and stopping does no harm")
         for step in count(1):
-            known = self._backing.database.write(self._batch)
+            known = self._context.database.write(self._batch)
             if known.is_done:
                 break
             if step % _TOLD_EVERY == 0:
@@ -332,34 +332,34 @@ class Reindexing:
         return True
 
     def _begin(self, tx: Transaction) -> _Progress:
-        known = self._known(tx, self._backing.database.dialect.for_update)
+        known = self._known(tx, self._context.database.dialect.for_update)
         if known.version == self._version:
             return known
         for index in ("message", "output"):
-            self._backing.index.clear(tx, index)
+            self._context.index.clear(tx, index)
         last_message = tx.rows("SELECT COALESCE(MAX(id), 0) FROM message")[0][0]
         last_output = tx.rows("SELECT COALESCE(MAX(number), 0) FROM output")[0][0]
         return _record(tx, _Progress(self._version, 0, last_message, 0, last_output))
 
     def _batch(self, tx: Transaction) -> _Progress:
         """The next few texts; another process that is at it too waits for this one's, and then takes those after."""
-        known = self._known(tx, self._backing.database.dialect.for_update)
+        known = self._known(tx, self._context.database.dialect.for_update)
         if known.message < known.last_message:
             rows = tx.rows(_MESSAGES, (known.message, known.last_message, _BATCH))
             texts = [t for r in rows for t in _words(r)]
-            tx.run_many(*self._backing.index.addition("message", texts))
+            tx.run_many(*self._context.index.addition("message", texts))
             reached = rows[-1][0] if len(rows) == _BATCH else known.last_message
             return _record(tx, replace(known, message=reached))
         outputs = tx.rows(_OUTPUTS, (known.output, known.last_output, _OUTPUT_BATCH))
         read = [t for r in outputs for t in self._output(r[0], r[1], conversation_of_row(r[2:]))]
-        tx.run_many(*self._backing.index.addition("output", read))
+        tx.run_many(*self._context.index.addition("output", read))
         reached = outputs[-1][0] if len(outputs) == _OUTPUT_BATCH else known.last_output
         return _record(tx, replace(known, output=reached))
 
     def _output(self, number: int, place: str, conversation: Conversation) -> Sequence[tuple[int, IndexedText]]:
         # What is gone cannot be found, and must not keep the rest from being found.
         with suppress(NotFound):
-            return [(number, output_tokens("".join(self._outputs.shelf.chunks(place)), conversation))]
+            return [(number, output_tokens("".join(self._outputs.blobs.chunks(place)), conversation))]
         return []
 
     def _known(self, tx: Transaction, lock: str) -> _Progress:
@@ -370,7 +370,7 @@ class Reindexing:
 def _words(row: Row) -> Iterator[tuple[int, IndexedText]]:
     """What the index holds of a message; nothing where it is damaged, which must not keep the store from opening."""
     with suppress(CorruptStore):
-        yield row[0], scoped(PreparedMessage.of(decode(*row[1:4])), conversation_of_row(row[4:]))
+        yield row[0], scoped_text(PreparedMessage.of(decode(*row[1:4])), conversation_of_row(row[4:]))
 
 
 def _record(tx: Transaction, progress: _Progress) -> _Progress:
@@ -394,29 +394,29 @@ class CheckedBatch:
 class Verifier:
     """Says which stored messages are damaged. Reads only."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     def conversation(self, any_id: str) -> list[Damage]:
         """Everything of one conversation, with what a branch shares."""
-        ident = self._backing.database.read(lambda tx: conversation_id_of(tx, any_id))
+        ident = self._context.database.read(lambda tx: conversation_id_of(tx, any_id))
         return [damage for batch in self._batches(ident, is_whole=True) for damage in batch.damage]
 
     def everything(self) -> Iterator[CheckedBatch]:
         """Every conversation, last used first; stop whenever it has taken long enough."""
         sql = "SELECT id FROM conversation ORDER BY updated_at DESC, id DESC"
-        for (ident,) in self._backing.database.read(lambda tx: tx.rows(sql)):
+        for (ident,) in self._context.database.read(lambda tx: tx.rows(sql)):
             try:
                 yield from self._batches(ident, is_whole=False)
             except NotFound:  # deleted meanwhile
                 continue
 
     def _batches(self, conversation_id: str, *, is_whole: bool) -> Iterator[CheckedBatch]:
-        found = self._backing.database.read(lambda tx: get_conversation(tx, conversation_id))
+        found = self._context.database.read(lambda tx: get_conversation(tx, conversation_id))
         first = 1 if is_whole else found.fork_seq + 1
         for lo in range(first, found.last_seq + 1, _BATCH):
             span = Span(lo, min(found.last_seq, lo + _BATCH - 1))
-            yield self._backing.database.read(partial(_check, conversation_id=conversation_id, span=span))
+            yield self._context.database.read(partial(_check, conversation_id=conversation_id, span=span))
 
 
 def _check(tx: Transaction, *, conversation_id: str, span: Span) -> CheckedBatch:
@@ -425,7 +425,7 @@ def _check(tx: Transaction, *, conversation_id: str, span: Span) -> CheckedBatch
     known = {e.seq for e in entries}
     missing = [
         Damage(owner, seq, "missing")
-        for owner, lo, hi in places(lineage, span)
+        for owner, lo, hi in segments_of(lineage, span)
         for seq in range(lo, hi + 1)
         if seq not in known
     ]

@@ -21,16 +21,16 @@ from perdure.store.queries import (
     get_session,
     key_at,
     lineage_of,
-    places,
     read_checked,
     read_entries,
+    read_generated_seqs,
     read_handoffs,
-    read_written,
+    segments_of,
     session_of_row,
     view_of,
 )
 from perdure.store.records import (
-    Appended,
+    AppendResult,
     Conversation,
     Lease,
     Session,
@@ -39,9 +39,9 @@ from perdure.store.records import (
     StoredEvent,
     StoredHandoff,
 )
-from perdure.store.search.index import IndexedText, conversation_scope, indexed, role_scope, user_scope
-from perdure.store.search.tokenizer import searchable
-from perdure.store.spans import View, expanded
+from perdure.store.search.index import IndexedText, conversation_scope, index_text, role_scope, user_scope
+from perdure.store.search.tokenizer import searchable_text
+from perdure.store.spans import View, expand_handoffs
 
 AnyMessage = Message | Mapping[str, Any] | str
 
@@ -60,17 +60,25 @@ class PreparedMessage:
     @classmethod
     def of(cls, raw: AnyMessage) -> PreparedMessage:
         message = Message.from_dict(raw)
-        return cls(message, encode(message), indexed(searchable(message), ()))
+        return cls(message, encode(message), index_text(searchable_text(message), ()))
 
     def row(
-        self, number: int, *, conversation_id: str, seq: int, session_id: str, key: bytes, now_ms: int, is_said: bool
+        self,
+        number: int,
+        *,
+        conversation_id: str,
+        seq: int,
+        session_id: str,
+        key: bytes,
+        now_ms: int,
+        is_original: bool,
     ) -> tuple[Value, ...]:
         """What a compaction writes was not said: it stands outside the chain of keys, so that replay never stumbles
         over it."""
         message, body = self.message, self.body
         return (
             number, conversation_id, seq, session_id, message.role, message.kind, body.stored, body.encoding,
-            len(message.text), key, int(is_said), now_ms,
+            len(message.text), key, int(is_original), now_ms,
         )  # fmt: skip
 
 
@@ -83,13 +91,13 @@ class IdReservation:
     is_closed: bool
 
 
-def drafts_of(messages: AnyMessage | Sequence[AnyMessage]) -> list[PreparedMessage]:
+def prepare_messages(messages: AnyMessage | Sequence[AnyMessage]) -> list[PreparedMessage]:
     if isinstance(messages, Message | Mapping | str):
         return [PreparedMessage.of(messages)]
     return [PreparedMessage.of(m) for m in messages]
 
 
-def make_room(tx: Transaction, dialect: Dialect, conversation: Conversation, count: int) -> IdReservation:
+def reserve_ids(tx: Transaction, dialect: Dialect, conversation: Conversation, count: int) -> IdReservation:
     """Asked in one trip, once the conversation is held: a database may be far away."""
     # One is asked for most often, and then without a series: a server would plan that anew each time.
     counting = "(SELECT 1 AS n)" if count == 1 else dialect.counting
@@ -102,12 +110,12 @@ def make_room(tx: Transaction, dialect: Dialect, conversation: Conversation, cou
     return IdReservation(tuple(r[0] for r in rows), lease, bool(rows) and rows[0][1] is not None)
 
 
-def insertion(rows: Sequence[Sequence[Value]]) -> Step:
+def insert_step(rows: Sequence[Sequence[Value]]) -> Step:
     """Puts rows of drafts into the log."""
     return _INSERT, rows
 
 
-def scoped(draft: PreparedMessage, conversation: Conversation) -> IndexedText:
+def scoped_text(draft: PreparedMessage, conversation: Conversation) -> IndexedText:
     """A draft's tokens, with the words that narrow a search to where it stands."""
     words = [conversation_scope(conversation.id), role_scope(draft.message.kind)]
     if conversation.user_key:
@@ -121,8 +129,8 @@ _MOVE_ON = "UPDATE conversation SET last_seq = ?, last_key = ?, updated_at = ? W
 class MessageLog:
     """Appends and reads; every id of a conversation names it."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
     def append(
         self,
@@ -132,17 +140,17 @@ class MessageLog:
         after_seq: int | None = None,
         lease: Lease | None = None,
         events: Sequence[StoredEvent] = (),
-    ) -> Appended:
+    ) -> AppendResult:
         """Adds to the conversation's tip, durably. With `after_seq`, what already stands behind that message is not
         added again, so that an append whose answer was lost can be repeated. `events` tell what is known about the
         messages beside their words; they are written with them, or not at all."""
-        drafts = drafts_of(messages)
+        drafts = prepare_messages(messages)
 
-        def work(tx: Transaction) -> Appended:
+        def work(tx: Transaction) -> AppendResult:
             if after_seq is None and drafts:
-                conversation, last_key = self._backing.hold(tx, any_id)
-                room = make_room(tx, self._backing.database.dialect, conversation, len(drafts))
-                judge(room.lease, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+                conversation, last_key = self._context.lock_conversation(tx, any_id)
+                room = reserve_ids(tx, self._context.database.dialect, conversation, len(drafts))
+                judge(room.lease, conversation.id, lease, now_ms=self._context.clock.now_ms())
                 added = self._add(tx, conversation, drafts, key=last_key, room=room)
             else:
                 conversation = self._open(tx, any_id, lease)
@@ -153,19 +161,19 @@ class MessageLog:
                 insert_event(tx, added.conversation_id, replace(event, created_at_ms=now))
             return added
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
-    def ingest(self, any_id: str, messages: Sequence[AnyMessage], *, lease: Lease | None = None) -> Appended:
+    def ingest(self, any_id: str, messages: Sequence[AnyMessage], *, lease: Lease | None = None) -> AppendResult:
         """Brings the log up to a whole conversation handed in from its first message; what is there already stays.
 
         Raises StoreError where the two part ways: the log is never changed to fit.
         """
-        drafts = drafts_of(messages)
+        drafts = prepare_messages(messages)
 
-        def work(tx: Transaction) -> Appended:
+        def work(tx: Transaction) -> AppendResult:
             return self._add_missing(tx, self._open(tx, any_id, lease), drafts, 0)
 
-        return self._backing.database.write(work)
+        return self._context.database.write(work)
 
     def history(self, session_id: str) -> SessionHistory:
         """One session as it is, or was, sent: its spans, then its own messages. A conversation id means its tip."""
@@ -177,7 +185,7 @@ class MessageLog:
             entries, damage = read_checked(tx, lineage_of(tx, conversation), view)
             return SessionHistory(session, tuple(entries), tuple(damage))
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def read(self, any_id: str, span: Span) -> list[Entry]:
         """The messages of one interval of the log, handoffs included."""
@@ -186,18 +194,18 @@ class MessageLog:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             return read_entries(tx, lineage_of(tx, conversation), [span])
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
-    def said(self, any_id: str) -> list[Entry]:
+    def originals(self, any_id: str) -> list[Entry]:
         """Everything ever said in the conversation, in order, without what compactions wrote."""
 
         def load(tx: Transaction) -> list[Entry]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             lineage = lineage_of(tx, conversation)
-            written = read_written(tx, lineage)
+            written = read_generated_seqs(tx, lineage)
             return [e for e in read_entries(tx, lineage, [Span(1, conversation.last_seq)]) if e.seq not in written]
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def expand(self, session_id: str) -> list[Entry]:
         """A session's view with every handoff opened, down to what was really said."""
@@ -207,9 +215,9 @@ class MessageLog:
             lineage = lineage_of(tx, conversation)
             session = _named_session(tx, session_id, conversation)
             view = view_of(tx, session, conversation.last_seq)
-            return read_entries(tx, lineage, expanded(view, read_handoffs(tx, lineage)))
+            return read_entries(tx, lineage, expand_handoffs(view, read_handoffs(tx, lineage)))
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def handoffs(self, any_id: str) -> dict[int, StoredHandoff]:
         """Every handoff of the conversation, by seq."""
@@ -217,7 +225,7 @@ class MessageLog:
         def load(tx: Transaction) -> dict[int, StoredHandoff]:
             return read_handoffs(tx, lineage_of(tx, get_conversation(tx, conversation_id_of(tx, any_id))))
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def view(self, session_id: str) -> View:
         """What a session's history is made of, without reading it. A conversation id means its tip."""
@@ -226,15 +234,15 @@ class MessageLog:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
             return view_of(tx, _named_session(tx, session_id, conversation), conversation.last_seq)
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def reader(self, any_id: str) -> ConversationLog:
         """The LogReader port over one conversation."""
         return ConversationLog(self, any_id)
 
     def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> Conversation:
-        conversation, _ = self._backing.hold(tx, any_id)
-        admit(tx, conversation.id, lease, now_ms=self._backing.clock.now_ms())
+        conversation, _ = self._context.lock_conversation(tx, any_id)
+        admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
         return conversation
 
     def _add(
@@ -245,28 +253,34 @@ class MessageLog:
         *,
         key: bytes,
         room: IdReservation,
-    ) -> Appended:
-        now, tip = self._backing.clock.now_ms(), conversation.tip_session_id
+    ) -> AppendResult:
+        now, tip = self._context.clock.now_ms(), conversation.tip_session_id
         entries, rows, texts = [], [], []
         for seq, (number, draft) in enumerate(zip(room.numbers, drafts, strict=True), conversation.last_seq + 1):
             key = ingest_key(key, draft.body.canonical)
             rows.append(
                 draft.row(
-                    number, conversation_id=conversation.id, seq=seq, session_id=tip, key=key, now_ms=now, is_said=True
+                    number,
+                    conversation_id=conversation.id,
+                    seq=seq,
+                    session_id=tip,
+                    key=key,
+                    now_ms=now,
+                    is_original=True,
                 )
             )
-            texts.append((number, scoped(draft, conversation)))
+            texts.append((number, scoped_text(draft, conversation)))
             entries.append(Entry(seq, draft.message, now))
-        steps = [insertion(rows), self._backing.index.addition("message", texts)]
+        steps = [insert_step(rows), self._context.index.addition("message", texts)]
         if room.is_closed:
             # Speaking again reopens a tip that was closed.
             steps.append(("UPDATE session SET ended_at = NULL, end_reason = NULL WHERE id = ?", [(tip,)]))
         tx.run_all([*steps, (_MOVE_ON, [(entries[-1].seq, key, now, conversation.id)])])
-        return Appended(conversation.id, tip, tuple(entries), len(entries))
+        return AppendResult(conversation.id, tip, tuple(entries), len(entries))
 
     def _add_missing(
         self, tx: Transaction, conversation: Conversation, drafts: Sequence[PreparedMessage], after_seq: int
-    ) -> Appended:
+    ) -> AppendResult:
         lineage = lineage_of(tx, conversation)
         key = key_at(tx, lineage, after_seq)
         stored = _chain(tx, lineage, Span(after_seq + 1, conversation.last_seq))
@@ -279,10 +293,10 @@ class MessageLog:
             known.append(Entry(seq, draft.message, created_at))
         missing = drafts[len(known) :]
         if not missing:
-            return Appended(conversation.id, conversation.tip_session_id, tuple(known), 0)
-        room = make_room(tx, self._backing.database.dialect, conversation, len(missing))
+            return AppendResult(conversation.id, conversation.tip_session_id, tuple(known), 0)
+        room = reserve_ids(tx, self._context.database.dialect, conversation, len(missing))
         added = self._add(tx, conversation, missing, key=key, room=room)
-        return Appended(added.conversation_id, added.session_id, (*known, *added.entries), added.added)
+        return AppendResult(added.conversation_id, added.session_id, (*known, *added.entries), added.added)
 
 
 class ConversationLog:
@@ -305,7 +319,7 @@ def _named_session(tx: Transaction, any_id: str, conversation: Conversation) -> 
 def _chain(tx: Transaction, lineage: Lineage, span: Span) -> list[tuple[int, bytes, int]]:
     return [
         (seq, bytes(key), created_at)
-        for place in places(lineage, span)
+        for place in segments_of(lineage, span)
         for seq, key, created_at in tx.rows(
             "SELECT seq, key, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
             " AND chained = 1 ORDER BY seq",

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
-from perdure.store.blobs import BlobStore, ShelfWriter
+from perdure.store.blobs import BlobStore, BlobWriter
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert, insert_numbered, text
-from perdure.store.kv import State
+from perdure.store.kv import ScopedState
 from perdure.store.queries import conversation_id_of, get_conversation
 from perdure.store.records import Conversation
-from perdure.store.search.index import IndexedText, conversation_scope, indexed, role_scope, user_scope
+from perdure.store.search.index import IndexedText, conversation_scope, index_text, role_scope, user_scope
 
 # A longer output is scanned when searched: indexing it would cost more than it is ever asked for.
 INDEXED_CHARS = 262_144
@@ -29,36 +29,36 @@ _COLUMNS = "id, conversation, tool_call, chars, sha256, place"
 
 
 class OutputStore:
-    """The OutputStore port over a shelf for the text and a table for what is known of it."""
+    """The OutputStore port over a blobs for the text and a table for what is known of it."""
 
-    def __init__(self, backing: StoreContext, shelf: BlobStore) -> None:
-        self._backing = backing
-        self.shelf = shelf
+    def __init__(self, context: StoreContext, blobs: BlobStore) -> None:
+        self._context = context
+        self.blobs = blobs
 
     def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink:
-        conversation = self._backing.database.read(
+        conversation = self._context.database.read(
             lambda tx: get_conversation(tx, conversation_id_of(tx, conversation_id))
         )
-        output_id = self._backing.ids.new("o_")
-        writer = self.shelf.begin(conversation.id, output_id)
-        return _Sink(self._backing, self.shelf, writer, conversation, output_id, text(tool_call_id))
+        output_id = self._context.ids.new("o_")
+        writer = self.blobs.begin(conversation.id, output_id)
+        return _Sink(self._context, self.blobs, writer, conversation, output_id, text(tool_call_id))
 
     def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         row = self._shared_row(output_id, conversation_id)
         output, start = self._known(row), max(0, offset)
-        piece = "".join(_window(self.shelf.chunks(row[-1]), start, max(1, limit)))
+        piece = "".join(_window(self.blobs.chunks(row[-1]), start, max(1, limit)))
         end = start + len(piece)
         return Page(output.address, piece, start, output.chars, end if piece and end < output.chars else None)
 
     def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:
-        return self.shelf.chunks(self._shared_row(output_id, conversation_id)[-1])
+        return self.blobs.chunks(self._shared_row(output_id, conversation_id)[-1])
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]:
         def load(tx: Transaction) -> list[Row]:
             owner = conversation_id_of(tx, conversation_id)
             return tx.rows(f"SELECT {_COLUMNS} FROM output WHERE conversation = ? ORDER BY number", (owner,))
 
-        return [self._known(row) for row in self._backing.database.read(load)]
+        return [self._known(row) for row in self._context.database.read(load)]
 
     def get(self, output_id: str) -> StoredOutput:
         """What is known of one output, whoever asks: its `conversation_id` says whose it is. Raises NotFound."""
@@ -66,19 +66,19 @@ class OutputStore:
 
     def whole(self, output_id: str) -> str:
         """All of its text at once, whoever asks: for export and scrub."""
-        return "".join(self.shelf.chunks(self._row(output_id)[-1]))
+        return "".join(self.blobs.chunks(self._row(output_id)[-1]))
 
     def restore(self, conversation: Conversation, output_id: str, tool_call_id: str, output: str) -> None:
         """An imported output, under its own id unless another conversation has it; one that is here already stays."""
-        owner = self._backing.database.read(
+        owner = self._context.database.read(
             lambda tx: tx.row("SELECT conversation FROM output WHERE id = ?", (text(output_id),))
         )
         if owner is not None and owner[0] == conversation.id:
             return
         is_free = owner is None and _OUTPUT_ID.fullmatch(output_id) is not None
-        ident = output_id if is_free else self._backing.ids.new("o_")
-        writer = self.shelf.begin(conversation.id, ident)
-        sink = _Sink(self._backing, self.shelf, writer, conversation, ident, text(tool_call_id))
+        ident = output_id if is_free else self._context.ids.new("o_")
+        writer = self.blobs.begin(conversation.id, ident)
+        sink = _Sink(self._context, self.blobs, writer, conversation, ident, text(tool_call_id))
         sink.write(output)
         sink.close()
 
@@ -89,9 +89,9 @@ class OutputStore:
         """
         row = self._row(output_id)
         owner, place = row[1], row[-1]
-        old = "".join(self.shelf.chunks(place))
+        old = "".join(self.blobs.chunks(place))
         data = clean(new).encode()
-        writer = self.shelf.begin(owner, _next_name(output_id, place))
+        writer = self.blobs.begin(owner, _next_name(output_id, place))
         writer.write(data)
         new_place = writer.finish()
 
@@ -105,24 +105,24 @@ class OutputStore:
                 (len(new), len(data), hashlib.sha256(data).hexdigest(), new_place, is_indexed, output_id),
             )
             if was_indexed:
-                self._backing.index.remove(tx, "output", [(number, output_tokens(old, conversation))])
+                self._context.index.remove(tx, "output", [(number, output_tokens(old, conversation))])
             if is_indexed:
-                tx.run_many(*self._backing.index.addition("output", [(number, output_tokens(new, conversation))]))
-            self._backing.index.settle(tx, "output")
+                tx.run_many(*self._context.index.addition("output", [(number, output_tokens(new, conversation))]))
+            self._context.index.settle(tx, "output")
             insert(tx, "state", {"scope": _ERASING, "key": place, "value": json.dumps(owner)})
 
-        self._backing.database.erase(work)
+        self._context.database.erase(work)
         self.finish_erasing()
 
     def finish_erasing(self) -> None:
         """Removes texts that were replaced: after a crash too, for they hold what was to go."""
-        left = State(self._backing, _ERASING)
+        left = ScopedState(self._context, _ERASING)
         for place, owner in left.items().items():
-            self.shelf.remove(owner, place)
+            self.blobs.remove(owner, place)
             left.set(place, None)
 
     def _row(self, output_id: str) -> Row:
-        row = self._backing.database.read(
+        row = self._context.database.read(
             lambda tx: tx.row(f"SELECT {_COLUMNS} FROM output WHERE id = ?", (text(output_id),))
         )
         if row is None:
@@ -141,7 +141,7 @@ class OutputStore:
                 (text(output_id), asking),
             )
 
-        row = self._backing.database.read(load)
+        row = self._context.database.read(load)
         if row is None:
             # Said alike of what is not there and of what is somebody else's.
             raise NotFound(f"no output {output_id!r}")
@@ -149,16 +149,16 @@ class OutputStore:
 
     def _known(self, row: Row) -> StoredOutput:
         ident, conversation_id, tool_call, chars, sha256, place = row
-        return StoredOutput(ident, conversation_id, tool_call, chars, sha256, self.shelf.shown(place))
+        return StoredOutput(ident, conversation_id, tool_call, chars, sha256, self.blobs.shown(place))
 
 
 @dataclass
 class _Sink:
-    """An OutputSink: text goes to the shelf as it comes; its row and its index are written once it is complete."""
+    """An OutputSink: text goes to the blobs as it comes; its row and its index are written once it is complete."""
 
-    backing: StoreContext
-    shelf: BlobStore
-    writer: ShelfWriter
+    context: StoreContext
+    blobs: BlobStore
+    writer: BlobWriter
     conversation: Conversation
     output_id: str
     tool_call_id: str
@@ -183,12 +183,12 @@ class _Sink:
     def close(self) -> StoredOutput:
         place = self.writer.finish()
         try:
-            self.backing.database.write(lambda tx: self._record(tx, place))
+            self.context.database.write(lambda tx: self._record(tx, place))
         except StoreError:
             # Without its row nothing would ever find or delete the text again.
             self.writer.discard()
             raise
-        sha256, shown = self._digest.hexdigest(), self.shelf.shown(place)
+        sha256, shown = self._digest.hexdigest(), self.blobs.shown(place)
         return StoredOutput(self.output_id, self.conversation.id, self.tool_call_id, self._chars, sha256, shown)
 
     def abort(self) -> None:
@@ -206,19 +206,19 @@ class _Sink:
             "sha256": self._digest.hexdigest(),
             "place": place,
             "is_indexed": int(is_indexed),
-            "created_at": self.backing.clock.now_ms(),
+            "created_at": self.context.clock.now_ms(),
         }
         number = insert_numbered(tx, "output", values, number="number")
         if is_indexed:
             tokens = output_tokens("".join(self._kept), self.conversation)
-            tx.run_many(*self.backing.index.addition("output", [(number, tokens)]))
+            tx.run_many(*self.context.index.addition("output", [(number, tokens)]))
 
 
 def output_tokens(output: str, conversation: Conversation) -> IndexedText:
     scope = [conversation_scope(conversation.id), role_scope("tool")]
     if conversation.user_key:
         scope.append(user_scope(conversation.user_key))
-    return indexed(output, scope)
+    return index_text(output, scope)
 
 
 def _next_name(output_id: str, place: str) -> str:

@@ -14,7 +14,7 @@ from perdure.store.db.database import Row, Transaction, Value, insert, text
 from perdure.store.ids import FIRST_KEY, load_json, unpack
 from perdure.store.integrity import ChainReader
 from perdure.store.records import Conversation, Damage, RouteRecord, Session, Span, StoredHandoff
-from perdure.store.spans import View, joined
+from perdure.store.spans import View, merge_spans
 
 CONVERSATION = (
     "id, kind, tip, parent, source, user_key, chat_key, title, todo, fork_seq, last_seq, created_at, updated_at"
@@ -69,7 +69,7 @@ def spans_of(tx: Transaction, session_id: str) -> View:
 def view_of(tx: Transaction, session: Session, last_seq: int) -> View:
     """A session's spans, then its own messages; `last_seq` is the log's end, where the session has none yet."""
     own = Span(session.first_seq, session.last_seq if session.last_seq is not None else last_seq)
-    return joined([*spans_of(tx, session.id), own])
+    return merge_spans([*spans_of(tx, session.id), own])
 
 
 def lineage_of(tx: Transaction, conversation: Conversation) -> Lineage:
@@ -83,7 +83,7 @@ def lineage_of(tx: Transaction, conversation: Conversation) -> Lineage:
         conversation = get_conversation(tx, conversation.parent_id)
 
 
-def places(lineage: Lineage, span: Span) -> Iterable[tuple[str, int, int]]:
+def segments_of(lineage: Lineage, span: Span) -> Iterable[tuple[str, int, int]]:
     """The rows a span lies in, oldest first."""
     for conversation_id, lo, hi in reversed(lineage):
         low, high = max(lo, span.lo), min(hi, span.hi)
@@ -101,7 +101,7 @@ def read_checked(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> tup
     entries: list[Entry] = []
     damage: list[Damage] = []
     for span in view:
-        for place in places(lineage, span):
+        for place in segments_of(lineage, span):
             conversation_id, lo, _ = place
             rows = tx.rows(
                 f"SELECT {_ENTRY} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq", place
@@ -112,7 +112,7 @@ def read_checked(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> tup
     return entries, damage
 
 
-def read_written(tx: Transaction, lineage: Lineage) -> set[int]:
+def read_generated_seqs(tx: Transaction, lineage: Lineage) -> set[int]:
     """The messages that compactions wrote: all that nobody said."""
     sql = "SELECT seq FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? AND chained = 0"
     return {seq for place in lineage for (seq,) in tx.rows(sql, place)}
@@ -187,7 +187,7 @@ def key_at(tx: Transaction, lineage: Lineage, seq: int) -> bytes:
 
 
 # A conversation by its own id or by that of one of its sessions; takes the id twice.
-NAMED = "id = COALESCE((SELECT conversation FROM session WHERE id = ?), ?)"
+MATCHES_ID = "id = COALESCE((SELECT conversation FROM session WHERE id = ?), ?)"
 _PREFIXES = ("c_", "s_")
 # Sorts behind every character an id is made of.
 _AFTER = "~"
@@ -197,7 +197,7 @@ _MOST_NAMED = 5
 def conversation_id_of(tx: Transaction, any_id: str) -> str:
     """The conversation of a session id, a conversation id, or a beginning that fits one conversation only."""
     any_id = text(any_id)
-    row = tx.row(f"SELECT id FROM conversation WHERE {NAMED}", (any_id, any_id))
+    row = tx.row(f"SELECT id FROM conversation WHERE {MATCHES_ID}", (any_id, any_id))
     if row is not None:
         return str(row[0])
     gone = tx.row("SELECT deleted_at FROM tombstone WHERE id = ?", (any_id,))

@@ -91,7 +91,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """Where messages came to stand; `added` is 0 when a replay brought nothing new."""
 
     conversation_id: str
@@ -244,7 +244,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationSummary:
+class ConversationPage:
     """One page of conversations, newest first; `next_cursor` opens the next one."""
 
     conversations: tuple[Conversation, ...]
@@ -266,7 +266,7 @@ class TimelineEntry:
 
     entry: Entry
     session_id: str
-    is_said: bool
+    is_original: bool
 
     @property
     def seq(self) -> int:
@@ -278,17 +278,17 @@ class TimelinePage:
     """A stretch of a conversation, oldest first; `last_seq` is where the whole of it ends."""
 
     conversation_id: str
-    told: tuple[TimelineEntry, ...]
+    entries: tuple[TimelineEntry, ...]
     last_seq: int
 
     @property
     def before_seq(self) -> int | None:
         """What to ask for to read older messages; None where there are none."""
-        return self.told[0].seq if self.told and self.told[0].seq > 1 else None
+        return self.entries[0].seq if self.entries and self.entries[0].seq > 1 else None
 
     @property
     def has_newer(self) -> bool:
-        return bool(self.told) and self.told[-1].seq < self.last_seq
+        return bool(self.entries) and self.entries[-1].seq < self.last_seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class ChangeSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeleteResult:
     """What an explicit delete took away."""
 
     conversation_ids: tuple[str, ...]

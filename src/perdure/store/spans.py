@@ -14,7 +14,7 @@ from perdure.store.records import NewHandoff, Plan, Span, StoredHandoff
 View = tuple[Span, ...]
 
 
-def joined(spans: Iterable[Span]) -> View:
+def merge_spans(spans: Iterable[Span]) -> View:
     """The same messages in the same order, in as few spans as possible."""
     out: list[Span] = []
     for span in spans:
@@ -27,24 +27,24 @@ def joined(spans: Iterable[Span]) -> View:
     return tuple(out)
 
 
-def without(view: Sequence[Span], taken: Iterable[Span]) -> View:
+def subtract_spans(view: Sequence[Span], taken: Iterable[Span]) -> View:
     """What is left of a view, in its order."""
     left = list(view)
     for cut in taken:
         left = [piece for span in left for piece in _minus(span, cut)]
-    return joined(left)
+    return merge_spans(left)
 
 
-def up_to(view: Sequence[Span], seq: int) -> View:
+def truncate_view(view: Sequence[Span], seq: int) -> View:
     """A view as far as one message: everything written later is left out."""
-    return joined(Span(s.lo, min(s.hi, seq)) for s in view if s.lo <= seq)
+    return merge_spans(Span(s.lo, min(s.hi, seq)) for s in view if s.lo <= seq)
 
 
-def holds(view: Iterable[Span], seq: int) -> bool:
+def view_contains(view: Iterable[Span], seq: int) -> bool:
     return any(seq in span for span in view)
 
 
-def checked(plan: Plan, view: View) -> None:
+def validate_plan(plan: Plan, view: View) -> None:
     """Raises StoreError unless the plan keeps parts of this view, each at most once and in its order."""
     last = (-1, 0)
     for kept in (p for p in plan if isinstance(p, Span)):
@@ -61,33 +61,33 @@ def covers_of(plan: Plan, view: View) -> list[View]:
     """What each new handoff stands for: what it says, or (the first that says nothing) all that nothing else does."""
     new = [p for p in plan if isinstance(p, NewHandoff)]
     said = [span for h in new for span in h.covers or ()]
-    dropped = without(view, [*(p for p in plan if isinstance(p, Span)), *said])
+    dropped = subtract_spans(view, [*(p for p in plan if isinstance(p, Span)), *said])
     out: list[View] = []
     for handoff in new:
-        out.append(joined(handoff.covers) if handoff.covers is not None else dropped)
+        out.append(merge_spans(handoff.covers) if handoff.covers is not None else dropped)
         if handoff.covers is None:
             dropped = ()
     return out
 
 
-def undone(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
+def undo_newest_compaction(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
     """The view before its newest compaction, with everything said since. Raises StoreError where there was none.
 
     `handoffs` are all of the conversation's, by seq.
     """
-    standing = [h for seq, h in handoffs.items() if holds(view, seq)]
+    standing = [h for seq, h in handoffs.items() if view_contains(view, seq)]
     if not standing:
         raise StoreError("nothing to undo: this session's view holds no handoff")
     newest = max(standing, key=lambda h: h.seq)
     lifted = [Span(h.seq, h.seq) for h in standing if h.session_id == newest.session_id]
-    since = without(view, [*newest.replaced, *lifted])
-    return joined([*newest.replaced, *since])
+    since = subtract_spans(view, [*newest.replaced, *lifted])
+    return merge_spans([*newest.replaced, *since])
 
 
-def expanded(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
+def expand_handoffs(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
     """A view with every handoff opened, and those within them, down to what was really said."""
-    while any(holds(view, seq) for seq in handoffs):
-        view = undone(view, handoffs)
+    while any(view_contains(view, seq) for seq in handoffs):
+        view = undo_newest_compaction(view, handoffs)
     return view
 
 

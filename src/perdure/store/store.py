@@ -12,7 +12,7 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backup import write_backup
-from perdure.store.blobs import BlobStore, FileShelf
+from perdure.store.blobs import BlobStore, FileBlobStore
 from perdure.store.changes import ChangeFeed
 from perdure.store.compactions import Compactions
 from perdure.store.context import StoreContext
@@ -21,18 +21,36 @@ from perdure.store.db.sqlite import open_sqlite
 from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds
 from perdure.store.inbox import MessageInbox
-from perdure.store.kv import Fingerprints, State
+from perdure.store.kv import ClientHistories, ScopedState
 from perdure.store.leases import Leases
 from perdure.store.ledger import Ledger, Savings
-from perdure.store.listing import Browsing
-from perdure.store.maintenance import Deletions, Redact, Reindexing, Say, Scrubbed, Scrubber, Verifier, say_in_log
+from perdure.store.listing import ConversationListing
+from perdure.store.maintenance import (
+    ConversationDeleter,
+    ProgressCallback,
+    Redact,
+    Reindexer,
+    Scrubber,
+    ScrubResult,
+    Verifier,
+    log_progress,
+)
 from perdure.store.messages import AnyMessage, MessageLog
 from perdure.store.outputs import OutputStore
-from perdure.store.records import Appended, Deleted, Lease, Plan, RouteRecord, Session, SessionHistory, StoredEvent
+from perdure.store.records import (
+    AppendResult,
+    DeleteResult,
+    Lease,
+    Plan,
+    RouteRecord,
+    Session,
+    SessionHistory,
+    StoredEvent,
+)
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.search import SearchIndex
 from perdure.store.search.tokenizer import VERSION
-from perdure.store.timeline import Moments, Timeline
+from perdure.store.timeline import Timeline
 from perdure.store.transfer import Transfer
 
 _POSTGRES = ("postgresql://", "postgres://")
@@ -47,31 +65,30 @@ class SessionStore:
     .finder          search, open an address                          .outputs  tool outputs kept whole
     .transfer        export and import                                .timeline pages of the whole story
     .changes         what is new since a cursor, for live pages       .browsing lists for people who look
-    .moments         where in the story events and calls belong       .savings  what caches and compactions spared
+    .timeline         where in the story events and calls belong       .savings  what caches and compactions spared
     .inbox           messages a gateway owes an answer for            .fingerprints  where unnamed clients are
     .verifier        which stored messages are damaged
     """
 
-    def __init__(self, backing: StoreContext, shelf: BlobStore) -> None:
-        self._backing = backing
-        self.conversations = Conversations(backing)
-        self.log = MessageLog(backing)
-        self.timeline = Timeline(backing)
-        self.changes = ChangeFeed(backing)
-        self.browsing = Browsing(backing)
-        self.moments = Moments(backing)
-        self.savings = Savings(backing)
-        self.compactions = Compactions(backing)
-        self.ledger = Ledger(backing)
-        self.leases = Leases(backing)
-        self.inbox = MessageInbox(backing)
-        self.fingerprints = Fingerprints(backing)
-        self.verifier = Verifier(backing)
-        self.outputs = OutputStore(backing, shelf)
-        self.addresses = Addresses(backing, self.outputs)
-        self.finder = SearchIndex(backing, self.outputs, self.addresses)
+    def __init__(self, context: StoreContext, blobs: BlobStore) -> None:
+        self._context = context
+        self.conversations = Conversations(context)
+        self.log = MessageLog(context)
+        self.timeline = Timeline(context)
+        self.changes = ChangeFeed(context)
+        self.listing = ConversationListing(context)
+        self.savings = Savings(context)
+        self.compactions = Compactions(context)
+        self.ledger = Ledger(context)
+        self.leases = Leases(context)
+        self.inbox = MessageInbox(context)
+        self.client_histories = ClientHistories(context)
+        self.verifier = Verifier(context)
+        self.outputs = OutputStore(context, blobs)
+        self.addresses = Addresses(context, self.outputs)
+        self.search_index = SearchIndex(context, self.outputs, self.addresses)
         self.transfer = Transfer(
-            backing, conversations=self.conversations, log=self.log, ledger=self.ledger, outputs=self.outputs
+            context, conversations=self.conversations, log=self.log, ledger=self.ledger, outputs=self.outputs
         )
 
     def create(
@@ -97,7 +114,7 @@ class SessionStore:
         after_seq: int | None = None,
         lease: Lease | None = None,
         events: Sequence[StoredEvent] = (),
-    ) -> Appended:
+    ) -> AppendResult:
         """Adds to the conversation's tip, durably; see Log.append."""
         return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events)
 
@@ -137,44 +154,44 @@ class SessionStore:
         limit: int = 20,
     ) -> Sequence[SearchHit]:
         """Newest first, ranked among the newest; any text is a query."""
-        return self.finder.search(query, visibility=visibility, scope=scope, limit=limit)
+        return self.search_index.search(query, visibility=visibility, scope=scope, limit=limit)
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """What `m:57`, `m:120-180`, `h:501` or `output:o_…` stands for, a page at a time."""
-        return self.finder.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
+        return self.search_index.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
 
-    def delete(self, any_id: str, *, lease: Lease | None = None) -> Deleted:
-        """Takes a whole conversation away for good; see Deletions.delete."""
-        return Deletions(self._backing, self.outputs).delete(any_id, lease=lease)
+    def delete(self, any_id: str, *, lease: Lease | None = None) -> DeleteResult:
+        """Takes a whole conversation away for good; see ConversationDeleter.delete."""
+        return ConversationDeleter(self._context, self.outputs).delete(any_id, lease=lease)
 
-    def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> Scrubbed:
+    def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
         """Redacts everything stored of a conversation; see Scrubber.scrub."""
-        return Scrubber(self._backing, self.outputs).scrub(any_id, redact, lease=lease)
+        return Scrubber(self._context, self.outputs).scrub(any_id, redact, lease=lease)
 
     def backup(self, path: str | Path) -> None:
         """A whole copy, outputs included, while the store is in use."""
-        write_backup(self._backing.database, self.outputs.shelf, Path(path).expanduser())
+        write_backup(self._context.database, self.outputs.blobs, Path(path).expanduser())
 
-    def reindexing(self, *, version: int = VERSION) -> Reindexing:
+    def reindexer(self, *, version: int = VERSION) -> Reindexer:
         """Builds the index anew where another tokenizer made it; done by itself when a store is opened."""
-        return Reindexing(self._backing, self.outputs, version=version)
+        return Reindexer(self._context, self.outputs, version=version)
 
-    def state(self, scope: str) -> State:
+    def state(self, scope: str) -> ScopedState:
         """Small values that survive a restart, apart for each scope."""
-        return State(self._backing, scope)
+        return ScopedState(self._context, scope)
 
-    def conversation_state(self, any_id: str) -> State:
+    def conversation_state(self, any_id: str) -> ScopedState:
         """Small values that live as long as one conversation."""
-        return State(self._backing, f"conversation:{self.conversations.get(any_id).id}")
+        return ScopedState(self._context, f"conversation:{self.conversations.get(any_id).id}")
 
     @property
     def is_usable(self) -> bool:
         """Whether it is open here, and what it was opened at is still there."""
-        return self._backing.database.is_usable
+        return self._context.database.is_usable
 
     def close(self) -> None:
         """Waits for what is being written. A store nobody closes is closed with its last reference, or at exit."""
-        self._backing.database.close()
+        self._context.database.close()
 
     def __enter__(self) -> SessionStore:
         return self
@@ -186,7 +203,11 @@ class SessionStore:
 
 
 def open_store(
-    path_or_url: str | Path, *, clock: Clock | None = None, ids: IdSource | None = None, say: Say = say_in_log
+    path_or_url: str | Path,
+    *,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+    on_progress: ProgressCallback = log_progress,
 ) -> SessionStore:
     """The store at a file path, `sqlite:///path` or `postgresql://…`. Made if it is new, brought up to date if old.
 
@@ -195,26 +216,26 @@ def open_store(
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
     if str(path_or_url).startswith(_POSTGRES):
-        return _ready(_open_postgres(str(path_or_url), clock, ids), say)
+        return _ready(_open_postgres(str(path_or_url), clock, ids), on_progress)
     path = _file_of(str(path_or_url))
-    database, shelf = open_sqlite(path, clock=clock), FileShelf(path)
+    database, blobs = open_sqlite(path, clock=clock), FileBlobStore(path)
     # Files are outside the transaction that deleted their rows: a crash in between is made good here.
-    shelf.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
-    return _ready(SessionStore(StoreContext(database, FtsIndex(), clock, ids), shelf), say)
+    blobs.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
+    return _ready(SessionStore(StoreContext(database, FtsIndex(), clock, ids), blobs), on_progress)
 
 
-def place_of(path_or_url: str | Path) -> str:
+def store_location(path_or_url: str | Path) -> str:
     """One spelling for each place a store can be opened at. Raises StoreUnavailable for what names none."""
     if str(path_or_url).startswith(_POSTGRES):
         return str(path_or_url)
     return str(_file_of(str(path_or_url)).resolve())
 
 
-def _ready(store: SessionStore, say: Say) -> SessionStore:
+def _ready(store: SessionStore, on_progress: ProgressCallback) -> SessionStore:
     """Finishes what a crash or an upgrade left to do."""
     try:
         store.outputs.finish_erasing()
-        store.reindexing().run(say)
+        store.reindexer().run(on_progress)
     except BaseException:
         store.close()
         raise
@@ -225,14 +246,14 @@ def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:
     # Imported here: the driver is an extra, and costs time that a person with a file should not pay.
     try:
         from perdure.store.db.postgres import open_postgres
-        from perdure.store.db.postgres_blobs import RowShelf
+        from perdure.store.db.postgres_blobs import PostgresBlobStore
         from perdure.store.db.postgres_fts import TsvectorIndex
     except ImportError as error:
         raise StoreUnavailable(
             f"PostgreSQL needs a driver that is not installed ({error}): pip install 'perdure[postgres]'"
         ) from error
     database = open_postgres(url, clock=clock)
-    return SessionStore(StoreContext(database, TsvectorIndex(), clock, ids), RowShelf(database))
+    return SessionStore(StoreContext(database, TsvectorIndex(), clock, ids), PostgresBlobStore(database))
 
 
 def _file_of(where: str) -> Path:

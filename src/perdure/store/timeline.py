@@ -10,20 +10,63 @@ from perdure.core.messages import Entry
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Transaction
 from perdure.store.ids import decode_or_placeholder, load_payload, unpack_or_empty
-from perdure.store.queries import Lineage, conversation_id_of, get_conversation, lineage_of, places
+from perdure.store.queries import Lineage, conversation_id_of, get_conversation, lineage_of, segments_of
 from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, TimelinePage, ToolRun
 
-# Later than every moment a clock tells.
+# Later than any timestamp.
 _NEVER = 2**62
+_MAX_PAGE = 1_000
 
 
-class Moments:
-    """From a time to the message that was the newest then, and from a stretch of the story to what happened in it."""
+class Timeline:
+    """Everything in the log by seq, handoffs in the places they were written; a branch shows what it shares too."""
 
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
 
-    def newest_at(self, any_id: str, times_ms: Sequence[int]) -> list[int]:
+    def page(self, any_id: str, *, before_seq: int | None = None, limit: int = 100) -> TimelinePage:
+        """The newest messages, or the newest of those before `before_seq`; in the order they were said."""
+
+        def load(tx: Transaction) -> TimelinePage:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            end = conversation.last_seq + 1 if before_seq is None else min(before_seq, conversation.last_seq + 1)
+            span = Span(max(1, end - _within(limit)), end - 1)
+            entries = _read_page(tx, lineage_of(tx, conversation), span)
+            return TimelinePage(conversation.id, entries, conversation.last_seq)
+
+        return self._context.database.read(load)
+
+    def after(self, any_id: str, seq: int, *, limit: int = 100) -> TimelinePage:
+        """What was said since message `seq`, oldest first: how a page that is open stays up to date."""
+
+        def load(tx: Transaction) -> TimelinePage:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            start = max(0, seq) + 1
+            span = Span(start, min(conversation.last_seq, start + _within(limit) - 1))
+            return TimelinePage(
+                conversation.id, _read_page(tx, lineage_of(tx, conversation), span), conversation.last_seq
+            )
+
+        return self._context.database.read(load)
+
+    def bodies(self, any_id: str, span: Span) -> list[tuple[int, str, bytes]]:
+        """Messages as they are stored, (seq, kind, JSON): for whoever only looks for words in very many of them."""
+
+        def load(tx: Transaction) -> list[tuple[int, str, bytes]]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            return [
+                (seq, kind, unpack_or_empty(body, encoding))
+                for place in segments_of(lineage_of(tx, conversation), span)
+                for seq, kind, body, encoding in tx.rows(
+                    "SELECT seq, kind, body, encoding FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
+                    " ORDER BY seq",
+                    place,
+                )
+            ]
+
+        return self._context.database.read(load)
+
+    def last_seqs_at(self, any_id: str, times_ms: Sequence[int]) -> list[int]:
         """For each moment, the newest message there was by then; 0 where there was none."""
         if not times_ms:
             return []
@@ -31,13 +74,13 @@ class Moments:
         def load(tx: Transaction) -> list[tuple[int, int]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             whole = Span(1, conversation.last_seq)
-            return [row for place in places(lineage_of(tx, conversation), whole) for row in _times(tx, place)]
+            return [row for place in segments_of(lineage_of(tx, conversation), whole) for row in _times(tx, place)]
 
-        rows = self._backing.database.read(load)
+        rows = self._context.database.read(load)
         times = [at for _, at in rows]
         return [rows[at - 1][0] if (at := bisect_right(times, moment)) else 0 for moment in times_ms]
 
-    def events(self, any_id: str, stretch: Span, *, most: int = 2_000) -> list[tuple[int, StoredEvent]]:
+    def events_between(self, any_id: str, stretch: Span, *, most: int = 2_000) -> list[tuple[int, StoredEvent]]:
         """The events of a stretch of the story, each with the message it came after; oldest first, the first `most`.
 
         What happened before the first message of all belongs to a stretch that begins with it.
@@ -46,11 +89,11 @@ class Moments:
         def load(tx: Transaction) -> list[tuple[int, StoredEvent]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             found: list[tuple[int, StoredEvent]] = []
-            for owner, lo, hi in places(lineage_of(tx, conversation), stretch):
+            for owner, lo, hi in segments_of(lineage_of(tx, conversation), stretch):
                 found += _placed(tx, conversation, owner, Span(lo, hi), most - len(found))
             return found
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
     def tool_runs(self, any_id: str, stretch: Span) -> dict[tuple[int, str], ToolRun]:
         """How the tool calls of a stretch went, by when their results were written and the call's id.
@@ -61,13 +104,31 @@ class Moments:
         def load(tx: Transaction) -> dict[tuple[int, str], ToolRun]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             found: dict[tuple[int, str], ToolRun] = {}
-            for place in places(lineage_of(tx, conversation), stretch):
+            for place in segments_of(lineage_of(tx, conversation), stretch):
                 times = [at for _, at in _times(tx, place)]
                 if times:
                     found.update(_tool_runs(tx, place[0], min(times), max(times)))
             return found
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
+
+
+def _within(limit: int) -> int:
+    return max(1, min(limit, _MAX_PAGE))
+
+
+def _read_page(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineEntry, ...]:
+    return tuple(
+        TimelineEntry(
+            Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at), session, bool(chained)
+        )
+        for place in segments_of(lineage, span)
+        for seq, body, encoding, kind, created_at, session, chained in tx.rows(
+            "SELECT seq, body, encoding, kind, created_at, session, chained FROM message"
+            " WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
+            place,
+        )
+    )
 
 
 def _times(tx: Transaction, place: tuple[str, int, int]) -> list[tuple[int, int]]:
@@ -116,71 +177,3 @@ def _tool_runs(tx: Transaction, owner: str, since: int, until: int) -> Iterator[
                     int(code) if code is not None else None,
                 ),
             )
-
-
-_MOST = 1_000
-
-
-class Timeline:
-    """Everything in the log by seq, handoffs in the places they were written; a branch shows what it shares too."""
-
-    def __init__(self, backing: StoreContext) -> None:
-        self._backing = backing
-
-    def page(self, any_id: str, *, before_seq: int | None = None, limit: int = 100) -> TimelinePage:
-        """The newest messages, or the newest of those before `before_seq`; in the order they were said."""
-
-        def load(tx: Transaction) -> TimelinePage:
-            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
-            end = conversation.last_seq + 1 if before_seq is None else min(before_seq, conversation.last_seq + 1)
-            span = Span(max(1, end - _within(limit)), end - 1)
-            told = _told(tx, lineage_of(tx, conversation), span)
-            return TimelinePage(conversation.id, told, conversation.last_seq)
-
-        return self._backing.database.read(load)
-
-    def after(self, any_id: str, seq: int, *, limit: int = 100) -> TimelinePage:
-        """What was said since message `seq`, oldest first: how a page that is open stays up to date."""
-
-        def load(tx: Transaction) -> TimelinePage:
-            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
-            start = max(0, seq) + 1
-            span = Span(start, min(conversation.last_seq, start + _within(limit) - 1))
-            return TimelinePage(conversation.id, _told(tx, lineage_of(tx, conversation), span), conversation.last_seq)
-
-        return self._backing.database.read(load)
-
-    def bodies(self, any_id: str, span: Span) -> list[tuple[int, str, bytes]]:
-        """Messages as they are stored, (seq, kind, JSON): for whoever only looks for words in very many of them."""
-
-        def load(tx: Transaction) -> list[tuple[int, str, bytes]]:
-            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
-            return [
-                (seq, kind, unpack_or_empty(body, encoding))
-                for place in places(lineage_of(tx, conversation), span)
-                for seq, kind, body, encoding in tx.rows(
-                    "SELECT seq, kind, body, encoding FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
-                    " ORDER BY seq",
-                    place,
-                )
-            ]
-
-        return self._backing.database.read(load)
-
-
-def _within(limit: int) -> int:
-    return max(1, min(limit, _MOST))
-
-
-def _told(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineEntry, ...]:
-    return tuple(
-        TimelineEntry(
-            Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at), session, bool(chained)
-        )
-        for place in places(lineage, span)
-        for seq, body, encoding, kind, created_at, session, chained in tx.rows(
-            "SELECT seq, body, encoding, kind, created_at, session, chained FROM message"
-            " WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
-            place,
-        )
-    )

@@ -17,15 +17,15 @@ from perdure.store.db.database import Database, Row, Transaction
 from perdure.store.ids import BODY_KEY_BYTES, FIRST_KEY, body_key, decode_or_placeholder, ingest_key
 from perdure.store.integrity import record_scrubbed
 from perdure.store.ledger import Ledger, insert_call, insert_event
-from perdure.store.messages import AnyMessage, MessageLog, PreparedMessage, insertion, make_room, scoped
+from perdure.store.messages import AnyMessage, MessageLog, PreparedMessage, insert_step, reserve_ids, scoped_text
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import (
     SESSION,
     Lineage,
     add_handoff,
     lineage_of,
-    places,
     read_handoffs,
+    segments_of,
     session_of_row,
     spans_of,
 )
@@ -68,7 +68,7 @@ class Exporter:
     def _messages(self, lineage: Lineage, last_seq: int) -> Iterator[dict[str, Any]]:
         for start in range(1, last_seq + 1, _BATCH):
             span = Span(start, min(last_seq, start + _BATCH - 1))
-            for owner, lo, hi in places(lineage, span):
+            for owner, lo, hi in segments_of(lineage, span):
                 yield from self._database.read(_batch(owner, lo, hi))
 
 
@@ -112,7 +112,7 @@ Records = Mapping[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    backing: StoreContext
+    context: StoreContext
     outputs: OutputStore
 
     def run(self, lines: Iterable[str]) -> Conversation:
@@ -120,20 +120,20 @@ class Importer:
 
         Raises StoreError, with nothing changed, for a cut or foreign file, or where another log bears the same id.
         """
-        return self._run(parsed(lines), {})
+        return self._run(parse_export(lines), {})
 
     def run_as_copy(self, lines: Iterable[str]) -> Conversation:
         """The same conversation once more, under new ids."""
-        records = parsed(lines)
-        new = {records["conversation"][0]["id"]: self.backing.ids.new("c_")}
-        new |= {s["id"]: self.backing.ids.new("s_") for s in records["session"]}
+        records = parse_export(lines)
+        new = {records["conversation"][0]["id"]: self.context.ids.new("c_")}
+        new |= {s["id"]: self.context.ids.new("s_") for s in records["session"]}
         return self._run(records, new)
 
     def _run(self, records: Records, renamed: Mapping[str, str]) -> Conversation:
         try:
             conversation = _conversation(records, renamed)
             drafts = [(m, _draft(m)) for m in records["message"]]
-            self.backing.database.write(lambda tx: self._write(tx, records, conversation, drafts, renamed))
+            self.context.database.write(lambda tx: self._write(tx, records, conversation, drafts, renamed))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"the file is no export of a conversation ({error!r}); nothing was imported") from error
         # After the rows, each on its own: importing once more brings what a crash in between left out.
@@ -158,7 +158,7 @@ class Importer:
         for raw in records["session"]:
             insert_session(tx, _importing_session(raw, renamed), tuple(Span(*s) for s in raw["spans"]))
         rows, texts = [], []
-        room = make_room(tx, self.backing.database.dialect, conversation, len(drafts))
+        room = reserve_ids(tx, self.context.database.dialect, conversation, len(drafts))
         previous = FIRST_KEY
         for number, (m, draft) in zip(room.numbers, drafts, strict=True) if drafts else ():
             session, key = renamed.get(m["session"], m["session"]), bytes.fromhex(m["key"])
@@ -170,12 +170,12 @@ class Importer:
                 record_scrubbed(tx, conversation.id, m["seq"], draft.body.canonical)
             row = draft.row(
                 number, conversation_id=conversation.id, seq=m["seq"], session_id=session, key=key,
-                now_ms=m["created_at_ms"], is_said=m["is_said"],
+                now_ms=m["created_at_ms"], is_original=m["is_said"],
             )  # fmt: skip
             rows.append(row)
-            texts.append((number, scoped(draft, conversation)))
-        tx.run_many(*insertion(rows))
-        tx.run_many(*self.backing.index.addition("message", texts))
+            texts.append((number, scoped_text(draft, conversation)))
+        tx.run_many(*insert_step(rows))
+        tx.run_many(*self.context.index.addition("message", texts))
         for raw in records["handoff"]:
             add_handoff(tx, _handoff(raw, conversation.id, renamed))
         for raw in records["call"]:
@@ -185,7 +185,7 @@ class Importer:
             insert_event(tx, conversation.id, StoredEvent(**{**raw, "session_id": session}))
 
 
-def parsed(lines: Iterable[str]) -> Records:
+def parse_export(lines: Iterable[str]) -> Records:
     """The records of an export, by kind. Raises StoreError for anything else."""
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
     count, end = 0, None
@@ -254,7 +254,7 @@ def _call(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> CallRecord:
 class Transfer:
     def __init__(
         self,
-        backing: StoreContext,
+        context: StoreContext,
         *,
         conversations: Conversations,
         log: MessageLog,
@@ -263,8 +263,8 @@ class Transfer:
     ) -> None:
         self._conversations = conversations
         self._log = log
-        self._exporter = Exporter(backing.database, ledger, outputs)
-        self._importer = Importer(backing, outputs)
+        self._exporter = Exporter(context.database, ledger, outputs)
+        self._importer = Importer(context, outputs)
 
     def export_jsonl(self, any_id: str) -> Iterator[str]:
         """Everything stored of a conversation, one JSON text a line."""
@@ -283,7 +283,7 @@ class Transfer:
         conversation = self._conversations.get(any_id)
         prompt = self._conversations.session(conversation.tip_session_id).system_prompt
         system: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if prompt else []
-        return system + [e.message.to_dict() for e in self._log.said(conversation.id)]
+        return system + [e.message.to_dict() for e in self._log.originals(conversation.id)]
 
     def import_messages(
         self, messages: Sequence[AnyMessage], *, source: str = "import", user_key: str = "", title: str = ""

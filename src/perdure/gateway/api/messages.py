@@ -114,9 +114,9 @@ def answer_dict(taken: QueuedMessage) -> dict[str, Any]:
 
 def unanswered_dict(taken: QueuedMessage) -> dict[str, Any]:
     """A message that is not answered yet, with its words: those that wait stand nowhere else."""
-    said = Message.from_dict(taken.letter.content).text
+    said = Message.from_dict(taken.inbound.content).text
     known = {"turn_id": taken.id, "conversation_id": taken.conversation_id, "state": _STATES[taken.state]}
-    return {**known, "platform": taken.letter.platform, "chat": taken.letter.chat, "text": said}
+    return {**known, "platform": taken.inbound.platform, "chat": taken.inbound.chat, "text": said}
 
 
 def _number(last_event_id: str) -> int | None:

@@ -91,6 +91,6 @@ def _output(store: SessionStore, output_id: str, person: Principal) -> _Output:
 
 def _answer(store: SessionStore, turn_id: str, person: Principal) -> _Answer:
     taken = store.inbox.get(turn_id)
-    if not person.visibility.includes(taken.letter.user_key) or taken.result is None:
+    if not person.visibility.includes(taken.inbound.user_key) or taken.result is None:
         raise NotFound(f"no output {turn_id!r}")
     return _Answer(str(taken.result.get("text", "")))

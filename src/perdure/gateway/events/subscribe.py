@@ -102,7 +102,7 @@ class Following:
         turn_id, chat, taken = ticket.turn_id, ticket.chat, None
         if chat is None:
             taken = await in_thread(self._store.inbox.get, turn_id)
-            chat = ChatKey(taken.letter.platform, taken.letter.user_key, taken.letter.chat)
+            chat = ChatKey(taken.inbound.platform, taken.inbound.user_key, taken.inbound.chat)
         stream = self._streams.of(chat)
         reader = stream.follow(after=after, turn_id=turn_id, sink=sink)
         looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))

@@ -87,7 +87,7 @@ class Threads:
         history = (*asked.history, asked.new, {"role": "assistant", "content": answer})
         seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
         *_, (_, print_) = _prints(person.user_key, history)
-        self._store.fingerprints.keep(print_, HistoryPosition(conversation_id, seq))
+        self._store.client_histories.put(print_, HistoryPosition(conversation_id, seq))
 
     def _known(
         self, history: Sequence[Said], person: Principal, *, within: str | None
@@ -95,7 +95,7 @@ class Threads:
         """The longest part of the history that is known, and its length; a named chat knows only its own."""
         prints = [(n, p) for n, p in _prints(person.user_key, history) if history[n - 1]["role"] == "assistant"]
         for count, print_ in reversed(prints):
-            place = self._store.fingerprints.get(print_)
+            place = self._store.client_histories.get(print_)
             if place is None or (within is not None and place.conversation_id != within):
                 continue
             if place.conversation_id is None or self._exists(place.conversation_id, person):

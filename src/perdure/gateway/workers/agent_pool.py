@@ -22,7 +22,7 @@ from perdure.gateway.executor import in_thread
 from perdure.gateway.workers.questions import QuestionBoard, TurnVoice
 from perdure.gateway.workers.routing import key_of
 from perdure.providers.routes import EndpointChain
-from perdure.store.leases import DEFAULT_TTL_MS, is_gone, this_process
+from perdure.store.leases import DEFAULT_TTL_MS, holder_id, is_holder_dead
 from perdure.store.records import Conversation, Lease
 from perdure.store.store import SessionStore
 
@@ -159,7 +159,7 @@ class AgentPool:
         self._clock = clock
         self._most = most
         self._idle_s = idle_s
-        self._holder = this_process()
+        self._holder = holder_id()
         self._seats: OrderedDict[str, AgentSlot] = OrderedDict()
         # Seats are taken in threads and cleared away in the loop.
         self._guard = threading.Lock()
@@ -224,7 +224,7 @@ class AgentPool:
         if found is None:
             agent = self._maker.make(wanted, user_key=wanted.chat.user_key, session_id=None, voice=voice)
             found = agent.open().live.conversation_id
-        lease = self._store.leases.acquire(found, self._holder, is_gone=is_gone)
+        lease = self._store.leases.acquire(found, self._holder, is_dead=is_holder_dead)
         seat = self._seat(lease.conversation_id)
         try:
             conversation, now = self._now(lease.conversation_id)

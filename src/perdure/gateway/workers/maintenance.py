@@ -94,7 +94,7 @@ class PeriodicTasks:
         if self._hub.is_draining:
             return
         inbox = self._hub.store.inbox
-        for taken in await in_thread(inbox.orphans, is_gone=is_owner_gone):
+        for taken in await in_thread(inbox.orphans, is_dead=is_owner_gone):
             if taken.owner == self._hub.owner:
                 self._hub.wake(taken)  # ours, though no lane works on it: its lane was lost
                 continue
@@ -110,8 +110,8 @@ class PeriodicTasks:
         followed = set(self._hub.streams.followed())
         if not followed:
             return
-        for taken in await in_thread(self._hub.store.inbox.answered_elsewhere, self._hub.owner, since_ms=since_ms):
-            letter = taken.letter
+        for taken in await in_thread(self._hub.store.inbox.completed_elsewhere, self._hub.owner, since_ms=since_ms):
+            letter = taken.inbound
             chat = ChatKey(letter.platform, letter.user_key, letter.chat)
             if chat in followed and taken.id not in self._told:
                 self._hub.streams.publish(chat, taken.id, finished_event(taken.result, taken.conversation_id))
@@ -126,8 +126,8 @@ class PeriodicTasks:
     async def forget(self) -> None:
         """Drops what nobody will ask for again: answers, and places of clients."""
         store, now_ms = self._hub.store, self._hub.clock.now_ms()
-        await in_thread(store.inbox.forget, before_ms=now_ms - KEPT_MS)
-        await in_thread(store.fingerprints.forget, before_ms=now_ms - PLACES_KEPT_MS, most=MOST_PLACES)
+        await in_thread(store.inbox.purge, before_ms=now_ms - KEPT_MS)
+        await in_thread(store.client_histories.purge, before_ms=now_ms - PLACES_KEPT_MS, limit=MOST_PLACES)
 
 
 async def _every(every_s: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -13,7 +13,7 @@ from perdure.core.errors import StoreError
 from perdure.gateway.executor import in_thread
 from perdure.gateway.workers.worker import MessageJob, WorkerContext, work_through
 from perdure.store.inbox import QueuedMessage
-from perdure.store.leases import is_gone
+from perdure.store.leases import is_holder_dead
 
 _log = logging.getLogger(__name__)
 # A process says at every beat that it still works on what it owns; one silent for as long as this has lost it.
@@ -25,7 +25,7 @@ _STORE_PAUSE_S = 1.0
 
 def is_owner_gone(owner: str) -> bool:
     """Whether an owner on this machine has died, so that nobody need wait for it to fall silent."""
-    return is_gone(owner.partition("#")[0])
+    return is_holder_dead(owner.partition("#")[0])
 
 
 class ConversationQueue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from perdure.gateway.events.types import ChatKey
-from perdure.store.inbox import conversation_lane
+from perdure.store.inbox import conversation_queue_key
 from perdure.store.store import SessionStore
 
 SCOPE = "chats"
@@ -33,4 +33,4 @@ def key_of(chat: ChatKey) -> str:
 
 def lane_of(chat: ChatKey, conversation_id: str | None) -> str:
     """Messages of one lane are run one after the other: those to a conversation named, else those of a chat."""
-    return conversation_lane(conversation_id) if conversation_id else f"chat:{key_of(chat)}"
+    return conversation_queue_key(conversation_id) if conversation_id else f"chat:{key_of(chat)}"

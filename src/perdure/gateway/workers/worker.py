@@ -61,7 +61,7 @@ def is_message_of(taken: QueuedMessage, content: str | Mapping[str, Any]) -> boo
     if isinstance(content, str) and is_command(content):
         return True
     if taken.state != "done":
-        return _digest(taken.letter.content) == _digest(content)
+        return _digest(taken.inbound.content) == _digest(content)
     return (taken.result or {}).get(_DIGEST) in (None, _digest(content))
 
 
@@ -145,7 +145,7 @@ class MessageJob:
     def __init__(self, taken: QueuedMessage, desk: WorkerContext) -> None:
         self.taken = taken
         self._desk = desk
-        letter = taken.letter
+        letter = taken.inbound
         self.chat = ChatKey(letter.platform, letter.user_key, letter.chat)
         self.person = Principal(letter.user_key, frozenset(_scopes(letter.scopes)))
         self.conversation_id: str | None = taken.conversation_id
@@ -176,7 +176,7 @@ class MessageJob:
         if not self._is_shown:
             self._is_shown = True
             self._desk.deliver(self.chat, self.taken.id)
-        content = self.taken.letter.content
+        content = self.taken.inbound.content
         if isinstance(content, str) and is_command(content):
             await self._command(content)
         else:
@@ -272,8 +272,8 @@ class MessageJob:
         seq = conversation.last_seq
         if not store.inbox.begin(self.taken, conversation_id=conversation.id, seq=seq, content=content):
             raise TakenOver
-        letter = replace(self.taken.letter, content=content)
-        self.taken = replace(self.taken, letter=letter, conversation_id=conversation.id, begin_seq=seq)
+        letter = replace(self.taken.inbound, content=content)
+        self.taken = replace(self.taken, inbound=letter, conversation_id=conversation.id, begin_seq=seq)
         if seq == 0 and self._is_of_chat:
             self._desk.pointers.set(self.chat, conversation.id)
         if not conversation.title and (title := title_of(Message.from_dict(content).text)):
@@ -296,11 +296,11 @@ class MessageJob:
 
     @property
     def _is_of_chat(self) -> bool:
-        return self.taken.letter.lane == lane_of(self.chat, None)
+        return self.taken.inbound.queue_key == lane_of(self.chat, None)
 
     @property
     def _named(self) -> str | None:
-        return None if self._is_of_chat else self.taken.letter.lane.partition(":")[2]
+        return None if self._is_of_chat else self.taken.inbound.queue_key.partition(":")[2]
 
     # -- a command ---------------------------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class MessageJob:
 
     def _keep(self, result: Mapping[str, Any], agent: ConversationAgent | None) -> float | None:
         store = self._desk.store
-        kept = kept_result(result, self.taken.letter.content)
+        kept = kept_result(result, self.taken.inbound.content)
         if not store.inbox.finish(self.taken, kept, conversation_id=self.conversation_id):
             raise TakenOver
         session_id = agent.session_id if agent is not None else None

@@ -59,18 +59,18 @@ _CLASHES = ("40001", "40P01")
 _RACES = ("23503", "23505")
 
 
-def is_clash(error: psycopg.Error) -> bool:
+def is_serialization_failure(error: psycopg.Error) -> bool:
     """Two transactions stood in each other's way and the server undid one of them: do it again."""
     return error.sqlstate in _CLASHES
 
 
-def is_race(error: psycopg.Error) -> bool:
+def is_constraint_race(error: psycopg.Error) -> bool:
     """Another process made or deleted the very row meanwhile: looked at again, it is there or gone."""
     return error.sqlstate in _RACES
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
+def translate_errors(where: str) -> Iterator[None]:
     """The driver's errors become ours on their way out."""
     try:
         yield
@@ -82,7 +82,7 @@ def translated(where: str) -> Iterator[None]:
         raise StoreError(f"{where}: {_first_line(error)}") from error
 
 
-def refusal(where: str, error: psycopg.Error) -> StoreUnavailable:
+def connection_error(where: str, error: psycopg.Error) -> StoreUnavailable:
     """Why a connection could not be made. The driver's own words may repeat what the URL held, so they stay out."""
     message = str(error)
     for pattern, template in _REFUSALS:
@@ -101,10 +101,10 @@ AnyConnection = Connection[Row]
 class ConnectionPool:
     """At most `most` at once: a server has few to give, and other processes want some too."""
 
-    def __init__(self, connect: Callable[[], AnyConnection], *, most: int, patience_s: float) -> None:
+    def __init__(self, connect: Callable[[], AnyConnection], *, most: int, timeout_s: float) -> None:
         self._connect = connect
         self._slots = threading.BoundedSemaphore(most)
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._idle: list[AnyConnection] = []
         self._is_closed = False
@@ -112,7 +112,7 @@ class ConnectionPool:
     @contextmanager
     def connection(self) -> Iterator[AnyConnection]:
         """One that nobody else uses until the block ends. Waits while all are taken."""
-        if not self._slots.acquire(timeout=self._patience_s):
+        if not self._slots.acquire(timeout=self._timeout_s):
             raise StoreUnavailable("every connection stayed busy for too long; nothing was changed. Retry")
         try:
             connection = self._pop() or self._connect()
@@ -167,7 +167,7 @@ DIALECT = Dialect(
     for_update=" FOR UPDATE",
 )
 # How long a write waits for others before a person is told.
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 MOST_CONNECTIONS = 8
 _RETRY_PAUSE_S = 0.005
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -234,11 +234,11 @@ class PostgresDatabase:
         *,
         where: str,
         most_connections: int = MOST_CONNECTIONS,
-        patience_s: float = PATIENCE_S,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.where = where
-        self._pool = ConnectionPool(connect, most=most_connections, patience_s=patience_s)
-        self._patience_s = patience_s
+        self._pool = ConnectionPool(connect, most=most_connections, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
         self._pid = os.getpid()
         self._running = threading.local()
         self._is_closed = False
@@ -281,9 +281,9 @@ class PostgresDatabase:
 
     def _transact(self, begin: str, work: Callable[[Transaction], T]) -> T:
         self._refuse_if_unusable()
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + self._timeout_s
         was_repeated = False
-        with translated(self.where):
+        with translate_errors(self.where):
             while True:
                 with self._pool.connection() as connection:
                     try:
@@ -292,8 +292,8 @@ class PostgresDatabase:
                         if connection.closed:
                             self._pool.drop_idle()
                         # Up to here the server has undone everything, so that doing it again adds nothing twice.
-                        if not is_clash(error):
-                            if was_repeated or not (connection.closed or is_race(error)):
+                        if not is_serialization_failure(error):
+                            if was_repeated or not (connection.closed or is_constraint_race(error)):
                                 raise
                             was_repeated = True
                         elif time.monotonic() > deadline:
@@ -375,13 +375,13 @@ _DEFAULTS = {
 }
 # Compiling a query costs more than any of ours takes. A process that hangs in mid-write must not hold the others up.
 _SESSION = (
-    "SET jit = off; SET lock_timeout = '{patience_ms}ms'; SET idle_in_transaction_session_timeout = '{patience_ms}ms'"
+    "SET jit = off; SET lock_timeout = '{timeout_ms}ms'; SET idle_in_transaction_session_timeout = '{timeout_ms}ms'"
 )
 _TABLES = ("conversation", "session", "message", "span", "handoff", "call", "event", "output", "lease", "state")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Target:
+class PostgresTarget:
     """Where to connect, and how to speak of it: never with the password."""
 
     options: Mapping[str, Any]
@@ -392,15 +392,15 @@ class Target:
         name = self.options.get("dbname") or self.options.get("user") or "the default"
         return f"PostgreSQL database {name!r} at {host}{f':{port}' if port else ''}"
 
-    def connect(self, patience_s: float) -> AnyConnection:
+    def connect(self, timeout_s: float) -> AnyConnection:
         """Raises StoreUnavailable, saying what to check."""
         try:
             connection = psycopg.connect(autocommit=True, **self.options)
         except psycopg.Error as error:
-            raise refusal(self.where, error) from None
+            raise connection_error(self.where, error) from None
         try:
             self._refuse_unfit(connection)
-            connection.execute(_SESSION.format(patience_ms=int(patience_s * 1000)).encode())
+            connection.execute(_SESSION.format(timeout_ms=int(timeout_s * 1000)).encode())
         except BaseException:
             connection.close()
             raise
@@ -414,7 +414,7 @@ class Target:
             raise StoreUnavailable(f"{self.where} runs an old PostgreSQL; version 12 or newer is needed")
 
 
-def target_of(url: str) -> Target:
+def parse_target(url: str) -> PostgresTarget:
     """What a URL names. Raises StoreUnavailable for one that cannot be understood, without repeating it."""
     try:
         options = conninfo_to_dict(url)
@@ -424,19 +424,19 @@ def target_of(url: str) -> Target:
     # A password with a bare @, / or : in it ends up in the host, the port or the name, and must not be shown there.
     if "@" in places or (port and not port.replace(",", "").isdigit()):
         raise _misunderstood()
-    return Target({**_DEFAULTS, **options, "client_encoding": "utf8"})
+    return PostgresTarget({**_DEFAULTS, **options, "client_encoding": "utf8"})
 
 
 def open_postgres(
-    url: str, *, clock: Clock, migrations: Sequence[Migration] | None = None, patience_s: float = PATIENCE_S
+    url: str, *, clock: Clock, migrations: Sequence[Migration] | None = None, timeout_s: float = TIMEOUT_S
 ) -> PostgresDatabase:
     """The database at `url`. The tables of an older schema are kept as copies before they are changed."""
-    target = target_of(url)
-    steps = schema.released(DIALECT) if migrations is None else tuple(migrations)
-    database = PostgresDatabase(lambda: target.connect(patience_s), where=target.where, patience_s=patience_s)
+    target = parse_target(url)
+    steps = schema.load_migrations(DIALECT) if migrations is None else tuple(migrations)
+    database = PostgresDatabase(lambda: target.connect(timeout_s), where=target.where, timeout_s=timeout_s)
     try:
         version = database.read(lambda tx: _version(tx, target.where))
-        schema.refuse_newer(version, steps, where=target.where)
+        schema.check_version(version, steps, where=target.where)
         if version < steps[-1].version:
             database.write(lambda tx: _migrate(tx, steps, where=target.where, now_ms=clock.now_ms()))
     except BaseException:
@@ -449,7 +449,7 @@ def _migrate(tx: Transaction, steps: Sequence[Migration], *, where: str, now_ms:
     """Of several processes that start at once, one migrates; the others then find it done."""
     tx.run("SELECT pg_advisory_xact_lock(?)", (_MIGRATION_LOCK,))
     version = _version(tx, where)
-    schema.refuse_newer(version, steps, where=where)
+    schema.check_version(version, steps, where=where)
     if 0 < version < steps[-1].version:
         _keep_copy(tx, version)
     schema.apply(tx, steps, DIALECT, now_ms=now_ms)
@@ -470,7 +470,7 @@ def _version(tx: Transaction, where: str) -> int:
         return 0
     if not tables >= set(_TABLES):
         raise StoreUnavailable(f"{where} holds another program's migration table; {_ADVICE}")
-    return schema.version_of(tx, has_record=True)
+    return schema.applied_version(tx, has_record=True)
 
 
 _ADVICE = "give Perdure a database or a schema of its own (…?options=-csearch_path%3Dperdure)"

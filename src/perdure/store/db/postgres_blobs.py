@@ -8,20 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.core.errors import NotFound, StoreError
-from perdure.store.blobs import ShelfWriter
+from perdure.store.blobs import BlobWriter
 from perdure.store.db.database import Database, Row, Transaction, Value, insert, insert_numbered
 from perdure.store.ids import pack, unpack
 
 _CHUNK_BYTES = 1 << 20
 
 
-class RowShelf:
+class PostgresBlobStore:
     """A place is the name it was begun under. Its newest complete text counts; one that was begun anew goes with it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, conversation_id: str, name: str) -> ShelfWriter:
+    def begin(self, conversation_id: str, name: str) -> BlobWriter:
         values = {"output": name, "conversation": conversation_id}
         number = self._database.write(lambda tx: insert_numbered(tx, "output_text", values, number="number"))
         return _RowWriter(self._database, name, number)

@@ -117,7 +117,7 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """SQLite's errors become ours on their way out."""
     try:
         yield
@@ -143,7 +143,7 @@ DIALECT = Dialect(
     counting="(WITH RECURSIVE up (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < ?) SELECT n FROM up)",
 )
 # How long a write waits for writers of other processes before a person is told.
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _RETRY_PAUSE_S = 0.005
 _IDLE_READERS = 8
 # The file, its WAL, and one to spare.
@@ -223,11 +223,11 @@ class SqliteDatabase:
 
     dialect = DIALECT
 
-    def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, path: Path, *, timeout_s: float = TIMEOUT_S) -> None:
         self.path = path
         self._pid = os.getpid()
-        self._patience_s = patience_s
-        self._writer = _Writer(path, patience_s=patience_s)
+        self._timeout_s = timeout_s
+        self._writer = _Writer(path, timeout_s=timeout_s)
         self._finalizer = weakref.finalize(self, _close_in_process, self._writer, self._pid)
 
     @property
@@ -237,7 +237,7 @@ class SqliteDatabase:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._refuse_if_unusable()
-        with self._writer.reader() as connection, translated(self.path):
+        with self._writer.reader() as connection, translate_errors(self.path):
             connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(connection))
@@ -247,7 +247,7 @@ class SqliteDatabase:
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         self._refuse_if_unusable()
-        with self._writer.reader() as connection, translated(self.path):
+        with self._writer.reader() as connection, translate_errors(self.path):
             return SqliteTransaction(connection).row(sql, values)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
@@ -265,8 +265,8 @@ class SqliteDatabase:
 
     def use_wal(self) -> None:
         """Readers and a writer side by side, from now on and for every process."""
-        deadline = time.monotonic() + self._patience_s
-        with translated(self.path):
+        deadline = time.monotonic() + self._timeout_s
+        with translate_errors(self.path):
             # Changing the mode does not wait by itself when several processes open a new file at once.
             while True:
                 try:
@@ -278,7 +278,7 @@ class SqliteDatabase:
                     time.sleep(_RETRY_PAUSE_S)
 
     def backup(self, path: Path) -> None:
-        with self._writer.reader() as source, translated(path):
+        with self._writer.reader() as source, translate_errors(path):
             target = sqlite3.connect(path)
             try:
                 path.chmod(0o600)
@@ -304,9 +304,9 @@ class _Writer:
     It never refers to its database: one that nobody uses any more can then be collected, and is closed by that.
     """
 
-    def __init__(self, path: Path, *, patience_s: float) -> None:
+    def __init__(self, path: Path, *, timeout_s: float) -> None:
         self._path = path
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._jobs: queue.SimpleQueue[_WriteJob[Any] | None] = queue.SimpleQueue()
         self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         self.is_closed = False
@@ -396,9 +396,9 @@ class _Writer:
         return True
 
     def _transact(self, work: Callable[[Transaction], T]) -> T:
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + self._timeout_s
         connection = self.connection
-        with translated(self._path):
+        with translate_errors(self._path):
             while True:
                 try:
                     connection.execute("BEGIN IMMEDIATE")
@@ -424,17 +424,17 @@ class _Writer:
             result = self._transact(work)
         finally:
             connection.execute("PRAGMA secure_delete = OFF")
-        with translated(self._path):
+        with translate_errors(self._path):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return result
 
     def _connect(self) -> sqlite3.Connection:
-        with translated(self._path):
+        with translate_errors(self._path):
             # The file was made before: one that has gone since must not be replaced by an empty one.
             connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=rw",
                 uri=True,
-                timeout=self._patience_s,
+                timeout=self._timeout_s,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
@@ -464,16 +464,16 @@ _sqlite_open_DESCRIPTORS = 6
 
 
 def open_sqlite(
-    path: Path, *, clock: Clock, migrations: Sequence[Migration] | None = None, patience_s: float = PATIENCE_S
+    path: Path, *, clock: Clock, migrations: Sequence[Migration] | None = None, timeout_s: float = TIMEOUT_S
 ) -> SqliteDatabase:
     """The database at `path`. A copy is kept beside it before an old schema is changed."""
     require_descriptors(path, _sqlite_open_DESCRIPTORS)
-    steps = schema.released(DIALECT) if migrations is None else tuple(migrations)
+    steps = schema.load_migrations(DIALECT) if migrations is None else tuple(migrations)
     _make_private(path)
-    database = SqliteDatabase(path, patience_s=patience_s)
+    database = SqliteDatabase(path, timeout_s=timeout_s)
     try:
         version = database.read(lambda tx: _version(tx, path))
-        schema.refuse_newer(version, steps, where=str(path))
+        schema.check_version(version, steps, where=str(path))
         database.use_wal()
         if version < steps[-1].version:
             if version:
@@ -500,7 +500,7 @@ def _version(tx: Transaction, path: Path) -> int:
     tables = {name for (name,) in tx.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "migration" not in tables:
         raise StoreUnavailable(f"{path} is a database of another program; name a file of Perdure's own")
-    return schema.version_of(tx, has_record=bool(tables))
+    return schema.applied_version(tx, has_record=bool(tables))
 
 
 def _make_private(path: Path) -> None:

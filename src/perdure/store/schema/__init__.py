@@ -25,7 +25,7 @@ class Migration:
     statements: tuple[str, ...]
 
 
-def released(dialect: Dialect) -> tuple[Migration, ...]:
+def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """Every migration shipped, in order, spelt for one database."""
     folder = files(__package__)
     numbers = sorted({f.name.split("_")[0] for f in folder.iterdir() if f.name.endswith(".sql")})
@@ -37,13 +37,13 @@ def released(dialect: Dialect) -> tuple[Migration, ...]:
     return tuple(steps)
 
 
-def version_of(tx: Transaction, *, has_record: bool) -> int:
+def applied_version(tx: Transaction, *, has_record: bool) -> int:
     """The newest migration applied; 0 for a database that has none."""
     row = tx.row("SELECT MAX(version) FROM migration") if has_record else None
     return (row[0] or 0) if row else 0
 
 
-def refuse_newer(version: int, migrations: Sequence[Migration], *, where: str) -> None:
+def check_version(version: int, migrations: Sequence[Migration], *, where: str) -> None:
     newest = migrations[-1].version
     if version > newest:
         raise NewerSchema(
@@ -54,7 +54,7 @@ def refuse_newer(version: int, migrations: Sequence[Migration], *, where: str) -
 def apply(tx: Transaction, migrations: Sequence[Migration], dialect: Dialect, *, now_ms: int) -> None:
     """Runs what is missing and records it; within one transaction, so that a crash leaves the old schema whole."""
     tx.run(_RECORD.format_map(dialect.types))
-    have = version_of(tx, has_record=True)
+    have = applied_version(tx, has_record=True)
     for step in migrations:
         if step.version > have:
             for statement in step.statements:

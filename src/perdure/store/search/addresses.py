@@ -28,8 +28,8 @@ _OUTPUT = re.compile(r"output:(\S+)")
 class Addresses:
     """Opens what an address stands for."""
 
-    def __init__(self, backing: StoreContext, outputs: OutputStore) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
+        self._context = context
         self._outputs = outputs
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
@@ -37,7 +37,7 @@ class Addresses:
         address = address.strip()
         if output := _OUTPUT.fullmatch(address):
             return self._outputs.read(output[1], conversation_id=conversation_id, offset=offset, limit=limit)
-        text = rendered(self.entries(address, conversation_id))
+        text = render_entries(self.entries(address, conversation_id))
         start = min(max(0, offset), len(text))
         end = start + max(1, limit)
         return Page(address, text[start:end], start, len(text), end if end < len(text) else None)
@@ -58,10 +58,10 @@ class Addresses:
                 raise NotFound(f"{conversation.id} has no messages {address}; its last is m:{conversation.last_seq}")
             return found
 
-        return self._backing.database.read(load)
+        return self._context.database.read(load)
 
 
-def rendered(entries: Iterable[Entry]) -> str:
+def render_entries(entries: Iterable[Entry]) -> str:
     """Messages as a person or a model reads them, each under a line that says which it is."""
     return "\n\n".join(_rendered(e) for e in entries)
 

@@ -25,7 +25,7 @@ class IndexedText:
     scope: str
 
 
-def indexed(text: str, scope: Iterable[str]) -> IndexedText:
+def index_text(text: str, scope: Iterable[str]) -> IndexedText:
     tokens = tokenize(text)
     return IndexedText(" ".join(tokens.parts), " ".join(tokens.wholes), " ".join(scope))
 

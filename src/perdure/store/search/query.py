@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from perdure.store.search.tokenizer import folded, is_cjk, tokenize, unaccented
+from perdure.store.search.tokenizer import fold_text, is_cjk, strip_accents, tokenize
 
 _PIECE = re.compile(r'"([^"]*)"|(\S+)')
 _MOST_CLAUSES = 16
@@ -52,7 +52,7 @@ def _phrase(text: str) -> list[Clause]:
     pairs = tuple(w for w in tokens.wholes if is_cjk(w[0]))
     if not tokens.parts:
         return []
-    return [Clause(folded(text), tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS], is_quoted=True)]
+    return [Clause(fold_text(text), tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS], is_quoted=True)]
 
 
 def _word(text: str) -> list[Clause]:
@@ -60,7 +60,7 @@ def _word(text: str) -> list[Clause]:
     tokens = tokenize(text)
     if not tokens.parts:
         return []
-    needle = folded(text.strip("*\"'`.,;!?()[]{}<>"))
+    needle = fold_text(text.strip("*\"'`.,;!?()[]{}<>"))
     pairs = tuple(w for w in tokens.wholes if is_cjk(w[0]))
     if len(tokens.parts) == 1:
         return [Clause(needle, tokens.parts, names=tokens.parts, is_prefix=is_prefix)]
@@ -77,7 +77,7 @@ def _word(text: str) -> list[Clause]:
 def _names(text: str) -> tuple[str, ...]:
     """A path's folders and file, each as the index knows it."""
     names: list[str] = []
-    for piece in unaccented(text).split("/"):
+    for piece in strip_accents(text).split("/"):
         tokens = tokenize(piece)
         names += tokens.wholes[:1] or tokens.parts
     return tuple(names[:_MOST_TOKENS])

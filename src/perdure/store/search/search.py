@@ -20,7 +20,7 @@ from perdure.store.queries import Lineage, conversation_id_of, get_conversation,
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.index import IndexName, Strategy, conversation_scope, role_scope, user_scope
 from perdure.store.search.query import Clause, parse
-from perdure.store.search.tokenizer import folded, searchable, unaccented
+from perdure.store.search.tokenizer import fold_text, searchable_text, strip_accents
 
 KEYS = ("conversation", "session", "role", "since_ms", "until_ms")
 
@@ -63,7 +63,7 @@ class SearchScope:
         return "".join(f" AND {p}" for p in parts), values
 
 
-def scope_of(tx: Transaction, given: Mapping[str, Any], visibility: Visibility) -> SearchScope:
+def build_scope(tx: Transaction, given: Mapping[str, Any], visibility: Visibility) -> SearchScope:
     """The scope a mapping describes. Raises StoreError for a key nobody knows, NotFound for an id."""
     if unknown := sorted(set(given) - set(KEYS)):
         raise StoreError(f"a search cannot be narrowed by {', '.join(unknown)}; there are: {', '.join(KEYS)}")
@@ -99,7 +99,7 @@ _LOOKED_AT_CHARS = 65_536
 
 def score(text: str, clauses: Sequence[Clause]) -> float:
     """Higher is better: every clause that is met, how often, and more where it stands as it was typed."""
-    seen = folded(text[:_LOOKED_AT_CHARS])
+    seen = fold_text(text[:_LOOKED_AT_CHARS])
     total = 0.0
     for clause in clauses:
         literal = seen.count(clause.needle) if clause.needle else 0
@@ -111,17 +111,17 @@ def score(text: str, clauses: Sequence[Clause]) -> float:
     return total - 0.1 * math.log1p(len(seen) / 400)
 
 
-def is_met(text: str, clause: Clause) -> bool:
+def clause_matches(text: str, clause: Clause) -> bool:
     """Whether a text that was already folded holds a clause: what a scan goes by where there is no index."""
     return bool(clause.needle and clause.needle in text) or (clause.is_word and clause.parts[0] in text)
 
 
 def snippet(text: str, clauses: Sequence[Clause]) -> str:
     """The place around the first hit on one line, each hit between «…»."""
-    return marked(*excerpt(text, clauses))
+    return highlight(*excerpt(text, clauses))
 
 
-def marked(line: str, marks: Sequence[tuple[int, int]]) -> str:
+def highlight(line: str, marks: Sequence[tuple[int, int]]) -> str:
     """A line with each mark between «…»."""
     for start, end in reversed(marks):
         line = f"{line[:start]}«{line[start:end]}»{line[end:]}"
@@ -135,7 +135,7 @@ def excerpt(text: str, clauses: Sequence[Clause]) -> tuple[str, tuple[tuple[int,
     found = pattern.search(shown)
     if found is None:
         # An accent or a full-width form stands between what was typed and what is written.
-        shown = unaccented(text)
+        shown = strip_accents(text)
         found = pattern.search(shown)
     start = max(0, (found.start() if found else 0) - _SNIPPET_CHARS // 3)
     end = min(len(shown), start + _SNIPPET_CHARS)
@@ -186,8 +186,8 @@ class _Found(NamedTuple):
 class SearchIndex:
     """The SearchIndex port: finds words in everything ever said, and opens addresses."""
 
-    def __init__(self, backing: StoreContext, outputs: OutputStore, addresses: Addresses) -> None:
-        self._backing = backing
+    def __init__(self, context: StoreContext, outputs: OutputStore, addresses: Addresses) -> None:
+        self._context = context
         self._outputs = outputs
         self._addresses = addresses
 
@@ -204,10 +204,10 @@ class SearchIndex:
         limit = max(1, min(limit, _MOST_RESULTS))
 
         def work(tx: Transaction) -> list[_Found]:
-            where = scope_of(tx, scope or {}, visibility)
+            where = build_scope(tx, scope or {}, visibility)
             return self._messages(tx, clauses, where, limit) + self._kept_outputs(tx, clauses, where, limit)
 
-        found = self._backing.database.read(work)
+        found = self._context.database.read(work)
         best = sorted(found, key=lambda f: (-f.score, -f.hit.created_at_ms))[:limit]
         return [_shown(f, clauses) for f in best]
 
@@ -219,7 +219,7 @@ class SearchIndex:
         rows = self._candidates(tx, "message", clauses, scope, max(_RANKED, limit))
         out = []
         for _, conversation, session, tip, seq, kind, created_at, title, body, encoding in rows:
-            text = searchable(decode_or_placeholder(body, encoding, kind, seq=seq))
+            text = searchable_text(decode_or_placeholder(body, encoding, kind, seq=seq))
             hit = SearchHit(conversation, session, tip, f"m:{seq}", kind, created_at, "", title)
             out.append(_Found(score(text, clauses), text, hit))
         return out
@@ -248,7 +248,7 @@ class SearchIndex:
     def _text(self, row: Row) -> str | None:
         """An output the index found; None where its file was taken away behind our back."""
         with suppress(StoreError):
-            return "".join(self._outputs.shelf.chunks(row[-2]))
+            return "".join(self._outputs.blobs.chunks(row[-2]))
         return None
 
     def _candidates(
@@ -271,7 +271,7 @@ class SearchIndex:
         """Matches within the scope, newest first, in steps that widen: most searches are done after the first."""
         below, step, seen = None, _RANKED, 0
         while seen < _MOST_LOOKED_AT:
-            ids = self._backing.index.newest(
+            ids = self._context.index.newest(
                 tx, index, clauses, strategy=strategy, scopes=scope.words, below=below, limit=step
             )
             rows = _rows(tx, index, ids, scope) if ids else {}
@@ -284,11 +284,11 @@ class SearchIndex:
         """The first stretch of a large output that holds a clause, if the whole of it holds them all."""
         missing, passage, tail = list(clauses), None, ""
         with suppress(StoreError):
-            for chunk in self._outputs.shelf.chunks(row[-2]):
+            for chunk in self._outputs.blobs.chunks(row[-2]):
                 # The last words of one chunk go with the next, so that nothing is missed between them.
                 stretch = tail + chunk
-                seen = folded(stretch)
-                met = [c for c in missing if is_met(seen, c)]
+                seen = fold_text(stretch)
+                met = [c for c in missing if clause_matches(seen, c)]
                 passage = stretch if met and passage is None else passage
                 missing = [c for c in missing if c not in met]
                 if not missing:
@@ -299,7 +299,7 @@ class SearchIndex:
 
 def _shown(found: _Found, clauses: Sequence[Clause]) -> SearchHit:
     line, marks = excerpt(found.text, clauses)
-    return replace(found.hit, snippet=marked(line, marks), excerpt=line, marks=marks)
+    return replace(found.hit, snippet=highlight(line, marks), excerpt=line, marks=marks)
 
 
 def _strategies(clauses: Sequence[Clause]) -> Iterator[Strategy]:

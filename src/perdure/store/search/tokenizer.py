@@ -44,7 +44,7 @@ class IndexTokens:
 
 def tokenize(text: str) -> IndexTokens:
     """Never raises, whatever the text."""
-    plain = unaccented(text)
+    plain = strip_accents(text)
     parts: list[str] = []
     wholes: list[str] = []
     for chunk in (_ASCII_CHUNK if plain.isascii() else _CHUNK).findall(plain):
@@ -55,7 +55,7 @@ def tokenize(text: str) -> IndexTokens:
     return IndexTokens(tuple(parts), tuple(dict.fromkeys(wholes)))
 
 
-def unaccented(text: str) -> str:
+def strip_accents(text: str) -> str:
     """The text in one spelling: no accents, no full-width forms, one kind of slash. Case is kept."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", clean(text))
@@ -64,16 +64,16 @@ def unaccented(text: str) -> str:
     return text.replace("\\", "/")
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """The text as it is compared: one spelling, one case, single spaces."""
-    return " ".join(unaccented(text).casefold().split())
+    return " ".join(strip_accents(text).casefold().split())
 
 
 def is_cjk(char: str) -> bool:
     return _CJK_RUN.match(char) is not None
 
 
-def searchable(message: Message) -> str:
+def searchable_text(message: Message) -> str:
     """What can be found of a message: its text, and what its tool calls were called and given."""
     if not message.tool_calls:
         return message.text

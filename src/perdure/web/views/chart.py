@@ -32,7 +32,7 @@ def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
     # Kind by kind: most events are of none of these.
     found = [e for kind in _TOLD for e in store.ledger.events(conversation.id, kind=kind, limit=_MOST_MARKS)]
     events = sorted(found, key=lambda e: e.id)
-    places = store.moments.newest_at(
+    places = store.timeline.last_seqs_at(
         conversation.id, [*(c.started_at_ms for c in calls), *(e.created_at_ms for e in events)]
     )
     starts = [c.started_at_ms for c in calls]

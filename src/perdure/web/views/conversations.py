@@ -9,8 +9,8 @@ from typing import Any
 from perdure.commands.titles import title_of
 from perdure.core.errors import NotFound
 from perdure.core.ports import SearchHit
-from perdure.store.ledger import MADE, prompt_sizes
-from perdure.store.listing import Browsed, ConversationFilter
+from perdure.store.ledger import COMPACTED, prompt_sizes
+from perdure.store.listing import ConversationFilter, ListedConversation
 from perdure.store.records import CallRecord, Conversation, Session, Totals
 from perdure.store.store import SessionStore
 from perdure.web.access import Sight
@@ -32,11 +32,11 @@ _LAST_CALLS = 50
 
 def conversation_head(sight: Sight, conversation: Conversation) -> ConversationHead:
     store = sight.store
-    found, _ = store.browsing.page(ConversationFilter(ids=(conversation.id,)))
+    found, _ = store.listing.page(ConversationFilter(ids=(conversation.id,)))
     if not found:
         raise NotFound(f"{conversation.id} was deleted just now")
     children_of = ConversationFilter(parent_id=conversation.id, visibility=sight.visibility)
-    children, _ = store.browsing.page(children_of, limit=_MOST_CHILDREN)
+    children, _ = store.listing.page(children_of, limit=_MOST_CHILDREN)
     return ConversationHead(
         id=conversation.id,
         title=row_of(found[0]).title,
@@ -104,7 +104,7 @@ def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
 
 def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> int | None:
     """The prompt's size by what happened after the last call; None where nothing did that is known."""
-    made = [e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in MADE]
+    made = [e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in COMPACTED]
     undone = store.ledger.events(conversation_id, kind="undo")
     newest = max([*made, *undone], key=lambda e: e.id, default=None)
     if newest is None or newest.created_at_ms < last.ended_at_ms or not made:
@@ -123,7 +123,7 @@ def conversation_page(
     """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
     if query.strip():
         return ConversationPage(conversations=_found(sight, wanted, query, limit), next_cursor=None)
-    page, following = sight.store.browsing.page(wanted, cursor=cursor, limit=limit)
+    page, following = sight.store.listing.page(wanted, cursor=cursor, limit=limit)
     return ConversationPage(conversations=[row_of(b) for b in page], next_cursor=following)
 
 
@@ -137,11 +137,11 @@ def search_page(sight: Sight, query: str, wanted: ConversationFilter, *, limit: 
 
 
 def filters(sight: Sight) -> Filters:
-    browsing = sight.store.browsing
+    browsing = sight.store.listing
     return Filters(sources=browsing.sources(sight.visibility), models=browsing.models(sight.visibility))
 
 
-def row_of(browsed: Browsed) -> ConversationRow:
+def row_of(browsed: ListedConversation) -> ConversationRow:
     """One line of a list; a conversation nobody titled is called by what was first said in it."""
     conversation, opening = browsed.conversation, browsed.opening
     return ConversationRow(
@@ -173,7 +173,7 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
 
 def _found(sight: Sight, wanted: ConversationFilter, query: str, limit: int) -> list[ConversationRow]:
     """Conversations titled so, then those in which it was said."""
-    titled, _ = sight.store.browsing.page(replace(wanted, title=query.strip()), limit=limit)
+    titled, _ = sight.store.listing.page(replace(wanted, title=query.strip()), limit=limit)
     rows = {b.conversation.id: row_of(b) for b in titled}
     hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=_MOST_HITS)
     known = _rows_of(sight, wanted, hits)
@@ -190,7 +190,7 @@ def _found(sight: Sight, wanted: ConversationFilter, query: str, limit: int) -> 
 def _rows_of(sight: Sight, wanted: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
     """The conversations of some hits, as far as they are wanted; the time was asked of the hits themselves."""
     ids = tuple({h.conversation_id: None for h in hits})
-    page, _ = sight.store.browsing.page(replace(wanted, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
+    page, _ = sight.store.listing.page(replace(wanted, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
     return {b.conversation.id: row_of(b) for b in page}
 
 

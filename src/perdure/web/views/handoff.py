@@ -12,9 +12,9 @@ from perdure.context.grounding import MARK
 from perdure.context.handoff import parse_handoff
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry, Message
-from perdure.store.ledger import MADE, prompt_sizes
+from perdure.store.ledger import COMPACTED, prompt_sizes
 from perdure.store.records import Conversation, Span, StoredEvent, StoredHandoff
-from perdure.store.spans import holds
+from perdure.store.spans import view_contains
 from perdure.web.access import Sight
 from perdure.web.schemas import CoverRow, FactRow, HandoffView, SectionRow
 
@@ -287,10 +287,10 @@ def _sections(entries: Sequence[Entry]) -> list[SectionRow]:
 
 def _event_of(handoff: StoredHandoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
     """The compaction that wrote it: told in the session it began."""
-    made = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in MADE]
+    made = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in COMPACTED]
     return made[0] if made else None
 
 
 def _newest_standing(handoffs: Iterable[StoredHandoff], view: Sequence[Span]) -> int | None:
     """The handoff that an undo would take back."""
-    return max((h.seq for h in handoffs if holds(view, h.seq)), default=None)
+    return max((h.seq for h in handoffs if view_contains(view, h.seq)), default=None)

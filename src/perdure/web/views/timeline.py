@@ -166,7 +166,7 @@ def timeline_page(
     page = _stretch(sight, conversation, place, limit)
     if place.before is None:  # else whoever pages backwards has them already
         page = _with_results(sight, page)
-    told = page.told
+    told = page.entries
     return schemas.TimelineResponse(
         messages=_Rows(sight, conversation, told).all(),
         events=_events(sight, conversation, told),
@@ -190,15 +190,15 @@ def _stretch(sight: Sight, conversation: Conversation, place: TimelineCursor, li
 
 def _with_results(sight: Sight, page: TimelinePage) -> TimelinePage:
     """The page with the results of its last calls, beyond its limit if need be: a page never ends within a batch."""
-    told = list(page.told)
+    told = list(page.entries)
     limit = len(told) + _MOST_RESULTS
     while told and len(told) < limit and _may_have_results(told[-1]):
-        following = sight.store.timeline.after(page.conversation_id, told[-1].seq, limit=_STEP).told
+        following = sight.store.timeline.after(page.conversation_id, told[-1].seq, limit=_STEP).entries
         results = list(itertools.takewhile(lambda t: t.entry.message.role == "tool", following))
         told += results
         if len(results) < len(following) or not following:
             break
-    return replace(page, told=tuple(told))
+    return replace(page, entries=tuple(told))
 
 
 def _may_have_results(told: TimelineEntry) -> bool:
@@ -210,7 +210,7 @@ def _before(sight: Sight, conversation: Conversation, told: Sequence[TimelineEnt
     earlier: list[TimelineEntry] = []
     first = told[0] if told else None
     while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
-        page = sight.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).told
+        page = sight.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).entries
         earlier = [*page, *earlier]
         first = next((t for t in reversed(page) if t.entry.message.role != "tool"), page[0] if page else None)
     return earlier
@@ -226,7 +226,7 @@ class _Rows:
         self._callers = _callers([*_before(sight, conversation, told), *told])
         has_tools = any(t.entry.message.role == "tool" for t in told)
         self._runs: Mapping[tuple[int, str], ToolRun] = (
-            sight.store.moments.tool_runs(conversation.id, _span(told)) if has_tools else {}
+            sight.store.timeline.tool_runs(conversation.id, _span(told)) if has_tools else {}
         )
 
     def all(self) -> list[MessageRow]:
@@ -304,7 +304,7 @@ def _callers(told: Sequence[TimelineEntry]) -> dict[int, _Caller]:
 
 
 def _events(sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> list[EventRow]:
-    placed = sight.store.moments.events(conversation.id, _span(told)) if told else []
+    placed = sight.store.timeline.events_between(conversation.id, _span(told)) if told else []
     return [_event_row(seq, event) for seq, event in placed if event.kind in _SHOWN_EVENTS]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog, Prices
-from perdure.store.ledger import CachedOn, Spared
+from perdure.store.ledger import CompactionSavings, RouteCacheUsage
 from perdure.store.records import Grouping, RouteRecord, Totals, UsageRow
 from perdure.web.access import Sight
 from perdure.web.schemas import UsageGroup, UsageView
@@ -61,13 +61,13 @@ def prices_by(catalog: Catalog) -> PricesOf:
     return of
 
 
-def saved_by_cache(cached: Sequence[CachedOn], prices: PricesOf) -> float | None:
+def saved_by_cache(cached: Sequence[RouteCacheUsage], prices: PricesOf) -> float | None:
     """None where nothing was cached by a model of known price."""
     saved = [s for c in cached if (s := _cache_saving(c.usage, prices(c.route))) is not None]
     return sum(saved) if saved else None
 
 
-def saved_by_compaction(spared: Sequence[Spared], prices: PricesOf) -> float | None:
+def saved_by_compaction(spared: Sequence[CompactionSavings], prices: PricesOf) -> float | None:
     """None where no spared call has a known price."""
     saved, is_known = 0.0, False
     for compaction in spared:

@@ -14,29 +14,31 @@ from support.store import Backend, FakeClock, conversation
 TTL_MS = 10_000
 
 
-def letter(
-    number: int, *, lane: str = "chat:a", key: str = "", user_key: str = "ann", text: str = "hello"
+def inbound(
+    number: int, *, queue_key: str = "chat:a", key: str = "", user_key: str = "ann", text: str = "hello"
 ) -> InboundMessage:
-    return InboundMessage(f"t_{number}", lane, "http", user_key, "main", text, ("chat",), key)
+    return InboundMessage(f"t_{number}", queue_key, "http", user_key, "main", text, ("chat",), key)
 
 
-def take(store: SessionStore, what: InboundMessage, owner: str = "one") -> QueuedMessage:
+def enqueue(store: SessionStore, what: InboundMessage, owner: str = "one") -> QueuedMessage:
     return store.inbox.enqueue(what, owner=owner, ttl_ms=TTL_MS).queued
 
 
 def test_a_message_survives_its_process_word_for_word(backend: Backend, clock: FakeClock) -> None:
     content = {"role": "user", "content": [{"type": "text", "text": "héllo \ud800 \x00 “ok”"}]}
-    take(backend.open(clock), InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k"))
+    enqueue(
+        backend.open(clock), InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
+    )
     kept = backend.open(clock).inbox.get("t_1")
     assert kept.inbound == InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
     assert kept.state == "waiting"
 
 
 def test_the_same_key_of_the_same_sender_is_the_same_message(store: SessionStore) -> None:
-    first = store.inbox.enqueue(letter(1, key="k"), owner="one", ttl_ms=TTL_MS)
-    again = store.inbox.enqueue(letter(2, key="k", text="other words"), owner="two", ttl_ms=TTL_MS)
-    theirs = store.inbox.enqueue(letter(3, key="k", user_key="bob"), owner="two", ttl_ms=TTL_MS)
-    keyless = [store.inbox.enqueue(letter(n), owner="one", ttl_ms=TTL_MS) for n in (4, 5)]
+    first = store.inbox.enqueue(inbound(1, key="k"), owner="one", ttl_ms=TTL_MS)
+    again = store.inbox.enqueue(inbound(2, key="k", text="other words"), owner="two", ttl_ms=TTL_MS)
+    theirs = store.inbox.enqueue(inbound(3, key="k", user_key="bob"), owner="two", ttl_ms=TTL_MS)
+    keyless = [store.inbox.enqueue(inbound(n), owner="one", ttl_ms=TTL_MS) for n in (4, 5)]
     assert (first.is_new, again.is_new, theirs.is_new) == (True, False, True)
     assert again.queued == first.queued
     assert [r.is_new for r in keyless] == [True, True]
@@ -48,7 +50,7 @@ def test_senders_of_one_key_at_the_same_moment_are_one_message(backend: Backend,
 
     def send(number: int) -> None:
         start.wait()
-        got.append(stores[number].inbox.enqueue(letter(number, key="k"), owner=f"p{number}", ttl_ms=TTL_MS))
+        got.append(stores[number].inbox.enqueue(inbound(number, key="k"), owner=f"p{number}", ttl_ms=TTL_MS))
 
     threads = [threading.Thread(target=send, args=(n,)) for n in range(len(stores))]
     for thread in threads:
@@ -59,9 +61,9 @@ def test_senders_of_one_key_at_the_same_moment_are_one_message(backend: Backend,
     assert len({r.queued.id for r in got}) == 1
 
 
-def test_a_lane_is_run_oldest_first_whoever_took_what(store: SessionStore) -> None:
-    one, two = take(store, letter(1), "one"), take(store, letter(2), "two")
-    take(store, letter(3, queue_key="chat:b"), "one")
+def test_a_queue_runs_oldest_first_across_owners(store: SessionStore) -> None:
+    one, two = enqueue(store, inbound(1), "one"), enqueue(store, inbound(2), "two")
+    enqueue(store, inbound(3, queue_key="chat:b"), "one")
     assert store.inbox.first("chat:a") == one
     assert store.inbox.finish(one, {"kind": "turn"}, conversation_id=None)
     assert store.inbox.first("chat:a") == two
@@ -71,12 +73,12 @@ def test_a_lane_is_run_oldest_first_whoever_took_what(store: SessionStore) -> No
 
 def test_what_a_conversation_waits_for_is_known_whichever_chat_it_was_said_in(store: SessionStore) -> None:
     here, there = conversation(store), conversation(store)
-    begun = take(store, letter(1))
+    begun = enqueue(store, inbound(1))
     assert store.inbox.begin(begun, conversation_id=here, seq=0)
-    take(store, letter(2))  # behind it, in the same chat
-    take(store, letter(3, queue_key=conversation_queue_key(here)))
-    take(store, letter(4, queue_key=conversation_queue_key(there)))
-    take(store, letter(5, queue_key="chat:b"))
+    enqueue(store, inbound(2))  # behind it, in the same chat
+    enqueue(store, inbound(3, queue_key=conversation_queue_key(here)))
+    enqueue(store, inbound(4, queue_key=conversation_queue_key(there)))
+    enqueue(store, inbound(5, queue_key="chat:b"))
     assert [(t.id, t.state) for t in store.inbox.pending(here)] == [
         ("t_1", "running"),
         ("t_2", "waiting"),
@@ -87,7 +89,7 @@ def test_what_a_conversation_waits_for_is_known_whichever_chat_it_was_said_in(st
 
 
 def test_one_message_is_asked_to_stop_while_it_is_worked_on(store: SessionStore) -> None:
-    first, second = take(store, letter(1)), take(store, letter(2, queue_key="chat:b"))
+    first, second = enqueue(store, inbound(1)), enqueue(store, inbound(2, queue_key="chat:b"))
     assert not store.inbox.stop_message(first.id)
     for taken in (first, second):
         assert store.inbox.begin(taken, conversation_id=conversation(store), seq=0)
@@ -96,33 +98,33 @@ def test_one_message_is_asked_to_stop_while_it_is_worked_on(store: SessionStore)
 
 
 def test_it_is_known_whether_anything_waits_before_it(store: SessionStore) -> None:
-    first = store.inbox.enqueue(letter(1), owner="one", ttl_ms=TTL_MS)
-    second = store.inbox.enqueue(letter(2), owner="one", ttl_ms=TTL_MS)
-    elsewhere = store.inbox.enqueue(letter(3, queue_key="chat:b"), owner="one", ttl_ms=TTL_MS)
+    first = store.inbox.enqueue(inbound(1), owner="one", ttl_ms=TTL_MS)
+    second = store.inbox.enqueue(inbound(2), owner="one", ttl_ms=TTL_MS)
+    elsewhere = store.inbox.enqueue(inbound(3, queue_key="chat:b"), owner="one", ttl_ms=TTL_MS)
     assert [r.is_first for r in (first, second, elsewhere)] == [True, False, True]
 
 
 def test_more_than_may_wait_is_refused_and_not_kept(store: SessionStore) -> None:
     for number in range(3):
-        store.inbox.enqueue(letter(number), owner="one", ttl_ms=TTL_MS, max_pending=2)
+        store.inbox.enqueue(inbound(number), owner="one", ttl_ms=TTL_MS, max_pending=2)
     with pytest.raises(InboxFull, match="2 messages wait"):
-        store.inbox.enqueue(letter(9), owner="one", ttl_ms=TTL_MS, max_pending=2)
+        store.inbox.enqueue(inbound(9), owner="one", ttl_ms=TTL_MS, max_pending=2)
     with pytest.raises(NotFound):
         store.inbox.get("t_9")
 
 
 def test_what_came_of_it_is_kept_and_the_words_are_not_kept_twice(store: SessionStore) -> None:
-    taken = take(store, letter(1, key="k"))
+    taken = enqueue(store, inbound(1, key="k"))
     store.inbox.finish(taken, {"kind": "turn", "text": "answer"}, conversation_id="c_1")
     kept = store.inbox.get("t_1")
     assert (kept.state, kept.result, kept.conversation_id) == ("done", {"kind": "turn", "text": "answer"}, "c_1")
     assert kept.inbound.content == ""
-    assert store.inbox.enqueue(letter(2, key="k"), owner="two", ttl_ms=TTL_MS).queued.result == kept.result
+    assert store.inbox.enqueue(inbound(2, key="k"), owner="two", ttl_ms=TTL_MS).queued.result == kept.result
 
 
 def test_only_its_owner_begins_and_ends_a_message(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
-    mine = take(store, letter(1), "one")
+    mine = enqueue(store, inbound(1), "one")
     clock.pass_ms(TTL_MS + 1)
     theirs = store.inbox.claim(mine, owner="two", ttl_ms=TTL_MS)
     assert theirs is not None
@@ -136,7 +138,7 @@ def test_only_its_owner_begins_and_ends_a_message(backend: Backend, clock: FakeC
 
 def test_of_several_who_claim_a_message_one_gets_it(backend: Backend, clock: FakeClock) -> None:
     stores = [backend.open(clock) for _ in range(3)]
-    orphan = take(stores[0], letter(1), "dead")
+    orphan = enqueue(stores[0], inbound(1), "dead")
     clock.pass_ms(TTL_MS + 1)
     start, won = threading.Barrier(3), []
 
@@ -154,10 +156,10 @@ def test_of_several_who_claim_a_message_one_gets_it(backend: Backend, clock: Fak
 
 def test_orphans_are_what_the_silent_and_the_dead_left_behind(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
-    take(store, letter(1, queue_key="chat:1"), "silent")
-    take(store, letter(2, queue_key="chat:2"), "dead")
-    take(store, letter(3, queue_key="chat:3"), "alive")
-    done = take(store, letter(4, queue_key="chat:4"), "silent")
+    enqueue(store, inbound(1, queue_key="chat:1"), "silent")
+    enqueue(store, inbound(2, queue_key="chat:2"), "dead")
+    enqueue(store, inbound(3, queue_key="chat:3"), "alive")
+    done = enqueue(store, inbound(4, queue_key="chat:4"), "silent")
     store.inbox.finish(done, {}, conversation_id=None)
     clock.pass_ms(TTL_MS - 1)
     store.inbox.renew("dead", ttl_ms=TTL_MS)
@@ -168,14 +170,14 @@ def test_orphans_are_what_the_silent_and_the_dead_left_behind(backend: Backend, 
 
 
 def test_who_leaves_leaves_what_is_unfinished_to_others_at_once(store: SessionStore) -> None:
-    take(store, letter(1), "one")
-    take(store, letter(2), "two")
+    enqueue(store, inbound(1), "one")
+    enqueue(store, inbound(2), "two")
     assert store.inbox.release_all("one") == 1
     assert [o.id for o in store.inbox.orphans()] == ["t_1"]
 
 
 def test_a_stop_reaches_the_owner_of_what_runs(store: SessionStore) -> None:
-    taken = take(store, letter(1), "one")
+    taken = enqueue(store, inbound(1), "one")
     assert not store.inbox.stop_queue("chat:a")  # nothing runs yet
     store.inbox.begin(taken, conversation_id="c_1", seq=0)
     assert not store.inbox.stop_queue("chat:b")
@@ -189,9 +191,9 @@ def test_a_stop_reaches_the_owner_of_what_runs(store: SessionStore) -> None:
 
 def test_what_was_answered_long_ago_is_forgotten(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
-    done = take(store, letter(1))
+    done = enqueue(store, inbound(1))
     store.inbox.finish(done, {}, conversation_id=None)
-    take(store, letter(2, queue_key="chat:b"))
+    enqueue(store, inbound(2, queue_key="chat:b"))
     clock.pass_ms(1_000)
     assert store.inbox.purge(before_ms=clock.ms) == 1
     assert store.inbox.get("t_2").state == "waiting"
@@ -199,7 +201,7 @@ def test_what_was_answered_long_ago_is_forgotten(backend: Backend, clock: FakeCl
 
 def test_what_another_process_answered_can_be_told_here(store: SessionStore) -> None:
     for number, owner in ((1, "one"), (2, "two")):
-        done = take(store, letter(number, queue_key=f"chat:{number}"), owner)
+        done = enqueue(store, inbound(number, queue_key=f"chat:{number}"), owner)
         store.inbox.finish(done, {"text": owner}, conversation_id=None)
     assert [t.result for t in store.inbox.completed_elsewhere("one", since_ms=0)] == [{"text": "two"}]
 
@@ -208,7 +210,7 @@ def test_what_another_process_answered_can_be_told_here(store: SessionStore) -> 
 def test_a_deleted_conversation_takes_its_messages_along(store: SessionStore) -> None:
     session = conversation(store)
     owner = store.conversations.get(session).id
-    taken = take(store, letter(1))
+    taken = enqueue(store, inbound(1))
     store.inbox.begin(taken, conversation_id=owner, seq=0)
     store.delete(session)
     with pytest.raises(NotFound):
@@ -218,7 +220,7 @@ def test_a_deleted_conversation_takes_its_messages_along(store: SessionStore) ->
 def test_scrubbing_reaches_what_waits_and_what_was_answered(store: SessionStore) -> None:
     session = conversation(store)
     owner = store.conversations.get(session).id
-    waiting, done = take(store, letter(1, text="the key is s3cret")), take(store, letter(2, queue_key="chat:b"))
+    waiting, done = enqueue(store, inbound(1, text="the key is s3cret")), enqueue(store, inbound(2, queue_key="chat:b"))
     store.inbox.begin(waiting, conversation_id=owner, seq=0)
     store.inbox.finish(done, {"kind": "turn", "text": "s3cret, noted"}, conversation_id=owner)
     store.scrub(session, lambda text: text.replace("s3cret", "***"))

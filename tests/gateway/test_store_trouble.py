@@ -30,7 +30,7 @@ class FlakyInbox(MessageInbox):
     """Fails as often as it is told to, before or after the deed is done."""
 
     def __init__(self, inbox: MessageInbox, failures: dict[str, int]) -> None:
-        super().__init__(inbox._backing)
+        super().__init__(inbox._context)
         self._failures = failures
 
     def _fail(self, deed: str) -> None:
@@ -38,19 +38,19 @@ class FlakyInbox(MessageInbox):
             self._failures[deed] -= 1
             raise StoreUnavailable(f"no {deed} right now")
 
-    def begin(self, taken: QueuedMessage, **more: Any) -> bool:
+    def begin(self, queued: QueuedMessage, **more: Any) -> bool:
         self._fail("begin")
-        done = super().begin(taken, **more)
+        done = super().begin(queued, **more)
         self._fail("begin, unheard of")
         return done
 
-    def finish(self, taken: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
+    def finish(self, queued: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
         self._fail("finish")
-        return super().finish(taken, result, conversation_id=conversation_id)
+        return super().finish(queued, result, conversation_id=conversation_id)
 
-    def first(self, lane: str) -> QueuedMessage | None:
+    def first(self, queue_key: str) -> QueuedMessage | None:
         self._fail("first")
-        return super().first(lane)
+        return super().first(queue_key)
 
 
 async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:

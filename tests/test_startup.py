@@ -17,6 +17,17 @@ HEAVY = ("pydantic", "httpx", "genai_prices", "rich", "ruamel", "prompt_toolkit"
 ROOM = 5.0
 
 IMPORT = "import perdure"
+AGENT_CLASS = "import perdure; perdure.Agent"
+AGENT_MADE = """
+import pathlib, perdure
+perdure.Agent(model="m", base_url="http://127.0.0.1:9/v1", api_key="any", home=pathlib.Path.home()).close()
+"""
+# What only some conversations need; their patterns and parsers are slow to import.
+RARELY_NEEDED = (
+    "perdure.providers.errors.classify",
+    "perdure.tools.builtin.html",
+    "perdure.tools.shell_safety.analyzer",
+)
 HELP = """
 import contextlib, io
 from perdure.cli.main import cli
@@ -40,6 +51,25 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code: str, tmp_path: Path
     assert roots.isdisjoint(HEAVY), sorted(roots & set(HEAVY))
 
 
+def test_naming_the_agent_class_imports_no_library_and_none_of_the_slow_packages(tmp_path: Path) -> None:
+    loaded = imported_by(AGENT_CLASS, tmp_path)
+    assert "perdure.agent.agent" in loaded
+    # asyncio and sqlite3 are the standard library's own, and in every agent's signature.
+    libraries = set(HEAVY) - {"asyncio", "sqlite3"}
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint(libraries)
+    slow = ("perdure.config.settings", "perdure.context.compressor", "perdure.redaction", "perdure.tools.toolbox")
+    assert loaded.isdisjoint((*slow, *RARELY_NEEDED)), sorted(loaded & {*slow, *RARELY_NEEDED})
+
+
+def test_an_agent_is_made_without_what_only_some_conversations_need(tmp_path: Path) -> None:
+    loaded = imported_by(AGENT_MADE, tmp_path)
+    assert "perdure.context.compressor" in loaded
+    assert loaded.isdisjoint(RARELY_NEEDED), sorted(loaded & set(RARELY_NEEDED))
+    unneeded = {"httpx", "genai_prices", "rich", "prompt_toolkit", "click", "psycopg", "fastapi", "mcp"}
+    roots = {name.partition(".")[0] for name in loaded}
+    assert roots.isdisjoint(unneeded), sorted(roots & unneeded)
+
+
 def test_import_perdure_loads_nothing_else_of_its_own(tmp_path: Path) -> None:
     assert {name for name in imported_by(IMPORT, tmp_path) if name.startswith("perdure")} == {"perdure"}
 
@@ -49,7 +79,9 @@ def test_help_imports_no_command(tmp_path: Path) -> None:
     assert loaded == {"perdure.cli", "perdure.cli.main", "perdure.cli.lazy", "perdure.core", "perdure.core.errors"}
 
 
-@pytest.mark.parametrize(("arguments", "bar_s"), [(["-c", IMPORT], 0.1), (["-m", "perdure", "--help"], 0.2)])
+@pytest.mark.parametrize(
+    ("arguments", "bar_s"), [(["-c", IMPORT], 0.1), (["-c", AGENT_CLASS], 0.3), (["-m", "perdure", "--help"], 0.2)]
+)
 def test_starting_stays_in_the_order_of_its_bar(arguments: list[str], bar_s: float) -> None:
     def took_s() -> float:
         began = time.perf_counter()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.agent.event_loop import RunningLoop
-from perdure.app import Shared
+from perdure.app.runtime import Shared
 from perdure.config.load import checked
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import TurnFinished

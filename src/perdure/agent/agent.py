@@ -21,8 +21,7 @@ from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
-from perdure.context.api import CompactionReport
-from perdure.context.engine import EngineServices, StartReason
+from perdure.context.engine import CompactionReport, EngineServices, StartReason
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, TextPart

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from perdure.config.settings import LimitsSettings
 from perdure.core.errors import PerdureError
+
+if TYPE_CHECKING:
+    from perdure.config.settings import LimitsSettings
 
 
 class SpendingLimit(PerdureError):

@@ -8,8 +8,16 @@ from collections.abc import Callable, Sequence
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import renewed
 from perdure.agent.session import LiveSession
-from perdure.context.api import CompactionReport
-from perdure.context.engine import Compaction, Insert, Keep, Reason, as_compaction, keep_essentials, unchanged
+from perdure.context.engine import (
+    Compaction,
+    CompactionReport,
+    Insert,
+    Keep,
+    Reason,
+    as_compaction,
+    keep_essentials,
+    unchanged,
+)
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
 from perdure.core.foreign_code import await_foreign, describe_error
 from perdure.core.messages import Entry

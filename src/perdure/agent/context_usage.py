@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from perdure.agent.composition import Composition
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession
-from perdure.config.settings import Settings
 from perdure.models.budgets import WindowBudgets, window_budgets
 from perdure.models.counter import TokenCounter
 from perdure.providers.types import Endpoint
+
+if TYPE_CHECKING:
+    from perdure.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from perdure.agent.prompt import PromptSources
-from perdure.config.settings import Settings
 from perdure.context.engine import ContextEngine
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.ports import Clock, Memory, MemorySnapshot
@@ -19,6 +18,9 @@ from perdure.providers.types import Endpoint, ModelRequest, Reply
 from perdure.store.ids import IdSource
 from perdure.store.store import SessionStore
 from perdure.tools.runtime import ToolRuntime
+
+if TYPE_CHECKING:
+    from perdure.config.settings import Settings
 
 # Every call moves the ratio a little; a change below this moves no decision.
 _RATIO_STEP = 0.02

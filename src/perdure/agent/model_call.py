@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perdure.agent.compaction import Emit, compact
 from perdure.agent.context_usage import budgets_for
 from perdure.agent.deps import AgentDeps, Delta
 from perdure.agent.gate import Gate
 from perdure.agent.session import LiveSession
-from perdure.config.settings import Settings
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import Message
@@ -23,6 +22,9 @@ from perdure.providers.routes import aimed
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.tools.output_limits import OutputLimits
+
+if TYPE_CHECKING:
+    from perdure.config.settings import Settings
 
 Action = Literal["compact", "lower_output", "drop_images", "reroute", "give_up"]
 

@@ -6,6 +6,5 @@ the network; the embedded model is started when the first call needs it.
 """
 
 from perdure.app.agent import Agent, WiredAgent
-from perdure.app.runtime import Shared, open_user_store, route_to, shared_loop
 
-__all__ = ["Agent", "Shared", "WiredAgent", "open_user_store", "route_to", "shared_loop"]
+__all__ = ["Agent", "WiredAgent"]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from perdure.agent.embedded import UNSTARTED
-from perdure.app import Shared, open_user_store, shared_loop
+from perdure.app.runtime import Shared, open_user_store, shared_loop
 from perdure.cli.gateway import local_servers
 from perdure.config.env import api_key_for, make_home
 from perdure.config.load import Loaded, load

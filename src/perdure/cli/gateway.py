@@ -163,7 +163,7 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
       perdure serve
       perdure serve --no-open --port 9000
     """
-    from perdure.app import open_user_store
+    from perdure.app.runtime import open_user_store
     from perdure.config.load import load
     from perdure.core.clock import SystemClock
     from perdure.gateway.auth.tokens import RunPeople
@@ -395,7 +395,7 @@ gateway.add_command(token)
 
 
 def _serve(flags: dict[str, object]) -> None:
-    from perdure.app import open_user_store
+    from perdure.app.runtime import open_user_store
     from perdure.config.load import load
     from perdure.core.addresses import is_loopback_host
     from perdure.core.clock import SystemClock

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from perdure.app import open_user_store
+from perdure.app.runtime import open_user_store
 from perdure.config.load import load
 from perdure.store.store import SessionStore
 

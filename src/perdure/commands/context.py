@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
 from perdure.commands.format import bar, gauge_line, measured, money, share, tokens, usage_lines
-from perdure.context.api import CompactionReport
+from perdure.context.engine import CompactionReport
 from perdure.core.clock import SystemClock
 from perdure.core.visibility import Visibility
 from perdure.store.records import Grouping, Totals, UsageRow

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from perdure.config.settings import CompressionSettings, Settings
 from perdure.context.compressor import ContextCompressor
-from perdure.context.engine import Compaction, Insert
-from perdure.context.handoff import Handoff
+from perdure.context.engine import Compaction, CompactionReport, Insert
 from perdure.context.summarizer import AnySummarize
 from perdure.core import rules
 from perdure.core.errors import ConfigError
-from perdure.core.events import CompactionOutcome
 from perdure.core.messages import Message
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionReport:
-    """What came of a compaction, ready to be sent on and to be shown."""
-
-    messages: list[dict[str, Any]]
-    outcome: CompactionOutcome
-    # The handoff's text; "" where there is none.
-    handoff: str
-    before_tokens: int
-    after_tokens: int
-    message: str
-    notices: tuple[str, ...] = ()
-    record: Handoff | None = None
 
 
 def compress(

@@ -15,9 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from perdure.config.settings import CompressionSettings
 from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
 from perdure.context.head import project
@@ -29,6 +28,9 @@ from perdure.core.ports import Clock, KeyValue, LogReader, Summarize
 from perdure.core.rules import leading_system
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import estimate_message
+
+if TYPE_CHECKING:
+    from perdure.config.settings import CompressionSettings
 
 Reason = Literal["threshold", "preflight", "overflow", "hygiene", "background", "user"]
 StartReason = Literal["new", "resume", "compression", "undo", "branch"]
@@ -114,6 +116,28 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What came of a compaction, ready to be sent on and to be shown."""
+
+    messages: list[dict[str, Any]]
+    outcome: CompactionOutcome
+    # The handoff's text; "" where there is none.
+    handoff: str
+    before_tokens: int
+    after_tokens: int
+    message: str
+    notices: tuple[str, ...] = ()
+    record: Handoff | None = None
+
+
+def _default_settings() -> CompressionSettings:
+    # Imported late: the settings model takes longer to build than everything else in this package.
+    from perdure.config.settings import CompressionSettings
+
+    return CompressionSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineServices:
     """What an engine is handed when a session starts; everything may be missing."""
 
@@ -127,7 +151,7 @@ class EngineServices:
     state: KeyValue | None = None
     installation: KeyValue | None = None
     log: LogReader | None = None
-    settings: CompressionSettings = field(default_factory=CompressionSettings)
+    settings: CompressionSettings = field(default_factory=_default_settings)
     clock: Clock | None = None
     # The user's own versions of the prompts.
     prompts_folder: Path | None = None

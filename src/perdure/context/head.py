@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.context.transcript import short_arguments, without_images
 from perdure.core import rules
 from perdure.core.messages import Message, TextPart
 from perdure.models.tokens import estimate_message, estimate_text
@@ -48,6 +47,9 @@ def _fair_share(sizes: Sequence[int], budget: int) -> int:
 
 def _shortened(message: Message, tokens: int, address: str) -> Message:
     """The two ends of its text, and where the rest can be read."""
+    # Imported late: only a compacted conversation needs it, and it brings the whole fact scanner.
+    from perdure.context.transcript import short_arguments, without_images
+
     message = without_images(short_arguments(message))
     text = message.text
     marker = f"[… {{}} characters left out{f'; open {address} with session_search' if address else ''} …]"

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI
 
 from perdure.agent.event_loop import DaemonThreads, RunningLoop
-from perdure.app import Shared
+from perdure.app.runtime import Shared
 from perdure.config.env import has_proxy
 from perdure.config.settings import GatewaySettings, Settings
 from perdure.core.addresses import is_loopback_host

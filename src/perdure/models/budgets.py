@@ -6,8 +6,11 @@ Every figure but the gateway's is a setting (`compression.*`); the defaults are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from perdure.config.settings import CompressionSettings
+if TYPE_CHECKING:
+    from perdure.config.settings import CompressionSettings
+
 
 # Fixed: where a gateway compacts before the agent sees a message (C8).
 HYGIENE_RATIO = 0.85
@@ -60,7 +63,7 @@ def window_budgets(
     """The budgets of a window of the *main* model; raises ValueError for a window that holds nothing."""
     if window < 1:
         raise ValueError(f"a window must be at least 1 token, not {window}")
-    s = settings or CompressionSettings()
+    s = settings or _default_settings()
     is_small = window < s.small_window
     threshold = threshold_for(s, provider=provider, model=model)
     share = max(threshold, s.small_window_threshold) if is_small else threshold
@@ -78,6 +81,13 @@ def window_budgets(
         room_tokens=room,
         is_small=is_small,
     )
+
+
+def _default_settings() -> CompressionSettings:
+    # Imported late: the settings model takes longer to build than everything else in this package.
+    from perdure.config.settings import CompressionSettings
+
+    return CompressionSettings()
 
 
 def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -> float:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from perdure.config.settings import RouteSettings, Settings
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict
 from perdure.providers.caching import cache_ttl_for
 from perdure.providers.credentials import Credentials
 from perdure.providers.protocols import resolve_mode
 from perdure.providers.registry import SERVICES, ProviderSpec, quirks_of, service, service_of_url
 from perdure.providers.types import CacheTtl, Endpoint, ModelRequest
+
+if TYPE_CHECKING:
+    from perdure.config.settings import RouteSettings, Settings
 
 # The value of an environment variable, or None: `config.credentials.api_key_for`, or a test's own.
 KeyLookup = Callable[[str], str | None]

@@ -19,7 +19,6 @@ from typing import Any
 
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
-from perdure.providers.errors.classify import classify_error
 from perdure.providers.errors.messages import (
     EndpointLabel,
     broken,
@@ -179,6 +178,9 @@ class _Attempt:
 
     def _error(self, status: int, body: bytes, response: WireResponse) -> ProviderError:
         text = body.decode("utf-8", "replace")
+        # Imported late: the tables of error patterns are slow to compile, and most calls succeed.
+        from perdure.providers.errors.classify import classify_error
+
         verdict = classify_error(status, text, headers=dict(response.headers), request_tokens=len(self.body) // 4)
         if verdict.kind == "unknown" and is_html(body):
             return not_an_api(self.place, status, body)

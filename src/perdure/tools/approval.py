@@ -21,7 +21,6 @@ from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
 from perdure.tools.builtin.terminal import ShellState
 from perdure.tools.runtime import ToolScope
-from perdure.tools.shell_safety.analyzer import Surroundings, find_dangers
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.types import KINDS, Danger, has_mark
 from perdure.tools.tool import Tool
@@ -96,6 +95,9 @@ class ApprovalGuard:
             yield from self._reads(str(arguments.get(tool.read_path_parameter, "")))
 
     def _dangers(self, command: str, scope: ToolScope) -> tuple[Danger, ...]:
+        # The shell parser is imported with the first command, in this thread.
+        from perdure.tools.shell_safety.analyzer import Surroundings, find_dangers
+
         key = scope.conversation_id or scope.task_id
         state = self._shell_state(key) if self._shell_state is not None else None
         where = Surroundings(

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent as WiredAgent
-from perdure.app import open_user_store, route_to
+from perdure.app.runtime import open_user_store, route_to
 from perdure.config.load import load
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker

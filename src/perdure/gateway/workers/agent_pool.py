@@ -13,8 +13,9 @@ from functools import partial
 from typing import Protocol
 
 from perdure.agent.agent import ConversationAgent
-from perdure.app import Shared, WiredAgent, route_to
+from perdure.app import WiredAgent
 from perdure.app.build import AgentUser
+from perdure.app.runtime import Shared, route_to
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.ports import Clock
 from perdure.gateway.events.types import ChatKey

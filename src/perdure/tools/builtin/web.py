@@ -15,7 +15,6 @@ from urllib.parse import urljoin, urlsplit
 
 from perdure.core.addresses import is_in_networks, is_public_address
 from perdure.core.errors import ToolError
-from perdure.tools.builtin import html
 from perdure.tools.builtin.isolated import IsolatedScript
 from perdure.tools.tool import CancelToken, Tool, ToolReply, tool_from_function
 
@@ -57,7 +56,8 @@ _MAX_HOST_CHARS = 253
 _REMEMBERED_PAGES = 8
 _REMEMBERED_CHARS = 4_000_000
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
-_SCRIPT = Path(html.__file__)
+# Run in a process of its own, never imported here: it loads an HTML parser.
+_SCRIPT = Path(__file__).with_name("html.py")
 # Where reading a page stops with what it has, and where its process is killed.
 _READ_S = 1.5
 _KILL_S = 10.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -283,7 +284,7 @@ def test_retries_are_bounded() -> None:
     [
         (Say("late", delay_s=30), Timeouts(first_token_s=0.5), True, "no reply within 0.5 s"),
         (Say("late", delay_s=30), Timeouts(reply_s=0.5), False, "no reply within 0.5 s"),
-        (Say("word " * 20, chunk_delay_s=30), Timeouts(idle_s=0.2), True, "nothing came for 0.2 s"),
+        (Say("word " * 20, chunk_delay_s=0.4), Timeouts(idle_s=0.2), True, "nothing came for 0.2 s"),
     ],
     ids=["first token", "whole reply", "idle"],
 )
@@ -346,6 +347,91 @@ def test_keep_alive_signals_behind_the_first_token_hold_a_dead_stream_only_so_lo
     assert 0.25 < seconds < 2
 
 
+def _event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def _chunk(delta: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+
+
+_FIRST_WORDS: dict[ApiMode, bytes] = {
+    "chat_completions": _chunk({"content": "half a "}),
+    "anthropic_messages": _event("message_start", message={"id": "m", "content": []})
+    + _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    + _event("content_block_delta", index=0, delta={"type": "text_delta", "text": "half a "}),
+    "codex_responses": _event("response.created", response={"id": "r", "status": "in_progress"})
+    + _event("response.output_text.delta", output_index=0, delta="half a "),
+}
+_USAGE = {"prompt_tokens": 5, "completion_tokens": 1}
+_EMPTY_EVENTS: list[tuple[str, ApiMode, bytes]] = [
+    ("empty data", "chat_completions", b"data:\n\n"),
+    ("no choices", "chat_completions", b'data: {"choices":[]}\n\n'),
+    ("empty delta", "chat_completions", _chunk({})),
+    ("empty content", "chat_completions", _chunk({"content": ""})),
+    ("null content", "chat_completions", _chunk({"content": None})),
+    ("role only", "chat_completions", _chunk({"role": "assistant", "content": ""})),
+    ("empty reasoning", "chat_completions", _chunk({"reasoning_content": "", "reasoning_details": [{"text": ""}]})),
+    ("empty arguments", "chat_completions", _chunk({"tool_calls": [{"index": 0, "function": {"arguments": ""}}]})),
+    ("usage only", "chat_completions", b'data: {"choices":[],"usage":' + json.dumps(_USAGE).encode() + b"}\n\n"),
+    ("unknown event", "anthropic_messages", _event("progress")),
+    ("empty text", "anthropic_messages", _event("content_block_delta", delta={"type": "text_delta", "text": ""})),
+    ("same block", "anthropic_messages", _event("content_block_start", index=0, content_block={"type": "text"})),
+    ("in progress", "codex_responses", _event("response.in_progress", response={"id": "r"})),
+    ("empty text", "codex_responses", _event("response.output_text.delta", output_index=0, delta="")),
+]
+
+
+def _run_dead_stream(mode: ApiMode, first: bytes, signal: bytes, timeouts: Timeouts) -> tuple[ProviderError, float]:
+    """Send to a server that repeats `signal` behind the first words for ever; return the error and its time."""
+
+    async def main() -> tuple[ProviderError, float]:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + first)
+            while not writer.is_closing():
+                writer.write(signal)
+                await asyncio.sleep(0.02)
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        target = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", mode, "m")
+        transport = Transport(timeouts=timeouts)
+        start = time.monotonic()
+        with pytest.raises(ProviderError) as caught:
+            async with asyncio.timeout(3):
+                await transport.send(target, request("hi"))
+        server.close()
+        await transport.aclose()
+        return caught.value, time.monotonic() - start
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("mode", "signal"), [e[1:] for e in _EMPTY_EVENTS], ids=[f"{e[1]}: {e[0]}" for e in _EMPTY_EVENTS]
+)
+def test_events_without_content_do_not_keep_a_dead_stream_alive(mode: ApiMode, signal: bytes) -> None:
+    error, seconds = _run_dead_stream(mode, _FIRST_WORDS[mode], signal, Timeouts(idle_s=0.1, keep_alive_s=0.3))
+    assert "nothing came but keep-alive signals" in str(error)
+    assert error.partial_text == "half a "
+    assert 0.25 < seconds < 2
+
+
+def test_an_event_that_never_ends_does_not_keep_a_dead_stream_alive() -> None:
+    first = _FIRST_WORDS["chat_completions"] + b'data: {"a":"'
+    error, seconds = _run_dead_stream("chat_completions", first, b"x", Timeouts(idle_s=0.1, keep_alive_s=0.3))
+    assert "nothing came but keep-alive signals" in str(error)
+    assert 0.25 < seconds < 2
+
+
+def test_a_role_without_content_is_no_first_token() -> None:
+    signal = _chunk({"role": "assistant", "content": ""})
+    timeouts = Timeouts(first_token_s=0.1, queued_s=0.3, idle_s=5)
+    error, seconds = _run_dead_stream("chat_completions", signal, signal, timeouts)
+    assert "no reply within 0.3 s, only keep-alive signals" in str(error)
+    assert seconds < 2
+
+
 def test_a_long_event_that_comes_in_small_pieces_is_no_dead_stream() -> None:
     async def main() -> str:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -359,7 +445,7 @@ def test_a_long_event_that_comes_in_small_pieces_is_no_dead_stream() -> None:
 
         server = await asyncio.start_server(handle, "127.0.0.1", 0)
         place = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "chat_completions", "m")
-        reply = await Transport(timeouts=Timeouts(idle_s=0.2, keep_alive_s=0.2)).send(place, request("hi"))
+        reply = await Transport(timeouts=Timeouts(idle_s=0.2, keep_alive_s=2)).send(place, request("hi"))
         server.close()
         return reply.message.text
 

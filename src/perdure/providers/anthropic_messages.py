@@ -152,6 +152,8 @@ class AnthropicStream:
         self._grown: dict[tuple[int, str], list[str]] = {}
         self._reason = ""
         self._is_done = False
+        # Pieces of content parsed so far; events that add none are keep-alive signals.
+        self.progress = 0
 
     @property
     def partial_text(self) -> str:
@@ -195,6 +197,7 @@ class AnthropicStream:
         if index not in self._blocks:  # a server that never opened the block
             kinds = {"text": "text", "input": "tool_use"}
             self._blocks[index] = {"type": kinds.get(key, "thinking")}
+        self.progress += bool(text)
         self._grown.setdefault((index, key), []).append(text)
         return text
 
@@ -203,15 +206,19 @@ class AnthropicStream:
             self._head = as_map(value.get("message"))
             self._count(as_map(self._head.get("usage")))
         elif kind == "content_block_start":
-            block = dict(as_map(value.get("content_block")))
-            self._blocks[_index(value)] = block
+            block, index = dict(as_map(value.get("content_block"))), _index(value)
+            # Text and thinking blocks open empty; a tool call or a redacted block is content by itself.
+            self.progress += index not in self._blocks and block.get("type") not in ("text", "thinking")
+            self._blocks[index] = block
             return [TextDelta(t)] if block.get("type") == "text" and (t := as_text(block.get("text"))) else []
         elif kind == "content_block_stop":
             index = _index(value)
             piece = _piece(self._whole(index)) if index in self._blocks else None
             return [ToolCallParsed(piece)] if isinstance(piece, ToolCall) else []
         elif kind == "message_delta":
-            self._reason = as_text(as_map(value.get("delta")).get("stop_reason")) or self._reason
+            reason = as_text(as_map(value.get("delta")).get("stop_reason"))
+            self.progress += bool(reason) and not self._reason
+            self._reason = reason or self._reason
             self._count(as_map(value.get("usage")))
         elif kind == "message_stop":
             self._is_done = True

@@ -138,6 +138,7 @@ _FINISH: dict[str, Finish] = {
     "model_context_window_exceeded": "context_overflow",
 }
 # Reasons that are no end but a failure: Zhipu, DeepSeek, vLLM and OpenRouter in turn.
+_DETAIL_CONTENT = ("text", "summary", "data", "signature")
 _FAILED = frozenset({"network_error", "insufficient_system_resource", "abort", "error"})
 
 
@@ -172,7 +173,8 @@ class _PartialToolCall:
         self.arguments: list[str] = []
         self.extra: dict[str, Any] = {}
 
-    def take(self, raw: Mapping[str, Any]) -> None:
+    def take(self, raw: Mapping[str, Any]) -> bool:
+        """Add a piece; return whether it carries arguments."""
         function = as_map(raw.get("function"))
         self.id = self.id or as_text(raw.get("id"))
         # A name comes whole, yet some servers repeat it in every piece.
@@ -182,6 +184,7 @@ class _PartialToolCall:
             self.arguments.append(arguments if isinstance(arguments, str) else canonical_json(arguments))
         if isinstance(raw.get("extra_content"), Mapping):
             self.extra["extra_content"] = raw["extra_content"]
+        return bool(arguments)
 
     def whole(self) -> ToolCall:
         return ToolCall(self.id, self.name, "".join(self.arguments).strip() or "{}", self.extra)
@@ -197,6 +200,8 @@ class ChatStream:
         self._calls: list[_PartialToolCall] = []
         self._slots: dict[int, _PartialToolCall] = {}
         self._told = 0
+        # Pieces of content parsed so far; events that add none are keep-alive signals.
+        self.progress = 0
         self._refusal: list[str] = []
         self._finish = ""
         self._is_done = False
@@ -245,8 +250,10 @@ class ChatStream:
             self._reasoning(delta, deltas)
             content = delta.get("content")
             if content:
+                self.progress += 1
                 self._content(content, deltas)
             if refusal := as_text(delta.get("refusal")):
+                self.progress += 1
                 self._refusal.append(refusal)
                 deltas.append(TextDelta(refusal))
             if calls := as_list(delta.get("tool_calls")):
@@ -262,6 +269,7 @@ class ChatStream:
                 line = f"the service broke the reply off ({reason})"
                 is_busy = reason.lower() == "insufficient_system_resource"
                 raise broken_reply("overloaded" if is_busy else "transport", line, partial_text=self.partial_text)
+            self.progress += not self._finish
             self._finish = reason.lower()
             deltas += self._new_calls(len(self._calls))
 
@@ -271,6 +279,7 @@ class ChatStream:
         details = [as_map(d) for d in as_list(delta.get("reasoning_details"))]
         for detail in details:
             _merge_detail(self._details, detail)
+        self.progress += bool(text) or any(detail.get(key) for detail in details for key in _DETAIL_CONTENT)
         text = text or "".join(as_text(d.get("text")) or as_text(d.get("summary")) for d in details)
         if text:
             self._thoughts.append(text)
@@ -298,7 +307,8 @@ class ChatStream:
             call = _PartialToolCall()
             self._calls.append(call)
             self._slots[slot if slot >= 0 else len(self._calls) - 1] = call
-        call.take(raw)
+            self.progress += 1
+        self.progress += call.take(raw)
 
     def _new_calls(self, until: int) -> list[Delta]:
         """Calls that are whole and have not been told yet; the last one grows until the reply ends."""

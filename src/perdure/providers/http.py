@@ -59,11 +59,6 @@ class SseReader:
             self._take(line, events)
         return events
 
-    @property
-    def is_within_event(self) -> bool:
-        """Part of an event has arrived: neither nothing nor the part of a comment."""
-        return bool(self._data) or bool(self._pieces and not self._pieces[0].startswith(b":"))
-
     def finish(self) -> list[SseEvent]:
         """What the end of the body completes: a last event whose blank line never came is still an event."""
         events: list[SseEvent] = []

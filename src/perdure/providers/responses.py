@@ -136,6 +136,8 @@ class ResponsesStream:
         self._items: dict[int, Mapping[str, Any]] = {}
         self._texts: list[str] = []
         self._is_done = False
+        # Pieces of content parsed so far; events that add none are keep-alive signals.
+        self.progress = 0
 
     @property
     def partial_text(self) -> str:
@@ -157,6 +159,7 @@ class ResponsesStream:
         kind = as_text(value.get("type")) or event.name
         text = value.get("delta")
         if isinstance(text, str) and text:
+            self.progress += 1
             if kind in _TEXT_DELTAS:
                 self._texts.append(text)
                 return [TextDelta(text)]
@@ -180,7 +183,9 @@ class ResponsesStream:
 
     def _item(self, value: Mapping[str, Any]) -> list[Delta]:
         item, index = as_map(value.get("item")), value.get("output_index")
-        self._items[index if isinstance(index, int) else len(self._items)] = item
+        slot = index if isinstance(index, int) else len(self._items)
+        self.progress += slot not in self._items
+        self._items[slot] = item
         is_call = item.get("type") in ("function_call", "custom_tool_call")
         return [ToolCallParsed(_call(item))] if is_call else []
 

@@ -49,7 +49,6 @@ MAX_BODY_BYTES = 64 << 20
 _LINGER_S = 0.25
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
-_KEEP_ALIVE_EVENTS = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
 _RETRIED_KINDS = frozenset({"rate_limit", "overloaded", "transport"})
 _RETRIED_STATUS = frozenset({408, 425, 500, 502, 503, 504, 529})
 
@@ -225,6 +224,7 @@ class _Attempt:
         reader, stream = SseReader(), self.mode.make_stream()
 
         def take(piece: bytes) -> bool:
+            before = stream.progress
             events = reader.feed(piece)
             self._hear(events, stream)
             self._size += len(piece)
@@ -232,9 +232,9 @@ class _Attempt:
                 raise not_an_api(self.place, 200, head, partial=self.partial_text)
             if events and _is_last(events[-1]):
                 return True
-            if reader.is_within_event or any(e.name not in _KEEP_ALIVE_EVENTS for e in events):
+            if stream.progress > before:
                 stream_timer.hear_event()
-            else:
+            else:  # pings, empty deltas, usage figures, part of an event: no sign that the model still writes
                 stream_timer.hear_keep_alive()
             return False
 

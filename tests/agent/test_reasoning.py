@@ -145,3 +145,11 @@ def test_each_route_sends_what_its_service_needs(provider: str, mode: Any, now: 
 def test_a_message_without_reasoning_is_passed_on_as_it_is() -> None:
     plain = Message("assistant", "Done.", kind="assistant")
     assert ReasoningRule("chat_completions", "reasoning").sent(plain, is_current=False) is plain
+
+
+@pytest.mark.spec("B2b")
+@pytest.mark.parametrize("provider", ["nous", "xai", "deepseek", "zai", "vllm", "openrouter", "groq", "minimax"])
+def test_services_of_thinking_models_get_the_reasoning_of_the_running_tool_loop(tmp_path: Path, provider: str) -> None:
+    with bench(tmp_path, step("a", 50), step("b", 50), "Both are fine.", tools=[look], provider=provider) as b:
+        assert b.agent.run_conversation("Look at a and b.").outcome == "completed"
+        assert b.sim.violations == []

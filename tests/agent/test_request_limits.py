@@ -12,7 +12,7 @@ import pytest
 from perdure.agent.view import LEFT_OUT, surplus_images, without_images
 from perdure.config.settings import Settings
 from perdure.core.messages import Entry, Message
-from perdure.testing.simulator import Fail, Say
+from perdure.testing.simulator import Fail, Raw, Say
 from perdure.testing.simulator.script import ScriptRequest
 from support.agents import bench
 from support.long_histories import working_session
@@ -150,3 +150,32 @@ def test_a_stream_that_broke_off_may_have_been_billed(tmp_path: Path) -> None:
     with bench(tmp_path, Say("some words that end", drop_after=3)) as b:
         b.agent.run_conversation("one")
         assert b.store.ledger.totals(b.agent.session_id or "").unreported_calls == 1
+
+
+@pytest.mark.spec("G2")
+@pytest.mark.parametrize(
+    ("mode", "settings"),
+    [
+        ("chat_completions", {"max_tokens": 8_000}),
+        ("codex_responses", {"max_tokens": 8_000}),
+        ("anthropic_messages", {}),
+    ],
+)
+def test_the_output_allowance_stays_within_the_room_the_prompt_leaves(
+    tmp_path: Path, mode: Any, settings: dict[str, Any]
+) -> None:
+    with bench(tmp_path, mode=mode, window=8_000, settings=Settings.model_validate({"model": settings})) as b:
+        for turn in range(3):
+            assert b.agent.run_conversation(f"Question {turn}: " + "what about this? " * 40).outcome == "completed"
+        assert [r.status for r in b.sim.requests] == [200] * 3
+
+
+@pytest.mark.spec("G3")
+def test_an_empty_reply_to_a_small_prompt_does_not_shrink_the_window(tmp_path: Path) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
+    usage = {"prompt_tokens": 120, "completion_tokens": 0, "total_tokens": 120}
+    empty = Raw(json.dumps({"id": "x", "choices": [choice], "usage": usage}).encode())
+    with bench(tmp_path, empty, "fine", window=128_000) as b:
+        b.agent.run_conversation("hi")
+        assert b.agent.gauge.window == 128_000
+        assert len(b.sim.requests) == 1

@@ -15,6 +15,7 @@ import pytest
 
 from perdure.core.errors import ConfigError, PerdureError, ProviderError
 from perdure.providers.errors.classify import classify_error
+from perdure.providers.types import ApiMode
 from perdure.testing.simulator import SAMPLES, Call, Drop, Fail, Raw, Say, ScriptRequest, Simulator, load_script
 from support.simulator import MODES, http, request, send
 
@@ -204,3 +205,11 @@ def test_the_command_serves_says_where_and_stops_with_ctrl_c(tmp_path: Path) -> 
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(10) == 130
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_calls_that_share_an_id_stream_their_own_arguments(mode: ApiMode) -> None:
+    calls = (Call("read", {"path": "a"}, "same"), Call("read", {"path": "b"}, "same"))
+    with Simulator(script=[Say(calls=calls)]) as sim:
+        reply = send(sim, mode, request("hi"))
+    assert [c.parsed_arguments() for c in reply.message.tool_calls] == [{"path": "a"}, {"path": "b"}]

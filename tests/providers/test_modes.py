@@ -57,7 +57,7 @@ def test_an_unknown_mode_is_a_config_error_that_lists_the_known_ones() -> None:
 def test_every_mode_offers_the_same_verbs() -> None:
     for mode in ("chat_completions", "codex_responses", "anthropic_messages"):
         module = mode_module(mode)
-        assert all(hasattr(module, name) for name in ("PATH", "headers", "build", "parse", "Stream"))
+        assert all(hasattr(module, name) for name in ("PATH", "headers", "build", "parse", "make_stream"))
 
 
 @pytest.mark.spec("J3")

@@ -554,7 +554,8 @@ def test_a_full_window_as_a_stop_reason_comes_back_as_the_replys_end(mode: ApiMo
 
 @pytest.mark.parametrize(
     ("wait", "words"),
-    [("1000000000", "more than 31 days"), ("31536000", "more than 31 days"), ("7200", "2 hours"), ("90", "90 seconds")],
+    [("1000000000", "more than 31 days"), ("31536000", "more than 31 days"), ("7200", "2 hours"), ("90", "90 seconds")]
+    + [(huge, "more than 31 days") for huge in ("9" * 26, "1e12", "inf", "1000000000000")],
 )
 def test_a_wait_longer_than_anybody_sits_through_ends_the_call_at_once(wait: str, words: str) -> None:
     naps = Naps()
@@ -581,3 +582,11 @@ def test_calls_whose_ids_share_a_half_reach_every_service_as_two(mode: ApiMode) 
     with Simulator(strict()) as sim:
         send(sim, mode, request(*rules.repair(history)))
         assert sim.violations == []
+
+
+def test_a_prompt_refused_with_status_500_costs_nothing() -> None:
+    body = {"error": {"code": 500, "message": "context shift is disabled", "type": "server_error"}}
+    with Simulator(script=[Fail(status=500, body=body)]) as sim:
+        error = failure(sim, "chat_completions")
+    assert error.verdict.kind == "prompt_too_long"
+    assert not error.may_be_billed

@@ -18,6 +18,8 @@ from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice
 from perdure.core.messages import Message
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import plausible_window, step_down
+from perdure.providers.errors.classify import stop_verdict
+from perdure.providers.protocols import default_max_tokens
 from perdure.providers.routes import aimed
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
@@ -32,6 +34,7 @@ Action = Literal["compact", "lower_output", "drop_images", "reroute", "give_up"]
 MAX_COMPACTIONS = 3
 MAX_LOWERED = 3
 LEAST_OUTPUT_TOKENS = 16
+OUTPUT_MARGIN_TOKENS = 64
 
 # What is tried for each kind, first to last; an action that is used up or impossible is passed over.
 TABLE: dict[ErrorKind, tuple[Action, ...]] = {
@@ -133,9 +136,6 @@ def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
     return f"{text or 'The call failed'}.{tried} {what_next} Nothing of the conversation is lost."
 
 
-OVERFLOW_STOP = ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
-
-
 @dataclass(frozen=True, slots=True)
 class CallCost:
     """Usage and cost of one call."""
@@ -177,22 +177,31 @@ class ModelCaller:
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             try:
                 reply = await self._send(request, task_id)
-                if not _is_overflow_stop(reply):
+                if (overflow := stop_verdict(reply, window=self._window)) is None:
                     if attempts.has_found_cap and max_tokens is not None:
                         self._parts.models.learn_limits(endpoint, output=max_tokens)
                     return reply
-                failure = ProviderError(OVERFLOW_STOP)
+                failure = ProviderError(overflow)
             except ProviderError as error:
                 failure = error
             await self._recover(failure, attempts, max_tokens)
 
     def _allowance(self, attempts: Attempts) -> int | None:
-        """The max_tokens of the request: lowered for this call, else the setting, within the endpoint's cap."""
+        """The max_tokens of the request: lowered for this call, else the setting, within the endpoint's cap and the
+        room the prompt leaves in the window."""
         if attempts.output_tokens is not None:
             return attempts.output_tokens
+        endpoint = self._parts.routes.endpoint
         chosen = self._parts.settings.model.max_tokens
-        cap = self._parts.models.output_cap_of(self._parts.routes.endpoint)
-        return min(chosen, cap) if chosen is not None and cap is not None else chosen or cap
+        cap = self._parts.models.output_cap_of(endpoint)
+        allowance = min(chosen, cap) if chosen is not None and cap is not None else chosen or cap
+        effective, room = allowance or default_max_tokens(endpoint), self._output_room()
+        return room if effective is not None and LEAST_OUTPUT_TOKENS <= room < effective else allowance
+
+    def _output_room(self) -> int:
+        """The tokens the prompt leaves in the window, with a margin for the part that is only estimated."""
+        counter = self._live.counter
+        return (self._window or 0) - counter.estimate - counter.appended_tokens // 8 - OUTPUT_MARGIN_TOKENS
 
     async def fit_window(self) -> int:
         """Resolve the window of the current endpoint once and update everything derived from it."""
@@ -438,12 +447,6 @@ class _Record:
 def _stated_limit(verdict: ErrorVerdict) -> int | None:
     """The request limit stated by the provider; None without a plausible figure."""
     return plausible_window(verdict.request_limit if verdict.request_limit is not None else verdict.context_limit)
-
-
-def _is_overflow_stop(reply: Reply) -> bool:
-    """Whether the reply stopped because the window was full; some providers only truncate it."""
-    is_empty = not reply.message.text and not reply.message.tool_calls and not reply.usage.output_tokens
-    return reply.finish == "context_overflow" or (reply.finish == "length" and reply.usage.reported and is_empty)
 
 
 def output_limits(settings: Settings, window: int) -> OutputLimits:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from perdure.core.errors import ConfigError
 from perdure.providers.registry import service
-from perdure.providers.types import ApiMode
+from perdure.providers.types import ApiMode, Endpoint
 
 _MODULES: dict[ApiMode, str] = {
     "chat_completions": "perdure.providers.chat_completions",
@@ -25,6 +25,14 @@ _ANTHROPIC_HOSTS = ("anthropic.com", "claude.com")
 def mode_module(api_mode: ApiMode) -> ModuleType:
     """The module that builds and parses this mode."""
     return import_module(_MODULES[checked_mode(api_mode)])
+
+
+def default_max_tokens(endpoint: Endpoint) -> int | None:
+    """The output allowance a request without one is sent with; None where the protocol does not demand any."""
+    if endpoint.api_mode != "anthropic_messages":
+        return None
+    default: int = mode_module(endpoint.api_mode).output_default(endpoint.model)
+    return default
 
 
 def resolve_mode(api_mode: str | None = None, provider: str | None = None, base_url: str | None = None) -> ApiMode:

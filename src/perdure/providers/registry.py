@@ -142,14 +142,20 @@ SERVICES: tuple[ProviderSpec, ...] = (
         small_model="mistral-small-latest",
         default_model="mistral-large-latest",
     ),
-    ProviderSpec("xai", "chat_completions", "https://api.x.ai/v1", ("XAI_API_KEY",), _NEW_OPENAI),
+    ProviderSpec(
+        "xai",
+        "chat_completions",
+        "https://api.x.ai/v1",
+        ("XAI_API_KEY",),
+        replace(_NEW_OPENAI, reasoning_field="reasoning_content"),
+    ),
     ProviderSpec(
         "fireworks", "chat_completions", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), _THINKS
     ),
     ProviderSpec("cerebras", "chat_completions", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), _NEW_OPENAI),
     ProviderSpec("sambanova", "chat_completions", "https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",)),
     ProviderSpec("nvidia", "chat_completions", "https://integrate.api.nvidia.com/v1", ("NVIDIA_API_KEY",), _THINKS),
-    ProviderSpec("nous", "chat_completions", "https://inference-api.nousresearch.com/v1", ("NOUS_API_KEY",)),
+    ProviderSpec("nous", "chat_completions", "https://inference-api.nousresearch.com/v1", ("NOUS_API_KEY",), _THINKS),
     ProviderSpec("huggingface", "chat_completions", "https://router.huggingface.co/v1", ("HF_TOKEN",)),
     ProviderSpec(
         "dashscope",

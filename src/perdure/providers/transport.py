@@ -166,8 +166,10 @@ class _Attempt:
     async def _read(self, response: WireResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
         status = response.status_code
         if status >= 400:
-            self.is_unbilled = is_refusal_status(status)
-            raise self._error(status, await _joined(b"", response.aiter_bytes()), response)
+            error = self._error(status, await _joined(b"", response.aiter_bytes()), response)
+            # A refusal is free whatever its status: llama.cpp answers a prompt that is too long with 500.
+            self.is_unbilled = is_refusal_status(status) or is_refusal(error.verdict)
+            raise error
         if 300 <= status < 400:
             self.may_retry, self.is_unbilled = False, True
             goal = response.headers.get("location", "elsewhere")

@@ -78,11 +78,18 @@ def _as_status(given: object) -> int | None:
     return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) <= 6 else None
 
 
-def stop_verdict(reply: Reply) -> ErrorVerdict | None:
-    """The verdict on a reply that ended because the window was full; None for any other end."""
-    if reply.finish != "context_overflow":
-        return None
-    return ErrorVerdict("prompt_too_long", "the model's context window was full before the reply was complete")
+def stop_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict | None:
+    """Return the verdict on a reply that ended because the window was full; None for any other end.
+
+    Some services only cut such a reply off. An empty one is taken for that where the prompt is near the window:
+    with a small prompt, an output allowance or hidden reasoning is to blame.
+    """
+    is_empty = not reply.message.text and not reply.message.tool_calls and not reply.usage.output_tokens
+    is_cut_off = reply.finish == "length" and reply.usage.reported and is_empty
+    is_near_window = window is not None and reply.usage.prompt_tokens * 2 >= window
+    if reply.finish == "context_overflow" or (is_cut_off and is_near_window):
+        return ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
+    return None
 
 
 def error_in(body: Mapping[str, Any]) -> object | None:

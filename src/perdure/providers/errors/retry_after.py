@@ -19,6 +19,8 @@ _IN_WORDS = re.compile(
     rf"(?:(?P<wait>{_DURATION})|(?:in|after|for) (?P<bare>\d+(?:\.\d+)?)(?![\d.]* ?[a-z]))",
     re.IGNORECASE | re.ASCII,
 )
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf(?:inity)?", re.IGNORECASE | re.ASCII)
+_MOST_DIGITS = 400
 _UNIT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|milli|s|m(?!s|illi)|h|d)", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -96,8 +98,9 @@ def _date(value: str) -> float | None:
 
 
 def _number(value: str | None) -> float | None:
+    """Parse a number of any size; one too large for a float is infinite, which is a wait like any other."""
     text = (value or "").strip()
-    return float(text) if re.fullmatch(r"\d{1,15}(?:\.\d{1,9})?", text) else None
+    return float(text) if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text) else None
 
 
 def _sane(wait_s: float) -> float | None:

@@ -150,11 +150,15 @@ def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
     if turn.reports_usage:
         start["usage"] = usage(turn, output_tokens=1)
     yield _event("message_start", message=start)
-    for index, block in enumerate(content(turn, scene.issued)):
+    blocks = content(turn, scene.issued)
+    # The calls are the last blocks. They are matched by position: two scripted calls may share an id.
+    first_call = len(blocks) - len(turn.calls)
+    for index, block in enumerate(blocks):
         yield _event("content_block_start", index=index, content_block=_opened(block))
         if index == 0:
             yield _event("ping")
-        for delta in _deltas(block, turn):
+        arguments = turn.calls[index - first_call].arguments_text if index >= first_call else ""
+        for delta in _deltas(block, turn, arguments=arguments):
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
     ending = {"stop_reason": turn.finish or _STOP[turn.ending], "stop_sequence": None}
@@ -178,7 +182,7 @@ def _opened(block: Mapping[str, Any]) -> dict[str, Any]:
     return {**block, **blank[block["type"]]}
 
 
-def _deltas(block: Mapping[str, Any], turn: SimulatedTurn) -> Iterator[dict[str, Any]]:
+def _deltas(block: Mapping[str, Any], turn: SimulatedTurn, *, arguments: str) -> Iterator[dict[str, Any]]:
     if block["type"] == "text":
         for piece in turn.pieces(block["text"]):
             yield {"type": "text_delta", "text": piece}
@@ -188,8 +192,7 @@ def _deltas(block: Mapping[str, Any], turn: SimulatedTurn) -> Iterator[dict[str,
         yield {"type": "signature_delta", "signature": block["signature"]}
     else:
         yield {"type": "input_json_delta", "partial_json": ""}
-        text = next(c.arguments_text for c in turn.calls if c.id == block["id"])
-        for piece in turn.pieces(text):
+        for piece in turn.pieces(arguments):
             yield {"type": "input_json_delta", "partial_json": piece}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -199,18 +199,17 @@ def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bo
         else:
             lines = store.transfer.export_jsonl(any_id)
         if output is None:
-            _write(lines, sys.stdout, is_shown=False)
+            for line in lines:
+                sys.stdout.write(f"{line}\n")
             return
-        # Written beside its place and moved there whole: what is cut off leaves no half a file.
-        part = output.with_name(f"{output.name}.part")
+        from perdure.core.files import AtomicFile, mode_of
+
         try:
-            with part.open("w", encoding="utf-8") as file:
-                _write(lines, file, is_shown=True)
-            part.replace(output)
+            with AtomicFile(output, mode=mode_of(output)) as file:
+                for line in _told(lines):
+                    file.write(f"{line}\n".encode())
         except OSError as error:
             raise click.ClickException(f"cannot write {output}: {error.strerror}") from None
-        finally:
-            part.unlink(missing_ok=True)
         click.echo(f"{conversation.id} written to {output}", err=True)
 
 
@@ -290,11 +289,6 @@ def _message_list(text: str) -> list[Any] | None:
     if isinstance(parsed, dict):
         parsed = parsed.get("messages")
     return parsed if isinstance(parsed, list) else None
-
-
-def _write(lines: Iterable[str], file: IO[str], *, is_shown: bool) -> None:
-    for line in _told(lines) if is_shown else lines:
-        file.write(f"{line}\n")
 
 
 def _told(lines: Iterable[str]) -> Iterator[str]:

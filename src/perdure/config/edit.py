@@ -19,6 +19,7 @@ from perdure.config.deprecated import rename_settings
 from perdure.config.env import CONFIG_FILE, make_home
 from perdure.config.load import Document, Problem, as_error, check, filled, from_text, put
 from perdure.core.errors import ConfigError
+from perdure.core.files import PRIVATE_MODE, replace_file
 
 
 def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
@@ -258,19 +259,11 @@ def template() -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replaces a file in one step, readable by its owner alone; a link keeps pointing where it did."""
+    """Replace a file atomically with mode 0600, following symbolic links. Raises ConfigError."""
     path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        temporary.unlink(missing_ok=True)
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(text.encode())
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
+        replace_file(path, text.encode(), mode=PRIVATE_MODE)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise ConfigError(f"cannot write {path}: {error.strerror}; nothing was changed") from None
 
 

@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 
 from perdure.core.errors import StoreUnavailable
-from perdure.store.blobs import BlobStore, outputs_folder, sync_folder
+from perdure.core.files import sync_folder
+from perdure.store.blobs import BlobStore, outputs_folder
 from perdure.store.db.database import Database
 
 

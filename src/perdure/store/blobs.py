@@ -11,9 +11,10 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from perdure.core.errors import NotFound, StoreUnavailable
+from perdure.core.files import PRIVATE_MODE, AtomicFile, sync_folder
 
 _CHUNK_BYTES = 1 << 18
 # How the name of a text ends while it is being written.
@@ -63,7 +64,7 @@ class FileBlobStore:
         self._folder = outputs_folder(database)
 
     def begin(self, conversation_id: str, name: str) -> BlobWriter:
-        with _told(self._folder):
+        with _translate_errors(self._folder):
             folder = self._folder / conversation_id
             # One by one: a parent made along the way would not get the mode.
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -86,7 +87,7 @@ class FileBlobStore:
         if place is None:
             shutil.rmtree(self._folder / conversation_id, ignore_errors=True)
             return
-        with _told(self._folder / place):
+        with _translate_errors(self._folder / place):
             (self._folder / place).unlink(missing_ok=True)
 
     def sweep(self, deleted: Iterable[str]) -> None:
@@ -103,7 +104,7 @@ class FileBlobStore:
         if not self._folder.is_dir():
             return
         target = outputs_folder(beside)
-        with _told(beside):
+        with _translate_errors(beside):
             target.mkdir(mode=0o700)
             for folder in self._folder.iterdir():
                 copied = target / folder.name
@@ -115,45 +116,29 @@ class FileBlobStore:
 
 
 class _FileWriter:
-    """Writes under a name of its own and takes the real one only when all is on disk."""
+    """A blob under a temporary name until it is complete and synced."""
 
     def __init__(self, path: Path, root: Path) -> None:
-        self._path = path
         self._root = root
-        self._part = path.with_suffix(_PART)
-        self._file: BinaryIO = os.fdopen(os.open(self._part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb")
+        self._file = AtomicFile(path, mode=PRIVATE_MODE, temporary=path.with_suffix(_PART))
 
     def write(self, data: bytes) -> None:
-        with _told(self._part):
+        with _translate_errors(self._file.temporary):
             self._file.write(data)
 
     def finish(self) -> str:
-        with _told(self._part):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._part.replace(self._path)
-            sync_folder(self._path.parent)
-        return str(self._path.relative_to(self._root))
+        with _translate_errors(self._file.temporary):
+            self._file.commit()
+        return str(self._file.target.relative_to(self._root))
 
     def discard(self) -> None:
+        self._file.discard()
         with suppress(OSError):
-            self._file.close()
-        for path in (self._part, self._path):
-            with suppress(OSError):
-                path.unlink()
+            self._file.target.unlink()
 
 
 def outputs_folder(database: Path) -> Path:
     return database.with_name(f"{database.name}.outputs")
-
-
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _finished_in(folder: Path) -> Iterator[Path]:
@@ -173,7 +158,7 @@ def _copy_if_there(path: Path, target: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

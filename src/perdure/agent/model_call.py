@@ -13,6 +13,7 @@ from perdure.agent.context_usage import budgets_for
 from perdure.agent.deps import AgentDeps, Delta
 from perdure.agent.gate import Gate
 from perdure.agent.session import LiveSession
+from perdure.core.error_policy import POLICIES, RecoveryAction
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import Message
@@ -28,27 +29,13 @@ from perdure.tools.output_limits import OutputLimits
 if TYPE_CHECKING:
     from perdure.config.settings import Settings
 
-Action = Literal["compact", "lower_output", "drop_images", "reroute", "give_up"]
+Action = RecoveryAction | Literal["give_up"]
 
 # Fixed: three passes that did not help will not help a fourth time.
 MAX_COMPACTIONS = 3
 MAX_LOWERED = 3
 LEAST_OUTPUT_TOKENS = 16
 OUTPUT_MARGIN_TOKENS = 64
-
-# What is tried for each kind, first to last; an action that is used up or impossible is passed over.
-TABLE: dict[ErrorKind, tuple[Action, ...]] = {
-    "prompt_too_long": ("compact",),
-    "output_cap": ("lower_output", "compact"),
-    "rate_limit": ("reroute",),
-    "overloaded": ("reroute",),
-    "auth": ("reroute",),
-    "quota": ("reroute",),
-    "transport": ("reroute",),
-    "unknown": ("reroute",),
-    # Only where it states how many images it takes: any other malformed request stays malformed.
-    "bad_request": ("drop_images",),
-}
 
 # Appended to the provider's message, which names the key, address or model to check.
 ADVICE: dict[ErrorKind, str] = {
@@ -86,7 +73,7 @@ class Attempts:
 
     def next_action(self, verdict: ErrorVerdict, *, may_compact: bool) -> Action:
         """Return the next recovery action and count it; "give_up" when none is left."""
-        for action in TABLE[verdict.kind]:
+        for action in POLICIES[verdict.kind].recovery:
             if action == "compact" and may_compact and not self.is_nothing_left and self.count_compaction():
                 return action
             if action == "lower_output" and self.lowered < MAX_LOWERED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorVerdict
 from perdure.core.ports import Clock, KeyValue
 
@@ -16,8 +17,6 @@ _PAUSE = "compressor.pause"
 _COUNT = "compressor.count"
 _TOLD = "compressor.told."
 
-# These do not pass by themselves: no route is left that would answer.
-_LASTING = frozenset(("auth", "quota", "bad_request"))
 # A pass that frees less than this share of what was there has not been worth its price.
 LEAST_SAVED = 0.10
 
@@ -56,7 +55,7 @@ class CoolDown:
     def failed(self, verdict: ErrorVerdict | None, *, is_lasting: bool = False) -> None:
         """A passing failure: short, growing with each in a row; one that will not pass: long at once."""
         failures = self._read()[0] + 1
-        if is_lasting or (verdict is not None and verdict.kind in _LASTING):
+        if is_lasting or (verdict is not None and POLICIES[verdict.kind].is_lasting):
             length_s = self._no_provider_s
         else:
             length_s = min(self._retry_s * 2 ** (failures - 1), max(self._retry_s, self._no_provider_s))

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict
+from perdure.core.error_policy import may_reroute
+from perdure.core.errors import ConfigError, ErrorVerdict
 from perdure.providers.caching import cache_ttl_for
 from perdure.providers.credentials import Credentials
 from perdure.providers.protocols import resolve_mode
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 # The value of an environment variable, or None: `config.credentials.api_key_for`, or a test's own.
 KeyLookup = Callable[[str], str | None]
-
-# Kinds another endpoint may fare better with (429, 5xx, 401/403, no credit, no connection).
-MOVING_ON: frozenset[ErrorKind] = frozenset({"rate_limit", "overloaded", "auth", "quota", "transport"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class RouteCursor:
             if fresh is not None:
                 self._adopt(fresh)
                 return self.endpoint
-        if verdict.kind not in MOVING_ON or self._index + 1 >= len(self.route.endpoints):
+        if not may_reroute(verdict) or self._index + 1 >= len(self.route.endpoints):
             return None
         self._index += 1
         self.endpoint = self.route.endpoints[self._index]

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from types import ModuleType
 from typing import Any
 
+from perdure.core.error_policy import is_retryable
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.providers.errors.messages import (
@@ -49,8 +50,6 @@ MAX_BODY_BYTES = 64 << 20
 _LINGER_S = 0.25
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
-_RETRIED_KINDS = frozenset({"rate_limit", "overloaded", "transport"})
-_RETRIED_STATUS = frozenset({408, 425, 500, 502, 503, 504, 529})
 
 
 class Transport:
@@ -93,10 +92,7 @@ class Transport:
         await self._wire.aclose()
 
     def _wait_s(self, call: _Attempt, verdict: ErrorVerdict, attempt: int) -> float | None:
-        if call.has_begun or not call.may_retry:
-            return None
-        is_passing = verdict.kind in _RETRIED_KINDS or (verdict.kind == "unknown" and verdict.status in _RETRIED_STATUS)
-        if not is_passing:
+        if call.has_begun or not call.may_retry or not is_retryable(verdict):
             return None
         return self._retries.wait_s(attempt, retry_after_s=verdict.retry_after_s, random=self._random())
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict
 from perdure.providers.errors.body import ErrorText, read_error
 from perdure.providers.errors.limits import Case, image_verdict, length_verdict, tier_verdict
@@ -35,7 +36,6 @@ from perdure.providers.types import Reply
 # A bare 400 after a request of this size is taken for an overflow that some proxy swallowed the text of.
 HUGE_REQUEST_TOKENS = 32_000
 
-_WAITING = frozenset({"rate_limit", "overloaded", "quota", "transport", "unknown"})
 _SAYS_NOTHING = re.compile(
     r"\b(?:bad[_ ]request|invalid[_ ]request(?:[_ ]error)?|error|status|code|null|none|unknown|no body|400|http|failed|"
     r"object|badrequesterror|exception|an|occurred)\b|[\W_]",
@@ -62,7 +62,7 @@ def classify_error(
     verdict = _verdict(Case(status, said, request_tokens))
     if verdict.kind == "unknown" and isinstance(body, BaseException):
         verdict = ErrorVerdict("transport", verdict.message, status)
-    if verdict.kind not in _WAITING:
+    if not POLICIES[verdict.kind].has_wait:
         return verdict
     # A date in a header needs a present to be told from; the header's own is used first.
     now = now_s if now_s is not None else time.time()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from perdure.config.env import FILE
+from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.errors.body import strip_tags
 from perdure.providers.errors.retry_after import MOST_WAIT_S
@@ -35,7 +36,6 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 _CUT_SHORT = (408, 499)
 # Overloaded: nobody looked at the request.
 _TURNED_AWAY = (503, 529)
-_REFUSED_KINDS = frozenset({"prompt_too_long", "output_cap", "rate_limit", "auth", "quota", "bad_request"})
 _UNSENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"})
 _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
@@ -145,7 +145,7 @@ def is_refusal_status(status: int) -> bool:
 
 def is_refusal(verdict: ErrorVerdict) -> bool:
     """Whether an error that came in a reply's place tells that no reply was made."""
-    return verdict.kind in _REFUSED_KINDS or (verdict.status is not None and is_refusal_status(verdict.status))
+    return POLICIES[verdict.kind].is_free or (verdict.status is not None and is_refusal_status(verdict.status))
 
 
 def was_never_sent(error: BaseException) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from perdure.context.engine import ContextEngine, Reason, as_compaction
-from perdure.core.events import CompactionFinished
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import Compaction, ContextEngine, Insert, Keep, Reason, as_compaction
+from perdure.context.registry import FallbackEngine
+from perdure.core.errors import PluginBroken
+from perdure.core.events import CompactionFinished, Notice
 from perdure.core.messages import Entry, Message, assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.testing.simulator import Call, Say
@@ -103,6 +106,74 @@ def test_an_engine_that_answers_with_nothing_costs_no_history(tmp_path: Path) ->
         }
 
 
+class SlideEntries(Slide):
+    """The last ten entries, as they were handed in."""
+
+    def compress(  # type: ignore[override]
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Sequence[Entry]:
+        return messages[-10:]
+
+
+class WorksOnce(Slide):
+    """Compacts once, and returns every later history unchanged."""
+
+    has_compacted = False
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        if self.has_compacted:
+            return [entry.message for entry in messages]
+        self.has_compacted = True
+        return super().compress(messages)
+
+
+class Raises(Slide):
+    """Fails in every compaction."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        raise RuntimeError("no disk")
+
+
+class Yields(Slide):
+    """Returns a generator."""
+
+    def compress(  # type: ignore[override]
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Iterator[Message]:
+        return (entry.message for entry in messages[-6:])
+
+
+@pytest.mark.spec("M1", "M2")
+def test_an_engine_may_return_the_entries_it_was_given(tmp_path: Path) -> None:
+    with bench(tmp_path, *[Say("reply " + "word " * 150)] * 20, window=WINDOW, engine=SlideEntries) as b:
+        for turn in range(20):
+            assert b.agent.run_conversation(f"question {turn} " + "blah " * 100).outcome == "completed"
+        assert max(call.prompt_tokens for call in b.sim.billed) < 0.6 * WINDOW
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize("engine", [WorksOnce, Raises, Empties, Yields])
+def test_an_engine_that_cannot_compact_is_replaced_before_the_conversation_outgrows_its_window(
+    tmp_path: Path, engine: type[Slide]
+) -> None:
+    def guarded() -> ContextEngine:
+        return FallbackEngine(engine(), lambda: ContextCompressor(context_length=WINDOW))
+
+    with bench(tmp_path, *["word " * 400] * 40, window=WINDOW, engine=guarded) as b:
+        notices: list[str] = []
+        b.agent.events.listen(lambda e: notices.append(e.text) if isinstance(e, Notice) else None)
+        for turn in range(25):
+            assert b.agent.run_conversation(f"question {turn} " + "blah " * 200).outcome == "completed"
+    assert [text for text in notices if "Using 'compressor' instead until the next start." in text] == [
+        text for text in notices if "Context engine 'slide'" in text
+    ]
+    assert len([text for text in notices if "Context engine 'slide'" in text]) == 1
+
+
 def entries(*messages: Message) -> list[Entry]:
     return [Entry(i, m) for i, m in enumerate(messages)]
 
@@ -117,3 +188,44 @@ def test_a_new_message_equal_to_an_old_one_is_kept_where_the_old_one_stands() ->
     assert [m.text if isinstance(m, Message) else m.message.text for m in shorter.apply(entries(note, *said))] == [
         "(left out)", "c", "d",
     ]  # fmt: skip
+
+
+HISTORY = entries(user("a"), assistant("b"), user("c"), assistant("d"))
+
+
+@pytest.mark.spec("M1")
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        (None, "not NoneType"),
+        ((m for m in ()), "not generator"),
+        ("text", "not str"),
+        ([], "empty history"),
+        ([{"role": "user", "content": "a"}], "holds dict"),
+        ([None], "holds NoneType"),
+        (Compaction("compacted", (Keep(2, 4), Keep(0, 1))), "out of order"),
+        (Compaction("compacted", (Keep(0, 2), Keep(1, 4))), "out of order"),
+        (Compaction("compacted", (Keep(0, 9),)), "out of range"),
+        (Compaction("compacted", (Keep(-2, 4),)), "out of range"),
+        (Compaction("compacted", (Keep("0", "1"),)), "out of range"),  # type: ignore[arg-type]
+        (Compaction("compacted", ((0, 1),)), "plan holds tuple"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Insert("text"),)), "inserts str"),  # type: ignore[arg-type]
+        (Compaction("compacted", None), "plan is NoneType"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Keep(0, 0),)), "empty history"),
+        (Compaction("done", (Keep(0, 1),)), "outcome 'done'"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Keep(0, 1),), handoff="text"), "handoff is str"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Keep(0, 1),), before_tokens=None), "before_tokens"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Keep(0, 1),), notices="note"), "notices is str"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Keep(0, 1),), message=None), "message is NoneType"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_result_that_is_no_plan_is_an_engine_failure(result: object, error: str) -> None:
+    with pytest.raises(PluginBroken, match=error):
+        as_compaction(result, HISTORY)
+
+
+@pytest.mark.spec("M1", "D8")
+def test_empty_steps_are_dropped_from_a_plan() -> None:
+    assert as_compaction(Compaction("nothing_to_do", (Keep(0, 0),)), []).is_noop
+    same = as_compaction(Compaction("compacted", (Keep(0, 0), Keep(0, 4), Keep(4, 4))), HISTORY)
+    assert (same.outcome, same.plan) == ("nothing_to_do", (Keep(0, 4),))

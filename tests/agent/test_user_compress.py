@@ -86,3 +86,33 @@ def test_a_digest_is_redone_from_the_messages_once_a_summariser_answers(tmp_path
         assert b.agent.compress().outcome == "nothing_to_do"
         b.agent.undo()
         assert sum("PERDURE HANDOFF" in text for text in shown(b)) == 1, "back to the digest"
+
+
+@pytest.mark.spec("D8", "E6")
+def test_a_new_focus_topic_rewrites_the_handoff_from_its_messages(tmp_path: Path) -> None:
+    summariser = Summariser()
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 40, window=WINDOW, summarize=summariser) as b:
+        talk(b, 10, "first")
+        assert b.agent.compress().outcome == "compacted"
+        summariser.prompts.clear()
+        report = b.agent.compress("the parser")
+        assert (report.outcome, report.record and report.record.focus_topic) == ("compacted", "the parser")
+        assert "the parser" in summariser.prompts[0]
+        assert "first 2:" in summariser.prompts[0], "the messages themselves, not their summary"
+        assert sum("PERDURE HANDOFF" in text for text in shown(b)) == 1
+        assert b.agent.compress("the parser").outcome == "nothing_to_do", "the handoff has this focus already"
+        assert b.agent.compress().outcome == "nothing_to_do"
+        assert b.agent.compress("the build").outcome == "compacted"
+
+
+@pytest.mark.spec("D8", "F1")
+def test_a_new_focus_topic_keeps_the_handoff_where_no_summary_can_be_written(tmp_path: Path) -> None:
+    summariser = Summariser()
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 40, window=WINDOW, summarize=summariser) as b:
+        talk(b, 10, "first")
+        b.agent.compress()
+        before, summariser.is_down = shown(b), True
+        report = b.agent.compress("the parser")
+        assert report.outcome == "nothing_to_do"
+        assert "no summary could be written" in report.message
+        assert shown(b) == before

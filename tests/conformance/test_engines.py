@@ -179,3 +179,42 @@ def test_an_engine_that_only_leaves_messages_out_passes() -> None:
 )
 def test_an_engine_whose_compaction_has_no_lasting_effect_fails(engine: type[ContextEngine], failed: str) -> None:
     assert failed in [name for name, wrong in conformance.run(engine) if wrong]
+
+
+class Repeats(KeepsTheLast):
+    """Returns the last two messages twice."""
+
+    def compress(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        return [entry.message for entry in (*messages[-2:], *messages[-4:])]
+
+
+class PlansOnly(KeepsTheLast):
+    """Answers with plans, an empty one for an empty history, and the entries themselves where it can."""
+
+    def compress(  # type: ignore[override]
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Compaction:
+        count = len(messages)
+        if count <= 10:
+            return Compaction("nothing_to_do", (Keep(0, count),))
+        return Compaction("compacted", (Keep(count - 10, count),))
+
+
+class SlidesEntries(KeepsTheLast):
+    def compress(  # type: ignore[override]
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Sequence[Entry]:
+        return messages[-10:]
+
+
+@pytest.mark.spec("M5")
+def test_an_engine_that_returns_messages_twice_fails() -> None:
+    assert "compacts" in [name for name, wrong in conformance.run(Repeats) if "twice" in wrong]
+
+
+@pytest.mark.spec("M5")
+@pytest.mark.parametrize("engine", [PlansOnly, SlidesEntries])
+def test_empty_steps_and_lists_of_entries_pass(engine: type[ContextEngine]) -> None:
+    assert [(name, wrong) for name, wrong in conformance.run(engine) if wrong] == []

@@ -540,6 +540,13 @@ def test_a_summary_model_that_overflows_is_asked_again_in_parts(limit: int | Non
     assert never.calls == 2
 
 
+@pytest.mark.spec("D5", "F3")
+def test_an_implausible_window_in_an_error_of_the_summary_model_is_ignored() -> None:
+    ask = Scripted(ProviderError(ErrorVerdict("prompt_too_long", "too long", 400, context_limit=3)), GOOD)
+    assert engine(ask).compress(logged(working_session(60, chars=190))).outcome == "compacted"
+    assert ask.calls == 2, "one request for half of the window, not one for each few tokens"
+
+
 @pytest.mark.spec("F3")
 def test_the_user_ignores_a_cool_down_and_reads_of_the_failure() -> None:
     shelf, clock, ask = Shelf(), HeldClock(), Scripted(overloaded())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 import perdure
 from perdure.context.compressor import ContextCompressor
 from perdure.context.conformance import long_history
-from perdure.context.engine import Compaction, ContextEngine, EngineServices
-from perdure.context.registry import GuardedEngine, engines, register_context_engine, start_engine
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, unchanged
+from perdure.context.history import Item
+from perdure.context.registry import FallbackEngine, engines, register_context_engine, start_engine
 from perdure.core.errors import ConfigError, EngineNotFound, ToolError
 from perdure.core.usage import CanonicalUsage
 from support.compaction import Shelf
@@ -122,7 +124,7 @@ def failing(method: str) -> ContextEngine:
 @pytest.mark.parametrize("method", METHODS)
 def test_one_that_breaks_at_work_hands_over_to_the_built_in_and_says_so_once(method: str) -> None:
     made = failing(method)
-    engine, entries = GuardedEngine(made, ContextCompressor), long_history()
+    engine, entries = FallbackEngine(made, ContextCompressor), long_history()
     engine.on_session_start("s_1", services=EngineServices(state=Shelf()))
     engine.update_model(context_length=32_000)
     engine.observe(entries)
@@ -141,10 +143,55 @@ def test_one_that_breaks_at_work_hands_over_to_the_built_in_and_says_so_once(met
 
 @pytest.mark.spec("M2")
 def test_one_that_works_is_left_alone_and_its_tools_and_compactions_may_fail() -> None:
-    engine = GuardedEngine(failing("compress"), ContextCompressor)
+    engine = FallbackEngine(failing("compress"), ContextCompressor)
     engine.update_model(context_length=1_000)
     with pytest.raises(RuntimeError, match="no disk"):
         engine.compress(long_history(2))
     with pytest.raises(ToolError):
         engine.handle_tool_call("no_such_tool", {})
     assert (engine.name, list(engine.take_notices())) == ("mine", [])
+
+
+@pytest.mark.spec("M2")
+def test_a_compaction_that_is_no_plan_is_replaced_by_one_of_the_built_in() -> None:
+    class Broken(Mine):
+        def compress(self, *_: object, **__: object) -> None:  # type: ignore[override]
+            return None
+
+    engine = FallbackEngine(Broken(), ContextCompressor)
+    engine.on_session_start("s_1", services=EngineServices(state=Shelf()))
+    engine.update_model(context_length=32_000)
+    done = engine.compress(long_history())
+    assert isinstance(done, Compaction)
+    assert not done.is_noop
+    assert engine.name == "compressor"
+    (notice,) = engine.take_notices()
+    assert notice == (
+        "Context engine 'mine' failed in compress: compress must return a list of messages or a Compaction,"
+        " not NoneType. Using 'compressor' instead until the next start."
+    )
+
+
+class Idle(Mine):
+    """Never compacts anything."""
+
+    def compress(self, messages: Sequence[Item], **_: object) -> Compaction:  # type: ignore[override]
+        return unchanged(messages, "nothing")
+
+
+@pytest.mark.spec("M2")
+def test_passes_without_effect_replace_an_engine_only_while_the_prompt_does_not_fit() -> None:
+    engine, entries = FallbackEngine(Idle(), ContextCompressor), long_history()
+    engine.update_model(context_length=32_000)
+    engine.should_compress(20_000)
+    for _ in range(5):
+        engine.compress(entries)
+    assert engine.name == "mine", "the prompt still fits"
+    engine.should_compress(31_500)
+    engine.compress(entries)
+    assert engine.name == "mine", "one pass may fail"
+    done = engine.compress(entries, reason="overflow")
+    assert isinstance(done, Compaction)
+    assert (engine.name, done.is_noop) == ("compressor", False)
+    (notice,) = engine.take_notices()
+    assert "freed too little in repeated passes while the prompt no longer fits" in notice

@@ -36,8 +36,6 @@ async def compact(
         work = asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
         answer = await await_foreign(work)
         compaction = as_compaction(answer, entries)
-        if entries and not compaction.plan:
-            compaction = unchanged(entries, "The context engine answered with an empty history.", outcome="failed")
     except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
         compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
     return await carry_out(compaction, live, parts, emit, reason=reason)
@@ -57,7 +55,7 @@ async def carry_out(
     finally:
         for event in finished:
             emit(event)
-            for text in compaction.notices:
+            for text in (*compaction.notices, *parts.engine.take_notices()):
                 emit(Notice(text, "warning"))
     return compaction
 

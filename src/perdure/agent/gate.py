@@ -31,8 +31,6 @@ from perdure.models.budgets import WindowBudgets
 from perdure.models.estimate import entry_figures, figures_of, sum_figures
 from perdure.store.records import StoredEvent
 
-# Where no output allowance is set, an answer is left at least this share of the window: one in so many.
-_LEAST_ANSWER_SHARE = 32
 # Longer than any summary takes: the engine gives up on a slow one by itself.
 _LONGEST_WAIT_S = 300.0
 
@@ -83,14 +81,14 @@ class Gate:
         others = counter.fixed_tokens + budgets.handoff_tokens + budgets.head_tokens
         if request is not None and request.seq < first:
             others += counter.tokens_of(entry_figures(request))
-        excess = others + counter.tokens_of(sum_figures(map(entry_figures, group))) - self._largest_prompt(budgets)
+        excess = others + counter.tokens_of(sum_figures(map(entry_figures, group))) - budgets.largest_prompt_tokens
         return await self._spill(group, excess)
 
     async def spill_overflow(self) -> bool:
         """Spill unread results, then shorten reasoning, until the request fits; return whether the view changed."""
         if self.budgets is None or not self.is_over_window:
             return False
-        excess = self._live.counter.estimate - self._largest_prompt(self.budgets)
+        excess = self._live.counter.estimate - self.budgets.largest_prompt_tokens
         has_spilled = await self._spill(self._unread(), excess)
         # The last thing that can give way: with less of it a model may answer worse, with all of it none will.
         return (self.is_over_window and self._live.shorten_reasoning()) or has_spilled
@@ -102,12 +100,7 @@ class Gate:
     @property
     def is_over_window(self) -> bool:
         """Whether the next request leaves no room for a response."""
-        return self.budgets is not None and self._live.counter.estimate > self._largest_prompt(self.budgets)
-
-    def _largest_prompt(self, budgets: WindowBudgets) -> int:
-        if budgets.room_tokens < budgets.window:
-            return budgets.room_tokens
-        return budgets.window - budgets.window // _LEAST_ANSWER_SHARE
+        return self.budgets is not None and self._live.counter.estimate > self.budgets.largest_prompt_tokens
 
     def _unread(self) -> Sequence[Entry]:
         """Return the newest tool-calling message and its unread results."""

@@ -195,6 +195,8 @@ class ModelCaller:
         if self._window is None:
             await self._set_window(await self._parts.models.window_of(self._parts.routes.endpoint))
         assert self._window is not None
+        for text in self._parts.engine.take_notices():
+            self._emit(Notice(text))
         return self._window
 
     def model_changed(self) -> None:
@@ -379,8 +381,6 @@ class ModelCaller:
             max_tokens=settings.model.max_tokens,
         )
         self._parts.tools.budgets.limits = output_limits(settings, window)
-        for text in self._parts.engine.take_notices():
-            self._emit(Notice(text))
 
 
 class _StreamTee:

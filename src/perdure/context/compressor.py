@@ -19,12 +19,12 @@ from perdure.context.engine import (
     unchanged,
 )
 from perdure.context.facts import read_facts
-from perdure.context.handoff import handoff_of
+from perdure.context.handoff import handoff_of, source_line
 from perdure.context.handoff_writer import HandoffWriter, WriteResult
 from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.seal import default_key
-from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, MemoryState, OneTimeNotices
+from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, as_summarize
 from perdure.context.system_note import compaction_note, needs_note
 from perdure.context.user_intent import rules_in
@@ -70,18 +70,18 @@ def small_summary_window(summary_window: int, window: int) -> str:
     )
 
 
-def expand_digest(
+def expand_handoff(
     history: CompactionHistory, found: Boundaries, log: LogReader | None, *, model: str = ""
 ) -> tuple[CompactionHistory, Boundaries] | None:
-    """The history with the messages behind its digest in place of it, and the boundaries moved accordingly.
+    """Replace the newest handoff by the messages it covers, and move the boundaries accordingly.
 
-    None where the newest handoff is no digest, or its messages cannot be read.
+    Returns None where there is no handoff, or where its messages cannot be read.
     """
     at = found.previous
     if at is None or log is None or not history.is_logged or history.origins is not None:
         return None
     handoff = handoff_of(history.messages[at])
-    if handoff is None or not handoff.is_digest or not handoff.covers:
+    if handoff is None or not handoff.covers:
         return None
     in_view = {e.seq for e in history.entries}
     source = [
@@ -274,13 +274,13 @@ class ContextCompressor(ContextEngine):
             # Asked for at a low fill level: the tail takes its share of what there is, or nothing would be left to do.
             fresh = history.tokens if found.previous is None else history.tokens[found.previous + 1 :]
             found = self._boundaries(history, tail_tokens=int(sum(fresh) * self._settings.target_ratio))
-        digest = self._digest_source(history, found) if reason == "user" else None
-        if not found.has_content and digest is None:
+        rewrite = self._rewrite_source(history, found, focus_topic) if reason == "user" else None
+        if not found.has_content and rewrite is None:
             why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."
             return self._scored(replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason)
-        written = self._writer(reason).write(*(digest or (history, found)), focus_topic=focus_topic)
+        written = self._writer(reason).write(*(rewrite or (history, found)), focus_topic=focus_topic)
         if not found.has_content and written.handoff.is_digest:
-            why = f"Nothing was compacted: no summary could be had to replace the digest. {written.trouble}".strip()
+            why = f"Nothing was compacted: no summary could be written for a new handoff. {written.trouble}".strip()
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
             return self._scored(noop, reason)
         kept = (*found.kept, *range(found.tail_start, found.size))
@@ -288,7 +288,7 @@ class ContextCompressor(ContextEngine):
         after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
         after += self._shown_head_tokens(history, found, written.message) + _note_tokens(history, found)
         unread = self._unread_size(history, found)
-        is_redone = digest is not None and not written.handoff.is_digest
+        is_redone = rewrite is not None and not written.handoff.is_digest
         if not is_redone and after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
             why = "Nothing was compacted: the handoff would hardly be shorter than the messages it stands for."
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
@@ -299,12 +299,13 @@ class ContextCompressor(ContextEngine):
             handoff=written.handoff,
             before_tokens=before,
             after_tokens=after,
-            message=self._told(written, before, after, len((digest[1] if digest else found).middle), unread),
+            message=self._told(written, before, after, len((rewrite[1] if rewrite else found).middle), unread),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
         )
         self._last_tail = _fingerprint(history.messages[i] for i in kept)
+        self._focus.record(source_line(written.handoff), focus_topic)
         return self._scored(done, reason, had_handoff=found.previous is not None, unread_tokens=unread)
 
     def _has_news(self, history: CompactionHistory, found: Boundaries) -> bool:
@@ -316,13 +317,19 @@ class ContextCompressor(ContextEngine):
             return any(e.seq > history.entries[found.previous].seq for e in later)
         return self._last_tail is not None and self._last_tail != _fingerprint(e.message for e in later)
 
-    def _digest_source(
-        self, history: CompactionHistory, found: Boundaries
+    def _rewrite_source(
+        self, history: CompactionHistory, found: Boundaries, focus_topic: str | None
     ) -> tuple[CompactionHistory, Boundaries] | None:
-        """The messages behind a digest, where a model can be asked to summarise them after all."""
+        """The messages to write the newest handoff anew from: it is a digest, or was not written for this topic."""
         if self._services.summarize is None and self._services.summarize_main is None:
             return None
-        return expand_digest(history, found, self._services.log, model=self._route[0])
+        handoff = handoff_of(history.messages[found.previous]) if found.previous is not None else None
+        if handoff is None:
+            return None
+        has_new_topic = not found.has_content and self._focus.is_new(source_line(handoff), focus_topic)
+        if not handoff.is_digest and not has_new_topic:
+            return None
+        return expand_handoff(history, found, self._services.log, model=self._route[0])
 
     def _scored(
         self, done: Compaction, reason: Reason, *, had_handoff: bool = False, unread_tokens: int = 0
@@ -411,6 +418,7 @@ class ContextCompressor(ContextEngine):
         self._settings = services.settings
         self._pause = CompactionThrottle(state, most_strikes=self._settings.max_ineffective)
         self._chain = CompactionChain(state)
+        self._focus = LastFocus(state)
         self._cooldown = CoolDown(
             state, clock, retry_s=self._settings.retry_cooldown_s, no_provider_s=self._settings.no_provider_cooldown_s
         )

@@ -15,15 +15,16 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason, as_compaction
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, as_compaction
 from perdure.context.head import project
 from perdure.context.state import MemoryState
 from perdure.core import rules
 from perdure.core.errors import ErrorVerdict, ProviderError, ToolError
-from perdure.core.messages import Entry, Message, ToolCall, assistant, system, tool_result, user
+from perdure.core.messages import Entry, Message, ToolCall, assistant, canonical_json, system, tool_result, user
 from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.models.tokens import estimate_message
@@ -324,12 +325,16 @@ def _compressed(
     done = as_compaction(result, entries)
     claims_effect = isinstance(result, Compaction) and result.outcome in ("compacted", "digest")
     _must(not (claims_effect and done.is_noop), "reports a compaction although it changed nothing")
-    end = 0
-    for step in done.plan:
-        if isinstance(step, Keep):
-            _must(end <= step.lo < step.hi <= len(entries), f"{step} is out of order or out of range")
-            end = step.hi
+    after = [_message(item) for item in done.apply(entries)]
+    _must(not _repeats([e.message for e in entries], after), "a message of the history is in the new one twice")
     return done
+
+
+def _repeats(before: Sequence[Message], after: Sequence[Message]) -> bool:
+    """Whether `after` has a message of `before` more often than `before` itself has it."""
+    allowed = Counter(canonical_json(m.to_dict()) for m in before)
+    counts = Counter(canonical_json(m.to_dict()) for m in after)
+    return any(count > allowed[key] > 0 for key, count in counts.items())
 
 
 def _message(item: Entry | Message) -> Message:

@@ -15,13 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
 from perdure.context.head import project
 from perdure.context.system_note import with_compaction_note
-from perdure.core.errors import ToolError
+from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock, KeyValue, LogReader, Summarize
@@ -180,7 +180,7 @@ class ContextEngine(ABC):
     @abstractmethod
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
-    ) -> Compaction | Sequence[Message]:
+    ) -> Compaction | Sequence[Message] | Sequence[Entry]:
         """A plan over `messages`, or simply the new list, which may just leave messages out.
 
         Never raises for any history; mutates nothing.
@@ -234,19 +234,74 @@ def unchanged(messages: Sequence[Any], message: str, *, outcome: CompactionOutco
     return Compaction(outcome, plan, message=message, source=messages)
 
 
-def as_compaction(result: Compaction | Sequence[Message], messages: Sequence[Entry]) -> Compaction:
-    """An engine's answer as a plan over `messages`, its figures filled in; one that changes nothing says so."""
+def as_compaction(result: object, messages: Sequence[Entry]) -> Compaction:
+    """Validate what an engine's `compress` returned and fill in its token counts.
+
+    A list may hold messages or entries. A result that changes nothing has the outcome "nothing_to_do". Raises
+    PluginBroken for anything that is no plan over `messages`.
+    """
     if isinstance(result, Compaction):
-        made = result if result.source else replace(result, source=messages)
+        compaction = _validate_compaction(result, messages)
+    elif isinstance(result, Sequence) and not isinstance(result, str | bytes):
+        compaction = Compaction("compacted", _plan_of(_messages_in(result), messages), source=messages)
     else:
-        made = Compaction("compacted", _plan_of(result, messages), source=messages)
-    if made.is_noop:
-        return replace(made, outcome="nothing_to_do") if made.outcome in ("compacted", "digest") else made
-    if not made.before_tokens and not made.after_tokens:
+        raise PluginBroken(f"compress must return a list of messages or a Compaction, not {type(result).__name__}")
+    if messages and not compaction.plan:
+        raise PluginBroken("compress returned an empty history")
+    if compaction.is_noop:
+        is_claimed = compaction.outcome in ("compacted", "digest")
+        return replace(compaction, outcome="nothing_to_do") if is_claimed else compaction
+    if not compaction.before_tokens and not compaction.after_tokens:
         before = sum(estimate_message(e.message) for e in messages)
-        after = sum(estimate_message(_message(item)) for item in made.apply(messages))
-        made = replace(made, before_tokens=before, after_tokens=after)
-    return made
+        after = sum(estimate_message(_message(item)) for item in compaction.apply(messages))
+        compaction = replace(compaction, before_tokens=before, after_tokens=after)
+    return compaction
+
+
+def _messages_in(result: Sequence[object]) -> list[Message]:
+    messages = []
+    for item in result:
+        if not isinstance(item, Entry | Message):
+            raise PluginBroken(f"compress returned a list that holds {type(item).__name__}; expected messages")
+        messages.append(_message(item))
+    return messages
+
+
+def _validate_compaction(result: Compaction, messages: Sequence[Entry]) -> Compaction:
+    """The engine's compaction over `messages`, without empty steps. Raises PluginBroken."""
+    steps: list[Step] = []
+    end = 0
+    for step in _checked_tuple(result.plan, "plan", (Keep, Insert)):
+        if isinstance(step, Insert):
+            if not isinstance(step.message, Message):
+                raise PluginBroken(f"the plan inserts {type(step.message).__name__}; expected a Message")
+        elif not (isinstance(step.lo, int) and isinstance(step.hi, int) and end <= step.lo <= step.hi <= len(messages)):
+            raise PluginBroken(f"the plan has {step}, which is out of order or out of range (0 to {len(messages)})")
+        else:
+            end = step.hi
+            if step.lo == step.hi:
+                continue
+        steps.append(step)
+    if result.outcome not in get_args(CompactionOutcome):
+        raise PluginBroken(f"the outcome {result.outcome!r} is not one of {', '.join(get_args(CompactionOutcome))}")
+    if not isinstance(result.handoff, Handoff | None):
+        raise PluginBroken(f"the handoff is {type(result.handoff).__name__}; expected a Handoff or None")
+    for name in ("before_tokens", "after_tokens", "calls", "head_tokens"):
+        if not isinstance(getattr(result, name), int):
+            raise PluginBroken(f"{name} is {getattr(result, name)!r}; expected an integer")
+    if not isinstance(result.message, str):
+        raise PluginBroken(f"message is {type(result.message).__name__}; expected a string")
+    notices = _checked_tuple(result.notices, "notices", (str,))
+    return replace(result, plan=tuple(steps), notices=notices, source=messages)
+
+
+def _checked_tuple(values: object, name: str, types: tuple[type, ...]) -> tuple[Any, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        raise PluginBroken(f"{name} is {type(values).__name__}; expected a tuple")
+    wrong = next((value for value in values if not isinstance(value, types)), None)
+    if wrong is not None:
+        raise PluginBroken(f"{name} holds {type(wrong).__name__}; expected {' or '.join(t.__name__ for t in types)}")
+    return tuple(values)
 
 
 def keep_essentials(made: Compaction) -> Compaction:

@@ -39,6 +39,7 @@ from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import LogReader, Summarize, Summary
 from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
+from perdure.models.windows import plausible_window
 
 # Read back at most: what was last said so long ago is hardly ever needed by its exact words.
 MOST_MESSAGES = 1_500
@@ -398,7 +399,8 @@ def _window_it_stated(failure: SummaryFailure | None, brief: Brief) -> int | Non
     """The window of a summary model that said "too long"; half of what was believed where it gave no figure."""
     if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
         return None
-    return min(failure.verdict.context_limit or brief.window_tokens // 2, brief.window_tokens // 2)
+    half = brief.window_tokens // 2
+    return min(plausible_window(failure.verdict.context_limit) or half, half)
 
 
 def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:

@@ -2,52 +2,91 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, StartReason
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, StartReason, as_compaction
+from perdure.context.history import tokens_of
+from perdure.context.state import LEAST_SAVED
 from perdure.core.errors import EngineNotFound, PluginBroken
 from perdure.core.foreign_code import call_foreign, describe_error
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
+from perdure.models.budgets import window_budgets
+from perdure.models.tokens import estimate_message
 from perdure.plugins import Factory, PluginRegistry, Started
 
 T = TypeVar("T")
 
 
-class GuardedEngine(ContextEngine):
-    """Passes everything on to `engine`, and once it raised where a turn would end of it, to what `make_spare` makes."""
+# So many passes in a row may fail or free too little while the prompt does not fit; then the fallback takes over.
+MAX_FAILED_PASSES = 2
 
-    def __init__(self, engine: ContextEngine, make_spare: Callable[[], ContextEngine]) -> None:
+
+class FallbackEngine(ContextEngine):
+    """Delegates to a plug-in's engine, and to the engine that `make_fallback` returns once the plug-in has failed.
+
+    A failure is an exception (of `compress` and of tools: only when repeated), a result of `compress` that is no plan,
+    or repeated passes that free too little while the prompt does not fit the window.
+    """
+
+    def __init__(self, engine: ContextEngine, make_fallback: Callable[[], ContextEngine]) -> None:
         self.name = engine.name
         self._engine = engine
-        self._make_spare = make_spare
-        self._is_spare = False
+        self._make_fallback = make_fallback
+        self._is_fallback = False
+        # `compress` may run in a worker thread while the agent's thread calls the other methods.
+        self._lock = threading.Lock()
         self._notices: list[str] = []
-        # What the spare must be told to stand where the engine stood.
+        # Replayed to the fallback when it takes over.
         self._session_id: str | None = None
         self._services: EngineServices | None = None
-        self._tell_model: Callable[[ContextEngine], None] | None = None
+        self._replay_model: Callable[[ContextEngine], None] | None = None
+        self._largest_prompt: int | None = None
+        self._prompt_tokens = 0
+        self._failed_passes = 0
 
     def update_from_response(self, usage: CanonicalUsage) -> None:
-        self._ask("update_from_response", lambda e: e.update_from_response(usage))
+        self._call("update_from_response", lambda e: e.update_from_response(usage))
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        return self._ask("should_compress", lambda e: e.should_compress(prompt_tokens))
+        self._prompt_tokens = prompt_tokens or 0
+        return self._call("should_compress", lambda e: e.should_compress(prompt_tokens))
 
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
-    ) -> Compaction | Sequence[Message]:
-        # Whoever asks tells of a compaction that failed and has its own way on: no reason to replace the engine.
-        return self._engine.compress(messages, focus_topic=focus_topic, reason=reason)
+    ) -> Compaction | Sequence[Message] | Sequence[Entry]:
+        def run(engine: ContextEngine) -> Compaction:
+            return as_compaction(engine.compress(messages, focus_topic=focus_topic, reason=reason), messages)
+
+        if self._is_fallback:
+            return run(self._engine)
+        engine = self._engine
+        try:
+            compaction = call_foreign(run, engine)
+        except PluginBroken as error:
+            self._hand_over(engine, f"failed in compress: {error}")
+        except Exception as error:  # a plug-in may raise anything
+            if not self._counts_as_failed(reason):
+                raise
+            self._hand_over(engine, f"failed in compress: {describe_error(error)}")
+        else:
+            if _is_effective(compaction, messages):
+                self._failed_passes = 0
+                return compaction
+            if not self._counts_as_failed(reason):
+                return compaction
+            self._hand_over(engine, "freed too little in repeated passes while the prompt no longer fits the window")
+        return run(self._engine)
 
     def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
-        return self._ask("has_content_to_compress", lambda e: e.has_content_to_compress(messages))
+        return self._call("has_content_to_compress", lambda e: e.has_content_to_compress(messages))
 
     def observe(self, entries: Sequence[Entry]) -> None:
-        self._ask("observe", lambda e: e.observe(entries))
+        self._call("observe", lambda e: e.observe(entries))
 
     def on_session_start(
         self,
@@ -58,56 +97,79 @@ class GuardedEngine(ContextEngine):
         services: EngineServices | None = None,
     ) -> None:
         self._session_id, self._services = session_id, services or self._services
-        self._ask(
+        self._call(
             "on_session_start",
             lambda e: e.on_session_start(session_id, reason=reason, previous=previous, services=services),
         )
 
     def on_session_end(self, session_id: str) -> None:
-        self._ask("on_session_end", lambda e: e.on_session_end(session_id))
+        self._call("on_session_end", lambda e: e.on_session_end(session_id))
         self._session_id = None
 
     def update_model(
         self, *, context_length: int, model: str = "", provider: str = "", max_tokens: int | None = None
     ) -> None:
-        def tell(engine: ContextEngine) -> None:
+        def update(engine: ContextEngine) -> None:
             engine.update_model(context_length=context_length, model=model, provider=provider, max_tokens=max_tokens)
 
-        self._tell_model = tell
-        self._ask("update_model", tell)
+        self._replay_model = update
+        self._largest_prompt = window_budgets(context_length, max_tokens=max_tokens).largest_prompt_tokens
+        self._call("update_model", update)
 
     def take_notices(self) -> Sequence[str]:
-        theirs = self._ask("take_notices", lambda e: list(e.take_notices()))
-        notices, self._notices = [*self._notices, *theirs], []
+        own = self._call("take_notices", lambda e: list(e.take_notices()))
+        notices, self._notices = [*self._notices, *own], []
         return notices
 
     def get_tool_schemas(self) -> Sequence[Mapping[str, Any]]:
-        return self._ask("get_tool_schemas", lambda e: e.get_tool_schemas())
+        return self._call("get_tool_schemas", lambda e: e.get_tool_schemas())
 
     def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        # Whatever a tool raises becomes a result that the model reads: no reason to replace the engine.
+        # What a tool raises becomes a tool result that the model reads: no reason to replace the engine.
         return self._engine.handle_tool_call(name, arguments)
 
-    def _ask(self, method: str, call: Callable[[ContextEngine], T]) -> T:
+    def _call(self, method: str, call: Callable[[ContextEngine], T]) -> T:
+        engine = self._engine
         try:
-            return call_foreign(call, self._engine)
-        except Exception as error:  # a stranger's code may raise anything
-            if self._is_spare:
+            return call_foreign(call, engine)
+        except Exception as error:  # a plug-in may raise anything
+            if self._is_fallback and engine is self._engine:
                 raise
-            self._hand_over(method, error)
+            self._hand_over(engine, f"failed in {method}: {describe_error(error)}")
             return call(self._engine)
 
-    def _hand_over(self, method: str, error: Exception) -> None:
-        spare = self._make_spare()
-        self._notices.append(
-            f"Context engine {self.name!r} failed in {method}: {describe_error(error)}."
-            f" Using {spare.name!r} instead until the next start."
-        )
-        if self._session_id is not None:
-            spare.on_session_start(self._session_id, reason="resume", services=self._services)
-        if self._tell_model is not None:
-            self._tell_model(spare)
-        self.name, self._engine, self._is_spare = spare.name, spare, True
+    def _counts_as_failed(self, reason: Reason) -> bool:
+        """Count a pass without effect, if the prompt does not fit; whether there were too many in a row."""
+        is_over = self._largest_prompt is not None and self._prompt_tokens >= self._largest_prompt
+        if is_over or reason == "overflow":
+            self._failed_passes += 1
+        return self._failed_passes >= MAX_FAILED_PASSES
+
+    def _hand_over(self, failed: ContextEngine, why: str) -> None:
+        """Replace `failed` by the fallback, unless another thread already has."""
+        with self._lock:
+            if self._engine is not failed:
+                return
+            fallback = self._make_fallback()
+            if self._session_id is not None:
+                fallback.on_session_start(self._session_id, reason="resume", services=self._services)
+            if self._replay_model is not None:
+                self._replay_model(fallback)
+            self._notices.append(
+                f"Context engine {self.name!r} {why}. Using {fallback.name!r} instead until the next start."
+            )
+            self.name, self._engine, self._is_fallback = fallback.name, fallback, True
+
+
+def _is_effective(compaction: Compaction, messages: Sequence[Entry]) -> bool:
+    """Whether a compaction frees enough, by our own estimate."""
+    if compaction.is_noop:
+        return False
+    before = sum(map(tokens_of, messages))
+    after = sum(
+        tokens_of(item) if isinstance(item, Entry) else estimate_message(item) for item in compaction.apply(messages)
+    )
+    return after <= (1 - LEAST_SAVED) * before
 
 
 BUILT_IN = "compressor"
@@ -143,7 +205,7 @@ def start_engine(name: str, *, home: Path | None = None) -> Started[ContextEngin
     started = registry.start(name, default=BUILT_IN, build=_make)
     if started.name == BUILT_IN:
         return started
-    return replace(started, value=GuardedEngine(started.value, lambda: _make(registry.load(BUILT_IN))))
+    return replace(started, value=FallbackEngine(started.value, lambda: _make(registry.load(BUILT_IN))))
 
 
 def _make(factory: Factory) -> ContextEngine:

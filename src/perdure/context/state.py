@@ -15,6 +15,7 @@ from perdure.core.ports import Clock, KeyValue
 _COOLDOWN = "compressor.cooldown"
 _PAUSE = "compressor.pause"
 _COUNT = "compressor.count"
+_FOCUS = "compressor.focus"
 _TOLD = "compressor.told."
 
 # A pass that frees less than this share of what was there has not been worth its price.
@@ -124,6 +125,20 @@ class CompactionChain:
 
     def compacted(self) -> None:
         self._state.set(_COUNT, self.count + 1)
+
+
+class LastFocus:
+    """The topic that the newest handoff was written for; a handoff is identified by its source line."""
+
+    def __init__(self, state: KeyValue) -> None:
+        self._state = state
+
+    def record(self, source: str, topic: str | None) -> None:
+        self._state.set(_FOCUS, {"source": source, "topic": topic} if topic else None)
+
+    def is_new(self, source: str, topic: str | None) -> bool:
+        """Whether `topic` is one that the handoff was not written for."""
+        return bool(topic) and _mapping(self._state.get(_FOCUS)) != {"source": source, "topic": topic}
 
 
 class OneTimeNotices:

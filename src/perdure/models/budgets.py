@@ -19,6 +19,8 @@ HYGIENE_RATIO = 0.85
 _RAISED_ROUTE = ("openai-codex", "gpt-5.5")
 
 
+# Where no output allowance is set, a reply is left at least this share of the window: one in so many.
+_LEAST_ANSWER_SHARE = 32
 # Banner, headings and addresses of a handoff.
 _FRAME_TOKENS = 600
 
@@ -45,6 +47,13 @@ class WindowBudgets:
     room_tokens: int
     # Too small for a head and for empty sections (C9).
     is_small: bool
+
+    @property
+    def largest_prompt_tokens(self) -> int:
+        """The largest prompt to send: it leaves the output allowance, or a small share where none is set."""
+        if self.room_tokens < self.window:
+            return self.room_tokens
+        return self.window - self.window // _LEAST_ANSWER_SHARE
 
     @property
     def handoff_tokens(self) -> int:

@@ -15,12 +15,12 @@ from perdure.context.handoff import (
     SECTIONS,
     Handoff,
     handoff_of,
-    merged_intervals,
     parse_handoff,
     render,
     split_merged,
 )
 from perdure.core import rules
+from perdure.core.intervals import merge_intervals
 from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Message, TextPart, ToolCall, user
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), max_size=80)
@@ -163,7 +163,7 @@ def test_a_handoff_keeps_its_own_image_when_it_is_taken_apart() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1])), max_size=12))
 def test_merged_intervals_cover_the_same_positions(intervals: list[tuple[int, int]]) -> None:
-    merged = merged_intervals(intervals)
+    merged = merge_intervals(sorted(intervals))
     positions = {n for lo, hi in intervals for n in range(lo, hi + 1)}
     assert {n for lo, hi in merged for n in range(lo, hi + 1)} == positions
     assert all(a[1] + 1 < b[0] for a, b in pairwise(merged))

@@ -20,6 +20,7 @@ from perdure.context.engine import (
 )
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
 from perdure.core.foreign_code import await_foreign, describe_error
+from perdure.core.intervals import intervals_of
 from perdure.core.messages import Entry
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
 
@@ -119,19 +120,8 @@ def plan_over_log(compaction: Compaction, entries: Sequence[Entry]) -> Plan:
         if isinstance(step, Insert):
             plan.append(_new_handoff(step, compaction))
         elif isinstance(step, Keep):
-            plan += _spans(entries[step.lo : step.hi])
+            plan += [Span(lo, hi) for lo, hi in intervals_of(e.seq for e in entries[step.lo : step.hi])]
     return tuple(plan)
-
-
-def _spans(entries: Sequence[Entry]) -> list[Span]:
-    """Merge entries into spans of consecutive seqs."""
-    spans: list[Span] = []
-    for entry in entries:
-        if spans and entry.seq == spans[-1].hi + 1:
-            spans[-1] = Span(spans[-1].lo, entry.seq)
-        else:
-            spans.append(Span(entry.seq, entry.seq))
-    return spans
 
 
 def _new_handoff(step: Insert, compaction: Compaction) -> NewHandoff:

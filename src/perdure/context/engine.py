@@ -228,6 +228,15 @@ class ContextEngine(ABC):
         raise ToolError(f"context engine {self.name!r} has no tool {name!r}")
 
 
+def append_keep(steps: list[Step], position: int) -> None:
+    """Keep one more message: extend the last step where it ends right before it."""
+    last = steps[-1] if steps else None
+    if isinstance(last, Keep) and last.hi == position:
+        steps[-1] = Keep(last.lo, position + 1)
+    else:
+        steps.append(Keep(position, position + 1))
+
+
 def unchanged(messages: Sequence[Any], message: str, *, outcome: CompactionOutcome = "nothing_to_do") -> Compaction:
     """The input as it was, and why."""
     plan = (Keep(0, len(messages)),) if messages else ()
@@ -335,11 +344,7 @@ def _plan_of(result: Sequence[Message], messages: Sequence[Entry]) -> tuple[Step
         if at is None:
             steps.append(Insert(m))
             continue
-        last = steps[-1] if steps else None
-        if isinstance(last, Keep) and last.hi == at:
-            steps[-1] = Keep(last.lo, at + 1)
-        else:
-            steps.append(Keep(at, at + 1))
+        append_keep(steps, at)
         cursor = at + 1
     return tuple(steps)
 

@@ -16,13 +16,14 @@ whoever stored it and wherever it was found.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
+from perdure.core.intervals import Interval, merge_intervals
 from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart, clean, kind_of
 
 SECTIONS: tuple[str, ...] = (
@@ -44,8 +45,6 @@ END_MARKER = "[END OF PERDURE HANDOFF: the conversation goes on below this line]
 NOTHING = "None"
 ATTACHED = "Attached: the newest image of the compacted messages."
 BY_CODE = "code alone, from the messages themselves (no summary model)"
-
-Interval = tuple[int, int]
 
 _HEADING = re.compile(r"^## (" + "|".join(re.escape(s) for s in SECTIONS) + r")[ \t]*$", re.MULTILINE)
 _SOURCE = re.compile(
@@ -82,7 +81,7 @@ class Handoff:
     def __post_init__(self) -> None:
         kept = {s: _tidy(self.sections.get(s, "")) for s in SECTIONS}
         object.__setattr__(self, "sections", MappingProxyType({s: t for s, t in kept.items() if t}))
-        object.__setattr__(self, "covers", merged_intervals(self.covers))
+        object.__setattr__(self, "covers", merge_intervals(sorted(self.covers)))
 
     @property
     def address(self) -> str:
@@ -226,17 +225,6 @@ def _parted_at_end(parts: tuple[Part, ...]) -> tuple[Part, ...]:
         return parts
     own = _own_parts(parts)
     return (TextPart(text + marker, first.extra), *parts[1:own], TextPart(behind.strip("\n")), *parts[own:])
-
-
-def merged_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """The same positions in as few closed intervals as possible, in order."""
-    out: list[Interval] = []
-    for lo, hi in sorted(intervals):
-        if out and lo <= out[-1][1] + 1:
-            out[-1] = (out[-1][0], max(out[-1][1], hi))
-        else:
-            out.append((lo, hi))
-    return tuple(out)
 
 
 def parse_address(address: str) -> tuple[Interval, ...]:

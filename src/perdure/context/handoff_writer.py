@@ -23,7 +23,7 @@ from perdure.context.engine import EngineServices
 from perdure.context.facts import FURTHEST_BACK, KEPT, FactLines, MessageFacts, facts_in, read_facts
 from perdure.context.facts.extraction import scan
 from perdure.context.grounding import check_summary, user_claims, without_claims, without_marked
-from perdure.context.handoff import Handoff, Interval, handoff_of, render
+from perdure.context.handoff import Handoff, handoff_of, render
 from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory
 from perdure.context.seal import SEAL_CHARS, default_key, seal
@@ -35,6 +35,7 @@ from perdure.context.user_intent import AS_ASKED, active_task, gathered, request
 from perdure.context.user_words import users_words
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError, PerdureError
+from perdure.core.intervals import intervals_of
 from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import LogReader, Summarize, Summary
 from perdure.models.budgets import WindowBudgets
@@ -336,7 +337,7 @@ class HandoffWriter:
     ) -> Handoff:
         """Everything about the handoff but its sections (E11)."""
         before = job.previous
-        covers = _runs(job.fresh) if job.history.is_logged else ()
+        covers = intervals_of(e.seq for e in job.fresh) if job.history.is_logged else ()
         clock = self.services.clock or SystemClock()
         return Handoff(
             {},
@@ -409,18 +410,6 @@ def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:
     while start > 0 and entries[start].message.role == "tool":
         start -= 1
     return entries[start:]
-
-
-def _runs(entries: Sequence[Entry]) -> tuple[Interval, ...]:
-    """The places of the entries, neighbours as one interval."""
-    runs: list[Interval] = []
-    lo = hi = -2
-    for e in entries:
-        if e.seq != hi + 1:
-            runs.append((lo, hi))
-            lo = e.seq
-        hi = e.seq
-    return (*runs[1:], (lo, hi)) if entries else ()
 
 
 def _section(handoff: Handoff | None, name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from perdure.context.engine import Insert, Keep, Step
+from perdure.context.engine import Insert, Step, append_keep
 from perdure.context.handoff import looks_like_handoff, split_merged
 from perdure.context.seal import default_key, is_sealed
 from perdure.core import rules
@@ -67,14 +67,11 @@ class CompactionHistory:
 
     def _keep(self, steps: list[Step], indexes: Iterable[int]) -> None:
         for i in indexes:
-            at = i if self.origins is None else self.origins[i]
-            last = steps[-1] if steps else None
-            if at is None:
+            position = i if self.origins is None else self.origins[i]
+            if position is None:
                 steps.append(Insert(self.messages[i]))
-            elif isinstance(last, Keep) and last.hi == at:
-                steps[-1] = Keep(last.lo, at + 1)
             else:
-                steps.append(Keep(at, at + 1))
+                append_keep(steps, position)
 
 
 def tokens_of(entry: Entry, model: str = "") -> int:

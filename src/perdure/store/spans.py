@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from perdure.core.errors import StoreError
+from perdure.core.intervals import merge_intervals
 from perdure.store.records import NewHandoff, Plan, Span, StoredHandoff
 
 View = tuple[Span, ...]
@@ -16,15 +17,7 @@ View = tuple[Span, ...]
 
 def merge_spans(spans: Iterable[Span]) -> View:
     """The same messages in the same order, in as few spans as possible."""
-    out: list[Span] = []
-    for span in spans:
-        if not len(span):
-            continue
-        if out and out[-1].hi + 1 == span.lo:
-            out[-1] = Span(out[-1].lo, span.hi)
-        else:
-            out.append(span)
-    return tuple(out)
+    return tuple(Span(lo, hi) for lo, hi in merge_intervals((span.lo, span.hi) for span in spans))
 
 
 def subtract_spans(view: Sequence[Span], taken: Iterable[Span]) -> View:

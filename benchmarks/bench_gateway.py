@@ -48,14 +48,14 @@ GATEWAY = """
 import os, sys
 from pathlib import Path
 from perdure.config.settings import Settings
-from perdure.gateway.auth.principal import SCOPES, Person
-from perdure.gateway.server import Site, run
+from perdure.gateway.auth.principal import SCOPES, Principal
+from perdure.gateway.server import GatewayConfig, run
 from perdure.store.store import open_store
 
 class Anybody:
     is_fresh = True
-    def known(self, token):
-        return Person(token or "somebody", frozenset(("chat", "read")))
+    def authenticate(self, token):
+        return Principal(token or "somebody", frozenset(("chat", "read")))
 
 folder, url = Path(sys.argv[1]), sys.argv[2]
 os.environ["OPENAI_API_KEY"] = "k"
@@ -64,7 +64,7 @@ settings = Settings.model_validate({
     "model": {"name": "m-1", "provider": "openai", "base_url": url, "context_length": 2_000_000},
     "gateway": {"port": 0, "log": "off", **limits},
 })
-run(Site(settings, folder, open_store(folder / "perdure.db"), Anybody(),
+run(GatewayConfig(settings, folder, open_store(folder / "perdure.db"), Anybody(),
          on_ready=lambda host, port: print(f"http://{host}:{port}", flush=True)))
 """
 

@@ -18,7 +18,7 @@ from perdure.agent.agent import ConversationAgent
 from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
-from perdure.gateway.executor import kept
+from perdure.gateway.executor import run_shielded
 from perdure.store.blobs import FileBlobStore
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Transaction, Value
@@ -84,7 +84,7 @@ def sharing(
     """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
     database, clock = WatchedDatabase(path), SystemClock()
     with SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path)) as store:
-        parts = replace(b.parts, store=store, keep=kept, settings=settings or b.parts.settings)
+        parts = replace(b.parts, store=store, keep=run_shielded, settings=settings or b.parts.settings)
         agent = ConversationAgent(
             parts, b.bridge, services=lambda live: EngineServices(settings=parts.settings.compression)
         )

@@ -35,7 +35,7 @@ class TelegramPlatform:
     def repeat(self) -> None:
         self.api.repeat_last_update()
 
-    def shown(self) -> list[str]:
+    def messages(self) -> list[str]:
         return [s.document[1].decode() if s.document else s.text for s in self.api.sent]
 
     def choose(self, label: str) -> None:
@@ -64,7 +64,7 @@ class Room:
 
     def repeat(self) -> None: ...
 
-    def shown(self) -> list[str]:
+    def messages(self) -> list[str]:
         return list(self.said)
 
     def choose(self, label: str) -> None: ...
@@ -95,20 +95,20 @@ class Careless:
                 continue
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
-        async for numbered in events:
-            if isinstance(numbered.event, TextDelta):
-                self.room.said.append(numbered.event.text)
-            elif isinstance(numbered.event, TurnFinished):
-                self.room.said.append(numbered.event.final_response[:1_000])
+        async for sequenced in events:
+            if isinstance(sequenced.event, TextDelta):
+                self.room.said.append(sequenced.event.text)
+            elif isinstance(sequenced.event, TurnFinished):
+                self.room.said.append(sequenced.event.final_response[:1_000])
 
 
 @pytest.mark.parametrize(
     "check",
     [
         conformance.check_messages_come_in_order,
-        conformance.check_strangers_are_not_heard,
+        conformance.check_strangers_are_rejected,
         conformance.check_a_long_answer_loses_nothing,
-        conformance.check_failures_are_told,
+        conformance.check_failures_are_reported,
     ],
     ids=lambda check: check.__name__,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.gateway.workers.maintenance import PLACES_KEPT_MS, PeriodicTasks
+from perdure.gateway.workers.maintenance import HISTORY_TTL_MS, PeriodicTasks
 from perdure.store.kv import HistoryPosition
 from perdure.store.store import SessionStore
 from support.store import FakeClock, conversation
@@ -36,10 +36,10 @@ def test_the_old_and_the_oldest_of_too_many_are_forgotten(store: SessionStore, c
 @pytest.mark.spec("I8")
 def test_a_gateway_forgets_by_itself(store: SessionStore, clock: FakeClock) -> None:
     store.client_histories.put("old", HistoryPosition("c_1", 1))
-    clock.pass_ms(PLACES_KEPT_MS + 1)
+    clock.pass_ms(HISTORY_TTL_MS + 1)
     store.client_histories.put("new", HistoryPosition("c_1", 2))
     hub: Any = SimpleNamespace(store=store, clock=clock)
-    asyncio.run(PeriodicTasks(hub, idle_s=60).forget())
+    asyncio.run(PeriodicTasks(hub, idle_s=60).purge())
     assert (store.client_histories.get("old"), store.client_histories.get("new")) == (None, HistoryPosition("c_1", 2))
 
 

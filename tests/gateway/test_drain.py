@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.gateway.server import ending_signals
+from perdure.gateway.server import stop_signals
 from perdure.store import open_store
 from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process, obedient
@@ -91,10 +91,10 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(tmp_path: Path, sim: Simulato
 
 @pytest.mark.usefixtures("hangup")
 def test_started_with_nohup_it_goes_on_without_its_terminal() -> None:
-    assert signal.SIGHUP in ending_signals()
+    assert signal.SIGHUP in stop_signals()
     # What a process ignores when it starts another, the other ignores, too: that is all nohup does.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert ending_signals() == [signal.SIGTERM, signal.SIGINT]
+    assert stop_signals() == [signal.SIGTERM, signal.SIGINT]
 
 
 @pytest.mark.spec("I1", "I7")

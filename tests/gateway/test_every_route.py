@@ -91,8 +91,8 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def _end(gateway: Running) -> None:
     gateway.tokens.revoke("revoked")
     row = next(t for t in gateway.tokens.all() if t.user_key == "expired")
-    kept = gateway.store.state("gateway:tokens")
-    kept.set(row.digest, {**kept.get(row.digest), "expires_at": 1})
+    run_shielded = gateway.store.state("gateway:tokens")
+    run_shielded.set(row.digest, {**run_shielded.get(row.digest), "expires_at": 1})
 
 
 def _lived_in(house: House) -> House:
@@ -294,7 +294,7 @@ def test_events_of_a_chat_reach_only_its_owner(house: House) -> None:
     heard: list[str] = []
     headers = house.gateway.headers("bob")
 
-    def follow() -> None:
+    def subscribe() -> None:
         url = f"{house.gateway.url}/api/chats/chat-{MARK}/events"
         with HTTP.stream("GET", url, headers=headers, timeout=3) as stream:
             try:
@@ -302,7 +302,7 @@ def test_events_of_a_chat_reach_only_its_owner(house: House) -> None:
             except httpx.ReadTimeout:
                 return
 
-    thread = threading.Thread(target=follow)
+    thread = threading.Thread(target=subscribe)
     thread.start()
     time.sleep(0.5)
     house.say("alice", f"say {MARK} again", chat=f"chat-{MARK}")

@@ -18,14 +18,14 @@ from websockets.sync.client import connect
 from perdure.config.settings import GatewaySettings
 from perdure.core.addresses import is_loopback_host
 from perdure.core.errors import ConfigError, LeaseLost, NotFound, StoreUnavailable
-from perdure.gateway.auth.hosts import Names
+from perdure.gateway.auth.hosts import HostNames
 from perdure.gateway.auth.limits import RateLimit
 from perdure.gateway.auth.middleware import RECHECK_S
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.errors import refusal_of
+from perdure.gateway.errors import to_api_error
 from perdure.gateway.events.types import Draining
-from perdure.gateway.middleware import POLICY, is_public
-from perdure.gateway.server import refuse_open_doors
+from perdure.gateway.middleware import CONTENT_SECURITY_POLICY, is_public
+from perdure.gateway.server import check_bind_address
 from perdure.store.inbox import InboxFull
 from support.guarded import SomePeople, everything, guarded_app, raw, served
 from support.store import FakeClock
@@ -38,8 +38,8 @@ class Client:
 
     def __init__(self, **settings: Any) -> None:
         self.clock = FakeClock()
-        self.people = SomePeople(**{"alice-token": everything("alice"), "bob-token": everything("bob")})
-        self.app = guarded_app(self.people, clock=self.clock, **settings)
+        self.authenticator = SomePeople(**{"alice-token": everything("alice"), "bob-token": everything("bob")})
+        self.app = guarded_app(self.authenticator, clock=self.clock, **settings)
 
     def __call__(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -117,7 +117,7 @@ def test_health_needs_no_token(ask: Client) -> None:
 
 def test_a_missing_scope_is_named() -> None:
     ask = Client()
-    ask.people.persons["reader"] = Principal("carol", frozenset({"read"}))
+    ask.authenticator.persons["reader"] = Principal("carol", frozenset({"read"}))
     answer = ask("GET", "/who", headers={"authorization": "Bearer reader"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "missing_scope")
     assert "chat" in answer.json()["error"]["message"]
@@ -125,7 +125,7 @@ def test_a_missing_scope_is_named() -> None:
 
 def test_without_tokens_nothing_that_comes_through_a_proxy_is_the_owner() -> None:
     ask = Client()
-    ask.people.persons = {"": everything("")}
+    ask.authenticator.persons = {"": everything("")}
     assert ask("GET", "/who").status_code == 200
     for name in ("x-forwarded-for", "forwarded", "x-real-ip", "via"):
         assert ask("GET", "/who", headers={name: "203.0.113.9"}).status_code == 401, name
@@ -165,10 +165,12 @@ def test_addresses_and_localhost_are_answered(host: str, ask: Client) -> None:
 
 
 def test_names_from_the_settings_are_answered() -> None:
-    names = Names("0.0.0.0", public_url="https://agent.example.org", allowed=["*.lan.example", "box"])
-    assert all(names.answers_to(h) for h in ("agent.example.org", "agent.example.org.:443", "a.lan.example:1", "BOX"))
+    names = HostNames("0.0.0.0", public_url="https://agent.example.org", allowed=["*.lan.example", "box"])
+    assert all(
+        names.is_known_host(h) for h in ("agent.example.org", "agent.example.org.:443", "a.lan.example:1", "BOX")
+    )
     assert not any(
-        names.answers_to(h) for h in ("example.org", "lan.example", "evillan.example", "box.evil", "0.0.0.0x")
+        names.is_known_host(h) for h in ("example.org", "lan.example", "evillan.example", "box.evil", "0.0.0.0x")
     )
 
 
@@ -243,11 +245,11 @@ def test_every_answer_tells_the_browser_to_be_careful(
 ) -> None:
     answer = ask("GET", path, headers=headers)
     assert answer.status_code == status
-    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cache-control"] == "no-store"
-    assert "unsafe" not in POLICY
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
 
 
 @pytest.mark.parametrize(
@@ -396,16 +398,16 @@ def test_the_memory_of_callers_is_bounded() -> None:
 
 
 def test_a_stream_ends_when_its_token_does() -> None:
-    clock, people = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
+    clock, authenticator = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
     lines = 0
     with (
-        served(guarded_app(people, clock=clock)) as port,
+        served(guarded_app(authenticator, clock=clock)) as port,
         httpx.stream("GET", f"http://127.0.0.1:{port}/stream", headers=ALICE, trust_env=False) as answer,
     ):
         for _ in answer.iter_lines():
             lines += 1
             if lines == 4:
-                people.persons.clear()
+                authenticator.persons.clear()
                 clock.pass_ms(int(RECHECK_S * 1000))
     assert 4 <= lines < 40
 
@@ -447,14 +449,14 @@ def test_a_frame_that_is_too_large_ends_the_socket(port: int) -> None:
 
 
 def test_a_socket_ends_when_its_token_does() -> None:
-    clock, people = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
+    clock, authenticator = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
     with (
-        served(guarded_app(people, clock=clock)) as port,
+        served(guarded_app(authenticator, clock=clock)) as port,
         connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
     ):
         ws.send("one")
         assert ws.recv() == "alice: one"
-        people.persons.clear()
+        authenticator.persons.clear()
         clock.pass_ms(int(RECHECK_S * 1000))
         ws.send("two")
         with pytest.raises(ConnectionClosed) as ended:
@@ -469,7 +471,7 @@ def test_a_socket_ends_when_its_token_does() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
 def test_loopback_needs_no_token(host: str) -> None:
     assert is_loopback_host(host)
-    refuse_open_doors(GatewaySettings(host=host), has_tokens=False)
+    check_bind_address(GatewaySettings(host=host), has_tokens=False)
 
 
 @pytest.mark.parametrize(
@@ -486,14 +488,14 @@ def test_loopback_needs_no_token(host: str) -> None:
 )
 def test_a_gateway_others_can_reach_needs_a_token(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="perdure gateway token add"):
-        refuse_open_doors(GatewaySettings(**settings), has_tokens=False)
-    refuse_open_doors(GatewaySettings(**settings), has_tokens=True)
+        check_bind_address(GatewaySettings(**settings), has_tokens=False)
+    check_bind_address(GatewaySettings(**settings), has_tokens=True)
 
 
 def test_messages_over_a_socket_are_paced_like_requests() -> None:
-    people = SomePeople(**{"alice-token": everything("alice")})
+    authenticator = SomePeople(**{"alice-token": everything("alice")})
     with (
-        served(guarded_app(people, requests_per_minute=600, request_burst=2)) as port,
+        served(guarded_app(authenticator, requests_per_minute=600, request_burst=2)) as port,
         connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
     ):
         began = time.monotonic()
@@ -505,30 +507,30 @@ def test_messages_over_a_socket_are_paced_like_requests() -> None:
 
 
 def test_what_a_database_says_of_itself_is_not_passed_on() -> None:
-    refusal = refusal_of(StoreUnavailable("no route to postgresql://db.internal:5432"))
+    refusal = to_api_error(StoreUnavailable("no route to postgresql://db.internal:5432"))
     assert refusal.status == 503
     assert "internal" not in refusal.message
-    assert refusal_of(LeaseLost("held by host-7:123")).status == 503
-    assert refusal_of(NotFound("no conversation 'c_1'")).status == 404
-    assert refusal_of(InboxFull("20 wait")).status == 429
-    assert refusal_of(Draining("stopping")).status == 503
+    assert to_api_error(LeaseLost("held by host-7:123")).status == 503
+    assert to_api_error(NotFound("no conversation 'c_1'")).status == 404
+    assert to_api_error(InboxFull("20 wait")).status == 429
+    assert to_api_error(Draining("stopping")).status == 503
 
 
 def test_a_stream_outlives_a_database_that_is_away_for_a_while() -> None:
     class Forgetful(SomePeople):
         is_away = False
 
-        def known(self, token: str | None) -> Principal | None:
+        def authenticate(self, token: str | None) -> Principal | None:
             if self.is_away:
                 raise StoreUnavailable("gone")
-            return super().known(token)
+            return super().authenticate(token)
 
-    clock, people = FakeClock(), Forgetful(**{"alice-token": everything("alice")})
+    clock, authenticator = FakeClock(), Forgetful(**{"alice-token": everything("alice")})
     with (
-        served(guarded_app(people, clock=clock)) as port,
+        served(guarded_app(authenticator, clock=clock)) as port,
         connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
     ):
-        people.is_away = True
+        authenticator.is_away = True
         clock.pass_ms(int(RECHECK_S * 1000))
         ws.send("still")
         assert ws.recv(timeout=5) == "alice: still"

@@ -98,7 +98,7 @@ def test_a_conversation_at_85_percent_is_compacted_before_the_agent_sees_the_mes
         assert fired[1] in ("compacted", "digest")
         main = [r for r in sim.requests[before:] if "tools" in r.body]
         assert all(sim.count(r.path, r.body) < 0.5 * WINDOW for r in main)
-        assert running.hub.hygiene.fired == {fired[1]: 1}
+        assert running.hub.stats.hygiene_compactions == {fired[1]: 1}
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and another"})
         assert len(compactions(running, conversation)) == 1
 
@@ -109,8 +109,8 @@ def test_below_85_percent_it_leaves_the_matter_to_the_engine(tmp_path: Path) -> 
         ann, conversation = fill(running, 0.60)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})
         assert compactions(running, conversation) == []
-        assert running.hub.hygiene.checked >= 2
-        assert running.hub.hygiene.fired == {}
+        assert running.hub.stats.hygiene_checks >= 2
+        assert running.hub.stats.hygiene_compactions == {}
 
 
 @pytest.mark.spec("C8", "F1")
@@ -119,7 +119,7 @@ def test_an_engine_that_fails_is_stood_in_for_by_the_digest(tmp_path: Path) -> N
         ann, conversation = fill(running, 0.85)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})
         assert compactions(running, conversation) == [("hygiene", "failed"), ("hygiene", "digest")]
-        assert running.hub.hygiene.fired == {"digest": 1}
+        assert running.hub.stats.hygiene_compactions == {"digest": 1}
 
 
 @pytest.mark.spec("C8", "C1")

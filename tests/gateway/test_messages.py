@@ -59,9 +59,9 @@ def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
 def test_a_message_is_on_disk_before_it_is_said_to_be_taken(gateway: Running, ann: httpx.Client) -> None:
     ticket = ann.post("/api/messages", json={"chat": "disk", "content": "slowly one two three four five"})
     assert ticket.status_code == 202
-    kept = gateway.store.inbox.get(ticket.json()["turn_id"])
-    assert kept.inbound.content == "slowly one two three four five"
-    assert kept.inbound.user_key == "ann"
+    run_shielded = gateway.store.inbox.get(ticket.json()["turn_id"])
+    assert run_shielded.inbound.content == "slowly one two three four five"
+    assert run_shielded.inbound.user_key == "ann"
 
 
 def test_a_chat_goes_on_with_its_own_conversation(ann: httpx.Client) -> None:

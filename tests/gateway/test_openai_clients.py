@@ -91,9 +91,9 @@ def test_a_stream_says_the_same_in_pieces(alice: openai.OpenAI) -> None:
         stream_options={"include_usage": True},
     ) as stream:
         chunks = list(stream)
-    pieces = [c.choices[0].delta.content or "" for c in chunks if c.choices]
-    assert "".join(pieces) == text
-    assert len([p for p in pieces if p]) >= 3
+    split_text = [c.choices[0].delta.content or "" for c in chunks if c.choices]
+    assert "".join(split_text) == text
+    assert len([p for p in split_text if p]) >= 3
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
     assert chunks[-1].choices == []
@@ -376,7 +376,7 @@ def test_hanging_up_stops_the_turn(gateway: GatewayProcess, alice: openai.OpenAI
     stream.close()
     give_up = time.monotonic() + 10
     while time.monotonic() < give_up:
-        outcomes = [line["outcome"] for line in gateway.journal if line["event"] == "turn"]
+        outcomes = [line["outcome"] for line in gateway.log_writer if line["event"] == "turn"]
         if outcomes and outcomes[-1] == "interrupted":
             break
         time.sleep(0.1)

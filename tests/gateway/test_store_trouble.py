@@ -16,9 +16,9 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.events import TurnFinished
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage
-from perdure.gateway.executor import kept
+from perdure.gateway.executor import run_shielded
 from perdure.gateway.hub import Hub
-from perdure.gateway.workers.agent_pool import Agents
+from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.store.inbox import MessageInbox, QueuedMessage
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Simulator
@@ -56,8 +56,8 @@ class FlakyInbox(MessageInbox):
 async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
     settings = checked({"model": model})
-    shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=kept)
-    hub = Hub(Agents(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
+    shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=run_shielded)
+    hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     await hub.start()
     chat = ChatKey("http", "ann")
     tickets = [await hub.submit(ChatMessage(chat, text), ANN) for text in ("one", "two")]

@@ -13,12 +13,18 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
-from perdure.gateway.api.sse import frame
-from perdure.gateway.events.broker import MOST_FINISHED, MOST_WAITING, EventChannel, Streams, Subscriber
-from perdure.gateway.events.serialize import encoded, json_text
-from perdure.gateway.events.subscribe import Following
+from perdure.gateway.api.sse import format_event
+from perdure.gateway.events.broker import (
+    MAX_BUFFERED_EVENTS,
+    MAX_FINISHED_EVENTS,
+    EventBroker,
+    EventChannel,
+    Subscriber,
+)
+from perdure.gateway.events.serialize import encode_event, to_json
+from perdure.gateway.events.subscribe import EventFeeds
 from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent, QuestionAsked, SequencedEvent
-from perdure.gateway.workers.routing import key_of
+from perdure.gateway.workers.routing import chat_key
 from perdure.store import open_store
 from perdure.testing.simulator import Simulator
 from support.gateway_process import obedient
@@ -43,7 +49,7 @@ def texts(found: list[SequencedEvent]) -> list[str]:
 def test_numbers_only_grow_whatever_the_clock_does() -> None:
     clock = FakeClock()
     stream = EventChannel(clock)
-    reader = stream.follow()
+    reader = stream.subscribe()
     for step in (0, 5, -50, 0, 1):
         clock.pass_ms(step)
         stream.publish("t_1", Notice("tick"))
@@ -53,7 +59,7 @@ def test_numbers_only_grow_whatever_the_clock_does() -> None:
 
 def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> None:
     stream = EventChannel(FakeClock())
-    reader = stream.follow()
+    reader = stream.subscribe()
     for event in (
         TextDelta("a"),
         TextDelta("b"),
@@ -72,19 +78,19 @@ def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> No
         ReasoningDelta("rs"),
         TextDelta("other"),
     ]
-    again = stream.follow(after=found[0].number)
+    again = stream.subscribe(after=found[0].number)
     assert texts(read(again)) == ["c", "other"]
 
 
 def test_whoever_comes_back_to_a_turn_hears_no_piece_twice() -> None:
     stream = EventChannel(FakeClock())
-    first = stream.follow(turn_id="t_1")
+    first = stream.subscribe(turn_id="t_1")
     stream.publish("t_1", TextDelta("heard "))
     heard = read(first)[-1].number
     stream.publish("t_1", TextDelta("missed"))
     stream.publish("t_2", TextDelta("other"))
-    assert texts(read(stream.follow(turn_id="t_1", after=heard))) == ["missed"]
-    assert texts(read(stream.follow(turn_id="t_1"))) == ["heard missed"]
+    assert texts(read(stream.subscribe(turn_id="t_1", after=heard))) == ["missed"]
+    assert texts(read(stream.subscribe(turn_id="t_1"))) == ["heard missed"]
 
 
 def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
@@ -92,10 +98,10 @@ def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
     stream.publish("t_1", TurnStarted("t_1", "s_1"))
     for _ in range(500):
         stream.publish("t_1", TextDelta("piece "))
-    assert len(texts(read(stream.follow(turn_id="t_1")))) == 1
+    assert len(texts(read(stream.subscribe(turn_id="t_1")))) == 1
     stream.publish("t_1", TurnFinished("completed", "piece " * 500))
     stream.publish("t_2", TextDelta("the next turn"))
-    late = read(stream.follow(after=0))
+    late = read(stream.subscribe(after=0))
     assert [type(n.event).__name__ for n in late] == ["TurnStarted", "TurnFinished", "TextDelta"]
 
 
@@ -103,23 +109,23 @@ def test_a_chat_that_goes_on_for_ever_does_not_grow_for_ever() -> None:
     stream = EventChannel(FakeClock())
     for number in range(200):
         stream.publish(f"t_{number}", CommandAnswered("done"))
-    assert len(read(stream.follow(after=0))) <= MOST_FINISHED
+    assert len(read(stream.subscribe(after=0))) <= MAX_FINISHED_EVENTS
 
 
 def test_a_reader_that_never_reads_is_let_go() -> None:
     stream = EventChannel(FakeClock())
-    reader = stream.follow()
-    for number in range(MOST_WAITING + 10):
+    reader = stream.subscribe()
+    for number in range(MAX_BUFFERED_EVENTS + 10):
         stream.publish("t_1", Notice(str(number)))
     assert reader.is_closed
-    assert len(read(reader)) == MOST_WAITING
+    assert len(read(reader)) == MAX_BUFFERED_EVENTS
 
 
 @given(st.text(), st.integers(min_value=0, max_value=2**52))
 def test_a_piece_of_text_put_together_by_hand_is_the_same_json(text: str, number: int) -> None:
-    numbered = SequencedEvent(number, "t_1", TextDelta(text))
-    lines = frame(numbered).decode().split("\n")
-    assert lines == [f"id: {number}", "event: text_delta", f"data: {json_text(encoded(numbered))}", "", ""]
+    sequenced = SequencedEvent(number, "t_1", TextDelta(text))
+    lines = format_event(sequenced).decode().split("\n")
+    assert lines == [f"id: {number}", "event: text_delta", f"data: {to_json(encode_event(sequenced))}", "", ""]
     assert json.loads(lines[2].removeprefix("data: "))["text"] == text
 
 
@@ -131,7 +137,7 @@ def test_every_kind_of_event_is_one_line_of_json_with_its_type() -> None:
         CommandAnswered("two\nlines"),
     ]
     for event in events:
-        body = frame(SequencedEvent(7, "t_1", event)).decode()
+        body = format_event(SequencedEvent(7, "t_1", event)).decode()
         data = json.loads(body.split("data: ")[1])
         assert body.count("\n") == 4
         assert (data["number"], data["turn_id"]) == (7, "t_1")
@@ -184,23 +190,23 @@ def test_a_websocket_says_why_before_it_closes(tmp_path: Path) -> None:
 def test_chat_keys_never_collide() -> None:
 
     keys = [ChatKey("http", "a", 'b", "c'), ChatKey("http", 'a", "b', "c"), ChatKey("http", "a\x1fb", "c")]
-    assert len({key_of(k) for k in keys}) == len(keys)
+    assert len({chat_key(k) for k in keys}) == len(keys)
 
 
 def test_a_follower_who_never_reads_leaves_nothing_behind_and_one_who_does_misses_nothing(tmp_path: Path) -> None:
     async def run() -> list[str]:
-        streams, chat = Streams(FakeClock()), ChatKey("http", "ann", "main")
+        broker, chat = EventBroker(FakeClock()), ChatKey("http", "ann", "main")
         with open_store(tmp_path / "perdure.db") as store:
-            following = Following(streams, store, owner="me")
-            streams.publish(chat, "t_0", Notice("before"))
-            following.chat(chat)
-            reading = following.chat(chat)
-            assert not streams.of(chat).is_followed
-            streams.publish(chat, "t_1", Notice("between"))
+            feeds = EventFeeds(broker, store, owner="me")
+            broker.publish(chat, "t_0", Notice("before"))
+            feeds.chat(chat)
+            reading = feeds.chat(chat)
+            assert not broker.channel(chat).has_subscribers
+            broker.publish(chat, "t_1", Notice("between"))
             batch = await anext(reading)
-            assert streams.of(chat).is_followed
+            assert broker.channel(chat).has_subscribers
             await reading.aclose()
-            assert not streams.of(chat).is_followed
+            assert not broker.channel(chat).has_subscribers
             return [n.event.text for n in batch if isinstance(n.event, Notice)]
 
     assert asyncio.run(run()) == ["between"]

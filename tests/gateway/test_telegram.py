@@ -47,7 +47,7 @@ def test_a_file_that_is_no_text_is_refused_in_words() -> None:
         await _until(lambda: api.sent)
 
         assert "text files" in api.sent[0].text
-        assert hub.taken == []
+        assert hub.submitted == []
 
     _live(story)
 
@@ -55,9 +55,9 @@ def test_a_file_that_is_no_text_is_refused_in_words() -> None:
 def test_a_command_in_a_group_loses_the_bots_name_and_the_chat_is_the_groups() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         api.say("/usage@perdure_bot", chat=-55)
-        await _until(lambda: hub.taken)
+        await _until(lambda: hub.submitted)
 
-        incoming, person = hub.taken[0]
+        incoming, person = hub.submitted[0]
         assert incoming.content == "/usage"
         assert incoming.chat == ChatKey("telegram", "telegram:7", "-55")
         assert person.user_key == "telegram:7"
@@ -71,7 +71,7 @@ def test_start_is_answered_with_a_greeting_and_reaches_no_model() -> None:
         await _until(lambda: api.sent)
 
         assert "/help" in api.sent[0].text
-        assert hub.taken == []
+        assert hub.submitted == []
 
     _live(story)
 
@@ -88,9 +88,9 @@ def test_the_app_is_told_the_commands_there_are() -> None:
 def test_a_number_with_a_name_shares_what_that_user_has_elsewhere() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         api.say("hello")
-        await _until(lambda: hub.taken)
+        await _until(lambda: hub.submitted)
 
-        assert hub.taken[0][1].user_key == "alice"
+        assert hub.submitted[0][1].user_key == "alice"
 
     _live(story, allowed=("7=alice",))
 
@@ -153,7 +153,7 @@ def test_a_question_may_be_answered_in_words() -> None:
         await delivering
 
         assert hub.answers == [("q_1", "Perdure")]
-        assert hub.taken == []
+        assert hub.submitted == []
 
     _live(story)
 
@@ -171,20 +171,20 @@ def test_of_two_readers_one_stands_back_and_takes_over_when_the_other_is_gone() 
     async def story() -> None:
         with bot_api() as (api, url):
             settings = TelegramSettings(allowed_users=("7",), base_url=url)
-            first, second = (telegram.TelegramAdapter(TOKEN, settings, stand_back_s=0.5) for _ in range(2))
+            first, second = (telegram.TelegramAdapter(TOKEN, settings, conflict_delay_s=0.5) for _ in range(2))
             hub = ScriptedHub()
             await first.start(hub)
             await second.start(hub)
             api.say("one")
-            await _until(lambda: hub.taken)
+            await _until(lambda: hub.submitted)
             await first.stop()
             await first.close()
             api.say("two")
-            await _until(lambda: any(i.content == "two" for i, _ in hub.taken))
+            await _until(lambda: any(i.content == "two" for i, _ in hub.submitted))
             await second.stop()
             await second.close()
 
-            by_key = {i.key: i.content for i, _ in hub.taken}
+            by_key = {i.key: i.content for i, _ in hub.submitted}
             assert sorted(by_key.values()) == ["one", "two"]
 
     asyncio.run(story())
@@ -218,8 +218,8 @@ def _taken(say: Callable[[BotApi], object]) -> list[Any]:
 
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         say(api)
-        await _until(lambda: hub.taken)
-        contents.extend(incoming.content for incoming, _ in hub.taken)
+        await _until(lambda: hub.submitted)
+        contents.extend(incoming.content for incoming, _ in hub.submitted)
 
     _live(story)
     return contents

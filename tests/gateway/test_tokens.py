@@ -8,7 +8,14 @@ import pytest
 
 from perdure.core.errors import ConfigError, NotFound, StoreError
 from perdure.gateway.auth.principal import SCOPES, Principal
-from perdure.gateway.auth.tokens import MAX_AGE_S, OWNER, AccessTokens, RunPeople, StoredPeople, digest_of
+from perdure.gateway.auth.tokens import (
+    MAX_AGE_S,
+    OWNER,
+    AccessTokens,
+    ProcessTokenAuthenticator,
+    TokenAuthenticator,
+    digest_of,
+)
 from perdure.store import SessionStore
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run
 from support.store import Backend, FakeClock
@@ -24,13 +31,13 @@ def tokens(store: SessionStore, clock: FakeClock) -> AccessTokens:
     return AccessTokens(store, clock)
 
 
-def people(tokens: AccessTokens, clock: FakeClock, *, is_open: bool = True) -> StoredPeople:
-    return StoredPeople(tokens, clock, is_open=is_open)
+def authenticator(tokens: AccessTokens, clock: FakeClock, *, is_open: bool = True) -> TokenAuthenticator:
+    return TokenAuthenticator(tokens, clock, is_open=is_open)
 
 
 def test_a_token_stands_for_its_user_and_scopes(tokens: AccessTokens, clock: FakeClock) -> None:
     made = tokens.add("alice", ["chat", "read"])
-    assert people(tokens, clock).known(made.text) == Principal("alice", frozenset({"chat", "read"}))
+    assert authenticator(tokens, clock).authenticate(made.text) == Principal("alice", frozenset({"chat", "read"}))
 
 
 def test_no_two_tokens_are_alike_and_each_holds_256_bits(tokens: AccessTokens) -> None:
@@ -41,73 +48,73 @@ def test_no_two_tokens_are_alike_and_each_holds_256_bits(tokens: AccessTokens) -
 
 def test_the_database_holds_only_a_hash(tokens: AccessTokens, backend: Backend) -> None:
     made = tokens.add("alice", ["chat"])
-    kept = json.dumps(backend.execute("SELECT scope, key, value FROM state"))
-    assert made.text not in kept
-    assert made.text.removeprefix("pdr_") not in kept
-    assert digest_of(made.text) in kept
+    run_shielded = json.dumps(backend.execute("SELECT scope, key, value FROM state"))
+    assert made.text not in run_shielded
+    assert made.text.removeprefix("pdr_") not in run_shielded
+    assert digest_of(made.text) in run_shielded
 
 
 @pytest.mark.parametrize("wrong", ["", "pdr_", "pdr_x", "x" * 10_000, "\udcff", "é", "pdr_" + "A" * 43])
 def test_what_is_no_token_is_nobody(wrong: str, tokens: AccessTokens, clock: FakeClock) -> None:
     tokens.add("alice", ["chat"])
-    assert people(tokens, clock).known(wrong) is None
+    assert authenticator(tokens, clock).authenticate(wrong) is None
 
 
 def test_one_letter_more_or_less_is_nobody(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"]).text, people(tokens, clock)
-    assert [who.known(t) for t in (made[:-1], made + "A", made.upper(), made.lower(), f" {made}")] == [None] * 5
+    made, who = tokens.add("alice", ["chat"]).text, authenticator(tokens, clock)
+    assert [who.authenticate(t) for t in (made[:-1], made + "A", made.upper(), made.lower(), f" {made}")] == [None] * 5
 
 
 def test_without_tokens_whoever_is_at_the_machine_is_the_owner_without_a_shell(
     tokens: AccessTokens, clock: FakeClock
 ) -> None:
-    who = people(tokens, clock)
-    assert who.known(None) == who.known("sk-anything") == OWNER
+    who = authenticator(tokens, clock)
+    assert who.authenticate(None) == who.authenticate("sk-anything") == OWNER
     assert OWNER.user_key == ""
-    assert not OWNER.may("shell")
+    assert not OWNER.has_scope("shell")
 
 
 def test_a_gateway_others_can_reach_has_no_owner(tokens: AccessTokens, clock: FakeClock) -> None:
-    assert people(tokens, clock, is_open=False).known(None) is None
-    assert people(tokens, clock, is_open=False).known("sk-anything") is None
+    assert authenticator(tokens, clock, is_open=False).authenticate(None) is None
+    assert authenticator(tokens, clock, is_open=False).authenticate("sk-anything") is None
 
 
 def test_once_a_token_was_made_nobody_enters_without_even_when_it_is_revoked(
     tokens: AccessTokens, clock: FakeClock
 ) -> None:
     made = tokens.add("alice", ["chat"])
-    assert people(tokens, clock).known(None) is None
+    assert authenticator(tokens, clock).authenticate(None) is None
     tokens.revoke("alice")
-    assert people(tokens, clock).known(None) is None
-    assert people(tokens, clock).known(made.text) is None
+    assert authenticator(tokens, clock).authenticate(None) is None
+    assert authenticator(tokens, clock).authenticate(made.text) is None
 
 
 def test_an_expired_token_is_nobody(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"], expires_in_ms=DAY_MS), people(tokens, clock)
+    made, who = tokens.add("alice", ["chat"], expires_in_ms=DAY_MS), authenticator(tokens, clock)
     clock.pass_ms(DAY_MS - 1)
-    assert who.known(made.text) is not None
+    assert who.authenticate(made.text) is not None
     clock.pass_ms(1)
-    assert who.known(made.text) is None
-    assert tokens.all()[0].standing(clock.now_ms()) == "expired"
+    assert who.authenticate(made.text) is None
+    assert tokens.all()[0].status(clock.now_ms()) == "expired"
 
 
 def test_another_process_learns_of_a_revocation_within_seconds(
     tokens: AccessTokens, clock: FakeClock, backend: Backend
 ) -> None:
-    made, who = tokens.add("alice", ["chat"]), people(tokens, clock)
-    assert who.known(made.text) is not None
+    made, who = tokens.add("alice", ["chat"]), authenticator(tokens, clock)
+    assert who.authenticate(made.text) is not None
     AccessTokens(backend.open(clock), clock).revoke(made.token.id)
-    assert who.known(made.text) is not None
+    assert who.authenticate(made.text) is not None
     clock.pass_ms(int(MAX_AGE_S * 1000))
-    assert who.known(made.text) is None
+    assert who.authenticate(made.text) is None
 
 
 def test_revoking_by_id_ends_one_and_by_user_all(tokens: AccessTokens, clock: FakeClock) -> None:
     first, second, other = (tokens.add(user, ["chat"]) for user in ("alice", "alice", "bob"))
     assert [t.digest for t in tokens.revoke(first.token.id)] == [first.token.digest]
     assert [t.digest for t in tokens.revoke("alice")] == [second.token.digest]
-    who = people(tokens, clock)
-    assert [who.known(t.text) is None for t in (first, second, other)] == [True, True, False]
+    who = authenticator(tokens, clock)
+    assert [who.authenticate(t.text) is None for t in (first, second, other)] == [True, True, False]
 
 
 @pytest.mark.parametrize("wrong", ["carol", "", "a", "0" * 12])
@@ -141,41 +148,41 @@ def test_a_scope_of_a_newer_version_locks_nobody_out(
     made = tokens.add("alice", ["chat"])
     rows = store.state("gateway:tokens")
     rows.set(made.token.digest, {**rows.get(made.token.digest), "scopes": ["chat", "from-the-future"]})
-    assert people(tokens, clock).known(made.text) == Principal("alice", frozenset({"chat"}))
+    assert authenticator(tokens, clock).authenticate(made.text) == Principal("alice", frozenset({"chat"}))
 
 
 def test_last_use_is_kept_to_the_minute(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"]), people(tokens, clock)
+    made, who = tokens.add("alice", ["chat"]), authenticator(tokens, clock)
     assert tokens.all()[0].last_used_at_ms is None
-    who.known(made.text)
+    who.authenticate(made.text)
     used_at = clock.now_ms()
     clock.pass_ms(3_000)
-    who.known(made.text)
+    who.authenticate(made.text)
     assert (tokens.all()[0].last_used_at_ms or 0) - used_at == 3_000
     clock.pass_ms(3_000)
-    who.known(made.text)
+    who.authenticate(made.text)
     clock.pass_ms(3_000)
-    who.known(made.text)
+    who.authenticate(made.text)
     assert (tokens.all()[0].last_used_at_ms or 0) - used_at == 3_000
 
 
 def test_a_revocation_is_not_undone_by_a_use_noted_elsewhere(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"]), people(tokens, clock)
-    who.known(made.text)
+    made, who = tokens.add("alice", ["chat"]), authenticator(tokens, clock)
+    who.authenticate(made.text)
     tokens.revoke(made.token.id)
     clock.pass_ms(5_000)
-    assert who.known(made.text) is None
-    assert tokens.all()[0].standing(clock.now_ms()) == "revoked"
+    assert who.authenticate(made.text) is None
+    assert tokens.all()[0].status(clock.now_ms()) == "revoked"
 
 
 def test_a_database_that_is_gone_lets_nobody_in(tokens: AccessTokens, store: SessionStore, clock: FakeClock) -> None:
-    who = people(tokens, clock)
+    who = authenticator(tokens, clock)
     store.close()
     with pytest.raises(StoreError):
-        who.known(None)
+        who.authenticate(None)
 
 
 def test_a_token_for_one_run_opens_everything_and_no_other_does() -> None:
-    run, other = RunPeople(), RunPeople()
-    assert run.known(run.token) == Principal("", frozenset(SCOPES))
-    assert [run.known(t) for t in (None, "", other.token, run.token[:-1])] == [None] * 4
+    run, other = ProcessTokenAuthenticator(), ProcessTokenAuthenticator()
+    assert run.authenticate(run.token) == Principal("", frozenset(SCOPES))
+    assert [run.authenticate(t) for t in (None, "", other.token, run.token[:-1])] == [None] * 4

@@ -38,10 +38,10 @@ from perdure.core.events import (
 from perdure.core.messages import ToolCall, tool_result
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
-from perdure.gateway.observability.base import RequestRecord, TurnObserver, TurnStats, Watcher
-from perdure.gateway.observability.logging import Journal, JournalHandler, Lines
+from perdure.gateway.observability.base import Observer, RequestRecord, TurnObserver, TurnStats
+from perdure.gateway.observability.logging import LogObserver, LogWriter, LogWriterHandler
 from perdure.gateway.observability.metrics import Metrics
-from perdure.gateway.observability.telemetry import Spans, spans
+from perdure.gateway.observability.telemetry import SpanObserver, make_span_observer
 from support.guarded import SomePeople, everything, guarded_app
 from support.store import FakeClock
 
@@ -67,18 +67,18 @@ TURN: tuple[GatewayEvent, ...] = (
 )
 
 
-def play(watchers: Sequence[Watcher], events: Sequence[GatewayEvent], turn_id: str = "t_1") -> None:
+def play(observers: Sequence[Observer], events: Sequence[GatewayEvent], turn_id: str = "t_1") -> None:
     clock = FakeClock()
-    turns = TurnObserver(watchers, clock)
+    turns = TurnObserver(observers, clock)
     for event in events:
         clock.pass_ms(100)
-        turns.heard(CHAT, turn_id, event)
+        turns.on_event(CHAT, turn_id, event)
 
 
 def figures(metrics: Metrics) -> dict[str, float]:
     """Every sample by its name and labels, as Prometheus would read it."""
     found = {}
-    for family in text_string_to_metric_families(metrics.read().decode()):
+    for family in text_string_to_metric_families(metrics.render().decode()):
         for sample in family.samples:
             labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))
             found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
@@ -115,10 +115,10 @@ def test_hygiene_is_told_by_its_reason() -> None:
 
 
 def test_figures_others_keep_are_read_when_asked() -> None:
-    metrics, kept = Metrics(), {"waiting": 3, "done": 0}
-    metrics.gauge("queue_depth", "How much waits.", lambda: kept["waiting"])
-    metrics.total("done", "Done.", lambda: kept["done"], outcome="well")
-    kept["waiting"], kept["done"] = 7, 2
+    metrics, run_shielded = Metrics(), {"waiting": 3, "done": 0}
+    metrics.gauge("queue_depth", "How much waits.", lambda: run_shielded["waiting"])
+    metrics.total("done", "Done.", lambda: run_shielded["done"], outcome="well")
+    run_shielded["waiting"], run_shielded["done"] = 7, 2
     found = figures(metrics)
     assert found["perdure_queue_depth"] == 7
     assert found["perdure_done_total{outcome=well}"] == 2
@@ -145,7 +145,7 @@ def test_names_people_make_up_do_not_grow_the_page_without_end() -> None:
 
 def test_refusals_are_counted_by_reason() -> None:
     metrics = Metrics()
-    app = guarded_app(SomePeople(good=everything("alice")), watchers=[metrics])
+    app = guarded_app(SomePeople(good=everything("alice")), observers=[metrics])
     ask(app, "/who", [("authorization", "Bearer good")])
     ask(app, "/who", [])
     ask(app, "/who", [("authorization", "Bearer bad")])
@@ -160,14 +160,14 @@ def test_refusals_are_counted_by_reason() -> None:
 # -- the journal -----------------------------------------------------------------------------------------------------
 
 
-def journal() -> tuple[Journal, io.StringIO]:
+def log_writer() -> tuple[LogWriter, io.StringIO]:
     stream = io.StringIO()
-    return Journal("json", FakeClock(), stream), stream
+    return LogWriter("json", FakeClock(), stream), stream
 
 
 def test_a_turn_is_one_line_of_figures() -> None:
-    kept, stream = journal()
-    play([Lines(kept)], TURN)
+    run_shielded, stream = log_writer()
+    play([LogObserver(run_shielded)], TURN)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["event"] for line in lines] == ["compaction", "recovery", "turn"]
     turn = lines[-1]
@@ -180,21 +180,21 @@ def test_a_turn_is_one_line_of_figures() -> None:
 
 
 def test_no_word_of_what_was_said_is_in_any_of_them() -> None:
-    kept, stream = journal()
+    run_shielded, stream = log_writer()
     metrics, (provider, exporter) = Metrics(), traced()
-    traces = spans(provider)
+    traces = make_span_observer(provider)
     assert traces is not None
-    play([Lines(kept), metrics, traces], (*TURN, CommandAnswered("hunter2")))
+    play([LogObserver(run_shielded), metrics, traces], (*TURN, CommandAnswered("hunter2")))
     everything_told = (
-        stream.getvalue() + metrics.read().decode() + "".join(s.to_json() for s in exporter.get_finished_spans())
+        stream.getvalue() + metrics.render().decode() + "".join(s.to_json() for s in exporter.get_finished_spans())
     )
     assert "t_1" in everything_told
     assert "hunter2" not in everything_told
 
 
 def test_requests_are_told_by_route_and_never_by_query_or_path() -> None:
-    kept, stream = journal()
-    app = guarded_app(SomePeople(good=everything("alice")), watchers=[Lines(kept)])
+    run_shielded, stream = log_writer()
+    app = guarded_app(SomePeople(good=everything("alice")), observers=[LogObserver(run_shielded)])
     ask(app, "/who?token=hunter2&q=hunter2", [("authorization", "Bearer good"), ("x-request-id", "proxy-1234567")])
     ask(app, "/hunter2", [("authorization", "Bearer good"), ("cookie", "hunter2"), ("x-request-id", 'hunter2"\\n')])
     ask(app, "/who", [("authorization", "Bearer hunter2")])
@@ -207,9 +207,9 @@ def test_requests_are_told_by_route_and_never_by_query_or_path() -> None:
 
 
 def test_an_error_nobody_foresaw_is_answered_and_told_by_kind_and_place(caplog: pytest.LogCaptureFixture) -> None:
-    kept, stream = journal()
-    app = guarded_app(SomePeople(good=everything("alice")), watchers=[Lines(kept)])
-    logger, handler = logging.getLogger("perdure"), JournalHandler(kept)
+    run_shielded, stream = log_writer()
+    app = guarded_app(SomePeople(good=everything("alice")), observers=[LogObserver(run_shielded)])
+    logger, handler = logging.getLogger("perdure"), LogWriterHandler(run_shielded)
     logger.addHandler(handler)
     try:
         answer = ask(app, "/boom", [("authorization", "Bearer good")])
@@ -225,9 +225,9 @@ def test_an_error_nobody_foresaw_is_answered_and_told_by_kind_and_place(caplog: 
 
 
 def test_what_libraries_log_is_redacted() -> None:
-    kept, stream = journal()
+    run_shielded, stream = log_writer()
     logger = logging.Logger("some.library")
-    logger.addHandler(JournalHandler(kept))
+    logger.addHandler(LogWriterHandler(run_shielded))
     logger.warning(
         "called https://bob:hunter2secret@host/ with %s", "Authorization: Bearer pdr_" + "a1B2c3D4e5" * 4 + "xyz"
     )
@@ -240,38 +240,38 @@ def test_what_libraries_log_is_redacted() -> None:
 
 def test_a_reader_who_has_gone_ends_the_journal_and_nothing_else() -> None:
     stream = io.StringIO()
-    kept = Journal("json", FakeClock(), stream)
+    run_shielded = LogWriter("json", FakeClock(), stream)
     stream.close()
-    kept.write("request", {})
-    kept.write("request", {})
+    run_shielded.write("request", {})
+    run_shielded.write("request", {})
 
 
 def test_plain_lines_stay_lines() -> None:
     stream = io.StringIO()
-    Journal("plain", FakeClock(), stream).write("request", {"a": "x\ny", "b": 1.23456, "c": None})
+    LogWriter("plain", FakeClock(), stream).write("request", {"a": "x\ny", "b": 1.23456, "c": None})
     assert stream.getvalue().count("\n") == 1
     assert 'a="x\\ny" b=1.235' in stream.getvalue()
 
 
 def test_a_watcher_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def answered(self, answered: RequestRecord) -> None:
+        def on_request(self, record: RequestRecord) -> None:
             raise RuntimeError("broken")
 
-        def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
+        def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
             raise RuntimeError("broken")
 
     metrics = Metrics()
     play([Broken(), metrics], TURN)
     assert figures(metrics)["perdure_turns_total{outcome=completed,platform=http}"] == 1
-    app = guarded_app(SomePeople(good=everything("alice")), watchers=[Broken(), metrics])
+    app = guarded_app(SomePeople(good=everything("alice")), observers=[Broken(), metrics])
     assert ask(app, "/who", [("authorization", "Bearer good")]).status_code == 200
 
 
 def test_turns_whose_end_never_comes_are_forgotten() -> None:
     turns = TurnObserver([], FakeClock())
     for number in range(10_500):
-        turns.heard(CHAT, f"t_{number}", TurnStarted(f"t_{number}", "s"))
+        turns.on_event(CHAT, f"t_{number}", TurnStarted(f"t_{number}", "s"))
     assert len(turns._running) <= 10_000
 
 
@@ -377,13 +377,13 @@ def test_what_an_interrupt_left_open_is_closed() -> None:
 
 def test_turns_side_by_side_do_not_mix() -> None:
     provider, exporter = traced()
-    watcher = Spans(provider.get_tracer("test"))
+    watcher = SpanObserver(provider.get_tracer("test"))
     turns = TurnObserver([watcher], FakeClock())
     for event in TURN[:-1]:
         for turn_id in ("t_a", "t_b"):
-            turns.heard(CHAT, turn_id, event)
+            turns.on_event(CHAT, turn_id, event)
     for turn_id in ("t_a", "t_b"):
-        turns.heard(CHAT, turn_id, TURN[-1])
+        turns.on_event(CHAT, turn_id, TURN[-1])
     found = exporter.get_finished_spans()
     roots = {s.context.span_id for s in found if s.parent is None}
     assert len(roots) == 2
@@ -419,17 +419,17 @@ def test_without_the_extra_there_are_no_spans_and_nothing_is_missed() -> None:
         "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
         "import perdure.core.errors, perdure.gateway.app\n"
-        "from perdure.gateway.observability.telemetry import spans, tracing\n"
-        "print(type(spans()).__name__)\n"
-        "with tracing('off') as provider:\n"
+        "from perdure.gateway.observability.telemetry import make_span_observer, open_tracer_provider\n"
+        "print(type(make_span_observer()).__name__)\n"
+        "with open_tracer_provider('off') as provider:\n"
         "    print(provider)\n"
         "try:\n"
-        "    with tracing('otlp'):\n"
+        "    with open_tracer_provider('otlp'):\n"
         "        pass\n"
         "except perdure.core.errors.ConfigError as error:\n"
         "    print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # The web framework may bring the API part, which records nothing by itself.
-    assert run.stdout.splitlines()[:2] == ["Spans", "None"]
+    assert run.stdout.splitlines()[:2] == ["SpanObserver", "None"]
     assert "pip install 'perdure[telemetry]'" in run.stdout

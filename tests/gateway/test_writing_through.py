@@ -38,8 +38,8 @@ class Connection:
     @property
     def words(self) -> str:
         """The texts alone, in the order they went out."""
-        pieces = "".join(self.sent).split('"text":"')[1:]
-        return " ".join(p.partition('"')[0] for p in pieces)
+        split_text = "".join(self.sent).split('"text":"')[1:]
+        return " ".join(p.partition('"')[0] for p in split_text)
 
 
 class Scene:
@@ -49,9 +49,9 @@ class Scene:
         self.chat = EventChannel(SystemClock())
         self.connection = Connection()
 
-    def follow(self, sink: Sink) -> Batches:
+    def subscribe(self, sink: Sink) -> Batches:
         async def batches() -> Batches:
-            reader = self.chat.follow(turn_id="t_1", sink=sink)
+            reader = self.chat.subscribe(turn_id="t_1", sink=sink)
             async for batch in reader.batches():
                 yield batch
                 if isinstance(batch[-1].event, TurnFinished):
@@ -67,7 +67,7 @@ class Scene:
 
     async def begin(self) -> asyncio.Task[None]:
         answering = asyncio.create_task(
-            EventStream(self.follow)({"type": "http"}, self.connection.receive, self.connection.send)
+            EventStream(self.subscribe)({"type": "http"}, self.connection.receive, self.connection.send)
         )
         await asyncio.sleep(0.01)
         return answering
@@ -155,7 +155,7 @@ def test_a_sink_never_sees_what_is_not_text() -> None:
     async def run() -> None:
         seen: list[SequencedEvent] = []
         chat = EventChannel(SystemClock())
-        reader = chat.follow(turn_id="t_1", sink=lambda n: seen.append(n) is None)
+        reader = chat.subscribe(turn_id="t_1", sink=lambda n: seen.append(n) is None)
         reading = asyncio.create_task(anext(reader.batches()))
         await asyncio.sleep(0)
         chat.publish("t_1", TextDelta("one"))

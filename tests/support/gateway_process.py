@@ -40,7 +40,7 @@ class GatewayProcess:
         return {"authorization": f"Bearer {self.tokens[user]}"}
 
     @property
-    def journal(self) -> list[dict[str, Any]]:
+    def log_writer(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.errors if line.startswith("{")]
 
     def stop(self, number: int = signal.SIGTERM) -> int:

@@ -15,11 +15,11 @@ from fastapi import FastAPI
 
 from perdure.config.load import checked
 from perdure.core.clock import SystemClock
-from perdure.gateway.app import whole_site
+from perdure.gateway.app import build_gateway
 from perdure.gateway.auth.principal import Scope
-from perdure.gateway.auth.tokens import AccessTokens, StoredPeople
+from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator
 from perdure.gateway.hub import Hub
-from perdure.gateway.observability.logging import Journal
+from perdure.gateway.observability.logging import LogWriter
 from perdure.gateway.server import serve
 from perdure.store import SessionStore, open_store
 from perdure.testing.simulator import Simulator
@@ -74,11 +74,11 @@ def running_gateway(
         issued = AccessTokens(store, clock)
         wanted = {user: (user, scopes) for user, scopes in users.items()} | dict(tokens or {})
         known = {label: issued.add(user, scopes).text for label, (user, scopes) in wanted.items()}
-        people = StoredPeople(issued, clock, is_open=True)
-        whole = whole_site(settings, home, store, people, journal=Journal("json", clock, log))
+        authenticator = TokenAuthenticator(issued, clock, is_open=True)
+        whole = build_gateway(settings, home, store, authenticator, log_writer=LogWriter("json", clock, log))
 
         def finish(app: FastAPI, hub: Hub) -> None:
-            whole.finish(app, hub)
+            whole.configure_app(app, hub)
             made.append((app, hub))
 
         def up(host: str, port: int) -> None:
@@ -87,7 +87,7 @@ def running_gateway(
 
         async def main() -> None:
             loops.append(asyncio.get_running_loop())
-            await serve(replace(whole, finish=finish, on_ready=up), stopped=stopped)
+            await serve(replace(whole, configure_app=finish, on_ready=up), stopped=stopped)
 
         thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
         thread.start()

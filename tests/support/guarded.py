@@ -16,12 +16,12 @@ from starlette.responses import StreamingResponse
 
 from perdure.config.settings import GatewaySettings
 from perdure.core.ports import Clock
-from perdure.gateway.auth.middleware import needs
+from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import SCOPES, Authenticator, Principal
-from perdure.gateway.middleware import protect
-from perdure.gateway.observability.base import Watcher
+from perdure.gateway.middleware import install_middleware
+from perdure.gateway.observability.base import Observer
 
-CAN_CHAT = Depends(needs("chat"))
+CAN_CHAT = Depends(require_scope("chat"))
 
 
 class SomePeople:
@@ -32,7 +32,7 @@ class SomePeople:
     def __init__(self, **persons: Principal) -> None:
         self.persons = dict(persons)
 
-    def known(self, token: str | None) -> Principal | None:
+    def authenticate(self, token: str | None) -> Principal | None:
         return self.persons.get(token or "")
 
 
@@ -41,7 +41,7 @@ def everything(user_key: str) -> Principal:
 
 
 def guarded_app(
-    people: Authenticator, *, clock: Clock | None = None, watchers: Sequence[Watcher] = (), **settings: Any
+    authenticator: Authenticator, *, clock: Clock | None = None, observers: Sequence[Observer] = (), **settings: Any
 ) -> FastAPI:
     """Three routes: one answers, one streams, one is a WebSocket that echoes."""
     app = FastAPI(docs_url=None, redoc_url=None)
@@ -81,7 +81,7 @@ def guarded_app(
         async for text in socket.iter_text():
             await socket.send_text(f"{person.user_key}: {text[:20]}")
 
-    protect(app, people, settings=GatewaySettings(**settings), clock=clock, watchers=watchers)
+    install_middleware(app, authenticator, settings=GatewaySettings(**settings), clock=clock, observers=observers)
     return app
 
 

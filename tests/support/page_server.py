@@ -12,9 +12,9 @@ from pathlib import Path
 from perdure.config.load import checked
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
-from perdure.gateway.app import whole_site
-from perdure.gateway.auth.tokens import RunPeople
-from perdure.gateway.observability.logging import Journal
+from perdure.gateway.app import build_gateway
+from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
+from perdure.gateway.observability.logging import LogWriter
 from perdure.gateway.server import serve
 from perdure.store.store import SessionStore
 from perdure.testing.simulator import Simulator
@@ -53,7 +53,7 @@ def page_settings(sim: Simulator, **changes: object) -> Settings:
 @contextmanager
 def page_server(store: SessionStore, home: Path, settings: Settings) -> Iterator[PageServer]:
     """Serves until the block ends; whoever has the token may do everything."""
-    people = RunPeople()
+    authenticator = ProcessTokenAuthenticator()
     ready: list[str] = []
     running: list[asyncio.AbstractEventLoop] = []
     stopped = asyncio.Event()
@@ -63,8 +63,8 @@ def page_server(store: SessionStore, home: Path, settings: Settings) -> Iterator
         ready.append(f"http://{host}:{port}")
         is_up.set()
 
-    journal = Journal("plain", SystemClock(), only_trouble=True)
-    site = whole_site(settings, home, store, people, journal=journal, on_ready=up)
+    log_writer = LogWriter("plain", SystemClock(), warnings_only=True)
+    site = build_gateway(settings, home, store, authenticator, log_writer=log_writer, on_ready=up)
 
     async def main() -> None:
         running.append(asyncio.get_running_loop())
@@ -75,7 +75,7 @@ def page_server(store: SessionStore, home: Path, settings: Settings) -> Iterator
     if not is_up.wait(20):
         raise RuntimeError("the gateway did not start")
     try:
-        yield PageServer(ready[0], people.token, store)
+        yield PageServer(ready[0], authenticator.token, store)
     finally:
         running[0].call_soon_threadsafe(stopped.set)
         thread.join(15)

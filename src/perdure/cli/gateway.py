@@ -28,8 +28,8 @@ from perdure.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from perdure.gateway.auth.principal import Authenticator
-    from perdure.gateway.auth.tokens import StoredPeople, Token
-    from perdure.gateway.observability.logging import Journal
+    from perdure.gateway.auth.tokens import Token, TokenAuthenticator
+    from perdure.gateway.observability.logging import LogWriter
     from perdure.store.store import SessionStore
 
 
@@ -76,8 +76,8 @@ class Start:
 
     loaded: Loaded
     store: SessionStore
-    people: Authenticator
-    journal: Journal
+    authenticator: Authenticator
+    log_writer: LogWriter
 
 
 def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) -> None:
@@ -86,10 +86,10 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
     # Before the framework is imported: an address that cannot be had should be told at once.
     claim_address(settings.gateway.host, settings.gateway.port)
     try:
-        from perdure.gateway.adapters.registry import configured
-        from perdure.gateway.app import whole_site
-        from perdure.gateway.observability.logging import log_to
-        from perdure.gateway.observability.telemetry import tracing
+        from perdure.gateway.adapters.registry import make_adapters
+        from perdure.gateway.app import build_gateway
+        from perdure.gateway.observability.logging import configure_logging
+        from perdure.gateway.observability.telemetry import open_tracer_provider
         from perdure.gateway.server import run
     except ImportError as error:
         raise ConfigError(_NEEDED.format(error.name)) from error
@@ -98,16 +98,16 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
         for line in say(address(host, port)):
             click.echo(line)
 
-    log_to(start.journal)
-    adapters = configured(settings.gateway)
-    with tracing(settings.gateway.traces) as provider:
+    configure_logging(start.log_writer)
+    adapters = make_adapters(settings.gateway)
+    with open_tracer_provider(settings.gateway.traces) as provider:
         run(
-            whole_site(
+            build_gateway(
                 settings,
                 start.loaded.home,
                 start.store,
-                start.people,
-                journal=start.journal,
+                start.authenticator,
+                log_writer=start.log_writer,
                 adapters=adapters,
                 tracer_provider=provider,
                 on_ready=ready,
@@ -166,8 +166,8 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
     from perdure.app.runtime import open_user_store
     from perdure.config.load import load
     from perdure.core.clock import SystemClock
-    from perdure.gateway.auth.tokens import RunPeople
-    from perdure.gateway.observability.logging import Journal
+    from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
+    from perdure.gateway.observability.logging import LogWriter
 
     alone = {
         "gateway.host": "127.0.0.1",
@@ -177,20 +177,20 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
         "gateway.trusted_proxies": [],
         "gateway.telegram.enabled": False,
     }
-    loaded, people = load(flags={**(flags or {}), **alone}), RunPeople()
+    loaded, authenticator = load(flags={**(flags or {}), **alone}), ProcessTokenAuthenticator()
     with open_user_store(loaded.settings, loaded.home) as store, _signpost(loaded.home) as signpost:
 
         def say(url: str) -> Iterator[str]:
             # In the fragment, which browsers keep to themselves: no server and no log ever sees it.
-            link = f"{url}/#token={people.token}"
+            link = f"{url}/#token={authenticator.token}"
             yield f"Open                    {link}"
             yield f"Conversations           {place_of(loaded)}"
             yield "Stop with Ctrl-C."
             if not no_open:
                 signpost(link)
 
-        journal = Journal("plain", SystemClock(), only_trouble=True)
-        serve_until_stopped(Start(loaded, store, people, journal), say=say)
+        log_writer = LogWriter("plain", SystemClock(), warnings_only=True)
+        serve_until_stopped(Start(loaded, store, authenticator, log_writer), say=say)
 
 
 def _free(port: int) -> int:
@@ -336,7 +336,7 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
     with opened(flags) as store:
         tokens = AccessTokens(store, clock)
         ended = tokens.revoke(id_or_user)
-        left = [t for t in tokens.all() if t.standing(clock.now_ms()) == "valid"]
+        left = [t for t in tokens.all() if t.status(clock.now_ms()) == "valid"]
     for each in ended:
         click.echo(f"revoked {each.id}  {each.user_key or '(you)'}")
     if not left:
@@ -344,11 +344,11 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
 
 
 def _row(token: Token, now_ms: int) -> tuple[str, ...]:
-    standing = token.standing(now_ms)
-    if standing == "valid" and token.expires_at_ms is not None:
+    status = token.status(now_ms)
+    if status == "valid" and token.expires_at_ms is not None:
         standing_text = f"until {_day(token.expires_at_ms)}"
     else:
-        standing_text = standing
+        standing_text = status
     used = _day(token.last_used_at_ms) if token.last_used_at_ms else "never"
     scopes = ",".join(s for s in SCOPES if s in token.scopes)
     return (token.id, token.user_key or "(you)", scopes, _day(token.created_at_ms), used, standing_text)
@@ -399,15 +399,15 @@ def _serve(flags: dict[str, object]) -> None:
     from perdure.config.load import load
     from perdure.core.addresses import is_loopback_host
     from perdure.core.clock import SystemClock
-    from perdure.gateway.auth.tokens import AccessTokens, StoredPeople
-    from perdure.gateway.observability.logging import Journal
-    from perdure.gateway.server import refuse_open_doors
+    from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator
+    from perdure.gateway.observability.logging import LogWriter
+    from perdure.gateway.server import check_bind_address
 
     loaded, clock = load(flags=flags), SystemClock()
     settings = loaded.settings.gateway
     with open_user_store(loaded.settings, loaded.home) as store:
-        people = StoredPeople(AccessTokens(store, clock), clock, is_open=is_loopback_host(settings.host))
-        refuse_open_doors(settings, has_tokens=people.has_tokens)
+        authenticator = TokenAuthenticator(AccessTokens(store, clock), clock, is_open=is_loopback_host(settings.host))
+        check_bind_address(settings, has_tokens=authenticator.has_tokens)
 
         def say(url: str) -> Iterator[str]:
             everywhere = " and at every other address of this machine" if settings.host in ("0.0.0.0", "::") else ""
@@ -415,18 +415,18 @@ def _serve(flags: dict[str, object]) -> None:
             if settings.public_url:
                 yield f"Reached by others at    {settings.public_url}"
             yield f"OpenAI base URL         {(settings.public_url or url).rstrip('/')}/v1"
-            yield f"Who may enter           {_who(people)}"
+            yield f"Who may enter           {_who(authenticator)}"
             yield f"Conversations           {place_of(loaded)}"
             yield from _telegram(loaded)
             yield f"Stop with Ctrl-C; answers under way get {settings.drain_timeout_s:g} s to finish."
 
-        serve_until_stopped(Start(loaded, store, people, Journal(settings.log, clock)), say=say)
+        serve_until_stopped(Start(loaded, store, authenticator, LogWriter(settings.log, clock)), say=say)
 
 
-def _who(people: StoredPeople) -> str:
-    if not people.has_tokens:
+def _who(authenticator: TokenAuthenticator) -> str:
+    if not authenticator.has_tokens:
         return "anybody at this machine, without a shell: no token is set (perdure gateway token add)"
-    users = people.users
+    users = authenticator.users
     if not users:
         return "nobody: every token is revoked or has expired (perdure gateway token add)"
     return ", ".join(user or "you" for user in users[:10]) + (f" and {len(users) - 10} more" if len(users) > 10 else "")

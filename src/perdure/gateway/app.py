@@ -15,18 +15,18 @@ from perdure.core.clock import SystemClock
 from perdure.core.events import CompactionOutcome
 from perdure.core.visibility import Visibility
 from perdure.gateway.adapters.base import Adapter
-from perdure.gateway.auth.middleware import needs, person_with
+from perdure.gateway.auth.middleware import principal_with_scope, require_scope
 from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.errors import ApiError
 from perdure.gateway.hub import Hub
 from perdure.gateway.middleware import is_public
-from perdure.gateway.observability.base import TurnObserver, Watcher
-from perdure.gateway.observability.logging import Journal, Lines
+from perdure.gateway.observability.base import Observer, TurnObserver
+from perdure.gateway.observability.logging import LogObserver, LogWriter
 from perdure.gateway.observability.metrics import CONTENT_TYPE, Metrics
-from perdure.gateway.observability.telemetry import spans
+from perdure.gateway.observability.telemetry import make_span_observer
 from perdure.gateway.openai_api import openai_router
 from perdure.gateway.server import GatewayConfig
-from perdure.gateway.workers.precompaction import HygieneCounts
+from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.models.catalog import Catalog
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
@@ -40,27 +40,27 @@ NO_SUCH_PATH = ApiError(404, "not_found", "there is no such path, or not by this
 _OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
 
 
-def whole_site(
+def build_gateway(
     settings: Settings,
     home: Path,
     store: SessionStore,
-    people: Authenticator,
+    authenticator: Authenticator,
     *,
-    journal: Journal,
+    log_writer: LogWriter,
     adapters: Mapping[str, Adapter] | None = None,
     tracer_provider: TracerProvider | None = None,
     on_ready: Callable[[str, int], None] = lambda host, port: None,
 ) -> GatewayConfig:
     """All of it, ready to be served."""
     clock, metrics = SystemClock(), Metrics()
-    watchers: list[Watcher] = [Lines(journal), metrics]
-    if (traced := spans(tracer_provider)) is not None:
-        watchers.append(traced)
+    observers: list[Observer] = [LogObserver(log_writer), metrics]
+    if (span_observer := make_span_observer(tracer_provider)) is not None:
+        observers.append(span_observer)
 
-    def routers(hub: Hub) -> Sequence[APIRouter]:
-        page = APIRouter(dependencies=[Depends(needs("read"))])
+    def make_routers(hub: Hub) -> Sequence[APIRouter]:
+        web_ui = APIRouter(dependencies=[Depends(require_scope("read"))])
         prices = Catalog(settings.model_overrides)
-        page.include_router(
+        web_ui.include_router(
             page_router(
                 store,
                 visibility_of=_visibility_of,
@@ -69,26 +69,26 @@ def whole_site(
                 is_closing=lambda: hub.is_draining,
             )
         )
-        return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), page)
+        return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), web_ui)
 
-    def finish(app: FastAPI, hub: Hub) -> None:
-        app.mount("/", PageFiles())
+    def configure_app(app: FastAPI, hub: Hub) -> None:
+        app.mount("/", WebUiFiles())
 
     return GatewayConfig(
         settings,
         home,
         store,
-        people,
-        routers=routers,
+        authenticator,
+        routers=make_routers,
         adapters=dict(adapters or {}),
-        watch=TurnObserver(watchers, clock).heard,
-        watchers=watchers,
-        finish=finish,
+        on_event=TurnObserver(observers, clock).on_event,
+        observers=observers,
+        configure_app=configure_app,
         on_ready=on_ready,
     )
 
 
-class PageFiles:
+class WebUiFiles:
     """The page where it is public, and no such path everywhere else: what is mistyped in the API is no page."""
 
     def __init__(self) -> None:
@@ -102,33 +102,33 @@ class PageFiles:
 
 
 def _visibility_of(request: Request) -> Visibility:
-    return person_with("read", request).visibility
+    return principal_with_scope("read", request).visibility
 
 
-def _fired(counts: HygieneCounts, outcome: CompactionOutcome) -> float:
-    return counts.fired.get(outcome, 0)
+def _compactions(counts: WorkerStats, outcome: CompactionOutcome) -> float:
+    return counts.hygiene_compactions.get(outcome, 0)
 
 
 def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
-    router, counts = APIRouter(tags=["health"]), hub.hygiene
+    router, counts = APIRouter(tags=["health"]), hub.stats
     metrics.gauge("live_agents", "Agents kept ready.", lambda: len(hub.pool))
     metrics.gauge("running_turns", "Messages being worked on in this process.", lambda: hub.running)
     metrics.gauge("queue_depth", "Messages taken and not answered yet, by any process.", hub.store.inbox.count_pending)
-    metrics.gauge("followed_chats", "Chats somebody follows.", lambda: len(hub.streams.followed()))
-    metrics.total("lease_takeovers", "Messages gone on with after their process died.", lambda: counts.taken_over)
-    metrics.total("hygiene_checks", "Messages whose conversation was looked at first.", lambda: counts.checked)
+    metrics.gauge("followed_chats", "Chats somebody follows.", lambda: len(hub.broker.subscribed_chats()))
+    metrics.total("lease_takeovers", "Messages gone on with after their process died.", lambda: counts.takeovers)
+    metrics.total("hygiene_checks", "Messages whose conversation was looked at first.", lambda: counts.hygiene_checks)
     for outcome in _OUTCOMES:
         metrics.total(
             "hygiene_compactions",
             "Conversations compacted before their agent saw a message.",
-            partial(_fired, counts, outcome),
+            partial(_compactions, counts, outcome),
             outcome=outcome,
         )
 
     # A plain function: how much waits is asked of the database, in a thread.
-    @router.get("/metrics", dependencies=[Depends(needs("admin"))], response_class=Response)
-    def read() -> Response:
+    @router.get("/metrics", dependencies=[Depends(require_scope("admin"))], response_class=Response)
+    def render() -> Response:
         """This process's figures, as Prometheus reads them."""
-        return Response(metrics.read(), media_type=CONTENT_TYPE)
+        return Response(metrics.render(), media_type=CONTENT_TYPE)
 
     return router

@@ -20,8 +20,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     max_header_bytes = 65_536
     header_timeout_s = 10.0
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         # Bytes received since a header block or a piece of a body was last complete.
         self._pending_bytes = 0
         self._has_progressed = False
@@ -45,7 +45,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if not self._is_in_request and self._deadline is None and self._is_answered:
             self._arm()
         if self._pending_bytes > self.max_header_bytes:
-            self._refuse(431, "headers_too_large", f"the headers are over {self.max_header_bytes:,} bytes")
+            self._reject(431, "headers_too_large", f"the headers are over {self.max_header_bytes:,} bytes")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -94,11 +94,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._deadline = None
         if self._pending_bytes:
             seconds = f"{self.header_timeout_s:g} s"
-            self._refuse(408, "too_slow", f"the headers did not arrive within {seconds}")
+            self._reject(408, "too_slow", f"the headers did not arrive within {seconds}")
         else:
             self.transport.close()
 
-    def _refuse(self, status: int, code: str, message: str) -> None:
+    def _reject(self, status: int, code: str, message: str) -> None:
         """Answers where no answer is under way, and hangs up."""
         self._disarm()
         if self.transport.is_closing():

@@ -63,19 +63,19 @@ class ApiError:
         return {
             "error": {
                 "message": self.message,
-                "type": type_of(self.status),
+                "type": error_type(self.status),
                 "param": self.param,
                 "code": self.code,
             }
         }
 
     @property
-    def is_passing(self) -> bool:
+    def is_temporary(self) -> bool:
         return self.status in (429, 503)
 
     async def send_to(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers an HTTP request or a WebSocket handshake that goes no further."""
-        self.note_in(scope)
+        self.record_in(scope)
         if scope["type"] == "http":
             await self._respond(send, "http.response")
             return
@@ -83,16 +83,16 @@ class ApiError:
         if "websocket.http.response" in (scope.get("extensions") or {}):
             await self._respond(send, "websocket.http.response")
         else:
-            await send(self.as_close)
+            await send(self.as_websocket_close)
 
-    def note_in(self, scope: Scope) -> None:
+    def record_in(self, scope: Scope) -> None:
         """Leaves its word with the request, for whoever counts refusals."""
-        scope.setdefault("state", {})["refusal"] = self.code
+        scope.setdefault("state", {})["error_code"] = self.code
 
     @property
-    def as_close(self) -> Message:
+    def as_websocket_close(self) -> Message:
         """The same for a WebSocket that is open already."""
-        code = _TRY_LATER if self.is_passing else _POLICY
+        code = _TRY_LATER if self.is_temporary else _POLICY
         # A close frame holds 123 bytes of reason at most.
         return {"type": "websocket.close", "code": code, "reason": self.message.encode()[:120].decode(errors="ignore")}
 
@@ -124,19 +124,19 @@ _STORE_FAILED = ApiError(
 class ApiException(HTTPException):
     """A refusal raised inside a route. An HTTPException, since FastAPI turns every other error of a body into 400."""
 
-    def __init__(self, refusal: ApiError) -> None:
-        super().__init__(refusal.status, refusal.message, dict(refusal.headers) or None)
-        self.refusal = refusal
+    def __init__(self, api_error: ApiError) -> None:
+        super().__init__(api_error.status, api_error.message, dict(api_error.headers) or None)
+        self.api_error = api_error
 
 
-def type_of(status: int) -> str:
+def error_type(status: int) -> str:
     return _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
-def refusal_of(error: Exception) -> ApiError:
+def to_api_error(error: Exception) -> ApiError:
     """What to answer for an error: of ours, of the framework's, or one nobody foresaw."""
     if isinstance(error, ApiException):
-        return error.refusal
+        return error.api_error
     if isinstance(error, HTTPException):
         code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return ApiError(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
@@ -151,7 +151,7 @@ def refusal_of(error: Exception) -> ApiError:
     return ApiError(500, "internal_error", "something went wrong inside the gateway; its log names the request")
 
 
-_ERROR = {
+_ERROR_SCHEMA = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -167,37 +167,40 @@ _ERROR = {
         }
     },
 }
-_REFUSED = {
+_ERROR_RESPONSE = {
     "description": "Refused: no token, no right, too often, not found, not understood.",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refused"}}},
 }
 
 # What needs no token can be refused all the same: for its host name, or for coming too often.
-_REFUSED_IN_PUBLIC = {**_REFUSED, "description": "Refused: another site's, too often, not understood. Needs no token."}
+_PUBLIC_ERROR_RESPONSE = {
+    **_ERROR_RESPONSE,
+    "description": "Refused: another site's, too often, not understood. Needs no token.",
+}
 
 
-def describe(app: FastAPI, *, public: tuple[str, ...]) -> None:
+def patch_openapi(app: FastAPI, *, public: tuple[str, ...]) -> None:
     """Has the app's own document tell the truth about tokens and errors."""
-    plain = app.openapi
+    build_openapi = app.openapi
 
-    def told() -> dict[str, Any]:
+    def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _with_refusals(plain(), public)
+            app.openapi_schema = _document_errors(build_openapi(), public)
         return app.openapi_schema
 
-    app.openapi = told  # type: ignore[method-assign]  # the framework's own way to change the document
+    app.openapi = openapi  # type: ignore[method-assign]  # the framework's own way to change the document
 
 
-def _with_refusals(document: dict[str, Any], public: tuple[str, ...]) -> dict[str, Any]:
-    parts = document.setdefault("components", {})
-    schemas = parts.setdefault("schemas", {})
+def _document_errors(document: dict[str, Any], public: tuple[str, ...]) -> dict[str, Any]:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    schemas["Refused"] = _ERROR
-    parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    for path, ways in document["paths"].items():
-        for operation in ways.values():
+    schemas["Refused"] = _ERROR_SCHEMA
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
             operation["security"] = [] if path in public else [{"token": []}]
             operation["responses"].pop("422", None)
-            operation["responses"]["4XX"] = _REFUSED_IN_PUBLIC if path in public else _REFUSED
+            operation["responses"]["4XX"] = _PUBLIC_ERROR_RESPONSE if path in public else _ERROR_RESPONSE
     return document

@@ -24,12 +24,12 @@ def _store_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=_STORE_THREADS, thread_name_prefix="perdure-gateway")
 
 
-async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_blocking(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What `work` returns, without holding up the loop."""
     return await asyncio.get_running_loop().run_in_executor(_store_threads(), partial(work, *args, **kwargs))
 
 
-async def kept(work: Callable[[], T]) -> T:
+async def run_shielded(work: Callable[[], T]) -> T:
     """The same for what an agent writes down: once begun it is finished, before anybody goes on."""
     future = asyncio.get_running_loop().run_in_executor(_store_threads(), work)
     try:

@@ -15,15 +15,15 @@ from perdure.config.settings import GatewaySettings
 from perdure.core.clock import SystemClock
 from perdure.core.errors import PerdureError
 from perdure.core.ports import Clock
-from perdure.gateway.auth.hosts import Names, SameSite
-from perdure.gateway.auth.limits import BodyLimit, RateLimit
+from perdure.gateway.auth.hosts import HostCheckMiddleware, HostNames
+from perdure.gateway.auth.limits import BodyLimitMiddleware, RateLimit
 from perdure.gateway.auth.middleware import AuthMiddleware
 from perdure.gateway.auth.principal import Authenticator
-from perdure.gateway.errors import ApiError, describe, refusal_of
-from perdure.gateway.observability.base import RequestLogMiddleware, Watcher
+from perdure.gateway.errors import ApiError, patch_openapi, to_api_error
+from perdure.gateway.observability.base import Observer, RequestLogMiddleware
 
 # The page is plain files of ours and data it fetches; text of a model's is never markup there, and could do nothing.
-POLICY = "; ".join(
+CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -36,8 +36,8 @@ POLICY = "; ".join(
         "form-action 'none'",
     )
 )
-ALWAYS = {
-    "content-security-policy": POLICY,
+SECURITY_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -47,7 +47,7 @@ ALWAYS = {
 }
 
 
-class SecurityHeaders:
+class SecurityHeadersMiddleware:
     """Adds them to every answer. What a conversation holds is not kept by caches, unless a route says otherwise."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -57,7 +57,7 @@ class SecurityHeaders:
         async def with_headers(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 headers = MutableHeaders(scope=message)
-                for name, value in ALWAYS.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
             await send(message)
@@ -65,61 +65,61 @@ class SecurityHeaders:
         await self._app(scope, receive, with_headers)
 
 
-HEALTH = ("/healthz", "/readyz")
+HEALTH_PATHS = ("/healthz", "/readyz")
 # The page's own files hold nothing of anybody's: its token comes with the data it fetches.
-_PAGE_FILES = ("/", "/index.html", "/favicon.ico")
-_PAGE_FOLDERS = ("/static/", "/assets/")
+_WEB_UI_FILES = ("/", "/index.html", "/favicon.ico")
+_WEB_UI_FOLDERS = ("/static/", "/assets/")
 
 
 def is_public(method: str, path: str) -> bool:
     """The paths that need no token: health, and the page's files."""
     if method not in ("GET", "HEAD"):
         return False
-    return path in HEALTH or path in _PAGE_FILES or (path.startswith(_PAGE_FOLDERS) and ".." not in path)
+    return path in HEALTH_PATHS or path in _WEB_UI_FILES or (path.startswith(_WEB_UI_FOLDERS) and ".." not in path)
 
 
-def protect(
+def install_middleware(
     app: FastAPI,
-    people: Authenticator,
+    authenticator: Authenticator,
     *,
     settings: GatewaySettings,
     clock: Clock | None = None,
-    watchers: Sequence[Watcher] = (),
+    observers: Sequence[Observer] = (),
 ) -> None:
     """Puts every check there is in front of `app`, and lets all of its errors leave in one shape."""
     clock = clock or SystemClock()
     rate = RateLimit(settings.requests_per_minute, settings.request_burst, clock=clock)
     # The last one added is the first to see a request.
-    app.add_middleware(AuthMiddleware, people=people, is_public=is_public, rate=rate, clock=clock)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
-    names = Names(settings.host, public_url=settings.public_url, allowed=settings.allowed_hosts)
-    app.add_middleware(SameSite, names=names)
-    app.add_middleware(RequestLogMiddleware, watchers=watchers, clock=clock)
+    app.add_middleware(AuthMiddleware, authenticator=authenticator, is_public=is_public, rate=rate, clock=clock)
+    app.add_middleware(BodyLimitMiddleware, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
+    names = HostNames(settings.host, public_url=settings.public_url, allowed=settings.allowed_hosts)
+    app.add_middleware(HostCheckMiddleware, names=names)
+    app.add_middleware(RequestLogMiddleware, observers=observers, clock=clock)
     # Outside of all, so that even the answer to an error nobody foresaw has them.
-    app.add_middleware(SecurityHeaders)
-    answer_errors_alike(app)
-    describe(app, public=HEALTH)
+    app.add_middleware(SecurityHeadersMiddleware)
+    install_error_handlers(app)
+    patch_openapi(app, public=HEALTH_PATHS)
 
 
-def answer_errors_alike(app: FastAPI) -> None:
+def install_error_handlers(app: FastAPI) -> None:
     """Every error leaves in the one shape of `refusals`."""
 
-    def answer(request: Request, error: Exception) -> JSONResponse:
-        refusal = refusal_of(error)
-        refusal.note_in(request.scope)
-        return JSONResponse(refusal.body, refusal.status, headers=dict(refusal.headers))
+    def handle_error(request: Request, error: Exception) -> JSONResponse:
+        api_error = to_api_error(error)
+        api_error.record_in(request.scope)
+        return JSONResponse(api_error.body, api_error.status, headers=dict(api_error.headers))
 
-    def answer_invalid(request: Request, error: Exception) -> JSONResponse:
-        found = error.errors() if isinstance(error, RequestValidationError) else []
+    def handle_validation_error(request: Request, error: Exception) -> JSONResponse:
+        errors = error.errors() if isinstance(error, RequestValidationError) else []
         # Of the alternatives a field has, the one that is merely too long is the one that was meant.
-        first = next((e for e in found if e["type"] == "too_long"), found[0] if found else {})
-        where = ".".join(str(part) for part in first.get("loc", ())[1:])
+        first = next((e for e in errors if e["type"] == "too_long"), errors[0] if errors else {})
+        path = ".".join(str(part) for part in first.get("loc", ())[1:])
         # What was sent is not sent back: it may be long, and it may be a secret.
-        message = f"{where}: {first.get('msg', 'not valid')}" if where else str(first.get("msg", "not valid"))
-        refusal = ApiError(422, "invalid_request", message, param=where or None)
-        refusal.note_in(request.scope)
-        return JSONResponse(refusal.body, refusal.status)
+        message = f"{path}: {first.get('msg', 'not valid')}" if path else str(first.get("msg", "not valid"))
+        api_error = ApiError(422, "invalid_request", message, param=path or None)
+        api_error.record_in(request.scope)
+        return JSONResponse(api_error.body, api_error.status)
 
-    app.add_exception_handler(HTTPException, answer)
-    app.add_exception_handler(PerdureError, answer)
-    app.add_exception_handler(RequestValidationError, answer_invalid)
+    app.add_exception_handler(HTTPException, handle_error)
+    app.add_exception_handler(PerdureError, handle_error)
+    app.add_exception_handler(RequestValidationError, handle_validation_error)

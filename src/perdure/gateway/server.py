@@ -26,17 +26,17 @@ from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.api.app import create_app
 from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.connections import bounded_protocol
-from perdure.gateway.events.broker import Watch
-from perdure.gateway.executor import kept
+from perdure.gateway.events.broker import OnEvent
+from perdure.gateway.executor import run_shielded
 from perdure.gateway.hub import Hub
-from perdure.gateway.observability.base import Watcher
-from perdure.gateway.workers.agent_pool import Agents
+from perdure.gateway.observability.base import Observer
+from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.providers.http import HttpClient, HttpxWire
 from perdure.providers.http_asyncio import LeanWire
 from perdure.store.store import SessionStore
 
 
-def refuse_open_doors(settings: GatewaySettings, *, has_tokens: bool) -> None:
+def check_bind_address(settings: GatewaySettings, *, has_tokens: bool) -> None:
     """Raises ConfigError where others could reach a gateway that asks nobody for a token."""
     if has_tokens:
         return
@@ -50,10 +50,10 @@ def refuse_open_doors(settings: GatewaySettings, *, has_tokens: bool) -> None:
 
 
 # Once the turns are over, what is left are connections nobody says anything on.
-_LINGER_S = 3
-_SWITCH_S = 0.001
+_CONNECTION_GRACE_S = 3
+_SWITCH_INTERVAL_S = 0.001
 # Young objects are looked at after so many, so that each look is short; old ones after so many looks at the young.
-_COLLECT = (1_000, 5, 1_000)
+_GC_THRESHOLDS = (1_000, 5, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,57 +63,69 @@ class GatewayConfig:
     settings: Settings
     home: Path
     store: SessionStore
-    people: Authenticator
+    authenticator: Authenticator
     # Further doors, made once there is a hub: OpenAI's, the page's.
     routers: Callable[[Hub], Sequence[APIRouter]] = lambda hub: ()
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
     # Hears every event of this process; must neither wait nor raise.
-    watch: Watch | None = None
+    on_event: OnEvent | None = None
     # See every request come and go.
-    watchers: Sequence[Watcher] = ()
+    observers: Sequence[Observer] = ()
     # Whatever else belongs beside the routes: the page's files.
-    finish: Callable[[FastAPI, Hub], None] = lambda app, hub: None
+    configure_app: Callable[[FastAPI, Hub], None] = lambda app, hub: None
     # Told where it listens, once it does.
     on_ready: Callable[[str, int], None] = lambda host, port: None
 
 
-def run(site: GatewayConfig) -> None:
+def run(config: GatewayConfig) -> None:
     """Serves until it is told to stop."""
     # A thread that waits for the interpreter gets it sooner: here that is most often the one that all streams run in.
-    sys.setswitchinterval(_SWITCH_S)
-    _collect_seldom()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    _tune_gc()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        run_main(runner.get_loop(), serve(site))
+        run_main(runner.get_loop(), serve(config))
 
 
-async def serve(site: GatewayConfig, *, stopped: asyncio.Event | None = None) -> None:
+async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) -> None:
     """The same within a running loop; ends after SIGTERM, SIGINT, SIGHUP, or once `stopped` is set."""
     # A thread for each job: commands and summaries may take minutes, and none may wait for another.
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
-    shared = Shared(site.settings, home=site.home, store=site.store, bridge=RunningLoop(), wire=_wire(), keep=kept)
-    gateway = site.settings.gateway
+    shared = Shared(
+        config.settings,
+        home=config.home,
+        store=config.store,
+        bridge=RunningLoop(),
+        wire=_http_client(),
+        keep=run_shielded,
+    )
+    gateway = config.settings.gateway
     hub = Hub(
-        Agents(shared),
-        site.store,
+        WiredAgentFactory(shared),
+        config.store,
         settings=gateway,
         clock=shared.clock,
         ids=shared.ids,
-        adapters=site.adapters,
-        watch=site.watch,
+        adapters=config.adapters,
+        on_event=config.on_event,
     )
     app = create_app(
-        hub, site.people, settings=gateway, store=site.store, routers=site.routers(hub), watchers=site.watchers
+        hub,
+        config.authenticator,
+        settings=gateway,
+        store=config.store,
+        routers=config.routers(hub),
+        observers=config.observers,
     )
-    site.finish(app, hub)
-    server = _GatewayServer(_config(app, site.settings))
+    config.configure_app(app, hub)
+    server = _GatewayServer(_uvicorn_config(app, config.settings))
     stopped = stopped or asyncio.Event()
-    with _signals(stopped):
+    with _handle_signals(stopped):
         await hub.start()
         serving = asyncio.create_task(server.serve())
-        await _started(server, serving)
+        await _wait_started(server, serving)
         if not serving.done():
-            site.on_ready(*server.address)
-            await _either(serving, stopped.wait())
+            config.on_ready(*server.address)
+            await _wait_first(serving, stopped.wait())
         await hub.drain(gateway.drain_timeout_s)
         server.should_exit = True
         await serving
@@ -133,7 +145,7 @@ class _GatewayServer(uvicorn.Server):
         return str(host), int(port)
 
 
-def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def _uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     gateway = settings.gateway
     return uvicorn.Config(
         app,
@@ -146,53 +158,53 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         proxy_headers=bool(gateway.trusted_proxies),
         forwarded_allow_ips=list(gateway.trusted_proxies) or None,
         ws_max_size=gateway.max_body_bytes,
-        timeout_graceful_shutdown=_LINGER_S,
+        timeout_graceful_shutdown=_CONNECTION_GRACE_S,
         lifespan="off",
         http=bounded_protocol(max_header_bytes=gateway.max_header_bytes, header_timeout_s=gateway.header_timeout_s),
     )
 
 
-async def _started(server: _GatewayServer, serving: asyncio.Task[None]) -> None:
+async def _wait_started(server: _GatewayServer, serving: asyncio.Task[None]) -> None:
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
 
 
-async def _either(task: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> None:
+async def _wait_first(task: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> None:
     """Waits for whichever is first; a server that failed says why."""
     waiting = asyncio.create_task(other)
     await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
 
 
-def ending_signals() -> list[int]:
+def stop_signals() -> list[int]:
     """What ends a gateway. One started to outlive its terminal (nohup) ignores SIGHUP, and goes on doing so."""
-    known = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
-    return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
+    return [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
 
 
 @contextlib.contextmanager
-def _signals(stopped: asyncio.Event) -> Iterator[None]:
+def _handle_signals(stopped: asyncio.Event) -> Iterator[None]:
     """SIGTERM, Ctrl-C and a closed terminal set the event, where this thread is the one that hears them."""
-    loop, kept = asyncio.get_running_loop(), []
-    for number in ending_signals():
+    loop, run_shielded = asyncio.get_running_loop(), []
+    for number in stop_signals():
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread
             loop.add_signal_handler(number, stopped.set)
-            kept.append(number)
+            run_shielded.append(number)
     try:
         yield
     finally:
-        for number in kept:
+        for number in run_shielded:
             loop.remove_signal_handler(number)
 
 
-def _collect_seldom() -> None:
+def _tune_gc() -> None:
     """A thousand conversations are a million objects, and looking through them all holds every stream up for long."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECT)
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def _wire() -> HttpClient:
+def _http_client() -> HttpClient:
     """Straight to the services, unless the environment wants it otherwise."""
     return HttpxWire() if has_proxy() else LeanWire()
 

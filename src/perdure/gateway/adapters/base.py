@@ -17,15 +17,15 @@ from perdure.gateway.events.types import ChatKey, ChatMessage, SequencedEvent, T
 class GatewayPort(Protocol):
     """The hub, as an adapter sees it."""
 
-    async def submit(self, incoming: ChatMessage, person: Principal) -> Ticket:
+    async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
         """Takes a message, durably. The same key again is the same message."""
         ...
 
-    async def answer(self, question_id: str, text: str, person: Principal) -> None:
+    async def answer(self, question_id: str, text: str, principal: Principal) -> None:
         """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
         ...
 
-    async def stop(self, chat: ChatKey, person: Principal) -> bool:
+    async def stop(self, chat: ChatKey, principal: Principal) -> bool:
         """Interrupts the chat's turn; whether there was one."""
         ...
 

@@ -46,7 +46,7 @@ class Platform(Protocol):
         """The platform delivers the last message once more, as after a lost confirmation."""
         ...
 
-    def shown(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Everything the adapter has shown, in order, as it reads now; a file counts by its content."""
         ...
 
@@ -59,25 +59,25 @@ class ScriptedHub:
     """A hub whose turns are played from a script: it keeps what it was handed."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[ChatMessage, Principal]] = []
+        self.submitted: list[tuple[ChatMessage, Principal]] = []
         self.answers: list[tuple[str, str]] = []
         # What the next submissions raise, in order.
-        self.refusals: list[PerdureError] = []
+        self.errors: list[PerdureError] = []
         self.open_questions: set[str] = set()
 
-    async def submit(self, incoming: ChatMessage, person: Principal) -> Ticket:
-        if self.refusals:
-            raise self.refusals.pop(0)
-        self.taken.append((incoming, person))
-        return Ticket(f"t_{len(self.taken)}", None, "running")
+    async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.submitted.append((incoming, principal))
+        return Ticket(f"t_{len(self.submitted)}", None, "running")
 
-    async def answer(self, question_id: str, text: str, person: Principal) -> None:
+    async def answer(self, question_id: str, text: str, principal: Principal) -> None:
         if question_id not in self.open_questions:
             raise NotFound("that question is closed")
         self.open_questions.discard(question_id)
         self.answers.append((question_id, text))
 
-    async def stop(self, chat: ChatKey, person: Principal) -> bool:
+    async def stop(self, chat: ChatKey, principal: Principal) -> bool:
         return False
 
 
@@ -99,85 +99,88 @@ async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub
     """Each once, as written, under the platform's name, one chat for one person, a key of its own."""
     for i in range(5):
         platform.write(f"message {i}")
-    await _until(lambda: len(hub.taken) >= 5, "five messages were written, but not taken")
-    taken = [incoming for incoming, _ in hub.taken]
-    _must([t.content for t in taken] == [f"message {i}" for i in range(5)], f"taken as {[t.content for t in taken]}")
-    _must({t.chat.platform for t in taken} == {adapter.platform}, "the platform's name is not the adapter's")
-    _must(len({t.chat for t in taken}) == 1, "one person in one chat came in under several")
-    _must(all(t.key for t in taken) and len({t.key for t in taken}) == 5, "a message needs a key of its own")
-    _must(all(p.user_key == t.chat.user_key for t, p in hub.taken), "the chat is not the person's")
+    await _wait_until(lambda: len(hub.submitted) >= 5, "five messages were written, but not taken")
+    submitted = [incoming for incoming, _ in hub.submitted]
+    _require(
+        [t.content for t in submitted] == [f"message {i}" for i in range(5)],
+        f"taken as {[t.content for t in submitted]}",
+    )
+    _require({t.chat.platform for t in submitted} == {adapter.platform}, "the platform's name is not the adapter's")
+    _require(len({t.chat for t in submitted}) == 1, "one person in one chat came in under several")
+    _require(all(t.key for t in submitted) and len({t.key for t in submitted}) == 5, "a message needs a key of its own")
+    _require(all(p.user_key == t.chat.user_key for t, p in hub.submitted), "the chat is not the person's")
 
 
-async def check_a_repeat_bears_the_same_key(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+async def check_a_repeated_message_keeps_its_key(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """What a platform delivers twice is known for the same message."""
     platform.write("once")
-    await _until(lambda: len(hub.taken) >= 1, "a message was not taken")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "a message was not taken")
     platform.repeat()
     platform.write("after")
-    await _until(lambda: hub.taken[-1][0].content == "after", "a message after a repeated one was not taken")
-    keys = {incoming.key for incoming, _ in hub.taken if incoming.content == "once"}
-    _must(len(keys) == 1, f"one message came under the keys {keys}")
+    await _wait_until(lambda: hub.submitted[-1][0].content == "after", "a message after a repeated one was not taken")
+    keys = {incoming.key for incoming, _ in hub.submitted if incoming.content == "once"}
+    _require(len(keys) == 1, f"one message came under the keys {keys}")
 
 
-async def check_strangers_are_not_heard(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+async def check_strangers_are_rejected(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """Somebody nobody let in is told so, and reaches nothing."""
     platform.write_as_stranger("let me in")
     platform.write("hello")
-    await _until(lambda: len(hub.taken) >= 1, "a known person's message was not taken")
-    _must([i.content for i, _ in hub.taken] == ["hello"], "a stranger's message was taken")
-    await _until(lambda: bool(platform.shown()), "a stranger was left without a word")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "a known person's message was not taken")
+    _require([i.content for i, _ in hub.submitted] == ["hello"], "a stranger's message was taken")
+    await _wait_until(lambda: bool(platform.messages()), "a stranger was left without a word")
 
 
-async def check_commands_pass_as_they_are(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+async def check_commands_are_passed_unchanged(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """Slash commands are the hub's, not the platform's."""
     platform.write("/compress database schema")
-    await _until(lambda: len(hub.taken) >= 1, "a command was not taken")
-    _must(hub.taken[0][0].content == "/compress database schema", f"taken as {hub.taken[0][0].content!r}")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "a command was not taken")
+    _require(hub.submitted[0][0].content == "/compress database schema", f"taken as {hub.submitted[0][0].content!r}")
 
 
 async def check_an_answer_is_shown_whole(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """Streamed or not, the final text stands there once."""
-    words = ["The ", "answer ", "is ", "forty-two."]
-    await _deliver(adapter, platform, hub, *map(TextDelta, words), TurnFinished("completed", "".join(words)))
-    told = "\n".join(platform.shown())
-    _must(told.count("The answer is forty-two.") == 1, f"shown as {platform.shown()}")
+    deltas = ["The ", "answer ", "is ", "forty-two."]
+    await _deliver(adapter, platform, hub, *map(TextDelta, deltas), TurnFinished("completed", "".join(deltas)))
+    message = "\n".join(platform.messages())
+    _require(message.count("The answer is forty-two.") == 1, f"shown as {platform.messages()}")
 
 
 async def check_a_long_answer_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """Longer than the platform takes: in pieces or as a file, with every word."""
-    for words in (2_000, 20_000):
-        text = " ".join(f"word{i}" for i in range(words))
+    for deltas in (2_000, 20_000):
+        text = " ".join(f"word{i}" for i in range(deltas))
         await _deliver(adapter, platform, hub, TextDelta(text[:100]), TurnFinished("completed", text))
-        told = set(re.findall(r"word\d+", "\n".join(platform.shown())))
-        missing = {f"word{i}" for i in range(words)} - told
-        _must(not missing, f"{len(missing)} of {words} words are not shown")
+        message = set(re.findall(r"word\d+", "\n".join(platform.messages())))
+        missing = {f"word{i}" for i in range(deltas)} - message
+        _require(not missing, f"{len(missing)} of {deltas} words are not shown")
 
 
-async def check_failures_are_told(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """What was said before it went wrong is kept, and why it went wrong is there to read."""
     failed = TurnFinished("failed", "", error="the model is overloaded; try again in a minute")
     await _deliver(adapter, platform, hub, TextDelta("I was about to "), failed)
-    told = "\n".join(platform.shown())
-    _must("the model is overloaded" in told, f"the error is not shown: {platform.shown()}")
-    _must("I was about to" in told, "what had been said is gone")
+    message = "\n".join(platform.messages())
+    _require("the model is overloaded" in message, f"the error is not shown: {platform.messages()}")
+    _require("I was about to" in message, "what had been said is gone")
 
 
 async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """A question of the model's is shown with its choices; the one picked comes back."""
-    asked = QuestionAsked("q_1", "clarify", "Which colour?", ("red", "a choice of rather more words than most"))
+    question = QuestionAsked("q_1", "clarify", "Which colour?", ("red", "a choice of rather more words than most"))
     hub.open_questions.add("q_1")
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     chat = await _chat(platform, hub)
-    delivering = asyncio.create_task(adapter.deliver(chat, "t_1", _played(events)))
-    events.put_nowait(asked)
-    await _until(lambda: "Which colour?" in "\n".join(platform.shown()), "the question is not shown")
+    delivery = asyncio.create_task(adapter.deliver(chat, "t_1", _play(events)))
+    events.put_nowait(question)
+    await _wait_until(lambda: "Which colour?" in "\n".join(platform.messages()), "the question is not shown")
     platform.choose("a choice of rather more words than most")
-    await _until(lambda: bool(hub.answers), "the answer did not come back")
-    _must(hub.answers == [("q_1", "a choice of rather more words than most")], f"answered {hub.answers}")
+    await _wait_until(lambda: bool(hub.answers), "the answer did not come back")
+    _require(hub.answers == [("q_1", "a choice of rather more words than most")], f"answered {hub.answers}")
     events.put_nowait(QuestionClosed("q_1", hub.answers[0][1]))
     events.put_nowait(TurnFinished("completed", "Noted."))
-    await delivering
-    _must("Noted." in "\n".join(platform.shown()), "nothing is shown after a question")
+    await delivery
+    _require("Noted." in "\n".join(platform.messages()), "nothing is shown after a question")
 
 
 async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -185,60 +188,63 @@ async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub
     hub.open_questions.add("q_2")
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     chat = await _chat(platform, hub)
-    delivering = asyncio.create_task(adapter.deliver(chat, "t_1", _played(events)))
+    delivery = asyncio.create_task(adapter.deliver(chat, "t_1", _play(events)))
     events.put_nowait(QuestionAsked("q_2", "approval", "rm -rf build", reason="deletes a folder"))
-    await _until(lambda: "rm -rf build" in "\n".join(platform.shown()), "the command is not shown")
-    _must("deletes a folder" in "\n".join(platform.shown()), "the reason is not shown")
+    await _wait_until(lambda: "rm -rf build" in "\n".join(platform.messages()), "the command is not shown")
+    _require("deletes a folder" in "\n".join(platform.messages()), "the reason is not shown")
     platform.choose("No")
-    await _until(lambda: bool(hub.answers), "the answer did not come back")
-    _must(hub.answers == [("q_2", "no")], f"answered {hub.answers}")
+    await _wait_until(lambda: bool(hub.answers), "the answer did not come back")
+    _require(hub.answers == [("q_2", "no")], f"answered {hub.answers}")
     events.put_nowait(TurnFinished("completed", "It stays."))
-    await delivering
+    await delivery
 
 
-async def check_a_refusal_is_told(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+async def check_a_rejection_is_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """What the hub cannot take, the person reads; the next message is taken as ever."""
-    hub.refusals.append(PerdureError("twenty messages wait already; give it a moment"))
+    hub.errors.append(PerdureError("twenty messages wait already; give it a moment"))
     platform.write("one too many")
-    await _until(lambda: "twenty messages wait" in "\n".join(platform.shown()), "a refusal is not shown")
+    await _wait_until(lambda: "twenty messages wait" in "\n".join(platform.messages()), "a refusal is not shown")
     platform.write("later")
-    await _until(lambda: len(hub.taken) >= 1, "nothing is taken after a refusal")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "nothing is taken after a refusal")
 
 
-async def check_a_store_that_fails_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+async def check_a_store_failure_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """A message that could not be stored comes again, by itself, in its place."""
-    hub.refusals.append(StoreUnavailable("the database is away"))
+    hub.errors.append(StoreUnavailable("the database is away"))
     platform.write("first")
     platform.write("second")
-    await _until(lambda: len(hub.taken) >= 2, "messages were lost while the store was away")
-    _must([i.content for i, _ in hub.taken][:2] == ["first", "second"], f"taken as {[i.content for i, _ in hub.taken]}")
+    await _wait_until(lambda: len(hub.submitted) >= 2, "messages were lost while the store was away")
+    _require(
+        [i.content for i, _ in hub.submitted][:2] == ["first", "second"],
+        f"taken as {[i.content for i, _ in hub.submitted]}",
+    )
 
 
-async def check_stopped_it_still_shows(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+async def check_answers_are_delivered_after_stop(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """After its stop nothing more is taken, and the answer of a turn under way arrives."""
     chat = await _chat(platform, hub)
     await adapter.stop()
     platform.write("too late")
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     events.put_nowait(TurnFinished("completed", "Just in time."))
-    await adapter.deliver(chat, "t_1", _played(events))
-    _must("Just in time." in "\n".join(platform.shown()), "the last answer is not shown")
-    _must(all(i.content != "too late" for i, _ in hub.taken), "a message was taken after the stop")
+    await adapter.deliver(chat, "t_1", _play(events))
+    _require("Just in time." in "\n".join(platform.messages()), "the last answer is not shown")
+    _require(all(i.content != "too late" for i, _ in hub.submitted), "a message was taken after the stop")
 
 
 CHECKS: tuple[Check, ...] = (
     check_messages_come_in_order,
-    check_a_repeat_bears_the_same_key,
-    check_strangers_are_not_heard,
-    check_commands_pass_as_they_are,
+    check_a_repeated_message_keeps_its_key,
+    check_strangers_are_rejected,
+    check_commands_are_passed_unchanged,
     check_an_answer_is_shown_whole,
     check_a_long_answer_loses_nothing,
-    check_failures_are_told,
+    check_failures_are_reported,
     check_questions_are_answered,
     check_approvals_are_answered,
-    check_a_refusal_is_told,
-    check_a_store_that_fails_loses_nothing,
-    check_stopped_it_still_shows,
+    check_a_rejection_is_reported,
+    check_a_store_failure_loses_nothing,
+    check_answers_are_delivered_after_stop,
 )
 
 
@@ -247,18 +253,18 @@ async def _deliver(adapter: Adapter, platform: Platform, hub: ScriptedHub, *scri
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     for event in script:
         events.put_nowait(event)
-    await adapter.deliver(await _chat(platform, hub), "t_1", _played(events))
+    await adapter.deliver(await _chat(platform, hub), "t_1", _play(events))
 
 
 async def _chat(platform: Platform, hub: ScriptedHub) -> ChatKey:
     """The chat a message came from."""
-    before = len(hub.taken)
+    before = len(hub.submitted)
     platform.write("a question")
-    await _until(lambda: len(hub.taken) > before, "a message was not taken")
-    return hub.taken[-1][0].chat
+    await _wait_until(lambda: len(hub.submitted) > before, "a message was not taken")
+    return hub.submitted[-1][0].chat
 
 
-async def _played(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[SequencedEvent]:
+async def _play(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[SequencedEvent]:
     number = 0
     while True:
         number, event = number + 1, await events.get()
@@ -267,13 +273,13 @@ async def _played(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[Sequence
             return
 
 
-async def _until(is_so: Callable[[], bool], else_told: str, *, timeout_s: float = 20.0) -> None:
+async def _wait_until(condition: Callable[[], bool], message: str, *, timeout_s: float = 20.0) -> None:
     deadline = time.monotonic() + timeout_s
-    while not is_so():
-        _must(time.monotonic() < deadline, else_told)
+    while not condition():
+        _require(time.monotonic() < deadline, message)
         await asyncio.sleep(0.01)
 
 
-def _must(is_so: bool, told: str) -> None:
-    if not is_so:
-        raise AssertionError(told)
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)

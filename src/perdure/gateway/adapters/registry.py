@@ -9,10 +9,10 @@ from perdure.config.settings import GatewaySettings, TelegramSettings
 from perdure.core.errors import ConfigError
 from perdure.gateway.adapters.base import Adapter
 
-_COMMAND_S = 30
+_TOKEN_COMMAND_TIMEOUT_S = 30
 
 
-def configured(settings: GatewaySettings) -> dict[str, Adapter]:
+def make_adapters(settings: GatewaySettings) -> dict[str, Adapter]:
     """Adapters by platform. Raises ConfigError, naming what is missing."""
     return {"telegram": _telegram(settings.telegram)} if settings.telegram.enabled else {}
 
@@ -34,12 +34,16 @@ def _token(settings: TelegramSettings) -> str:
     if settings.token_command is None:
         raise ConfigError(f"the Telegram bot's token is not set: export {settings.token_env}=… (from @BotFather)")
     try:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", settings.token_command], capture_output=True, text=True, timeout=_COMMAND_S
+        process = subprocess.run(
+            ["/bin/sh", "-c", settings.token_command], capture_output=True, text=True, timeout=_TOKEN_COMMAND_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"gateway.telegram.token_command printed nothing within {_COMMAND_S} s") from None
-    lines = ran.stdout.strip().splitlines()
-    if ran.returncode != 0 or not lines:
-        raise ConfigError(f"gateway.telegram.token_command failed (exit {ran.returncode}); run it by hand to see why")
+        raise ConfigError(
+            f"gateway.telegram.token_command printed nothing within {_TOKEN_COMMAND_TIMEOUT_S} s"
+        ) from None
+    lines = process.stdout.strip().splitlines()
+    if process.returncode != 0 or not lines:
+        raise ConfigError(
+            f"gateway.telegram.token_command failed (exit {process.returncode}); run it by hand to see why"
+        )
     return lines[-1].strip()

@@ -43,36 +43,36 @@ from perdure.gateway.events.types import (
 
 _FENCE = "```"
 # A cut that would leave less than this share of a piece is made further down instead.
-_LEAST = 0.5
+_MIN_FILL = 0.5
 
 
-def units(text: str) -> int:
+def utf16_length(text: str) -> int:
     """Length as platforms count it: UTF-16 units, where an emoji is two."""
     return len(text) + sum(c > "\uffff" for c in text)
 
 
-def pieces(text: str, *, limit: int) -> list[str]:
+def split_text(text: str, *, limit: int) -> list[str]:
     """The text in order, each piece at most `limit` units long; what is only space is left out."""
-    found, rest, fence = [], text, ""
+    result, rest, fence = [], text, ""
     while rest.strip():
         opening = f"{fence}\n" if fence else ""
-        room = limit - units(opening) - len(_FENCE) - 1
-        head = rest if units(opening) + units(rest) <= limit else _head(rest, room)
+        room = limit - utf16_length(opening) - len(_FENCE) - 1
+        head = rest if utf16_length(opening) + utf16_length(rest) <= limit else _head(rest, room)
         rest = rest[len(head) :].lstrip("\n") if head != rest else ""
         fence = _open_fence(opening + head)
         piece = (opening + head).rstrip()
         if fence and rest:
             piece += f"\n{_FENCE}"
         if piece.strip():
-            found.append(piece)
-    return found
+            result.append(piece)
+    return result
 
 
 def _head(text: str, room: int) -> str:
     """As much as fits, cut at the best place there is."""
     most = _fitting(text, room)
     for mark in ("\n\n", "\n", "。", ". ", " "):
-        at = text.rfind(mark, int(most * _LEAST), most)
+        at = text.rfind(mark, int(most * _MIN_FILL), most)
         if at > 0:
             return text[: at + len(mark)]
     return text[:most]
@@ -81,19 +81,19 @@ def _head(text: str, room: int) -> str:
 def _fitting(text: str, room: int) -> int:
     """How many characters come to no more than `room` units."""
     window = text[: max(room, 1)]
-    while units(window) > room and len(window) > 1:
-        window = window[: len(window) - max(1, (units(window) - room) // 2)]
+    while utf16_length(window) > room and len(window) > 1:
+        window = window[: len(window) - max(1, (utf16_length(window) - room) // 2)]
     return len(window)
 
 
 def _open_fence(text: str) -> str:
     """The opening line of a code block that is not closed; "" where none is open."""
-    opened = ""
+    fence = ""
     for line in text.splitlines():
         if line.lstrip().startswith(_FENCE):
-            opened = "" if opened else line.strip()
+            fence = "" if fence else line.strip()
     # A language is a word; a longer line is prose that happened to begin with a fence.
-    return opened if len(opened) <= 40 else _FENCE if opened else ""
+    return fence if len(fence) <= 40 else _FENCE if fence else ""
 
 
 LIMIT = 4_096
@@ -102,24 +102,24 @@ _MAX_PIECES = 4
 # Telegram slows down those who edit more often.
 _EDIT_EVERY_S = 1.5
 _TYPING_EVERY_S = 4.0
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 _APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no": "No"}
 
 
-class Post:
+class TelegramClient:
     """Sends, and waits when Telegram asks for it. Raises TelegramError once that is of no use."""
 
     def __init__(self, bot: Bot) -> None:
         self._bot = bot
 
-    async def say(
+    async def send_text(
         self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None = None, *, has_columns: bool = False
     ) -> int:
         """Sends one text, in as many messages as it needs; the id of the last. Columns stand in a fixed width."""
         message_id = 0
-        for piece in pieces(text, limit=LIMIT):
-            fixed = [MessageEntity(MessageEntity.PRE, 0, units(piece))] if has_columns else None
-            sent = await _patiently(
+        for piece in split_text(text, limit=LIMIT):
+            fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
+            sent = await _with_retries(
                 partial(self._bot.send_message, chat_id, piece, reply_markup=keyboard, entities=fixed)
             )
             message_id = sent.message_id
@@ -128,159 +128,164 @@ class Post:
     async def edit(self, chat_id: int, message_id: int, text: str) -> None:
         """Another text in place of what it says; its buttons go."""
         try:
-            await _patiently(lambda: self._bot.edit_message_text(text, chat_id=chat_id, message_id=message_id))
+            await _with_retries(lambda: self._bot.edit_message_text(text, chat_id=chat_id, message_id=message_id))
         except BadRequest as error:
             if "not modified" not in str(error).lower():
                 raise
 
-    async def file(self, chat_id: int, name: str, text: str, caption: str) -> None:
-        await _patiently(lambda: self._bot.send_document(chat_id, text.encode(), filename=name, caption=caption))
+    async def send_file(self, chat_id: int, name: str, text: str, caption: str) -> None:
+        await _with_retries(lambda: self._bot.send_document(chat_id, text.encode(), filename=name, caption=caption))
 
-    async def typing(self, chat_id: int) -> None:
-        await _patiently(lambda: self._bot.send_chat_action(chat_id, ChatAction.TYPING))
+    async def send_typing(self, chat_id: int) -> None:
+        await _with_retries(lambda: self._bot.send_chat_action(chat_id, ChatAction.TYPING))
 
 
 class LiveReply:
     """The events of one turn, shown in one chat."""
 
     def __init__(
-        self, post: Post, chat_id: int, *, asked: dict[int, str], now: Callable[[], float] = time.monotonic
+        self,
+        client: TelegramClient,
+        chat_id: int,
+        *,
+        pending_questions: dict[int, str],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._post = post
+        self._client = client
         self._chat_id = chat_id
         self._now = now
-        self._said = ""
+        self._text = ""
         # The message that grows, and how it reads now.
         self._message_id: int | None = None
-        self._shown = ""
+        self._displayed = ""
         self._edited_at = 0.0
         self._typing_at = float("-inf")
         self._questions: dict[str, tuple[int, str]] = {}
-        self._asked = asked
+        self._pending_questions = pending_questions
 
     async def show(self, event: GatewayEvent) -> None:
         match event:
             case TextDelta(text):
-                self._said += text
-                await self._grow()
+                self._text += text
+                await self._update_preview()
             case ToolStarted():
                 # What was said before a tool stands by itself; the answer comes after.
-                await self._settle(self._said)
-                await self._type()
+                await self._flush(self._text)
+                await self._show_typing()
             case QuestionAsked():
-                await self._settle(self._said)
-                await self._ask(event)
+                await self._flush(self._text)
+                await self._show_question(event)
             case QuestionClosed(question_id, answer):
-                await self._close(question_id, answer)
+                await self._close_question(question_id, answer)
             case CommandAnswered(text=text):
-                await self._post.say(self._chat_id, text, has_columns="\n" in text)
+                await self._client.send_text(self._chat_id, text, has_columns="\n" in text)
             case CompactionFinished(outcome=outcome, message=message) if outcome in ("compacted", "digest") and message:
-                await self._post.say(self._chat_id, message)
+                await self._client.send_text(self._chat_id, message)
             case Notice(text=text, level="warning"):
-                await self._post.say(self._chat_id, text)
+                await self._client.send_text(self._chat_id, text)
             case TurnFinished():
-                await self._end(event)
+                await self._finish_turn(event)
             case _:
-                await self._type()
+                await self._show_typing()
 
     async def finish(self) -> None:
         """No more comes: what was said is there."""
-        await self._settle(self._said)
+        await self._flush(self._text)
 
-    async def _grow(self) -> None:
+    async def _update_preview(self) -> None:
         """Shows what has come so far, as often as Telegram likes, as long as it fits one message."""
-        text = self._said.strip()
-        if not text or units(text) > LIMIT or self._now() - self._edited_at < _EDIT_EVERY_S:
+        text = self._text.strip()
+        if not text or utf16_length(text) > LIMIT or self._now() - self._edited_at < _EDIT_EVERY_S:
             return
-        await self._put(text)
+        await self._display(text)
 
-    async def _put(self, text: str) -> None:
+    async def _display(self, text: str) -> None:
         self._edited_at = self._now()
         if self._message_id is None:
-            self._message_id = await self._post.say(self._chat_id, text)
-        elif text != self._shown:
-            await self._post.edit(self._chat_id, self._message_id, text)
-        self._shown = text
+            self._message_id = await self._client.send_text(self._chat_id, text)
+        elif text != self._displayed:
+            await self._client.edit(self._chat_id, self._message_id, text)
+        self._displayed = text
 
-    async def _settle(self, text: str) -> None:
+    async def _flush(self, text: str) -> None:
         """The message that grew gets its last words; what does not fit follows in more, or as a file."""
         whole = text.strip()
-        parts = pieces(whole, limit=LIMIT)
+        parts = split_text(whole, limit=LIMIT)
         if parts:
-            await self._put(parts[0])
+            await self._display(parts[0])
             if len(parts) > _MAX_PIECES:
                 caption = f"The whole answer, {len(whole):,} characters."
-                await self._post.file(self._chat_id, "answer.md", whole, caption)
+                await self._client.send_file(self._chat_id, "answer.md", whole, caption)
             else:
                 for part in parts[1:]:
-                    await self._post.say(self._chat_id, part)
-        self._said, self._shown, self._message_id = "", "", None
+                    await self._client.send_text(self._chat_id, part)
+        self._text, self._displayed, self._message_id = "", "", None
 
-    async def _end(self, event: TurnFinished) -> None:
+    async def _finish_turn(self, event: TurnFinished) -> None:
         if event.outcome == "failed":
-            await self._settle(self._said)
-            await self._post.say(self._chat_id, event.error or "The turn failed.")
+            await self._flush(self._text)
+            await self._client.send_text(self._chat_id, event.error or "The turn failed.")
         elif event.outcome == "interrupted":
-            await self._settle(f"{self._said}\n\n(stopped)")
+            await self._flush(f"{self._text}\n\n(stopped)")
         else:
             # The final text is the truth; what was streamed of it may lack pieces.
-            await self._settle(event.final_response or self._said)
+            await self._flush(event.final_response or self._text)
 
-    async def _ask(self, question: QuestionAsked) -> None:
+    async def _show_question(self, question: QuestionAsked) -> None:
         is_approval = question.kind == "approval"
         labels = list(_APPROVALS.values()) if is_approval else list(question.choices)
         text = f"May I run this?\n{question.text}" if is_approval else question.text
-        for more in (question.reason, question.covers):
-            text += f"\n{more}" if more else ""
+        for detail in (question.reason, question.covers):
+            text += f"\n{detail}" if detail else ""
         # 64 bytes is all a button may carry: which one it is; its label says the rest.
-        sign = "a" if is_approval else "c"
+        prefix = "a" if is_approval else "c"
         rows = [
-            [InlineKeyboardButton(label, callback_data=f"{question.question_id}|{sign}{i}")]
+            [InlineKeyboardButton(label, callback_data=f"{question.question_id}|{prefix}{i}")]
             for i, label in enumerate(labels)
         ]
         keyboard = InlineKeyboardMarkup(rows) if rows else None
         if not is_approval:
-            self._asked[self._chat_id] = question.question_id
-        self._questions[question.question_id] = (await self._post.say(self._chat_id, text, keyboard), text)
+            self._pending_questions[self._chat_id] = question.question_id
+        self._questions[question.question_id] = (await self._client.send_text(self._chat_id, text, keyboard), text)
 
-    async def _close(self, question_id: str, answer: str) -> None:
+    async def _close_question(self, question_id: str, answer: str) -> None:
         """The buttons go, the answer stays."""
-        if self._asked.get(self._chat_id) == question_id:
-            del self._asked[self._chat_id]
+        if self._pending_questions.get(self._chat_id) == question_id:
+            del self._pending_questions[self._chat_id]
         message_id, text = self._questions.pop(question_id, (0, ""))
         if message_id:
-            told = f"→ {answer}" if answer else "→ nobody answered in time"
-            await self._post.edit(self._chat_id, message_id, f"{text}\n{told}")
+            outcome = f"→ {answer}" if answer else "→ no answer in time"
+            await self._client.edit(self._chat_id, message_id, f"{text}\n{outcome}")
 
-    async def _type(self) -> None:
+    async def _show_typing(self) -> None:
         if self._now() - self._typing_at >= _TYPING_EVERY_S:
             self._typing_at = self._now()
-            await self._post.typing(self._chat_id)
+            await self._client.send_typing(self._chat_id)
 
 
-def answer_of(pressed: CallbackQuery) -> tuple[str, str]:
+def parse_answer(query: CallbackQuery) -> tuple[str, str]:
     """The question a pressed button belongs to, and what it says; read from the message alone, in any process."""
-    data = pressed.data or ""
-    question_id, _, which = data.partition("|")
-    if which.startswith("a"):
-        return question_id, list(_APPROVALS)[int(which[1:])] if which[1:].isdecimal() else "no"
-    shown = pressed.message.reply_markup if isinstance(pressed.message, Message) else None
-    buttons = [b for row in shown.inline_keyboard for b in row] if shown is not None else []
+    data = query.data or ""
+    question_id, _, button = data.partition("|")
+    if button.startswith("a"):
+        return question_id, list(_APPROVALS)[int(button[1:])] if button[1:].isdecimal() else "no"
+    keyboard = query.message.reply_markup if isinstance(query.message, Message) else None
+    buttons = [b for row in keyboard.inline_keyboard for b in row] if keyboard is not None else []
     return question_id, next((b.text for b in buttons if b.callback_data == data), "")
 
 
-async def _patiently(call: Callable[[], Awaitable[Any]]) -> Any:
+async def _with_retries(call: Callable[[], Awaitable[Any]]) -> Any:
     """One call, made again when Telegram says to wait or the line drops."""
-    for attempt in range(_TRIES):
+    for attempt in range(_MAX_ATTEMPTS):
         try:
             return await call()
-        except RetryAfter as told:
-            after = told.retry_after
+        except RetryAfter as retry:
+            after = retry.retry_after
             await asyncio.sleep(float(after) if isinstance(after, int | float) else after.total_seconds())
         except BadRequest:
             raise
         except NetworkError:
-            if attempt == _TRIES - 1:
+            if attempt == _MAX_ATTEMPTS - 1:
                 raise
             await asyncio.sleep(2.0**attempt)
     return await call()
@@ -290,8 +295,8 @@ _LOG = logging.getLogger(__name__)
 _TELEGRAM = "https://api.telegram.org"
 _POLL_S = 30
 # After another process was found reading; longer than it takes that one to ask again.
-_STAND_BACK_S = 45.0
-_LONGEST_PAUSE_S = 60.0
+_CONFLICT_DELAY_S = 45.0
+_MAX_RETRY_DELAY_S = 60.0
 _MAX_FILE_BYTES = 10_000_000
 _MAX_FILE_CHARS = 200_000
 _GREETING = "Write to me as you would to a colleague. /help lists the commands; nothing you say is forgotten."
@@ -302,7 +307,7 @@ class TelegramAdapter:
 
     platform = "telegram"
 
-    def __init__(self, token: str, settings: TelegramSettings, *, stand_back_s: float = _STAND_BACK_S) -> None:
+    def __init__(self, token: str, settings: TelegramSettings, *, conflict_delay_s: float = _CONFLICT_DELAY_S) -> None:
         base = (settings.base_url or _TELEGRAM).rstrip("/")
         # Reading waits for half a minute at a time; it must not use up the connections that answers need.
         self._bot = Bot(
@@ -312,12 +317,12 @@ class TelegramAdapter:
             request=HTTPXRequest(connection_pool_size=64),
             get_updates_request=HTTPXRequest(),
         )
-        self._post = Post(self._bot)
-        self._people = dict(_people(settings))
+        self._client = TelegramClient(self._bot)
+        self._principals = dict(_principals(settings))
         # Questions of the model's that a person may answer in words, by chat.
-        self._asked: dict[int, str] = {}
-        self._stand_back_s = stand_back_s
-        self._reading: asyncio.Task[None] | None = None
+        self._pending_questions: dict[int, str] = {}
+        self._conflict_delay_s = conflict_delay_s
+        self._poller: asyncio.Task[None] | None = None
 
     async def start(self, hub: GatewayPort) -> None:
         """Begins to take messages. Raises ConfigError where Telegram does not know the token."""
@@ -327,99 +332,101 @@ class TelegramAdapter:
             raise ConfigError("Telegram refuses the bot's token; ask @BotFather for it and set it anew") from error
         except TelegramError as error:  # offline now, perhaps not later: reading goes on trying
             _LOG.warning("Telegram cannot be reached: %s", error)
-        self._reading = asyncio.create_task(self._read(hub), name="telegram-updates")
+        self._poller = asyncio.create_task(self._poll_updates(hub), name="telegram-updates")
 
     async def stop(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._poller is not None:
+            self._poller.cancel()
             with suppress(asyncio.CancelledError):
-                await self._reading
-            self._reading = None
+                await self._poller
+            self._poller = None
 
     async def close(self) -> None:
         await self._bot.shutdown()
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Shows a turn as it comes; a platform that fails costs the showing, never the turn."""
-        reply = LiveReply(self._post, int(chat.chat), asked=self._asked)
+        reply = LiveReply(self._client, int(chat.chat), pending_questions=self._pending_questions)
         try:
-            async for numbered in events:
-                await reply.show(numbered.event)
+            async for sequenced in events:
+                await reply.show(sequenced.event)
             await reply.finish()
         except TelegramError as error:
             _LOG.warning("turn %s could not be shown in chat %s: %s", turn_id, chat.chat, error)
 
     # -- what comes in -----------------------------------------------------------------------------------------------
 
-    async def _read(self, hub: GatewayPort) -> None:
+    async def _poll_updates(self, hub: GatewayPort) -> None:
         """Reads updates for ever; each is confirmed by asking for the next."""
-        next_id, pause_s, are_commands_told = 0, 1.0, False
+        next_id, delay_s, are_commands_registered = 0, 1.0, False
         while True:
             try:
                 updates = await self._bot.get_updates(
                     offset=next_id, timeout=_POLL_S, allowed_updates=["message", "callback_query"]
                 )
-                if not are_commands_told:
-                    await self._tell_commands()
-                    are_commands_told = True
+                if not are_commands_registered:
+                    await self._register_commands()
+                    are_commands_registered = True
                 for update in updates:
-                    await self._take(update, hub)
+                    await self._handle_update(update, hub)
                     next_id = update.update_id + 1
-                pause_s = 1.0
+                delay_s = 1.0
             except Conflict:
-                await asyncio.sleep(self._stand_back_s)
-            except RetryAfter as told:
-                await asyncio.sleep(_seconds(told))
+                await asyncio.sleep(self._conflict_delay_s)
+            except RetryAfter as retry:
+                await asyncio.sleep(_seconds(retry))
             except (TelegramError, StoreError) as error:
                 # Nothing was confirmed: the same updates come again.
                 _LOG.warning("updates wait: %s", error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
 
-    async def _take(self, update: Update, hub: GatewayPort) -> None:
-        message, pressed = update.message, update.callback_query
-        if pressed is not None:
-            await self._answer(pressed, hub)
+    async def _handle_update(self, update: Update, hub: GatewayPort) -> None:
+        message, query = update.message, update.callback_query
+        if query is not None:
+            await self._handle_button(query, hub)
         elif message is not None and message.from_user is not None:
-            person = self._people.get(message.from_user.id)
-            if person is None:
-                await self._turn_away(message)
+            principal = self._principals.get(message.from_user.id)
+            if principal is None:
+                await self._reject_stranger(message)
             else:
-                await self._submit(message, person, hub)
+                await self._submit(message, principal, hub)
 
-    async def _submit(self, message: Message, person: Principal, hub: GatewayPort) -> None:
+    async def _submit(self, message: Message, principal: Principal, hub: GatewayPort) -> None:
         content = await self._content(message)
         if content is None:
-            await self._post.say(message.chat_id, "I can read text, photos and text files; this is none of them.")
+            await self._client.send_text(
+                message.chat_id, "I can read text, photos and text files; this is none of them."
+            )
             return
         if content == "/start":
-            await self._post.say(message.chat_id, _GREETING)
+            await self._client.send_text(message.chat_id, _GREETING)
             return
-        if isinstance(content, str) and not content.startswith("/") and message.chat_id in self._asked:
+        if isinstance(content, str) and not content.startswith("/") and message.chat_id in self._pending_questions:
             with suppress(NotFound):  # closed meanwhile: then it is an ordinary message
-                await hub.answer(self._asked.pop(message.chat_id), content, person)
+                await hub.answer(self._pending_questions.pop(message.chat_id), content, principal)
                 return
-        chat = ChatKey(self.platform, person.user_key, str(message.chat_id))
+        chat = ChatKey(self.platform, principal.user_key, str(message.chat_id))
         key = f"telegram:{message.chat_id}:{message.message_id}"
         try:
-            await hub.submit(ChatMessage(chat, content, key=key), person)
+            await hub.submit(ChatMessage(chat, content, key=key), principal)
         except StoreError:
             raise
         except PerdureError as error:
-            await self._post.say(message.chat_id, str(error))
+            await self._client.send_text(message.chat_id, str(error))
 
-    async def _answer(self, pressed: CallbackQuery, hub: GatewayPort) -> None:
+    async def _handle_button(self, query: CallbackQuery, hub: GatewayPort) -> None:
         """A button was pressed: the answer to a question of a turn's."""
-        person = self._people.get(pressed.from_user.id)
-        question_id, answer = answer_of(pressed)
-        told = None
+        principal = self._principals.get(query.from_user.id)
+        question_id, answer = parse_answer(query)
+        notice = None
         try:
-            if person is not None:
-                await hub.answer(question_id, answer, person)
+            if principal is not None:
+                await hub.answer(question_id, answer, principal)
         except NotFound:
-            told = "This question is closed."
+            notice = "This question is closed."
         with suppress(TelegramError):  # a button that was answered too late keeps its little clock; no more than that
-            await pressed.answer(told)
+            await query.answer(notice)
 
     async def _content(self, message: Message) -> str | Mapping[str, Any] | None:
         """What was said, as the hub takes it; None for what cannot be read."""
@@ -427,18 +434,18 @@ class TelegramAdapter:
         if message.photo:
             data = await self._download(message.photo[-1].file_id)
             return _with_image(text, data, "image/jpeg") if data is not None else None
-        file = message.document
-        if file is not None:
-            data = await self._download(file.file_id) if (file.file_size or 0) <= _MAX_FILE_BYTES else None
+        document = message.document
+        if document is not None:
+            data = await self._download(document.file_id) if (document.file_size or 0) <= _MAX_FILE_BYTES else None
             if data is None:
                 return None
-            if (file.mime_type or "").startswith("image/"):
-                return _with_image(text, data, file.mime_type or "")
-            return _with_file(text, data, file.file_name or "file")
-        return _without_bot_name(text, self._bot.username if self._bot_is_known else "") or None
+            if (document.mime_type or "").startswith("image/"):
+                return _with_image(text, data, document.mime_type or "")
+            return _with_file(text, data, document.file_name or "file")
+        return _without_bot_name(text, self._bot.username if self._is_bot_known else "") or None
 
     @property
-    def _bot_is_known(self) -> bool:
+    def _is_bot_known(self) -> bool:
         try:
             return bool(self._bot.username)
         except (RuntimeError, TelegramError):  # not asked yet: Telegram could not be reached at the start
@@ -449,33 +456,33 @@ class TelegramAdapter:
         data = bytes(await file.download_as_bytearray())
         return data if len(data) <= _MAX_FILE_BYTES else None
 
-    async def _turn_away(self, message: Message) -> None:
-        who = message.from_user.id if message.from_user is not None else 0
-        await self._post.say(
+    async def _reject_stranger(self, message: Message) -> None:
+        user_id = message.from_user.id if message.from_user is not None else 0
+        await self._client.send_text(
             message.chat_id,
-            f"This bot answers people it knows. Your number is {who}: its owner can add it to "
+            f"This bot answers people it knows. Your number is {user_id}: its owner can add it to "
             "gateway.telegram.allowed_users.",
         )
 
-    async def _tell_commands(self) -> None:
+    async def _register_commands(self) -> None:
         """The list behind the slash in the app."""
-        known = [BotCommand(c.name, c.summary[:256]) for c in all_commands() if c.name != "quit"]
-        await self._bot.set_my_commands(known)
+        commands = [BotCommand(c.name, c.summary[:256]) for c in all_commands() if c.name != "quit"]
+        await self._bot.set_my_commands(commands)
 
 
-def _people(settings: TelegramSettings) -> Mapping[int, Principal]:
+def _principals(settings: TelegramSettings) -> Mapping[int, Principal]:
     """Telegram's numbers → persons; `123=alice` shares what alice has elsewhere."""
-    found = {}
+    principals = {}
     for item in settings.allowed_users:
         number, _, user = item.partition("=")
-        found[int(number)] = Principal(user or f"telegram:{number}", frozenset(settings.scopes))
-    return found
+        principals[int(number)] = Principal(user or f"telegram:{number}", frozenset(settings.scopes))
+    return principals
 
 
 def _with_image(text: str, data: bytes, media_type: str) -> Mapping[str, Any]:
     url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-    words = [{"type": "text", "text": text}] if text else []
-    return {"role": "user", "content": [*words, {"type": "image_url", "image_url": {"url": url}}]}
+    text_parts = [{"type": "text", "text": text}] if text else []
+    return {"role": "user", "content": [*text_parts, {"type": "image_url", "image_url": {"url": url}}]}
 
 
 def _with_file(text: str, data: bytes, name: str) -> str | None:
@@ -500,6 +507,6 @@ def _without_bot_name(text: str, username: str) -> str:
     return f"{first}{space}{rest}"
 
 
-def _seconds(told: RetryAfter) -> float:
-    after = told.retry_after
+def _seconds(retry: RetryAfter) -> float:
+    after = retry.retry_after
     return float(after) if isinstance(after, int | float) else after.total_seconds()

@@ -12,37 +12,37 @@ from fastapi.responses import JSONResponse
 import perdure
 from perdure.config.settings import GatewaySettings
 from perdure.core.errors import StoreError
-from perdure.gateway.api.messages import Name, Talker, chat_router, message_router
+from perdure.gateway.api.messages import ChatPrincipal, Name, chat_router, message_router
 from perdure.gateway.api.outputs import output_router
 from perdure.gateway.api.schemas import AnswerToQuestion, CommandBody, HealthBody, QuestionBody
 from perdure.gateway.api.websocket import socket_router
 from perdure.gateway.auth.principal import Authenticator
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.gateway.hub import Hub
-from perdure.gateway.middleware import protect
-from perdure.gateway.observability.base import Watcher
+from perdure.gateway.middleware import install_middleware
+from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.questions import OpenQuestion
 from perdure.store.store import SessionStore
 
 # A database that takes longer than this is not there for anybody who waits.
-_PATIENCE_S = 2.0
+_READY_TIMEOUT_S = 2.0
 
 
 def health_router(hub: Hub) -> APIRouter:
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz", response_model=HealthBody)
-    async def alive() -> Any:
+    async def get_health() -> Any:
         """The process lives."""
         return {"status": "ok"}
 
     @router.get("/readyz", response_model=HealthBody, responses={503: {"model": HealthBody}})
-    async def ready() -> Any:
+    async def get_readiness() -> Any:
         """It takes messages: the database answers, and it is not stopping."""
         if hub.is_draining:
             return JSONResponse({"status": "draining"}, 503)
         try:
-            await asyncio.wait_for(in_thread(hub.store.state("health").get, "ready"), _PATIENCE_S)
+            await asyncio.wait_for(run_blocking(hub.store.state("health").get, "ready"), _READY_TIMEOUT_S)
         except (StoreError, TimeoutError):
             return JSONResponse({"status": "unavailable"}, 503)
         return {"status": "ok"}
@@ -55,55 +55,55 @@ def question_router(hub: Hub) -> APIRouter:
     router = APIRouter(prefix="/api", tags=["messages"])
 
     @router.get("/questions", response_model=list[QuestionBody])
-    async def questions(person: Talker) -> Any:
+    async def questions(principal: ChatPrincipal) -> Any:
         """What waits for an answer of yours."""
-        return [question_dict(q) for q in await hub.open_questions(person)]
+        return [question_to_dict(q) for q in await hub.open_questions(principal)]
 
     @router.post("/questions/{question_id}", status_code=204)
-    async def answer(question_id: Name, body: AnswerToQuestion, person: Talker) -> Response:
+    async def answer(question_id: Name, body: AnswerToQuestion, principal: ChatPrincipal) -> Response:
         """Answers an approval (once, session, always, no) or a question of the model's."""
-        await hub.answer(question_id, body.answer, person)
+        await hub.answer(question_id, body.answer, principal)
         return Response(status_code=204)
 
     @router.get("/commands", response_model=list[CommandBody])
-    async def commands(person: Talker) -> Any:
+    async def commands(principal: ChatPrincipal) -> Any:
         """Every slash command, to complete while typing."""
         return [{"name": c.name, "usage": c.usage, "summary": c.summary} for c in hub.commands]
 
     return router
 
 
-def question_dict(waiting: OpenQuestion) -> dict[str, Any]:
-    asked, place = waiting.question, waiting.place
+def question_to_dict(pending: OpenQuestion) -> dict[str, Any]:
+    question, origin = pending.question, pending.origin
     return {
-        "question_id": asked.question_id,
-        "kind": asked.kind,
-        "text": asked.text,
-        "choices": list(asked.choices),
-        "reason": asked.reason,
-        "covers": asked.covers,
-        "dangerous": list(asked.dangerous),
-        "platform": place.chat.platform,
-        "chat": place.chat.chat,
-        "turn_id": place.turn_id,
-        "expires_at": waiting.expires_at_ms,
+        "question_id": question.question_id,
+        "kind": question.kind,
+        "text": question.text,
+        "choices": list(question.choices),
+        "reason": question.reason,
+        "covers": question.covers,
+        "dangerous": list(question.dangerous),
+        "platform": origin.chat.platform,
+        "chat": origin.chat.chat,
+        "turn_id": origin.turn_id,
+        "expires_at": pending.expires_at_ms,
     }
 
 
 def create_app(
     hub: Hub,
-    people: Authenticator,
+    authenticator: Authenticator,
     *,
     settings: GatewaySettings,
     store: SessionStore,
     routers: Sequence[APIRouter] = (),
-    watchers: Sequence[Watcher] = (),
+    observers: Sequence[Observer] = (),
 ) -> FastAPI:
     """The gateway's own routes and whatever else is handed in, with every check in front of them."""
     app = FastAPI(title="Perdure gateway", version=perdure.__version__, docs_url=None, redoc_url=None)
-    talking = (message_router(hub), chat_router(hub), question_router(hub), socket_router(hub))
-    own = (health_router(hub), *talking, output_router(store))
+    message_routers = (message_router(hub), chat_router(hub), question_router(hub), socket_router(hub))
+    own = (health_router(hub), *message_routers, output_router(store))
     for router in (*own, *routers):
         app.include_router(router)
-    protect(app, people, settings=settings, watchers=watchers)
+    install_middleware(app, authenticator, settings=settings, observers=observers)
     return app

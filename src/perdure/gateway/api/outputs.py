@@ -11,11 +11,11 @@ from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import NotFound
 from perdure.gateway.api.schemas import OutputPage
-from perdure.gateway.auth.middleware import needs
+from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
 from perdure.store.store import SessionStore
 
-Reader = Annotated[Principal, Depends(needs("read"))]
+ReadPrincipal = Annotated[Principal, Depends(require_scope("read"))]
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -27,22 +27,26 @@ def output_router(store: SessionStore) -> APIRouter:
     @router.get("/outputs/{output_id}", response_model=OutputPage)
     def read(
         output_id: Annotated[str, Path(min_length=1, max_length=200)],
-        person: Reader,
+        principal: ReadPrincipal,
         offset: Annotated[int, Query(ge=0, le=10**15)] = 0,
         limit: Annotated[int, Query(ge=1, le=1_000_000)] = 20_000,
         download: Annotated[bool, Query(description="The whole of it, as a text file.")] = False,
     ) -> Any:
         """A page of a long text, or all of it as a file."""
-        found = _answer(store, output_id, person) if output_id.startswith("t_") else _output(store, output_id, person)
+        source = (
+            _find_answer(store, output_id, principal)
+            if output_id.startswith("t_")
+            else _find_output(store, output_id, principal)
+        )
         if download:
             name = _SAFE.sub("_", output_id)
             headers = {"content-disposition": f'attachment; filename="{name}.txt"'}
             return StreamingResponse(
-                (p.encode("utf-8", "replace") for p in found.pieces()),
+                (p.encode("utf-8", "replace") for p in source.pieces()),
                 media_type="text/plain; charset=utf-8",
                 headers=headers,
             )
-        text, total = found.read(offset, limit)
+        text, total = source.read(offset, limit)
         end = offset + len(text)
         return {
             "id": output_id,
@@ -55,7 +59,7 @@ def output_router(store: SessionStore) -> APIRouter:
     return router
 
 
-class _Output:
+class _ToolOutput:
     """A tool output that was too large for the context."""
 
     def __init__(self, store: SessionStore, output_id: str, conversation_id: str) -> None:
@@ -69,7 +73,7 @@ class _Output:
         return page.text, page.total_chars
 
 
-class _Answer:
+class _AnswerText:
     """What a turn answered."""
 
     def __init__(self, text: str) -> None:
@@ -82,15 +86,15 @@ class _Answer:
         return self._text[offset : offset + limit], len(self._text)
 
 
-def _output(store: SessionStore, output_id: str, person: Principal) -> _Output:
+def _find_output(store: SessionStore, output_id: str, principal: Principal) -> _ToolOutput:
     owner = store.outputs.get(output_id).conversation_id
-    if not person.visibility.includes(store.conversations.get(owner).user_key):
+    if not principal.visibility.includes(store.conversations.get(owner).user_key):
         raise NotFound(f"no output {output_id!r}")
-    return _Output(store, output_id, owner)
+    return _ToolOutput(store, output_id, owner)
 
 
-def _answer(store: SessionStore, turn_id: str, person: Principal) -> _Answer:
-    taken = store.inbox.get(turn_id)
-    if not person.visibility.includes(taken.inbound.user_key) or taken.result is None:
+def _find_answer(store: SessionStore, turn_id: str, principal: Principal) -> _AnswerText:
+    queued = store.inbox.get(turn_id)
+    if not principal.visibility.includes(queued.inbound.user_key) or queued.result is None:
         raise NotFound(f"no output {turn_id!r}")
-    return _Answer(str(taken.result.get("text", "")))
+    return _AnswerText(str(queued.result.get("text", "")))

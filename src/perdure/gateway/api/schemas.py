@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.gateway.hub import MOST_PARTS
+from perdure.gateway.hub import MAX_PARTS
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Platform = Literal["http", "page"]
@@ -18,8 +18,7 @@ class MessageBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     content: (
-        Annotated[str, Field(min_length=1)]
-        | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_PARTS)]
+        Annotated[str, Field(min_length=1)] | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_PARTS)]
     )
     chat: Name = Field(default="main", description="Which of one's chats; each has its own conversation.")
     conversation_id: Name | None = Field(default=None, description="A conversation of one's own, by any id of it.")

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from perdure.core.events import TextDelta
 from perdure.gateway.events.broker import Sink
-from perdure.gateway.events.serialize import encoded, json_text, type_of
+from perdure.gateway.events.serialize import encode_event, event_type, to_json
 from perdure.gateway.events.subscribe import Batches
 from perdure.gateway.events.types import SequencedEvent
 
@@ -27,13 +27,13 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, follow: Callable[[Sink], Batches]) -> None:
+    def __init__(self, open_feed: Callable[[Sink], Batches]) -> None:
         self.status_code = 200
         self.background = None
-        self._follow = follow
+        self._open_feed = open_feed
         self._send: Send | None = None
         # A piece of text that was begun at once, and that the connection made wait after all.
-        self._begun: asyncio.Future[None] | None = None
+        self._pending_send: asyncio.Future[None] | None = None
         self.init_headers(_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,53 +41,59 @@ class EventStream(Response):
         # The first bytes tell the reader that it is connected, before anything happens.
         await send(_body(b": open\n\n"))
         self._send = send
-        writing = asyncio.ensure_future(self._write(send))
-        gone = asyncio.ensure_future(_disconnected(receive))
+        writer = asyncio.ensure_future(self._write(send))
+        disconnect = asyncio.ensure_future(_disconnected(receive))
         try:
-            await asyncio.wait((writing, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((writer, disconnect), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
-            writing.cancel()
-            await asyncio.gather(gone, writing, return_exceptions=True)
-        if not writing.cancelled() and (failed := writing.exception()) is not None:
-            raise failed
+            disconnect.cancel()
+            writer.cancel()
+            await asyncio.gather(disconnect, writer, return_exceptions=True)
+        if not writer.cancelled() and (error := writer.exception()) is not None:
+            raise error
 
     async def _write(self, send: Send) -> None:
-        batches = self._follow(self._write_at_once)
+        batches = self._open_feed(self._write_now)
         try:
             async for batch in batches:
-                await self._settle()
-                await send(_body(frame(batch[0]) if len(batch) == 1 else b"".join(map(frame, batch)) or b": idle\n\n"))
-            await self._settle()
+                await self._flush_pending()
+                await send(
+                    _body(
+                        format_event(batch[0])
+                        if len(batch) == 1
+                        else b"".join(map(format_event, batch)) or b": idle\n\n"
+                    )
+                )
+            await self._flush_pending()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             await batches.aclose()
-            if self._begun is not None:
-                self._begun.cancel()
+            if self._pending_send is not None:
+                self._pending_send.cancel()
 
-    def _write_at_once(self, numbered: SequencedEvent) -> bool:
+    def _write_now(self, sequenced: SequencedEvent) -> bool:
         """The sink: to the server within the very call that brings the text, as long as the connection takes it."""
-        if self._send is None or self._begun is not None:
+        if self._send is None or self._pending_send is not None:
             return False
-        steps = self._send(_body(frame(numbered))).__await__()
+        coroutine = self._send(_body(format_event(sequenced))).__await__()
         try:
-            waits_for = next(steps)
+            awaited = next(coroutine)
         except StopIteration:
             return True
         except Exception:  # nothing went out: the writing task meets the same trouble, and deals with it
             return False
-        self._begun = asyncio.ensure_future(_rest_of(steps, waits_for))
+        self._pending_send = asyncio.ensure_future(_resume(coroutine, awaited))
         return True
 
-    async def _settle(self) -> None:
+    async def _flush_pending(self) -> None:
         """What was begun is out before anything else goes. Raises what it raised."""
-        if self._begun is not None:
-            await self._begun
-            self._begun = None
+        if self._pending_send is not None:
+            await self._pending_send
+            self._pending_send = None
 
 
-def sse(follow: Callable[[Sink], Batches]) -> Response:
-    return EventStream(follow)
+def event_stream(open_feed: Callable[[Sink], Batches]) -> Response:
+    return EventStream(open_feed)
 
 
 def _body(content: bytes) -> Message:
@@ -95,10 +101,10 @@ def _body(content: bytes) -> Message:
 
 
 @types.coroutine
-def _rest_of(steps: Generator[Any, None, None], waits_for: Any) -> Generator[Any, None, None]:
+def _resume(coroutine: Generator[Any, None, None], awaited: Any) -> Generator[Any, None, None]:
     """Goes on, as a coroutine of its own, with one whose first step was made by hand."""
-    yield waits_for
-    yield from steps
+    yield awaited
+    yield from coroutine
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -106,12 +112,12 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-def frame(numbered: SequencedEvent) -> bytes:
+def format_event(sequenced: SequencedEvent) -> bytes:
     """`id`, `event` and `data`; the data is one line of JSON."""
-    event = numbered.event
+    event = sequenced.event
     if type(event) is TextDelta:  # nearly all there are: put together by hand, in the very same words
-        number, text = numbered.number, encode_basestring_ascii(event.text)
-        data = f'{{"type":"text_delta","number":{number},"turn_id":"{numbered.turn_id}","text":{text}}}'
+        number, text = sequenced.number, encode_basestring_ascii(event.text)
+        data = f'{{"type":"text_delta","number":{number},"turn_id":"{sequenced.turn_id}","text":{text}}}'
         return f"id: {number}\nevent: text_delta\ndata: {data}\n\n".encode()
-    head = f"id: {numbered.number}\nevent: {type_of(event)}\n"
-    return f"{head}data: {json_text(encoded(numbered))}\n\n".encode()
+    head = f"id: {sequenced.number}\nevent: {event_type(event)}\n"
+    return f"{head}data: {to_json(encode_event(sequenced))}\n\n".encode()

@@ -18,24 +18,24 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
 from perdure.core.errors import InvalidMessage, PerdureError
-from perdure.gateway.api.messages import incoming_of
+from perdure.gateway.api.messages import to_chat_message
 from perdure.gateway.api.schemas import MessageBody, Name, Platform
-from perdure.gateway.auth.middleware import needs
+from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.errors import refusal_of
-from perdure.gateway.events.serialize import encoded, json_text, ticket_dict
+from perdure.gateway.errors import to_api_error
+from perdure.gateway.events.serialize import encode_event, ticket_to_dict, to_json
 from perdure.gateway.events.types import ChatKey
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.gateway.hub import Hub
 
-MOST_FOLLOWED = 100
+MAX_SUBSCRIPTIONS = 100
 # Parsing a longer message takes long enough to hold others up.
 _LONG_CHARS = 262_144
 # A frame of a kind that is not taken, as a WebSocket's close code.
 _UNSUPPORTED = 1003
 
 
-class _In(BaseModel):
+class _SocketCommand(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str | int | None = None
@@ -46,36 +46,36 @@ class MessageIn(MessageBody):
     id: str | int | None = None
 
 
-class FollowIn(_In):
+class FollowIn(_SocketCommand):
     type: Literal["follow"]
     chat: Name = "main"
     platform: Platform = "http"
     after: int | None = None
 
 
-class StopIn(_In):
+class StopIn(_SocketCommand):
     type: Literal["stop"]
     chat: Name = "main"
     platform: Platform = "http"
 
 
-class AnswerIn(_In):
+class AnswerIn(_SocketCommand):
     type: Literal["answer"]
     question_id: Name
     answer: Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 AnyIn = Annotated[MessageIn | FollowIn | StopIn | AnswerIn, Field(discriminator="type")]
-_READ: TypeAdapter[MessageIn | FollowIn | StopIn | AnswerIn] = TypeAdapter(AnyIn)
+_COMMAND: TypeAdapter[MessageIn | FollowIn | StopIn | AnswerIn] = TypeAdapter(AnyIn)
 
 
 def socket_router(hub: Hub) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.websocket("/ws")
-    async def connect(socket: WebSocket, person: Annotated[Principal, Depends(needs("chat"))]) -> None:
+    async def connect(socket: WebSocket, principal: Annotated[Principal, Depends(require_scope("chat"))]) -> None:
         await socket.accept()
-        await _SocketSession(socket, person, hub).run()
+        await _SocketSession(socket, principal, hub).run()
 
     return router
 
@@ -83,23 +83,23 @@ def socket_router(hub: Hub) -> APIRouter:
 class _SocketSession:
     """One open socket: what it follows, and one message out at a time."""
 
-    def __init__(self, socket: WebSocket, person: Principal, hub: Hub) -> None:
+    def __init__(self, socket: WebSocket, principal: Principal, hub: Hub) -> None:
         self._socket = socket
-        self._person = person
+        self._principal = principal
         self._hub = hub
-        self._sending = asyncio.Lock()
-        self._following: dict[ChatKey, asyncio.Task[None]] = {}
+        self._send_lock = asyncio.Lock()
+        self._feeds: dict[ChatKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         try:
             while (text := await self._next_text()) is not None:
-                await self._hear(text)
+                await self._handle_text(text)
         except WebSocketDisconnect:
             pass
         finally:
-            for task in self._following.values():
+            for task in self._feeds.values():
                 task.cancel()
-            await asyncio.gather(*self._following.values(), return_exceptions=True)
+            await asyncio.gather(*self._feeds.values(), return_exceptions=True)
 
     async def _next_text(self) -> str | None:
         """The next text frame; None once the connection is over. Bytes are refused, and end it."""
@@ -108,62 +108,62 @@ class _SocketSession:
             return None
         text: str | None = message.get("text")
         if text is None:
-            await self._refuse(InvalidMessage("this takes JSON in text frames, not binary frames"), None)
+            await self._send_error(InvalidMessage("this takes JSON in text frames, not binary frames"), None)
             await self._socket.close(_UNSUPPORTED, "binary frames are not taken")
         return text
 
-    async def _hear(self, text: str) -> None:
-        ident: Any = None
+    async def _handle_text(self, text: str) -> None:
+        request_id: Any = None
         try:
-            raw = json.loads(text) if len(text) < _LONG_CHARS else await in_thread(json.loads, text)
-            ident = raw.get("id") if isinstance(raw, dict) else None
-            await self._do(_READ.validate_python(raw))
+            raw = json.loads(text) if len(text) < _LONG_CHARS else await run_blocking(json.loads, text)
+            request_id = raw.get("id") if isinstance(raw, dict) else None
+            await self._run_command(_COMMAND.validate_python(raw))
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"][1:])
-            await self._refuse(InvalidMessage(f"{where}: {first['msg']}" if where else first["msg"]), ident)
+            path = ".".join(str(part) for part in first["loc"][1:])
+            await self._send_error(InvalidMessage(f"{path}: {first['msg']}" if path else first["msg"]), request_id)
         except RecursionError:
-            await self._refuse(InvalidMessage("this JSON is nested too deeply"), ident)
+            await self._send_error(InvalidMessage("this JSON is nested too deeply"), request_id)
         except ValueError:
-            await self._refuse(InvalidMessage("this is no JSON"), ident)
+            await self._send_error(InvalidMessage("this is no JSON"), request_id)
         except PerdureError as error:
-            await self._refuse(error, ident)
+            await self._send_error(error, request_id)
 
-    async def _do(self, heard: MessageIn | FollowIn | StopIn | AnswerIn) -> None:
-        done: dict[str, Any] = {"type": "done", "id": heard.id}
-        match heard:
+    async def _run_command(self, command: MessageIn | FollowIn | StopIn | AnswerIn) -> None:
+        reply: dict[str, Any] = {"type": "done", "id": command.id}
+        match command:
             case MessageIn():
-                incoming = incoming_of(heard, self._person, key=heard.key)
+                incoming = to_chat_message(command, self._principal, key=command.key)
                 self._follow(incoming.chat, None)
-                ticket = await self._hub.submit(incoming, self._person)
-                done = {"type": "ticket", "id": heard.id, **ticket_dict(ticket)}
+                ticket = await self._hub.submit(incoming, self._principal)
+                reply = {"type": "ticket", "id": command.id, **ticket_to_dict(ticket)}
             case FollowIn():
-                self._follow(ChatKey(heard.platform, self._person.user_key, heard.chat), heard.after)
+                self._follow(ChatKey(command.platform, self._principal.user_key, command.chat), command.after)
             case StopIn():
-                chat = ChatKey(heard.platform, self._person.user_key, heard.chat)
-                done["was_running"] = await self._hub.stop(chat, self._person)
+                chat = ChatKey(command.platform, self._principal.user_key, command.chat)
+                reply["was_running"] = await self._hub.stop(chat, self._principal)
             case AnswerIn():
-                await self._hub.answer(heard.question_id, heard.answer, self._person)
-        await self._send(done)
+                await self._hub.answer(command.question_id, command.answer, self._principal)
+        await self._send(reply)
 
     def _follow(self, chat: ChatKey, after: int | None) -> None:
-        if chat in self._following:
+        if chat in self._feeds:
             return
-        if len(self._following) >= MOST_FOLLOWED:
-            raise InvalidMessage(f"one connection follows at most {MOST_FOLLOWED} chats")
+        if len(self._feeds) >= MAX_SUBSCRIPTIONS:
+            raise InvalidMessage(f"one connection follows at most {MAX_SUBSCRIPTIONS} chats")
         # Followed from this very moment: nothing that happens before the task has begun is missed.
-        batches = self._hub.following.chat(chat, after=after)
+        batches = self._hub.feeds.chat(chat, after=after)
 
-        async def pass_on() -> None:
+        async def forward() -> None:
             async for batch in batches:
-                for numbered in batch:
-                    await self._send({"chat": chat.chat, **encoded(numbered)})
+                for sequenced in batch:
+                    await self._send({"chat": chat.chat, **encode_event(sequenced)})
 
-        self._following[chat] = asyncio.create_task(pass_on())
+        self._feeds[chat] = asyncio.create_task(forward())
 
-    async def _refuse(self, error: PerdureError, ident: Any) -> None:
-        await self._send({"type": "error", "id": ident, **refusal_of(error).body})
+    async def _send_error(self, error: PerdureError, request_id: Any) -> None:
+        await self._send({"type": "error", "id": request_id, **to_api_error(error).body})
 
     async def _send(self, value: dict[str, Any]) -> None:
-        async with self._sending:
-            await self._socket.send_text(json_text(value))
+        async with self._send_lock:
+            await self._socket.send_text(to_json(value))

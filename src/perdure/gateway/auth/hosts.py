@@ -27,24 +27,24 @@ WRONG_HOST = ApiError(
 WRONG_ORIGIN = ApiError(403, "wrong_origin", "requests from pages of other sites are refused")
 
 
-class Names:
+class HostNames:
     """The host names a gateway goes by."""
 
     def __init__(self, host: str, *, public_url: str | None = None, allowed: Iterable[str] = ()) -> None:
         self._public_origin = _origin(public_url) if public_url else None
         public = urlsplit(public_url).hostname if public_url else None
-        named = [*allowed, *([public] if public else []), *([] if host in _WILDCARDS else [host]), "localhost"]
-        self._exact = frozenset(n.lower().rstrip(".") for n in named if not n.startswith("*."))
-        self._below = tuple(n[1:].lower() for n in named if n.startswith("*."))
+        names = [*allowed, *([public] if public else []), *([] if host in _WILDCARDS else [host]), "localhost"]
+        self._exact = frozenset(n.lower().rstrip(".") for n in names if not n.startswith("*."))
+        self._below = tuple(n[1:].lower() for n in names if n.startswith("*."))
 
-    def answers_to(self, host_header: str) -> bool:
+    def is_known_host(self, host_header: str) -> bool:
         """True for a name we know and for any address: a page cannot have a bare address made to point elsewhere."""
         name = _hostname(host_header)
         if name is None:
             return False
         return name in self._exact or name.endswith(self._below or ("\0",)) or _is_address(name)
 
-    def trusts(self, origin: str, host_header: str) -> bool:
+    def is_own_origin(self, origin: str, host_header: str) -> bool:
         """True for a page of our own: served under the host it calls, or under the public URL."""
         # A proxy may end TLS, so the scheme we see can differ from the page's; name and port decide.
         parts = _split(origin)
@@ -56,28 +56,28 @@ class Names:
         return _with_port(parts.netloc, default) == _with_port(host_header, default)
 
 
-class SameSite:
+class HostCheckMiddleware:
     """Refuses unknown hosts and foreign pages, before anything else looks at the request."""
 
-    def __init__(self, app: ASGIApp, *, names: Names) -> None:
+    def __init__(self, app: ASGIApp, *, names: HostNames) -> None:
         self._app = app
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._look_at(scope) if scope["type"] in ("http", "websocket") else None
-        if refusal is not None:
-            await refusal.send_to(scope, receive, send)
+        api_error = self._check(scope) if scope["type"] in ("http", "websocket") else None
+        if api_error is not None:
+            await api_error.send_to(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _look_at(self, scope: Scope) -> ApiError | None:
+    def _check(self, scope: Scope) -> ApiError | None:
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not hosts[0]:
             return NO_HOST
-        if not self._names.answers_to(hosts[0]):
+        if not self._names.is_known_host(hosts[0]):
             return WRONG_HOST
-        is_foreign = any(not self._names.trusts(origin, hosts[0]) for origin in origins)
+        is_foreign = any(not self._names.is_own_origin(origin, hosts[0]) for origin in origins)
         if is_foreign and (scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS):
             return WRONG_ORIGIN
         # Browsers say where a request comes from even where they send no Origin; a link that is followed is fine.

@@ -43,14 +43,14 @@ class RateLimit:
         return wait_s
 
 
-def too_often(wait_s: float) -> ApiError:
+def rate_limit_error(wait_s: float) -> ApiError:
     seconds = max(1, math.ceil(wait_s))
     return ApiError(
         429, "rate_limited", f"too many requests; try again in {seconds} s", headers={"retry-after": str(seconds)}
     )
 
 
-class BodyLimit:
+class BodyLimitMiddleware:
     """Refuses bodies that are too long, said so or not, and those that do not come to an end."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
@@ -67,22 +67,22 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await self._app(scope, self._small_frames(receive), send)
+            await self._app(scope, self._limit_frames(receive), send)
         elif scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif _declared(scope) > self._max_bytes:
+        elif _content_length(scope) > self._max_bytes:
             await self._too_large.send_to(scope, receive, send)
         else:
-            await self._app(scope, self._counted(receive), send)
+            await self._app(scope, self._limit_body(receive), send)
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _limit_body(self, receive: Receive) -> Receive:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
-        seen, is_whole = 0, False
+        received, is_complete = 0, False
 
-        async def counted() -> Message:
-            nonlocal seen, is_whole
-            if is_whole:  # only a disconnect can follow, whenever it may come
+        async def limited_receive() -> Message:
+            nonlocal received, is_complete
+            if is_complete:  # only a disconnect can follow, whenever it may come
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
@@ -90,25 +90,25 @@ class BodyLimit:
             except TimeoutError:
                 raise ApiException(self._too_slow) from None
             if message["type"] == "http.request":
-                seen += len(message.get("body", b""))
-                is_whole = not message.get("more_body", False)
-                if seen > self._max_bytes:
+                received += len(message.get("body", b""))
+                is_complete = not message.get("more_body", False)
+                if received > self._max_bytes:
                     raise ApiException(self._too_large)
             return message
 
-        return counted
+        return limited_receive
 
-    def _small_frames(self, receive: Receive) -> Receive:
-        async def small() -> Message:
+    def _limit_frames(self, receive: Receive) -> Receive:
+        async def limited_receive() -> Message:
             message = await receive()
             size = len(message.get("bytes") or b"") or len(message.get("text") or "")
             if size > self._max_bytes:
                 return {"type": "websocket.disconnect", "code": _TOO_BIG}
             return message
 
-        return small
+        return limited_receive
 
 
-def _declared(scope: Scope) -> int:
+def _content_length(scope: Scope) -> int:
     value = Headers(scope=scope).get("content-length", "")
     return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else 0

@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Clock
-from perdure.gateway.auth import principal as known_people
-from perdure.gateway.auth.limits import RateLimit, too_often
+from perdure.gateway.auth.limits import RateLimit, rate_limit_error
 from perdure.gateway.auth.principal import Authenticator, Principal
-from perdure.gateway.errors import ApiError, ApiException, refusal_of
+from perdure.gateway.auth.principal import Scope as TokenScope
+from perdure.gateway.errors import ApiError, ApiException, to_api_error
 
 SUBPROTOCOL = "perdure"
 _TOKEN_PROTOCOL = "bearer."
@@ -48,13 +48,13 @@ class AuthMiddleware:
         self,
         app: ASGIApp,
         *,
-        people: Authenticator,
+        authenticator: Authenticator,
         is_public: Callable[[str, str], bool],
         rate: RateLimit,
         clock: Clock,
     ) -> None:
         self._app = app
-        self._people = people
+        self._authenticator = authenticator
         self._is_public = is_public
         self._rate = rate
         self._clock = clock
@@ -66,95 +66,97 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
             return
         try:
-            person, token = await self._who(scope)
+            principal, token = await self._authenticate(scope)
         except ApiException as error:
-            await self._pace(_address(scope), error.refusal).send_to(scope, receive, send)
+            await self._throttle(_address(scope), error.api_error).send_to(scope, receive, send)
             return
-        caller = _address(scope) if person is None else ("person", person.user_key)
+        caller = _address(scope) if principal is None else ("user", principal.user_key)
         # Health is asked by machines, and a page is dozens of small files: counting those would only get in the way.
-        if person is not None and (wait_s := self._rate.take(caller)):
-            await too_often(wait_s).send_to(scope, receive, send)
+        if principal is not None and (wait_s := self._rate.take(caller)):
+            await rate_limit_error(wait_s).send_to(scope, receive, send)
             return
-        scope.setdefault("state", {})["person"] = person
-        if person is None:
+        scope.setdefault("state", {})["principal"] = principal
+        if principal is None:
             await self._app(scope, receive, send)
         else:
             await AuthenticatedRequest(self, scope, token, caller=caller).run(self._app, receive, send)
 
-    async def _who(self, scope: Scope) -> tuple[Principal | None, str | None]:
+    async def _authenticate(self, scope: Scope) -> tuple[Principal | None, str | None]:
         """The person and their token; no person on public paths. Raises ApiException."""
         if self._is_public(scope.get("method", "GET"), scope["path"]):
             return None, None
         headers = Headers(scope=scope)
         token = _token(headers, is_socket=scope["type"] == "websocket")
-        person = await self.known(token)
-        if person is None:
+        principal = await self.authenticate(token)
+        if principal is None:
             raise ApiException(NO_TOKEN if token is None else WRONG_TOKEN)
-        is_without_token = await self.known(None) is not None
+        is_without_token = await self.authenticate(None) is not None
         if is_without_token and any(name in headers for name in _FORWARDED):
             raise ApiException(BEHIND_PROXY)
-        return person, token
+        return principal, token
 
-    async def known(self, token: str | None) -> Principal | None:
+    async def authenticate(self, token: str | None) -> Principal | None:
         """Who the token stands for now. Raises ApiException where the database cannot tell."""
         try:
-            if getattr(self._people, "is_fresh", False):
-                return self._people.known(token)
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._people.known, token)
+            if getattr(self._authenticator, "is_fresh", False):
+                return self._authenticator.authenticate(token)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._authenticator.authenticate, token
+            )
         except StoreError as error:
-            raise ApiException(refusal_of(error)) from error
+            raise ApiException(to_api_error(error)) from error
 
     def now_s(self) -> float:
         return self._clock.monotonic_s()
 
-    async def wait_for_pace(self, caller: tuple[str, str]) -> None:
+    async def wait_for_rate(self, caller: tuple[str, str]) -> None:
         """Holds up whoever comes too often; on an open connection there is nothing to refuse."""
         while wait_s := self._rate.take(caller):
             await asyncio.sleep(wait_s)
 
-    def _pace(self, caller: tuple[str, str], refusal: ApiError) -> ApiError:
+    def _throttle(self, caller: tuple[str, str], api_error: ApiError) -> ApiError:
         """Guessing is slowed down by address: 429 where one has been refused too often."""
-        wait_s = self._rate.take(caller) if refusal.status == 401 else 0.0
-        return too_often(wait_s) if wait_s else refusal
+        wait_s = self._rate.take(caller) if api_error.status == 401 else 0.0
+        return rate_limit_error(wait_s) if wait_s else api_error
 
 
 class AuthenticatedRequest:
     """One request on its way: a stream ends when its token does."""
 
-    def __init__(self, entrance: AuthMiddleware, scope: Scope, token: str | None, *, caller: tuple[str, str]) -> None:
-        self._entrance = entrance
+    def __init__(self, middleware: AuthMiddleware, scope: Scope, token: str | None, *, caller: tuple[str, str]) -> None:
+        self._middleware = middleware
         self._scope = scope
         self._token = token
         self._caller = caller
-        self._checked_s = entrance.now_s()
-        self._is_over = False
+        self._checked_s = middleware.now_s()
+        self._is_closed = False
         self._is_open = False
 
     async def run(self, app: ASGIApp, receive: Receive, send: Send) -> None:
-        async def guarded_send(message: Message) -> None:
+        async def checked_send(message: Message) -> None:
             if message["type"] == "websocket.accept":
                 self._choose_protocol(message)
-            if self._is_open and self._is_due and await self._has_ended():
-                await self._end(send)
+            if self._is_open and self._is_recheck_due and await self._is_token_invalid():
+                await self._close_stream(send)
                 # What a server raises when the other side has gone; the framework winds the route up for it.
                 raise OSError("the token no longer holds")
             await send(message)
             self._is_open = True
 
-        async def guarded_receive() -> Message:
+        async def checked_receive() -> Message:
             message = await receive()
             if message["type"] == "websocket.receive":
                 # Each message over a socket counts like a request.
-                await self._entrance.wait_for_pace(self._caller)
-                if await self._has_ended():
-                    await self._end(send)
+                await self._middleware.wait_for_rate(self._caller)
+                if await self._is_token_invalid():
+                    await self._close_stream(send)
                     return {"type": "websocket.disconnect", "code": 1008}
             return message
 
         try:
-            await app(self._scope, guarded_receive, guarded_send)
+            await app(self._scope, checked_receive, checked_send)
         except Exception:  # of whatever kind the framework made of the end we put to it ourselves
-            if not self._is_over:
+            if not self._is_closed:
                 raise
 
     def _choose_protocol(self, message: Message) -> None:
@@ -163,56 +165,56 @@ class AuthenticatedRequest:
             message["subprotocol"] = SUBPROTOCOL
 
     @property
-    def _is_due(self) -> bool:
+    def _is_recheck_due(self) -> bool:
         """Whether there is anything to ask: most pieces of a stream pass without."""
-        return self._is_over or self._entrance.now_s() - self._checked_s >= RECHECK_S
+        return self._is_closed or self._middleware.now_s() - self._checked_s >= RECHECK_S
 
-    async def _has_ended(self) -> bool:
-        now_s = self._entrance.now_s()
-        if self._is_over or now_s - self._checked_s < RECHECK_S:
-            return self._is_over
+    async def _is_token_invalid(self) -> bool:
+        now_s = self._middleware.now_s()
+        if self._is_closed or now_s - self._checked_s < RECHECK_S:
+            return self._is_closed
         self._checked_s = now_s
         try:
-            return await self._entrance.known(self._token) is None
+            return await self._middleware.authenticate(self._token) is None
         except ApiException:  # the database cannot tell now; what was let in goes on until it can
             return False
 
-    async def _end(self, send: Send) -> None:
-        if self._is_over:
+    async def _close_stream(self, send: Send) -> None:
+        if self._is_closed:
             return
-        self._is_over = True
+        self._is_closed = True
         if self._scope["type"] == "websocket":
-            await send(WRONG_TOKEN.as_close)
+            await send(WRONG_TOKEN.as_websocket_close)
         else:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def needs(scope: known_people.Scope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
+def require_scope(scope: TokenScope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
     """What a route depends on: the person who asks, if they have the scope."""
 
     # Async, though nothing in it waits: a plain function would be run in a thread, for each request anew.
-    async def asking(connection: HTTPConnection) -> Principal:
-        return person_with(scope, connection)
+    async def dependency(connection: HTTPConnection) -> Principal:
+        return principal_with_scope(scope, connection)
 
-    return asking
+    return dependency
 
 
-def person_with(scope: known_people.Scope, connection: HTTPConnection) -> Principal:
+def principal_with_scope(scope: TokenScope, connection: HTTPConnection) -> Principal:
     """The person who asks. Raises ApiException without the scope."""
-    person = cast(Principal | None, getattr(connection.state, "person", None))
-    if person is None:
+    principal = cast(Principal | None, getattr(connection.state, "principal", None))
+    if principal is None:
         raise ApiException(NO_TOKEN)
-    if not person.may(scope):
+    if not principal.has_scope(scope):
         raise ApiException(ApiError(403, "missing_scope", f"this needs a token with the scope {scope}"))
-    return person
+    return principal
 
 
 def _token(headers: Headers, *, is_socket: bool) -> str | None:
-    given = headers.getlist("authorization")
-    if len(given) > 1:
+    values = headers.getlist("authorization")
+    if len(values) > 1:
         raise ApiException(WRONG_TOKEN)
-    if given:
-        scheme, _, token = given[0].partition(" ")
+    if values:
+        scheme, _, token = values[0].partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise ApiException(WRONG_TOKEN)
         return token.strip()

@@ -20,18 +20,18 @@ class Principal:
     user_key: str
     scopes: frozenset[Scope]
 
-    def may(self, scope: Scope) -> bool:
+    def has_scope(self, scope: Scope) -> bool:
         return scope in self.scopes
 
     @property
     def visibility(self) -> Visibility:
         """Whose conversations every route, command and listing may show this person."""
-        return Everyone() if self.may("admin") else only(self.user_key)
+        return Everyone() if self.has_scope("admin") else only(self.user_key)
 
 
 class Authenticator(Protocol):
     """Tokens → persons."""
 
-    def known(self, token: str | None) -> Principal | None:
+    def authenticate(self, token: str | None) -> Principal | None:
         """Who a bearer token stands for; None: whoever needs none (on loopback, while no token is set)."""
         ...

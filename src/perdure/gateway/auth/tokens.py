@@ -35,7 +35,7 @@ class KeyValueStore(KeyValue, Protocol):
     def items(self) -> dict[str, Any]: ...
 
 
-class Shelves(Protocol):
+class StateStore(Protocol):
     """The part of the store that tokens need."""
 
     def state(self, scope: str) -> KeyValueStore: ...
@@ -58,10 +58,10 @@ class Token:
         return self.digest[:_ID_CHARS]
 
     @property
-    def person(self) -> Principal:
+    def principal(self) -> Principal:
         return Principal(self.user_key, self.scopes)
 
-    def standing(self, now_ms: int) -> Literal["valid", "expired", "revoked"]:
+    def status(self, now_ms: int) -> Literal["valid", "expired", "revoked"]:
         if self.revoked_at_ms is not None:
             return "revoked"
         is_over = self.expires_at_ms is not None and self.expires_at_ms <= now_ms
@@ -79,25 +79,25 @@ class NewToken:
 class AccessTokens:
     """The tokens of one database."""
 
-    def __init__(self, store: Shelves, clock: Clock) -> None:
+    def __init__(self, store: StateStore, clock: Clock) -> None:
         self._rows = store.state("gateway:tokens")
         self._uses = store.state("gateway:token uses")
         self._clock = clock
 
     def add(self, user_key: str, scopes: Iterable[Scope], *, expires_in_ms: int | None = None) -> NewToken:
         """A new token for `user_key`; "" is the owner, whose conversations the terminal shows. Raises ConfigError."""
-        chosen = frozenset(scopes)
+        granted = frozenset(scopes)
         if user_key and not _USER.fullmatch(user_key):
             raise ConfigError(
                 f"{user_key!r} is no user name: letters, digits and . _ @ + - are allowed, 64 characters at most"
             )
-        if not chosen or not chosen <= set(SCOPES):
+        if not granted or not granted <= set(SCOPES):
             raise ConfigError(f"a token needs a scope; there are: {', '.join(SCOPES)}")
         now, text = self._clock.now_ms(), new_secret()
         token = Token(
             digest_of(text),
             user_key,
-            chosen,
+            granted,
             created_at_ms=now,
             expires_at_ms=None if expires_in_ms is None else now + expires_in_ms,
         )
@@ -113,21 +113,21 @@ class AccessTokens:
     def revoke(self, id_or_user: str) -> list[Token]:
         """Ends one token by its id, or every valid one of a user. Raises NotFound where there is none."""
         now = self._clock.now_ms()
-        valid = [t for t in self.all() if t.standing(now) != "revoked"]
+        valid = [t for t in self.all() if t.status(now) != "revoked"]
         by_id = [t for t in valid if len(id_or_user) >= _ID_CHARS and t.digest.startswith(id_or_user)]
-        ending = by_id or [t for t in valid if t.user_key == id_or_user]
-        if not ending:
+        to_revoke = by_id or [t for t in valid if t.user_key == id_or_user]
+        if not to_revoke:
             raise NotFound(f"no token {id_or_user!r} that could be revoked; `perdure gateway token list` shows all")
-        for token in ending:
+        for token in to_revoke:
             self._rows.set(token.digest, {**_row(token), "revoked_at": now})
-        return ending
+        return to_revoke
 
-    def used(self, token: Token) -> None:
+    def record_use(self, token: Token) -> None:
         """Remembers when it was last used, to the minute."""
         self._uses.set(token.digest, self._clock.now_ms())
 
 
-class StoredPeople:
+class TokenAuthenticator:
     """People by the tokens of a database. While none was ever made, whoever is let in without one is the owner.
 
     What is known is at most `MAX_AGE_S` old: `known` reads the database again where it is older, so ask `is_fresh`
@@ -142,7 +142,7 @@ class StoredPeople:
         self._lock = threading.Lock()
         self._by_digest: Mapping[str, Token] = {}
         self._read_at_s: float | None = None
-        self._noted: dict[str, int] = {}
+        self._pending_uses: dict[str, int] = {}
 
     @property
     def is_fresh(self) -> bool:
@@ -158,9 +158,9 @@ class StoredPeople:
     def users(self) -> list[str]:
         """Everybody with a token that holds now, by name."""
         now = self._clock.now_ms()
-        return sorted({t.user_key for t in self._current().values() if t.standing(now) == "valid"})
+        return sorted({t.user_key for t in self._current().values() if t.status(now) == "valid"})
 
-    def known(self, token: str | None) -> Principal | None:
+    def authenticate(self, token: str | None) -> Principal | None:
         """Who a token stands for; None where nobody."""
         tokens = self._current()
         if self._is_open and not tokens:
@@ -169,14 +169,14 @@ class StoredPeople:
         if token is None:
             return None
         digest = digest_of(token)
-        found = tokens.get(digest)
+        match = tokens.get(digest)
         # The lookup is by hash, which tells an attacker nothing of the token; the comparison is for the letter of it.
-        if found is None or not hmac.compare_digest(found.digest, digest):
+        if match is None or not hmac.compare_digest(match.digest, digest):
             return None
-        if found.standing(self._clock.now_ms()) != "valid":
+        if match.status(self._clock.now_ms()) != "valid":
             return None
-        self._note_use(found)
-        return found.person
+        self._record_use(match)
+        return match.principal
 
     def _current(self) -> Mapping[str, Token]:
         with self._lock:
@@ -187,23 +187,23 @@ class StoredPeople:
                 self._read_at_s = began_s
             return self._by_digest
 
-    def _note_use(self, token: Token) -> None:
+    def _record_use(self, token: Token) -> None:
         """Keeps the use in memory: it is written with the next reading, when the database is waited for anyway."""
         now = self._clock.now_ms()
         if now - (token.last_used_at_ms or 0) >= _USE_INTERVAL_MS:
-            self._noted[token.digest] = now
+            self._pending_uses[token.digest] = now
 
     def _flush_uses(self) -> None:
-        noted, self._noted = self._noted, {}
+        uses, self._pending_uses = self._pending_uses, {}
         now = self._clock.now_ms()
-        for digest in noted:
+        for digest in uses:
             token = self._by_digest.get(digest)
             if token is not None and now - (token.last_used_at_ms or 0) >= _USE_INTERVAL_MS:
                 with suppress(StoreError):  # a nicety: nobody is locked out because it could not be written
-                    self._tokens.used(token)
+                    self._tokens.record_use(token)
 
 
-class RunPeople:
+class ProcessTokenAuthenticator:
     """One person with one token that lives as long as this process: `perdure serve`."""
 
     is_fresh = True
@@ -212,7 +212,7 @@ class RunPeople:
         self.token = new_secret()
         self._digest = digest_of(self.token)
 
-    def known(self, token: str | None) -> Principal | None:
+    def authenticate(self, token: str | None) -> Principal | None:
         if token is None or not hmac.compare_digest(digest_of(token), self._digest):
             return None
         return Principal("", frozenset(SCOPES))

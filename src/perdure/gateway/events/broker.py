@@ -13,17 +13,17 @@ from threading import get_ident
 
 from perdure.core.events import ReasoningDelta, TextDelta
 from perdure.core.ports import Clock
-from perdure.gateway.events.serialize import is_last
+from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, GatewayEvent, SequencedEvent
 
-Watch = Callable[[ChatKey, str, GatewayEvent], None]
+OnEvent = Callable[[ChatKey, str, GatewayEvent], None]
 # Takes a piece of text at once, if it can; whether it did. Must neither wait nor raise.
 Sink = Callable[[SequencedEvent], bool]
 # Events of a running turn that a late reader can still have, and of finished ones.
-MOST_RUNNING = 5_000
-MOST_FINISHED = 24
+MAX_RUNNING_EVENTS = 5_000
+MAX_FINISHED_EVENTS = 24
 # A reader this far behind is let go: it comes back with the number it was at.
-MOST_WAITING = 2_000
+MAX_BUFFERED_EVENTS = 2_000
 
 
 class Subscriber:
@@ -37,28 +37,33 @@ class Subscriber:
         # Set where one turn alone is followed.
         self._turn_id = turn_id
         self._sink = sink
-        self._waiting: collections.deque[SequencedEvent] = collections.deque()
-        self._arrived = asyncio.Event()
+        self._pending: collections.deque[SequencedEvent] = collections.deque()
+        self._wakeup = asyncio.Event()
         # Its reader has dealt with all there was, and waits for more.
         self._is_idle = False
-        self._is_quiet = True
+        self._is_silent = True
         self.is_closed = False
 
-    def put(self, numbered: SequencedEvent) -> None:
-        if self.is_closed or (self._turn_id is not None and numbered.turn_id != self._turn_id):
+    def push(self, sequenced: SequencedEvent) -> None:
+        if self.is_closed or (self._turn_id is not None and sequenced.turn_id != self._turn_id):
             return
-        waiting = self._waiting
-        if not waiting:
-            if self._is_idle and self._sink is not None and type(numbered.event) is TextDelta and self._sink(numbered):
-                self._is_quiet = False
+        pending = self._pending
+        if not pending:
+            if (
+                self._is_idle
+                and self._sink is not None
+                and type(sequenced.event) is TextDelta
+                and self._sink(sequenced)
+            ):
+                self._is_silent = False
                 return
-            waiting.append(numbered)
-        elif (joined := _joined(waiting[-1], numbered)) is not None:
-            waiting[-1] = joined
-        elif len(waiting) >= MOST_WAITING:
+            pending.append(sequenced)
+        elif (merged := _merge_deltas(pending[-1], sequenced)) is not None:
+            pending[-1] = merged
+        elif len(pending) >= MAX_BUFFERED_EVENTS:
             self.close()
         else:
-            waiting.append(numbered)
+            pending.append(sequenced)
         self._wake()
 
     def close(self) -> None:
@@ -68,36 +73,36 @@ class Subscriber:
 
     def _wake(self) -> None:
         self._is_idle = False
-        self._arrived.set()
+        self._wakeup.set()
 
     async def batches(self, idle_s: float | None = None) -> AsyncIterator[list[SequencedEvent]]:
         """What has come since the last look; an empty one where nothing has for so long."""
         # One timer for all the time, not one for each piece of text.
-        ticking = asyncio.create_task(self._tick(idle_s)) if idle_s is not None else None
+        idle_timer = asyncio.create_task(self._wake_when_idle(idle_s)) if idle_s is not None else None
         try:
             while True:
-                if self._waiting:
-                    batch, self._waiting = list(self._waiting), collections.deque()
-                    self._is_quiet = False
+                if self._pending:
+                    batch, self._pending = list(self._pending), collections.deque()
+                    self._is_silent = False
                     yield batch
                     continue
                 if self.is_closed:
                     return
-                self._arrived.clear()
+                self._wakeup.clear()
                 self._is_idle = True
-                await self._arrived.wait()
-                if not self._waiting and not self.is_closed:
+                await self._wakeup.wait()
+                if not self._pending and not self.is_closed:
                     yield []
         finally:
             self._is_idle = False
-            if ticking is not None:
-                ticking.cancel()
+            if idle_timer is not None:
+                idle_timer.cancel()
 
-    async def _tick(self, idle_s: float) -> None:
+    async def _wake_when_idle(self, idle_s: float) -> None:
         while True:
-            self._is_quiet = True
+            self._is_silent = True
             await asyncio.sleep(idle_s)
-            if self._is_quiet:
+            if self._is_silent:
                 self._wake()
 
 
@@ -106,116 +111,120 @@ class EventChannel:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: collections.deque[SequencedEvent] = collections.deque(maxlen=MOST_RUNNING)
-        self._readers: set[Subscriber] = set()
-        self._last = 0
-        self.used_at_s = clock.monotonic_s()
+        self._buffer: collections.deque[SequencedEvent] = collections.deque(maxlen=MAX_RUNNING_EVENTS)
+        self._subscribers: set[Subscriber] = set()
+        self._last_number = 0
+        self.last_used_s = clock.monotonic_s()
 
     @property
-    def is_followed(self) -> bool:
-        return bool(self._readers)
+    def has_subscribers(self) -> bool:
+        return bool(self._subscribers)
 
     @property
     def last_number(self) -> int:
         """The newest event's; 0 before the first."""
-        return self._last
+        return self._last_number
 
     def publish(self, turn_id: str, event: GatewayEvent) -> None:
         """Never waits. Only in the loop's own thread."""
-        self._last = max(self._last + 1, self._clock.now_ms() * 1_000)
-        numbered = SequencedEvent(self._last, turn_id, event)
-        self._kept.append(numbered)
-        for reader in self._readers:
-            reader.put(numbered)
-        if type(event) is not TextDelta and is_last(event):
-            self._tidy(turn_id)
-            self.used_at_s = self._clock.monotonic_s()
+        self._last_number = max(self._last_number + 1, self._clock.now_ms() * 1_000)
+        sequenced = SequencedEvent(self._last_number, turn_id, event)
+        self._buffer.append(sequenced)
+        for subscriber in self._subscribers:
+            subscriber.push(sequenced)
+        if type(event) is not TextDelta and is_final(event):
+            self._compact_buffer(turn_id)
+            self.last_used_s = self._clock.monotonic_s()
 
-    def follow(self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None) -> Subscriber:
+    def subscribe(
+        self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None
+    ) -> Subscriber:
         """Everything from now on, or from after a number; or one turn alone, as far as it is kept or after a number."""
-        reader = Subscriber(turn_id, sink=sink)
+        subscriber = Subscriber(turn_id, sink=sink)
         if after is None:
-            after = self._last if turn_id is None else 0
-        for numbered in self._kept:
-            if numbered.number > after:
-                reader.put(numbered)
-        self._readers.add(reader)
-        return reader
+            after = self._last_number if turn_id is None else 0
+        for sequenced in self._buffer:
+            if sequenced.number > after:
+                subscriber.push(sequenced)
+        self._subscribers.add(subscriber)
+        return subscriber
 
-    def leave(self, reader: Subscriber) -> None:
-        reader.close()
-        self._readers.discard(reader)
-        self.used_at_s = self._clock.monotonic_s()
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        subscriber.close()
+        self._subscribers.discard(subscriber)
+        self.last_used_s = self._clock.monotonic_s()
 
     def close(self) -> None:
-        for reader in tuple(self._readers):
-            self.leave(reader)
+        for subscriber in tuple(self._subscribers):
+            self.unsubscribe(subscriber)
 
-    def _tidy(self, turn_id: str) -> None:
+    def _compact_buffer(self, turn_id: str) -> None:
         """A turn is over: its last event says the whole text, so that its pieces need not be kept."""
-        kept = [n for n in self._kept if n.turn_id != turn_id or not isinstance(n.event, TextDelta | ReasoningDelta)]
-        running = {n.turn_id for n in kept} - {n.turn_id for n in kept if is_last(n.event)}
-        finished = [n for n in kept if n.turn_id not in running][-MOST_FINISHED:]
-        lasting = {id(n) for n in finished}
-        kept = [n for n in kept if n.turn_id in running or id(n) in lasting]
-        self._kept = collections.deque(kept, maxlen=MOST_RUNNING)
+        events = [
+            n for n in self._buffer if n.turn_id != turn_id or not isinstance(n.event, TextDelta | ReasoningDelta)
+        ]
+        running = {n.turn_id for n in events} - {n.turn_id for n in events if is_final(n.event)}
+        finished = [n for n in events if n.turn_id not in running][-MAX_FINISHED_EVENTS:]
+        retained_ids = {id(n) for n in finished}
+        events = [n for n in events if n.turn_id in running or id(n) in retained_ids]
+        self._buffer = collections.deque(events, maxlen=MAX_RUNNING_EVENTS)
 
 
-class Streams:
+class EventBroker:
     """The streams of this process, by chat; made when something happens in one, dropped when nobody cares."""
 
-    def __init__(self, clock: Clock, *, watch: Watch | None = None) -> None:
+    def __init__(self, clock: Clock, *, on_event: OnEvent | None = None) -> None:
         self._clock = clock
         # Hears every event of this process; must neither wait nor raise.
-        self._watch = watch
-        self._streams: dict[ChatKey, EventChannel] = {}
+        self._on_event = on_event
+        self._channels: dict[ChatKey, EventChannel] = {}
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
 
-    def of(self, chat: ChatKey) -> EventChannel:
-        if chat not in self._streams:
-            self._streams[chat] = EventChannel(self._clock)
-        return self._streams[chat]
+    def channel(self, chat: ChatKey) -> EventChannel:
+        if chat not in self._channels:
+            self._channels[chat] = EventChannel(self._clock)
+        return self._channels[chat]
 
     def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
         """From any thread; events of one thread keep their order."""
-        self.teller(chat, turn_id)(event)
+        self.publisher(chat, turn_id)(event)
 
-    def teller(self, chat: ChatKey, turn_id: str) -> Callable[[GatewayEvent], None]:
+    def publisher(self, chat: ChatKey, turn_id: str) -> Callable[[GatewayEvent], None]:
         """The same for one turn, which may have thousands of events to tell."""
-        watch, home, loop = self._watch, self._thread, self._loop
+        on_event, loop_thread, loop = self._on_event, self._thread, self._loop
 
-        def tell(event: GatewayEvent) -> None:
-            if get_ident() != home:
-                loop.call_soon_threadsafe(tell, event)
+        def publish_event(event: GatewayEvent) -> None:
+            if get_ident() != loop_thread:
+                loop.call_soon_threadsafe(publish_event, event)
                 return
-            self.of(chat).publish(turn_id, event)
-            if watch is not None:
-                watch(chat, turn_id, event)
+            self.channel(chat).publish(turn_id, event)
+            if on_event is not None:
+                on_event(chat, turn_id, event)
 
-        return tell
+        return publish_event
 
-    def followed(self) -> list[ChatKey]:
-        return [chat for chat, stream in self._streams.items() if stream.is_followed]
+    def subscribed_chats(self) -> list[ChatKey]:
+        return [chat for chat, channel in self._channels.items() if channel.has_subscribers]
 
     def drop_idle(self, *, idle_s: float, busy: Iterable[ChatKey]) -> None:
-        before, kept = self._clock.monotonic_s() - idle_s, set(busy)
-        for chat, stream in list(self._streams.items()):
-            if stream.used_at_s < before and not stream.is_followed and chat not in kept:
-                del self._streams[chat]
+        before, events = self._clock.monotonic_s() - idle_s, set(busy)
+        for chat, channel in list(self._channels.items()):
+            if channel.last_used_s < before and not channel.has_subscribers and chat not in events:
+                del self._channels[chat]
 
     def close(self) -> None:
-        for stream in self._streams.values():
-            stream.close()
+        for channel in self._channels.values():
+            channel.close()
 
     def __len__(self) -> int:
-        return len(self._streams)
+        return len(self._channels)
 
     def __iter__(self) -> Iterator[ChatKey]:
-        return iter(self._streams)
+        return iter(self._channels)
 
 
-def _joined(last: SequencedEvent, new: SequencedEvent) -> SequencedEvent | None:
+def _merge_deltas(last: SequencedEvent, new: SequencedEvent) -> SequencedEvent | None:
     """Two pieces of one text as one; None where they are not. It bears the newer number."""
     if last.turn_id != new.turn_id:
         return None

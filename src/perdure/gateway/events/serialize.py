@@ -17,60 +17,62 @@ from perdure.gateway.events.types import CommandAnswered, GatewayEvent, Sequence
 # A tool's whole result is in the timeline; the stream shows enough to follow along.
 RESULT_CHARS = 4_000
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-_WORDS = re.compile(r"(?<!^)(?=[A-Z])")
+_WORD_BOUNDARY = re.compile(r"(?<!^)(?=[A-Z])")
+# Clients match on the type, so it outlives a rename of the class.
+_TYPE_NAMES = {"ContextUsageChanged": "gauge_moved"}
 
 
-def encoded(numbered: SequencedEvent) -> dict[str, Any]:
+def encode_event(sequenced: SequencedEvent) -> dict[str, Any]:
     """One event as a JSON object."""
-    event = numbered.event
-    known = {"type": type_of(event), "number": numbered.number, "turn_id": numbered.turn_id}
+    event = sequenced.event
+    common = {"type": event_type(event), "number": sequenced.number, "turn_id": sequenced.turn_id}
     if isinstance(event, TextDelta):  # nearly all there are
-        return {**known, "text": event.text}
-    return {**known, **{f.name: _value(getattr(event, f.name)) for f in fields(event)}}
+        return {**common, "text": event.text}
+    return {**common, **{f.name: _to_json_value(getattr(event, f.name)) for f in fields(event)}}
 
 
-def json_text(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Compact JSON in plain ASCII, which carries every character there is, lone surrogates included."""
     return _ENCODER.encode(value)
 
 
-def ticket_dict(ticket: Ticket) -> dict[str, Any]:
+def ticket_to_dict(ticket: Ticket) -> dict[str, Any]:
     return {"turn_id": ticket.turn_id, "conversation_id": ticket.conversation_id, "state": ticket.state}
 
 
-def type_of(event: GatewayEvent) -> str:
+def event_type(event: GatewayEvent) -> str:
     return _type_name(type(event).__name__)
 
 
-def is_last(event: GatewayEvent) -> bool:
+def is_final(event: GatewayEvent) -> bool:
     """Whether nothing more comes of this message."""
     return isinstance(event, TurnFinished | CommandAnswered)
 
 
 @cache
 def _type_name(name: str) -> str:
-    return _WORDS.sub("_", name).lower()
+    return _TYPE_NAMES.get(name) or _WORD_BOUNDARY.sub("_", name).lower()
 
 
-def _value(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, str | int | float | bool) or value is None:
         return value
     if isinstance(value, Message):
-        return _message(value)
+        return _message_to_dict(value)
     if isinstance(value, ToolCall):
         return {"id": value.id, "name": value.name, "arguments": value.arguments[:RESULT_CHARS]}
     if isinstance(value, CanonicalUsage):
-        return usage_dict(value)
+        return usage_to_dict(value)
     if isinstance(value, Mapping):
-        return {str(k): _value(v) for k, v in value.items()}
+        return {str(k): _to_json_value(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_value(v) for v in value]
+        return [_to_json_value(v) for v in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _value(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: _to_json_value(getattr(value, f.name)) for f in fields(value)}
     return str(value)
 
 
-def usage_dict(usage: CanonicalUsage) -> dict[str, Any]:
+def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:
     """Tokens by class, as providers were heard to count them."""
     return {f.name: getattr(usage, f.name) for f in fields(usage)} | {
         "prompt_tokens": usage.prompt_tokens,
@@ -78,6 +80,6 @@ def usage_dict(usage: CanonicalUsage) -> dict[str, Any]:
     }
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message_to_dict(message: Message) -> dict[str, Any]:
     text = message.text
     return {"role": message.role, "text": text[:RESULT_CHARS], "is_cut": len(text) > RESULT_CHARS, "chars": len(text)}

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.gateway.adapters.base import Adapter
-from perdure.gateway.events.broker import Sink, Streams, Subscriber
-from perdure.gateway.events.serialize import is_last
+from perdure.gateway.events.broker import EventBroker, Sink, Subscriber
+from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, SequencedEvent, Ticket
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.worker import finished_event
 from perdure.store.inbox import QueuedMessage
 from perdure.store.store import SessionStore
@@ -19,61 +19,61 @@ from perdure.store.store import SessionStore
 _log = logging.getLogger(__name__)
 
 
-class Deliveries:
+class PlatformDelivery:
     """What is being shown right now."""
 
-    def __init__(self, adapters: Mapping[str, Adapter], streams: Streams) -> None:
+    def __init__(self, adapters: Mapping[str, Adapter], broker: EventBroker) -> None:
         self._adapters = adapters
-        self._streams = streams
+        self._broker = broker
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, chat: ChatKey, turn_id: str) -> None:
+    def start(self, chat: ChatKey, turn_id: str) -> None:
         """Has the chat's platform, if it is one of ours, show a turn from its first event to its last."""
         adapter = self._adapters.get(chat.platform)
         if adapter is None:
             return
         # Followed from this very moment: the turn has not begun yet.
-        reader = self._streams.of(chat).follow(turn_id=turn_id)
-        task = asyncio.create_task(self._deliver(adapter, chat, turn_id, reader), name=f"deliver {turn_id}")
+        subscriber = self._broker.channel(chat).subscribe(turn_id=turn_id)
+        task = asyncio.create_task(self._deliver(adapter, chat, turn_id, subscriber), name=f"deliver {turn_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def settle(self, timeout_s: float) -> None:
+    async def wait(self, timeout_s: float) -> None:
         """Waits for what is under way."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
-    async def _deliver(self, adapter: Adapter, chat: ChatKey, turn_id: str, reader: Subscriber) -> None:
+    async def _deliver(self, adapter: Adapter, chat: ChatKey, turn_id: str, subscriber: Subscriber) -> None:
         try:
-            await adapter.deliver(chat, turn_id, _events(reader))
+            await adapter.deliver(chat, turn_id, _events(subscriber))
         except Exception:  # a platform's trouble is not the conversation's: the answer is in the log
             _log.exception("an answer could not be delivered on %s", chat.platform)
         finally:
-            self._streams.of(chat).leave(reader)
+            self._broker.channel(chat).unsubscribe(subscriber)
 
 
-async def _events(reader: Subscriber) -> AsyncIterator[SequencedEvent]:
-    async for batch in reader.batches():
-        for numbered in batch:
-            yield numbered
-            if is_last(numbered.event):
+async def _events(subscriber: Subscriber) -> AsyncIterator[SequencedEvent]:
+    async for batch in subscriber.batches():
+        for sequenced in batch:
+            yield sequenced
+            if is_final(sequenced.event):
                 return
 
 
 # How often the end of a message is looked up: of one that another process works on, and of one of ours.
-_LOOK_S, _LOOK_AT_OURS_S = 0.3, 5.0
+_POLL_S, _OWN_POLL_S = 0.3, 5.0
 
 Batches = AsyncGenerator[list[SequencedEvent], None]
 
 
-class Following:
+class EventFeeds:
     """Events in batches: all that came since the last look; an empty one after `idle_s` without any.
 
     Pieces of text that a `sink` takes the moment they come are in none of them.
     """
 
-    def __init__(self, streams: Streams, store: SessionStore, *, owner: str) -> None:
-        self._streams = streams
+    def __init__(self, broker: EventBroker, store: SessionStore, *, owner: str) -> None:
+        self._broker = broker
         self._store = store
         self._owner = owner
 
@@ -81,17 +81,17 @@ class Following:
         self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
     ) -> Batches:
         """What happens in a chat from the moment of this call; with `after`, first what is still known since then."""
-        start = self._streams.of(chat).last_number if after is None else after
+        start = self._broker.channel(chat).last_number if after is None else after
 
         async def batches() -> Batches:
             # Only now: whoever never reads leaves nothing behind, and what happened since the call is still known.
-            stream = self._streams.of(chat)
-            reader = stream.follow(after=start, sink=sink)
+            channel = self._broker.channel(chat)
+            subscriber = channel.subscribe(after=start, sink=sink)
             try:
-                async for batch in reader.batches(idle_s):
+                async for batch in subscriber.batches(idle_s):
                     yield batch
             finally:
-                stream.leave(reader)
+                channel.unsubscribe(subscriber)
 
         return batches()
 
@@ -99,35 +99,35 @@ class Following:
         self, ticket: Ticket, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
     ) -> Batches:
         """The events of one message, up to its last; of one that ran elsewhere, its end. With `after`, those since."""
-        turn_id, chat, taken = ticket.turn_id, ticket.chat, None
+        turn_id, chat, queued = ticket.turn_id, ticket.chat, None
         if chat is None:
-            taken = await in_thread(self._store.inbox.get, turn_id)
-            chat = ChatKey(taken.inbound.platform, taken.inbound.user_key, taken.inbound.chat)
-        stream = self._streams.of(chat)
-        reader = stream.follow(after=after, turn_id=turn_id, sink=sink)
-        looking = asyncio.create_task(self._look_elsewhere(turn_id, taken, reader))
+            queued = await run_blocking(self._store.inbox.get, turn_id)
+            chat = ChatKey(queued.inbound.platform, queued.inbound.user_key, queued.inbound.chat)
+        channel = self._broker.channel(chat)
+        subscriber = channel.subscribe(after=after, turn_id=turn_id, sink=sink)
+        watcher = asyncio.create_task(self._watch_other_process(turn_id, queued, subscriber))
         try:
-            async for batch in reader.batches(idle_s):
+            async for batch in subscriber.batches(idle_s):
                 yield batch
-                if batch and is_last(batch[-1].event):
+                if batch and is_final(batch[-1].event):
                     return
         finally:
-            looking.cancel()
-            stream.leave(reader)
+            watcher.cancel()
+            channel.unsubscribe(subscriber)
 
-    async def _look_elsewhere(self, turn_id: str, taken: QueuedMessage | None, reader: Subscriber) -> None:
+    async def _watch_other_process(self, turn_id: str, queued: QueuedMessage | None, subscriber: Subscriber) -> None:
         """Tells a reader of an end that another process wrote; of what is ours (None) the stream itself tells."""
         while True:
-            if taken is not None and taken.state == "done":
-                event = finished_event(taken.result, taken.conversation_id)
-                reader.put(SequencedEvent((taken.done_at_ms or 0) * 1_000, taken.id, event))
+            if queued is not None and queued.state == "done":
+                event = finished_event(queued.result, queued.conversation_id)
+                subscriber.push(SequencedEvent((queued.done_at_ms or 0) * 1_000, queued.id, event))
                 return
-            is_ours = taken is None or taken.owner == self._owner
-            await asyncio.sleep(_LOOK_AT_OURS_S if is_ours else _LOOK_S)
+            is_own = queued is None or queued.owner == self._owner
+            await asyncio.sleep(_OWN_POLL_S if is_own else _POLL_S)
             try:
-                taken = await in_thread(self._store.inbox.get, turn_id)
+                queued = await run_blocking(self._store.inbox.get, turn_id)
             except NotFound:
-                reader.close()
+                subscriber.close()
                 return
             except StoreError as error:
                 _log.warning("the end of a turn could not be looked up: %s", type(error).__name__)

@@ -30,8 +30,8 @@ from perdure.core.events import (
 )
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.errors import refusal_of
-from perdure.gateway.events.serialize import is_last
+from perdure.gateway.errors import to_api_error
+from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
 
 _log = logging.getLogger(__name__)
@@ -74,12 +74,12 @@ class TurnStats:
     seconds: float = 0.0
 
 
-class Watcher(Protocol):
+class Observer(Protocol):
     """Sees what happens. Must not wait; what it raises is logged and forgotten."""
 
-    def answered(self, answered: RequestRecord) -> None: ...
+    def on_request(self, record: RequestRecord) -> None: ...
 
-    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
+    def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
         """An event of a turn, already added to its figures."""
         ...
 
@@ -87,105 +87,105 @@ class Watcher(Protocol):
 class TurnObserver:
     """Every turn's figures, told to every watcher with each event."""
 
-    def __init__(self, watchers: Sequence[Watcher], clock: Clock) -> None:
-        self._watchers = tuple(watchers)
+    def __init__(self, observers: Sequence[Observer], clock: Clock) -> None:
+        self._observers = tuple(observers)
         self._clock = clock
         self._running: OrderedDict[str, TurnStats] = OrderedDict()
 
-    def heard(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
+    def on_event(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
         """Called with every event of this process, in the loop's own thread."""
-        figures = self._running.get(turn_id)
-        if figures is None:
-            figures = self._running[turn_id] = TurnStats(turn_id, chat, self._clock.monotonic_s())
+        stats = self._running.get(turn_id)
+        if stats is None:
+            stats = self._running[turn_id] = TurnStats(turn_id, chat, self._clock.monotonic_s())
             if len(self._running) > _MAX_TURNS:
                 self._running.popitem(last=False)
         if isinstance(event, TextDelta | ReasoningDelta):  # nearly all there are, and only the first one counts
-            if figures.first_text_s is None:
-                figures.first_text_s = self._clock.monotonic_s() - figures.began_s
+            if stats.first_text_s is None:
+                stats.first_text_s = self._clock.monotonic_s() - stats.began_s
             return
-        self._add(figures, event)
-        for watcher in self._watchers:
+        self._add(stats, event)
+        for watcher in self._observers:
             try:
-                watcher.heard(figures, event)
+                watcher.on_event(stats, event)
             except Exception:  # a watcher is anybody's code: the turn must survive it
                 _log.exception("a watcher failed on %s", type(event).__name__)
-        if is_last(event):
+        if is_final(event):
             self._running.pop(turn_id, None)
 
-    def _add(self, figures: TurnStats, event: GatewayEvent) -> None:
+    def _add(self, stats: TurnStats, event: GatewayEvent) -> None:
         match event:
             case TurnStarted(session_id=session_id):
-                figures.session_id = session_id
+                stats.session_id = session_id
             case CallStarted():
-                figures.calls += 1
+                stats.calls += 1
             case CallFinished(usage=usage, cost_usd=cost):
-                figures.usage += usage
-                figures.cost_usd = figures.cost_usd if cost is None else (figures.cost_usd or 0.0) + cost
+                stats.usage += usage
+                stats.cost_usd = stats.cost_usd if cost is None else (stats.cost_usd or 0.0) + cost
             case ToolFinished():
-                figures.tools += 1
+                stats.tools += 1
             case CompactionFinished(outcome="compacted" | "digest"):
-                figures.compactions += 1
+                stats.compactions += 1
             case TurnFinished() | CommandAnswered():
-                figures.seconds = self._clock.monotonic_s() - figures.began_s
+                stats.seconds = self._clock.monotonic_s() - stats.began_s
 
 
 class RequestLogMiddleware:
     """The outermost layer of the app."""
 
-    def __init__(self, app: ASGIApp, *, watchers: Sequence[Watcher], clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, *, observers: Sequence[Observer], clock: Clock) -> None:
         self._app = app
-        self._watchers = tuple(watchers)
+        self._observers = tuple(observers)
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        seen = _Seen(_request_id(scope), self._clock.monotonic_s())
+        response = _ResponseState(_request_id(scope), self._clock.monotonic_s())
 
-        async def watched(message: Message) -> None:
-            seen.look_at(message)
+        async def observed_send(message: Message) -> None:
+            response.observe(message)
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, observed_send)
         except ClientDisconnect:
-            seen.status = seen.status or 499  # whoever asked has gone: there is nobody to answer
+            response.status = response.status or 499  # whoever asked has gone: there is nobody to answer
         except Exception as error:  # the process's edge: whoever asked gets an answer, the log its place
-            refusal = refusal_of(error)
-            if refusal.status >= 500:
-                _log.exception("request %s failed", seen.request_id)
-            if seen.status is not None:
+            api_error = to_api_error(error)
+            if api_error.status >= 500:
+                _log.exception("request %s failed", response.request_id)
+            if response.status is not None:
                 raise  # half an answer is out: only the server can cut the connection
-            await refusal.send_to(scope, receive, watched)
+            await api_error.send_to(scope, receive, observed_send)
         finally:
-            self._tell(scope, seen)
+            self._notify(scope, response)
 
-    def _tell(self, scope: Scope, seen: _Seen) -> None:
+    def _notify(self, scope: Scope, response: _ResponseState) -> None:
         state = scope.get("state") or {}
-        person = state.get("person")
+        principal = state.get("principal")
         route = scope.get("route")
         client = scope.get("client")
-        answered = RequestRecord(
-            request_id=seen.request_id,
+        record = RequestRecord(
+            request_id=response.request_id,
             kind=scope["type"],
             method=scope.get("method", "GET"),
             route=getattr(route, "path", None) or "(none)",
-            status=seen.status or 0,
-            seconds=self._clock.monotonic_s() - seen.began_s,
-            user_key=person.user_key if person is not None else None,
+            status=response.status or 0,
+            seconds=self._clock.monotonic_s() - response.began_s,
+            user_key=principal.user_key if principal is not None else None,
             address=client[0] if client else "",
-            sent_bytes=seen.sent_bytes,
-            code=state.get("refusal"),
+            sent_bytes=response.sent_bytes,
+            code=state.get("error_code"),
         )
-        for watcher in self._watchers:
+        for watcher in self._observers:
             try:
-                watcher.answered(answered)
+                watcher.on_request(record)
             except Exception:  # a watcher is anybody's code
-                _log.exception("a watcher failed on request %s", seen.request_id)
+                _log.exception("a watcher failed on request %s", response.request_id)
 
 
-class _Seen:
+class _ResponseState:
     """What went out of one request so far."""
 
     def __init__(self, request_id: str, began_s: float) -> None:
@@ -194,7 +194,7 @@ class _Seen:
         self.status: int | None = None
         self.sent_bytes = 0
 
-    def look_at(self, message: Message) -> None:
+    def observe(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.body":  # nearly all there are
             self.sent_bytes += len(message.get("body", b""))
@@ -211,5 +211,5 @@ class _Seen:
 
 def _request_id(scope: Scope) -> str:
     """The proxy's own name for it where it has a sound one, so that its log and ours can be laid side by side."""
-    given = Headers(scope=scope).get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else f"r_{secrets.token_hex(8)}"
+    value = Headers(scope=scope).get("x-request-id", "")
+    return value if _REQUEST_ID.fullmatch(value) else f"r_{secrets.token_hex(8)}"

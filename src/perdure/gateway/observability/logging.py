@@ -17,66 +17,66 @@ from perdure.gateway.observability.base import RequestRecord, TurnStats
 from perdure.redaction import redact
 
 # Asked every few seconds by machines that only want to know whether we live.
-_QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+_UNLOGGED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
-class Lines:
+class LogObserver:
     """A watcher that writes."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, log_writer: LogWriter) -> None:
+        self._log_writer = log_writer
 
-    def answered(self, answered: RequestRecord) -> None:
-        if answered.route in _QUIET and answered.status < 400:
+    def on_request(self, record: RequestRecord) -> None:
+        if record.route in _UNLOGGED_ROUTES and record.status < 400:
             return
         fields = {
-            "request": answered.request_id,
-            "method": "WS" if answered.kind == "websocket" else answered.method,
-            "route": answered.route,
-            "status": answered.status,
-            "refused": answered.code,
-            "ms": round(answered.seconds * 1000, 1),
-            "user": answered.user_key,
-            "address": answered.address,
-            "bytes": answered.sent_bytes,
+            "request": record.request_id,
+            "method": "WS" if record.kind == "websocket" else record.method,
+            "route": record.route,
+            "status": record.status,
+            "refused": record.code,
+            "ms": round(record.seconds * 1000, 1),
+            "user": record.user_key,
+            "address": record.address,
+            "bytes": record.sent_bytes,
         }
-        self._journal.write("request", fields, level=_level(answered.status))
+        self._log_writer.write("request", fields, level=_level(record.status))
 
-    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
-        known = {
-            "turn": figures.turn_id,
-            "session": figures.session_id or None,
-            "platform": figures.chat.platform,
-            "user": figures.chat.user_key,
+    def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
+        common = {
+            "turn": stats.turn_id,
+            "session": stats.session_id or None,
+            "platform": stats.chat.platform,
+            "user": stats.chat.user_key,
         }
         match event:
             case TurnFinished(outcome=outcome):
                 level = "warning" if outcome == "failed" else "info"
-                self._journal.write("turn", {**known, "outcome": outcome, **_sums(figures)}, level=level)
+                self._log_writer.write("turn", {**common, "outcome": outcome, **_summarize(stats)}, level=level)
             case CommandAnswered(level=level):
-                self._journal.write("command", {**known, "ms": round(figures.seconds * 1000, 1)}, level=level)
+                self._log_writer.write("command", {**common, "ms": round(stats.seconds * 1000, 1)}, level=level)
             case CompactionFinished(outcome=outcome, before_tokens=before, after_tokens=after):
                 level = "warning" if outcome == "failed" else "info"
-                told = {**known, "outcome": outcome, "before_tokens": before, "after_tokens": after}
-                self._journal.write("compaction", told, level=level)
+                fields = {**common, "outcome": outcome, "before_tokens": before, "after_tokens": after}
+                self._log_writer.write("compaction", fields, level=level)
             case Recovered(verdict=verdict, action=action):
-                told = {**known, "kind": verdict.kind, "status": verdict.status, "action": action}
-                self._journal.write("recovery", told, level="warning")
+                fields = {**common, "kind": verdict.kind, "status": verdict.status, "action": action}
+                self._log_writer.write("recovery", fields, level="warning")
 
 
-def _sums(figures: TurnStats) -> dict[str, int | float | None]:
-    usage, first = figures.usage, figures.first_text_s
+def _summarize(stats: TurnStats) -> dict[str, int | float | None]:
+    usage, first = stats.usage, stats.first_text_s
     return {
-        "ms": round(figures.seconds * 1000, 1),
+        "ms": round(stats.seconds * 1000, 1),
         "first_text_ms": None if first is None else round(first * 1000, 1),
-        "calls": figures.calls,
-        "tools": figures.tools,
-        "compactions": figures.compactions,
+        "calls": stats.calls,
+        "tools": stats.tools,
+        "compactions": stats.compactions,
         "input_tokens": usage.input_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
         "output_tokens": usage.output_tokens,
-        "cost_usd": figures.cost_usd,
+        "cost_usd": stats.cost_usd,
     }
 
 
@@ -89,26 +89,26 @@ Form = Literal["json", "plain", "off"]
 _MAX_TEXT = 2_000
 
 
-class Journal:
+class LogWriter:
     """Writes lines. Safe to use from any thread; never raises, for a full disk must not end a turn."""
 
-    def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, only_trouble: bool = False) -> None:
+    def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, warnings_only: bool = False) -> None:
         self._form = form
-        self._only_trouble = only_trouble
+        self._warnings_only = warnings_only
         self._clock = clock
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
 
     def write(self, event: str, fields: Mapping[str, Any], *, level: str = "info") -> None:
         """One line: when, how grave, what, and the fields that are set."""
-        if self._form == "off" or (self._only_trouble and level == "info"):
+        if self._form == "off" or (self._warnings_only and level == "info"):
             return
         at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        known = {key: value for key, value in fields.items() if value is not None}
+        present = {key: value for key, value in fields.items() if value is not None}
         if self._form == "json":
-            line = json.dumps({"at": at, "level": level, "event": event, **known}, default=str)
+            line = json.dumps({"at": at, "level": level, "event": event, **present}, default=str)
         else:
-            line = f"{at[11:19]} {level:7} {event} " + " ".join(f"{k}={_plain(v)}" for k, v in known.items())
+            line = f"{at[11:19]} {level:7} {event} " + " ".join(f"{k}={_plain(v)}" for k, v in present.items())
         try:
             with self._lock:
                 self._stream.write(line + "\n")
@@ -117,25 +117,25 @@ class Journal:
             self._form = "off"
 
 
-class JournalHandler(logging.Handler):
+class LogWriterHandler(logging.Handler):
     """Everything else that is logged in this process, as lines of the journal."""
 
-    def __init__(self, journal: Journal, level: int = logging.WARNING) -> None:
+    def __init__(self, log_writer: LogWriter, level: int = logging.WARNING) -> None:
         super().__init__(level)
-        self._journal = journal
+        self._log_writer = log_writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields: dict[str, Any] = {"logger": record.name, "text": _told(record)}
+        fields: dict[str, Any] = {"logger": record.name, "text": _message_of(record)}
         if record.exc_info and record.exc_info[0] is not None:
             # The kind and place of an error; its text and its variables may hold what somebody said.
-            fields |= {"error": record.exc_info[0].__name__, "where": _place(record)}
-        self._journal.write("log", fields, level=record.levelname.lower())
+            fields |= {"error": record.exc_info[0].__name__, "where": _error_location(record)}
+        self._log_writer.write("log", fields, level=record.levelname.lower())
 
 
-def log_to(journal: Journal) -> None:
+def configure_logging(log_writer: LogWriter) -> None:
     """Sends what this process logs to the journal, and nowhere else."""
     root = logging.getLogger()
-    root.handlers = [JournalHandler(journal)]
+    root.handlers = [LogWriterHandler(log_writer)]
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "websockets"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
@@ -143,7 +143,7 @@ def log_to(journal: Journal) -> None:
         logger.setLevel(logging.WARNING)
 
 
-def _told(record: logging.LogRecord) -> str:
+def _message_of(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
     except (TypeError, ValueError):  # a line whose arguments do not fit it
@@ -151,7 +151,7 @@ def _told(record: logging.LogRecord) -> str:
     return redact(text[:_MAX_TEXT])
 
 
-def _place(record: logging.LogRecord) -> str | None:
+def _error_location(record: logging.LogRecord) -> str | None:
     trace = record.exc_info[2] if record.exc_info else None
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -37,74 +37,76 @@ class Metrics:
         self._names: set[str] = set()
         self._compacting: dict[str, str] = {}
         self._totals: dict[str, _Totals] = {}
-        count, spread = self._counter, self._histogram
-        self._requests = count("requests", "Requests answered.", "method", "route", "status")
-        self._request_seconds = spread("request_seconds", "Time to answer.", _REQUEST_BUCKETS, "route")
-        self._rejected = count("rejected_requests", "Requests refused, by reason.", "reason")
-        self._turns = count("turns", "Turns ended.", "platform", "outcome")
-        self._turn_seconds = spread("turn_seconds", "Time of a whole turn.", _TURN_BUCKETS, "platform")
-        self._first_text = spread("first_text_seconds", "Time until a turn's first word.", _TURN_BUCKETS, "platform")
-        self._commands = count("commands", "Slash commands answered.", "platform")
-        self._calls = count("model_calls", "Calls of a model.", "provider", "model", "verdict")
-        self._tokens = count("tokens", "Tokens by class.", "model", "class")
-        self._cost = count("cost_usd", "Cost of calls with a known price.", "model")
-        self._unpriced = count("unpriced_calls", "Calls whose price or usage is not known.", "model")
-        self._tools = count("tool_calls", "Tool calls run.", "tool", "outcome")
-        self._spilled = count("spilled_outputs", "Tool outputs too large for the context.")
-        self._compactions = count("compactions", "Compactions, by reason and outcome.", "reason", "outcome")
-        self._recoveries = count("recoveries", "Provider errors met and handled.", "kind", "action")
+        counter, histogram = self._counter, self._histogram
+        self._requests = counter("requests", "Requests answered.", "method", "route", "status")
+        self._request_seconds = histogram("request_seconds", "Time to answer.", _REQUEST_BUCKETS, "route")
+        self._rejected = counter("rejected_requests", "Requests refused, by reason.", "reason")
+        self._turns = counter("turns", "Turns ended.", "platform", "outcome")
+        self._turn_seconds = histogram("turn_seconds", "Time of a whole turn.", _TURN_BUCKETS, "platform")
+        self._first_text = histogram("first_text_seconds", "Time until a turn's first word.", _TURN_BUCKETS, "platform")
+        self._commands = counter("commands", "Slash commands answered.", "platform")
+        self._calls = counter("model_calls", "Calls of a model.", "provider", "model", "verdict")
+        self._tokens = counter("tokens", "Tokens by class.", "model", "class")
+        self._cost = counter("cost_usd", "Cost of calls with a known price.", "model")
+        self._unpriced = counter("unpriced_calls", "Calls whose price or usage is not known.", "model")
+        self._tools = counter("tool_calls", "Tool calls run.", "tool", "outcome")
+        self._spilled = counter("spilled_outputs", "Tool outputs too large for the context.")
+        self._compactions = counter("compactions", "Compactions, by reason and outcome.", "reason", "outcome")
+        self._recoveries = counter("recoveries", "Provider errors met and handled.", "kind", "action")
 
-    def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
+    def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
         """A figure that is asked for when somebody reads."""
-        Gauge(f"perdure_{name}", what, registry=self._registry).set_function(value)
+        Gauge(f"perdure_{name}", help_text, registry=self._registry).set_function(value)
 
-    def total(self, name: str, what: str, value: Callable[[], float], **labels: str) -> None:
+    def total(self, name: str, help_text: str, value: Callable[[], float], **labels: str) -> None:
         """A count that somebody else keeps, asked for when somebody reads."""
         if name not in self._totals:
-            self._totals[name] = _Totals(f"perdure_{name}", what)
+            self._totals[name] = _Totals(f"perdure_{name}", help_text)
             self._registry.register(self._totals[name])
         self._totals[name].add(labels, value)
 
-    def read(self) -> bytes:
+    def render(self) -> bytes:
         return generate_latest(self._registry)
 
-    def answered(self, answered: RequestRecord) -> None:
-        method = "WS" if answered.kind == "websocket" else self._known(answered.method)
-        self._requests.labels(method, answered.route, str(answered.status)).inc()
-        if answered.code is not None:
-            self._rejected.labels(answered.code).inc()
-        if answered.kind == "http":
-            self._request_seconds.labels(answered.route).observe(answered.seconds)
+    def on_request(self, record: RequestRecord) -> None:
+        method = "WS" if record.kind == "websocket" else self._bounded_label(record.method)
+        self._requests.labels(method, record.route, str(record.status)).inc()
+        if record.code is not None:
+            self._rejected.labels(record.code).inc()
+        if record.kind == "http":
+            self._request_seconds.labels(record.route).observe(record.seconds)
 
-    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
-        platform = self._known(figures.chat.platform)
+    def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
+        platform = self._bounded_label(stats.chat.platform)
         match event:
             case CallFinished():
                 self._call(event)
             case ToolFinished(call=call, is_error=is_error, is_registered=is_registered):
                 # A name the model made up is anybody's text: no series of its own, and nothing of it in the metrics.
-                name = self._known(call.name) if is_registered else "other"
+                name = self._bounded_label(call.name) if is_registered else "other"
                 self._tools.labels(name, "error" if is_error else "ok").inc()
             case OutputSpilled():
                 self._spilled.inc()
             case CompactionStarted(reason=reason):
-                self._compacting[figures.turn_id] = reason
+                self._compacting[stats.turn_id] = reason
             case CompactionFinished(outcome=outcome):
-                self._compactions.labels(self._compacting.pop(figures.turn_id, "user"), outcome).inc()
+                self._compactions.labels(self._compacting.pop(stats.turn_id, "user"), outcome).inc()
             case Recovered(verdict=verdict, action=action):
-                self._recoveries.labels(verdict.kind, self._known(action.split()[0] if action else "none")).inc()
+                self._recoveries.labels(
+                    verdict.kind, self._bounded_label(action.split()[0] if action else "none")
+                ).inc()
             case TurnFinished(outcome=outcome):
-                self._compacting.pop(figures.turn_id, None)
+                self._compacting.pop(stats.turn_id, None)
                 self._turns.labels(platform, outcome).inc()
-                self._turn_seconds.labels(platform).observe(figures.seconds)
-                if figures.first_text_s is not None:
-                    self._first_text.labels(platform).observe(figures.first_text_s)
+                self._turn_seconds.labels(platform).observe(stats.seconds)
+                if stats.first_text_s is not None:
+                    self._first_text.labels(platform).observe(stats.first_text_s)
             case CommandAnswered():
                 self._commands.labels(platform).inc()
 
     def _call(self, call: CallFinished) -> None:
-        model = self._known(call.model)
-        self._calls.labels(self._known(call.provider), model, call.verdict or "ok").inc()
+        model = self._bounded_label(call.model)
+        self._calls.labels(self._bounded_label(call.provider), model, call.verdict or "ok").inc()
         for name, tokens in _classes(call.usage):
             self._tokens.labels(model, name).inc(tokens)
         if call.cost_usd is None:
@@ -112,25 +114,25 @@ class Metrics:
         else:
             self._cost.labels(model).inc(call.cost_usd)
 
-    def _known(self, name: str) -> str:
+    def _bounded_label(self, name: str) -> str:
         if name not in self._names and len(self._names) >= _MAX_NAMES:
             return "other"
         self._names.add(name)
         return name
 
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(f"perdure_{name}", what, labels, registry=self._registry)
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"perdure_{name}", help_text, labels, registry=self._registry)
 
-    def _histogram(self, name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"perdure_{name}", what, labels, buckets=buckets, registry=self._registry)
+    def _histogram(self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"perdure_{name}", help_text, labels, buckets=buckets, registry=self._registry)
 
 
 class _Totals(Collector):
     """One counter whose values are kept elsewhere, one for each set of labels."""
 
-    def __init__(self, name: str, what: str) -> None:
+    def __init__(self, name: str, help_text: str) -> None:
         self._name = name
-        self._what = what
+        self._help_text = help_text
         self._values: list[tuple[Mapping[str, str], Callable[[], float]]] = []
 
     def add(self, labels: Mapping[str, str], value: Callable[[], float]) -> None:
@@ -138,7 +140,7 @@ class _Totals(Collector):
 
     def collect(self) -> Iterator[Metric]:
         names = sorted({name for labels, _ in self._values for name in labels})
-        family = CounterMetricFamily(self._name, self._what, labels=names)
+        family = CounterMetricFamily(self._name, self._help_text, labels=names)
         for labels, value in self._values:
             family.add_metric([labels[name] for name in names], value())
         yield family

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from perdure import __version__
 from perdure.agent.telemetry import TurnSpans
 from perdure.core.errors import ConfigError
-from perdure.gateway.events.serialize import is_last
+from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import (
     CommandAnswered,
     ContextUsageChanged,
@@ -29,45 +29,45 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 
-_OURS = (CommandAnswered, QuestionAsked, QuestionClosed, ContextUsageChanged)
+_GATEWAY_EVENTS = (CommandAnswered, QuestionAsked, QuestionClosed, ContextUsageChanged)
 
 
-class Spans:
+class SpanObserver:
     """A watcher that traces."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._turns: dict[str, TurnSpans] = {}
 
-    def answered(self, answered: RequestRecord) -> None:
+    def on_request(self, record: RequestRecord) -> None:
         """Requests are traced by the usual instrumentation of ASGI, where that is wanted."""
 
-    def heard(self, figures: TurnStats, event: GatewayEvent) -> None:
-        if not isinstance(event, _OURS):
-            self._of(figures).hear(event)
-        if is_last(event):
-            self._turns.pop(figures.turn_id, None)
+    def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
+        if not isinstance(event, _GATEWAY_EVENTS):
+            self._spans_for(stats).hear(event)
+        if is_final(event):
+            self._turns.pop(stats.turn_id, None)
 
-    def _of(self, figures: TurnStats) -> TurnSpans:
-        if figures.turn_id not in self._turns:
-            known = {"perdure.platform": figures.chat.platform, "user.id": figures.chat.user_key}
-            self._turns[figures.turn_id] = TurnSpans(self._tracer, known)
-        return self._turns[figures.turn_id]
+    def _spans_for(self, stats: TurnStats) -> TurnSpans:
+        if stats.turn_id not in self._turns:
+            attributes = {"perdure.platform": stats.chat.platform, "user.id": stats.chat.user_key}
+            self._turns[stats.turn_id] = TurnSpans(self._tracer, attributes)
+        return self._turns[stats.turn_id]
 
 
-def spans(provider: TracerProvider | None = None) -> Spans | None:
+def make_span_observer(provider: TracerProvider | None = None) -> SpanObserver | None:
     """The watcher, or None where OpenTelemetry is not installed."""
     try:
         from opentelemetry.trace import get_tracer
     except ImportError:
         return None
-    return Spans(get_tracer("perdure", __version__, tracer_provider=provider))
+    return SpanObserver(get_tracer("perdure", __version__, tracer_provider=provider))
 
 
 @contextmanager
-def tracing(where: Literal["off", "console", "otlp"]) -> Iterator[TracerProvider | None]:
+def open_tracer_provider(exporter_name: Literal["off", "console", "otlp"]) -> Iterator[TracerProvider | None]:
     """The provider that sends spans there, for as long as the block lasts; None: the process's own. ConfigError."""
-    if where == "off":
+    if exporter_name == "off":
         yield None
         return
     try:
@@ -75,7 +75,7 @@ def tracing(where: Literal["off", "console", "otlp"]) -> Iterator[TracerProvider
         from opentelemetry.sdk.trace import TracerProvider as Provider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
-        if where == "console":
+        if exporter_name == "console":
             exporter: SpanExporter = ConsoleSpanExporter(out=sys.stderr)
         else:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -21,7 +21,7 @@ from perdure.core.messages import Message
 from perdure.core.visibility import only
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey
-from perdure.gateway.openai_api.request import CompletionRequest, Said
+from perdure.gateway.openai_api.request import CompletionRequest, MessageDict
 from perdure.gateway.workers.agent_pool import AgentPool, AgentSpec
 from perdure.gateway.workers.routing import ChatRouting
 from perdure.store.ids import IdSource
@@ -35,148 +35,169 @@ _CLIENT_PROMPT = "\n\n# What the client says about this conversation\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
+class ConversationMatch:
     """Where a message goes: a chat, and within it a conversation where it is known already."""
 
     chat: ChatKey
     conversation_id: str | None
 
 
-class Threads:
+class ConversationMatcher:
     """Finds and remembers. Synchronous, as the store is."""
 
     def __init__(self, store: SessionStore, pool: AgentPool, ids: IdSource) -> None:
         self._store = store
         self._pool = pool
         self._ids = ids
-        self._pointers = ChatRouting(store)
+        self._routing = ChatRouting(store)
 
-    def find(self, asked: CompletionRequest, person: Principal, name: str | None) -> Thread:
+    def find(self, completion: CompletionRequest, principal: Principal, name: str | None) -> ConversationMatch:
         """The thread of a request whose header bears `name`, if any.
 
         Raises NotFound for a conversation id that is none of this person's.
         """
         if name is not None and name.startswith("c_"):
-            conversation = self._store.conversations.get(name, visibility=only(person.user_key))
-            return Thread(self._chat(person, conversation.id), conversation.id)
-        if name is None and asked.user is not None:
-            return self._of_user(self._chat(person, f"user:{asked.user}"), asked, person)
-        chat = self._chat(person, name or self._ids.new("t_"))
-        held = self._held(chat) if name is not None else None
-        known = self._known(asked.history, person, within=held)
-        if known is not None:
-            return self._at(chat, *known, asked, person, is_named=name is not None)
-        if held is not None or not (asked.history or asked.system):
+            conversation = self._store.conversations.get(name, visibility=only(principal.user_key))
+            return ConversationMatch(self._chat_key(principal, conversation.id), conversation.id)
+        if name is None and completion.user is not None:
+            return self._find_by_user_field(self._chat_key(principal, f"user:{completion.user}"), completion, principal)
+        chat = self._chat_key(principal, name or self._ids.new("t_"))
+        current = self._current_conversation(chat) if name is not None else None
+        match = self._match_history(completion.history, principal, within=current)
+        if match is not None:
+            return self._resume_at(chat, *match, completion, principal, is_named=name is not None)
+        if current is not None or not (completion.history or completion.system):
             # Begun by the hub, which knows how to do so once, whichever processes are asked at the same moment.
-            return Thread(chat, None)
-        return self._begun(chat, asked, person, is_named=name is not None)
+            return ConversationMatch(chat, None)
+        return self._start_conversation(chat, completion, principal, is_named=name is not None)
 
-    def _of_user(self, chat: ChatKey, asked: CompletionRequest, person: Principal) -> Thread:
+    def _find_by_user_field(
+        self, chat: ChatKey, completion: CompletionRequest, principal: Principal
+    ) -> ConversationMatch:
         """The field `user` names a conversation, unless the history shows that it names a person with several."""
-        held, known = self._held(chat), self._known(asked.history, person, within=None)
-        if known is not None:
-            return self._at(chat, *known, asked, person, is_named=known[0].conversation_id == held)
-        if asked.history and held is not None:
-            return self._begun(chat, asked, person, is_named=False)
-        if held is not None or not (asked.history or asked.system):
-            return Thread(chat, None)
-        return self._begun(chat, asked, person, is_named=True)
+        current, match = (
+            self._current_conversation(chat),
+            self._match_history(completion.history, principal, within=None),
+        )
+        if match is not None:
+            return self._resume_at(chat, *match, completion, principal, is_named=match[0].conversation_id == current)
+        if completion.history and current is not None:
+            return self._start_conversation(chat, completion, principal, is_named=False)
+        if current is not None or not (completion.history or completion.system):
+            return ConversationMatch(chat, None)
+        return self._start_conversation(chat, completion, principal, is_named=True)
 
-    def remember(self, asked: CompletionRequest, answer: str, person: Principal, conversation_id: str | None) -> None:
+    def record_history(
+        self, completion: CompletionRequest, answer: str, principal: Principal, conversation_id: str | None
+    ) -> None:
         """Keeps where the client is now that it holds the answer; no conversation: it begins a new one next."""
-        history = (*asked.history, asked.new, {"role": "assistant", "content": answer})
+        history = (*completion.history, completion.new, {"role": "assistant", "content": answer})
         seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
-        *_, (_, print_) = _prints(person.user_key, history)
-        self._store.client_histories.put(print_, HistoryPosition(conversation_id, seq))
+        *_, (_, fingerprint) = _fingerprints(principal.user_key, history)
+        self._store.client_histories.put(fingerprint, HistoryPosition(conversation_id, seq))
 
-    def _known(
-        self, history: Sequence[Said], person: Principal, *, within: str | None
+    def _match_history(
+        self, history: Sequence[MessageDict], principal: Principal, *, within: str | None
     ) -> tuple[HistoryPosition, int] | None:
         """The longest part of the history that is known, and its length; a named chat knows only its own."""
-        prints = [(n, p) for n, p in _prints(person.user_key, history) if history[n - 1]["role"] == "assistant"]
-        for count, print_ in reversed(prints):
-            place = self._store.client_histories.get(print_)
-            if place is None or (within is not None and place.conversation_id != within):
+        fingerprints = [
+            (n, p) for n, p in _fingerprints(principal.user_key, history) if history[n - 1]["role"] == "assistant"
+        ]
+        for count, fingerprint in reversed(fingerprints):
+            position = self._store.client_histories.get(fingerprint)
+            if position is None or (within is not None and position.conversation_id != within):
                 continue
-            if place.conversation_id is None or self._exists(place.conversation_id, person):
-                return place, count
+            if position.conversation_id is None or self._exists(position.conversation_id, principal):
+                return position, count
         return None
 
-    def _at(
+    def _resume_at(
         self,
         chat: ChatKey,
-        place: HistoryPosition,
+        position: HistoryPosition,
         count: int,
-        asked: CompletionRequest,
-        person: Principal,
+        completion: CompletionRequest,
+        principal: Principal,
         *,
         is_named: bool,
-    ) -> Thread:
+    ) -> ConversationMatch:
         """Goes on at a known place: in its conversation, or in a branch where either side has gone another way."""
-        rest = asked.history[count:]
-        if place.conversation_id is None:
-            return Thread(chat, None) if not rest else self._begun(chat, asked, person, is_named=is_named)
-        conversation = self._store.conversations.get(place.conversation_id)
-        if not rest and conversation.last_seq == place.seq:
+        rest = completion.history[count:]
+        if position.conversation_id is None:
+            return (
+                ConversationMatch(chat, None)
+                if not rest
+                else self._start_conversation(chat, completion, principal, is_named=is_named)
+            )
+        conversation = self._store.conversations.get(position.conversation_id)
+        if not rest and conversation.last_seq == position.seq:
             # A named chat is in this conversation already, and keeps its own order of messages.
-            return Thread(chat, None) if is_named else Thread(self._chat(person, conversation.id), conversation.id)
-        branch = self._store.conversations.branch(conversation.id, at_seq=place.seq)
-        return self._continued(chat, branch.conversation_id, rest, is_named=is_named)
+            return (
+                ConversationMatch(chat, None)
+                if is_named
+                else ConversationMatch(self._chat_key(principal, conversation.id), conversation.id)
+            )
+        branch = self._store.conversations.branch(conversation.id, at_seq=position.seq)
+        return self._continue_conversation(chat, branch.conversation_id, rest, is_named=is_named)
 
-    def _begun(self, chat: ChatKey, asked: CompletionRequest, person: Principal, *, is_named: bool) -> Thread:
+    def _start_conversation(
+        self, chat: ChatKey, completion: CompletionRequest, principal: Principal, *, is_named: bool
+    ) -> ConversationMatch:
         """A new conversation that holds what the client already knows, under its instructions and ours."""
-        agent = self._pool.blank(AgentSpec(chat, person.may("shell"), lambda: None))
+        agent = self._pool.make_unbound(AgentSpec(chat, principal.has_scope("shell"), lambda: None))
         try:
             parts, endpoint = agent.parts, agent.endpoint
-            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(person.user_key)))
+            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(principal.user_key)))
             session = self._store.create(
-                system_prompt=prompt + (f"{_CLIENT_PROMPT}{asked.system}" if asked.system else ""),
+                system_prompt=prompt + (f"{_CLIENT_PROMPT}{completion.system}" if completion.system else ""),
                 route=RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode),
                 source=PLATFORM,
-                user_key=person.user_key,
+                user_key=principal.user_key,
             )
         finally:
             agent.close()
-        return self._continued(chat, session.conversation_id, asked.history, is_named=is_named)
+        return self._continue_conversation(chat, session.conversation_id, completion.history, is_named=is_named)
 
-    def _continued(self, chat: ChatKey, conversation_id: str, said: Sequence[Said], *, is_named: bool) -> Thread:
-        if said:
-            self._store.append(conversation_id, [Message.from_dict(m) for m in said])
+    def _continue_conversation(
+        self, chat: ChatKey, conversation_id: str, messages: Sequence[MessageDict], *, is_named: bool
+    ) -> ConversationMatch:
+        if messages:
+            self._store.append(conversation_id, [Message.from_dict(m) for m in messages])
         if not is_named:
-            return Thread(ChatKey(chat.platform, chat.user_key, conversation_id), conversation_id)
-        self._pointers.set(chat, conversation_id)
-        return Thread(chat, None)
+            return ConversationMatch(ChatKey(chat.platform, chat.user_key, conversation_id), conversation_id)
+        self._routing.set(chat, conversation_id)
+        return ConversationMatch(chat, None)
 
-    def _held(self, chat: ChatKey) -> str | None:
-        current = self._pointers.get(chat)
+    def _current_conversation(self, chat: ChatKey) -> str | None:
+        current = self._routing.get(chat)
         try:
-            found = self._store.conversations.get(current, visibility=only(chat.user_key)) if current else None
-            return found.id if found is not None else None
+            conversation = self._store.conversations.get(current, visibility=only(chat.user_key)) if current else None
+            return conversation.id if conversation is not None else None
         except NotFound:  # deleted meanwhile, or not this person's
             return None
 
-    def _exists(self, conversation_id: str, person: Principal) -> bool:
+    def _exists(self, conversation_id: str, principal: Principal) -> bool:
         try:
-            self._store.conversations.get(conversation_id, visibility=only(person.user_key))
+            self._store.conversations.get(conversation_id, visibility=only(principal.user_key))
         except NotFound:
             return False
         return True
 
     @staticmethod
-    def _chat(person: Principal, name: str) -> ChatKey:
-        return ChatKey(PLATFORM, person.user_key, name)
+    def _chat_key(principal: Principal, name: str) -> ChatKey:
+        return ChatKey(PLATFORM, principal.user_key, name)
 
 
-def _prints(user_key: str, history: Sequence[Said]) -> Iterator[tuple[int, str]]:
+def _fingerprints(user_key: str, history: Sequence[MessageDict]) -> Iterator[tuple[int, str]]:
     """A fingerprint of each beginning of a history, with its length. White space at the ends does not count."""
-    print_ = hashlib.sha256(user_key.encode("utf-8", "surrogatepass")).hexdigest()
+    fingerprint = hashlib.sha256(user_key.encode("utf-8", "surrogatepass")).hexdigest()
     for count, message in enumerate(history, 1):
-        text = json.dumps([print_, message["role"], _settled(message["content"])], ensure_ascii=True)
-        print_ = hashlib.sha256(text.encode()).hexdigest()
-        yield count, print_
+        text = json.dumps([fingerprint, message["role"], _normalize(message["content"])], ensure_ascii=True)
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        yield count, fingerprint
 
 
-def _settled(content: Any) -> Any:
+def _normalize(content: Any) -> Any:
     if isinstance(content, str):
         return content.replace("\r\n", "\n").strip()
-    return [{**part, "text": _settled(part["text"])} if "text" in part else part for part in content]
+    return [{**part, "text": _normalize(part["text"])} if "text" in part else part for part in content]

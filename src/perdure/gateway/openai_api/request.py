@@ -22,7 +22,7 @@ _IGNORED = frozenset(
 )  # fmt: skip
 _IMAGE_URL = re.compile(r"(?:https?://|data:image/[a-z0-9.+-]+;base64,)\S+", re.IGNORECASE)
 
-Said = Mapping[str, Any]
+MessageDict = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +30,32 @@ class CompletionRequest:
     """One request. `history` is what the client holds of the conversation, `new` what it adds."""
 
     system: str
-    history: tuple[Said, ...]
-    new: Said
+    history: tuple[MessageDict, ...]
+    new: MessageDict
     is_stream: bool
     wants_usage: bool
     user: str | None
     ignored: tuple[str, ...]
 
 
-def read_request(body: object) -> CompletionRequest:
+def parse_request(body: object) -> CompletionRequest:
     """The request in a body. Raises ApiException, naming the parameter."""
     if not isinstance(body, Mapping):
-        raise wrong("the body must be a JSON object")
+        raise invalid_request("the body must be a JSON object")
     _refuse_unsupported(body)
-    messages = [_message(raw, f"messages[{i}]") for i, raw in enumerate(_listed(body))]
-    talk = [m for m in messages if m["role"] != "system"]
-    if not talk or talk[-1]["role"] != "user":
-        raise wrong("the last message must be the user's", "messages")
-    last_answer = max((i for i, m in enumerate(talk) if m["role"] == "assistant"), default=-1)
+    messages = [_message(raw, f"messages[{i}]") for i, raw in enumerate(_message_list(body))]
+    dialogue = [m for m in messages if m["role"] != "system"]
+    if not dialogue or dialogue[-1]["role"] != "user":
+        raise invalid_request("the last message must be the user's", "messages")
+    last_answer = max((i for i, m in enumerate(dialogue) if m["role"] == "assistant"), default=-1)
     options = body.get("stream_options")
     user = body.get("user")
     if user is not None and (not isinstance(user, str) or len(user) > MAX_NAME_CHARS):
-        raise wrong(f"user must be a text of at most {MAX_NAME_CHARS} characters", "user")
+        raise invalid_request(f"user must be a text of at most {MAX_NAME_CHARS} characters", "user")
     return CompletionRequest(
         system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
-        history=tuple(talk[: last_answer + 1]),
-        new=_joined(talk[last_answer + 1 :]),
+        history=tuple(dialogue[: last_answer + 1]),
+        new=_merge_messages(dialogue[last_answer + 1 :]),
         is_stream=_flag(body, "stream"),
         wants_usage=isinstance(options, Mapping) and _flag(options, "include_usage"),
         user=user or None,
@@ -63,18 +63,20 @@ def read_request(body: object) -> CompletionRequest:
     )
 
 
-def wrong(message: str, param: str | None = None, *, code: str = "invalid_request") -> ApiException:
+def invalid_request(message: str, param: str | None = None, *, code: str = "invalid_request") -> ApiException:
     return ApiException(ApiError(400, code, message, param=param))
 
 
-def _refuse_unsupported(body: Said) -> None:
+def _refuse_unsupported(body: MessageDict) -> None:
     """Says no to what would change the meaning of an answer, rather than answer something else."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
-        raise wrong(f"model is missing; there is one here: {MODEL}", "model")
+        raise invalid_request(f"model is missing; there is one here: {MODEL}", "model")
     if model != MODEL:
-        refusal = ApiError(404, "model_not_found", f"there is no such model here; there is one: {MODEL}", param="model")
-        raise ApiException(refusal)
+        api_error = ApiError(
+            404, "model_not_found", f"there is no such model here; there is one: {MODEL}", param="model"
+        )
+        raise ApiException(api_error)
     for name in ("tools", "functions"):
         if body.get(name):
             raise _unsupported(name, "the agent has tools of its own and runs them itself")
@@ -82,56 +84,58 @@ def _refuse_unsupported(body: Said) -> None:
         raise _unsupported("n", "a conversation goes on with one answer")
     if body.get("logprobs") or body.get("top_logprobs"):
         raise _unsupported("logprobs", "they are not passed on")
-    form = body.get("response_format")
-    if form is not None and (not isinstance(form, Mapping) or form.get("type") != "text"):
+    response_format = body.get("response_format")
+    if response_format is not None and (
+        not isinstance(response_format, Mapping) or response_format.get("type") != "text"
+    ):
         raise _unsupported("response_format", "an agent's answer is text")
     if body.get("audio") or body.get("modalities") not in (None, ["text"]):
         raise _unsupported("modalities", "an agent's answer is text")
 
 
-def _unsupported(name: str, why: str) -> ApiException:
-    return wrong(f"{name} is not supported: {why}", name, code="unsupported_parameter")
+def _unsupported(name: str, reason: str) -> ApiException:
+    return invalid_request(f"{name} is not supported: {reason}", name, code="unsupported_parameter")
 
 
-def _listed(body: Said) -> list[Any]:
+def _message_list(body: MessageDict) -> list[Any]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise wrong("messages must be a list with at least one message", "messages")
+        raise invalid_request("messages must be a list with at least one message", "messages")
     if len(messages) > _MAX_MESSAGES:
-        raise wrong(f"messages has more than {_MAX_MESSAGES:,} entries", "messages")
+        raise invalid_request(f"messages has more than {_MAX_MESSAGES:,} entries", "messages")
     return messages
 
 
-def _message(raw: object, where: str) -> dict[str, Any]:
+def _message(raw: object, path: str) -> dict[str, Any]:
     if not isinstance(raw, Mapping):
-        raise wrong(f"{where} must be an object", where)
+        raise invalid_request(f"{path} must be an object", path)
     role = raw.get("role")
     if role in ("tool", "function") or raw.get("tool_calls") or raw.get("function_call"):
-        raise wrong(f"{where}: tool calls and results are the agent's own; leave them out", where)
+        raise invalid_request(f"{path}: tool calls and results are the agent's own; leave them out", path)
     if role not in ("system", "developer", "user", "assistant"):
-        raise wrong(f"{where}.role must be system, developer, user or assistant", f"{where}.role")
+        raise invalid_request(f"{path}.role must be system, developer, user or assistant", f"{path}.role")
     is_answer = role == "assistant"
     content = raw.get("content")
     if content is None and is_answer:
         content = raw.get("refusal") or ""
     return {
         "role": "system" if role == "developer" else role,
-        "content": _content(content, f"{where}.content", takes_images=role == "user"),
+        "content": _content(content, f"{path}.content", takes_images=role == "user"),
     }
 
 
-def _content(raw: object, where: str, *, takes_images: bool) -> str | list[dict[str, Any]]:
+def _content(raw: object, path: str, *, takes_images: bool) -> str | list[dict[str, Any]]:
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, list) or not raw:
-        raise wrong(f"{where} must be a text or a list of parts", where)
-    parts = [_part(part, f"{where}[{i}]", takes_images=takes_images) for i, part in enumerate(raw)]
+        raise invalid_request(f"{path} must be a text or a list of parts", path)
+    parts = [_part(part, f"{path}[{i}]", takes_images=takes_images) for i, part in enumerate(raw)]
     if all(p["type"] == "text" for p in parts):
         return "\n".join(p["text"] for p in parts)
     return parts
 
 
-def _part(raw: object, where: str, *, takes_images: bool) -> dict[str, Any]:
+def _part(raw: object, path: str, *, takes_images: bool) -> dict[str, Any]:
     kind = raw.get("type") if isinstance(raw, Mapping) else None
     if isinstance(raw, Mapping) and kind in ("text", "refusal") and isinstance(raw.get(str(kind)), str):
         return {"type": "text", "text": raw[str(kind)]}
@@ -139,12 +143,14 @@ def _part(raw: object, where: str, *, takes_images: bool) -> dict[str, Any]:
         image = raw.get("image_url")
         url = image.get("url") if isinstance(image, Mapping) else image
         if not isinstance(url, str) or not _IMAGE_URL.fullmatch(url):
-            raise wrong(f"{where}: an image is an http(s) address or a data:image/…;base64 URL", where)
+            raise invalid_request(f"{path}: an image is an http(s) address or a data:image/…;base64 URL", path)
         return {"type": "image_url", "image_url": {"url": url}}
-    raise wrong(f"{where}: only text{' and image_url' if takes_images else ''} parts are understood here", where)
+    raise invalid_request(
+        f"{path}: only text{' and image_url' if takes_images else ''} parts are understood here", path
+    )
 
 
-def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
+def _merge_messages(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Several messages in a row as one: a turn begins with one."""
     if len(messages) == 1:
         return messages[0]
@@ -157,13 +163,13 @@ def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": "user", "content": parts}
 
 
-def _text_of(message: Said) -> str:
+def _text_of(message: MessageDict) -> str:
     content = message["content"]
     return content if isinstance(content, str) else "\n".join(p.get("text", "") for p in content)
 
 
-def _flag(body: Said, name: str) -> bool:
+def _flag(body: MessageDict, name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
-        raise wrong(f"{name} must be true or false", name)
+        raise invalid_request(f"{name} must be true or false", name)
     return bool(value)

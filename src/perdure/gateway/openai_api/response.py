@@ -17,30 +17,32 @@ _REASONS: dict[Outcome, FinishReason] = {"budget": "length"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shapes:
+class ResponseBuilder:
     """The shapes of one answer."""
 
     turn_id: str
     created_s: int
 
-    def whole(self, text: str, outcome: Outcome, usage: CanonicalUsage, conversation_id: str | None) -> dict[str, Any]:
+    def build_completion(
+        self, text: str, outcome: Outcome, usage: CanonicalUsage, conversation_id: str | None
+    ) -> dict[str, Any]:
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": text, "refusal": None},
             "logprobs": None,
             "finish_reason": finish_reason(outcome),
         }
-        known = {"perdure": {"conversation_id": conversation_id}}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage_of(usage), **known}
+        extension = {"perdure": {"conversation_id": conversation_id}}
+        return {**self._envelope("chat.completion"), "choices": [choice], "usage": usage_to_dict(usage), **extension}
 
     def chunk(self, delta: dict[str, Any], *, reason: FinishReason | None = None, **extra: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return sse({**self._head("chat.completion.chunk"), "choices": [choice], **extra})
+        return format_chunk({**self._envelope("chat.completion.chunk"), "choices": [choice], **extra})
 
     def usage_chunk(self, usage: CanonicalUsage) -> bytes:
-        return sse({**self._head("chat.completion.chunk"), "choices": [], "usage": usage_of(usage)})
+        return format_chunk({**self._envelope("chat.completion.chunk"), "choices": [], "usage": usage_to_dict(usage)})
 
-    def _head(self, kind: str) -> dict[str, Any]:
+    def _envelope(self, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{self.turn_id}", "object": kind, "created": self.created_s, "model": MODEL}
 
 
@@ -48,7 +50,7 @@ def finish_reason(outcome: Outcome) -> FinishReason:
     return _REASONS.get(outcome, "stop")
 
 
-def usage_of(usage: CanonicalUsage) -> dict[str, Any]:
+def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:
     """The whole turn's tokens: all of its calls, tools in between included."""
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -59,10 +61,10 @@ def usage_of(usage: CanonicalUsage) -> dict[str, Any]:
     }
 
 
-def models(created_s: int) -> list[dict[str, Any]]:
+def list_model_objects(created_s: int) -> list[dict[str, Any]]:
     return [{"id": MODEL, "object": "model", "created": created_s, "owned_by": "perdure"}]
 
 
-def sse(value: Any) -> bytes:
+def format_chunk(value: Any) -> bytes:
     # ASCII: a lone surrogate, which no encoder takes, stays an escape.
     return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"

@@ -11,22 +11,22 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from perdure.core.ports import Clock
-from perdure.gateway.auth.middleware import needs
+from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import ApiError, ApiException
 from perdure.gateway.events.types import ChatMessage
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.gateway.hub import Hub
-from perdure.gateway.openai_api.conversation_match import Threads
-from perdure.gateway.openai_api.request import MAX_NAME_CHARS, MODEL, CompletionRequest, read_request, wrong
-from perdure.gateway.openai_api.response import Shapes, models
-from perdure.gateway.openai_api.turn import Answering
+from perdure.gateway.openai_api.conversation_match import ConversationMatcher
+from perdure.gateway.openai_api.request import MAX_NAME_CHARS, MODEL, CompletionRequest, invalid_request, parse_request
+from perdure.gateway.openai_api.response import ResponseBuilder, list_model_objects
+from perdure.gateway.openai_api.turn import CompletionTurn
 from perdure.store.ids import IdSource
 
-_NAMES = ("x-perdure-conversation", "x-conversation-id")
+_CONVERSATION_HEADERS = ("x-perdure-conversation", "x-conversation-id")
 _LONG_BYTES = 200_000
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
-Talker = Annotated[Principal, Depends(needs("chat"))]
+ChatPrincipal = Annotated[Principal, Depends(require_scope("chat"))]
 
 _MESSAGE = {
     "type": "object",
@@ -52,43 +52,45 @@ _BODY = {
 def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
     """OpenAI's API, as far as an agent can have one."""
     router = APIRouter(prefix="/v1", tags=["openai"])
-    threads = Threads(hub.store, hub.pool, ids)
+    matcher = ConversationMatcher(hub.store, hub.pool, ids)
 
     @router.post(
         "/chat/completions",
         openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _BODY}}}},
     )
-    async def complete(request: Request, person: Talker) -> Response:
+    async def complete(request: Request, principal: ChatPrincipal) -> Response:
         """The agent's answer to what is new in `messages`; with `stream`, as it comes."""
-        asked = await _read(await request.body())
-        name, key = _name(request), request.headers.get("idempotency-key", "")
-        thread = await in_thread(threads.find, asked, person, name)
-        ticket = await hub.submit(ChatMessage(thread.chat, _said(asked), thread.conversation_id, key), person)
-        answering = Answering(hub, threads, asked, person, ticket)
-        shapes = Shapes(ticket.turn_id, clock.now_ms() // 1000)
-        headers = {"x-perdure-ignored": ", ".join(asked.ignored)} if asked.ignored else {}
-        if asked.is_stream:
+        completion = await _read(await request.body())
+        name, key = _conversation_name(request), request.headers.get("idempotency-key", "")
+        target = await run_blocking(matcher.find, completion, principal, name)
+        ticket = await hub.submit(
+            ChatMessage(target.chat, _new_content(completion), target.conversation_id, key), principal
+        )
+        turn = CompletionTurn(hub, matcher, completion, principal, ticket)
+        builder = ResponseBuilder(ticket.turn_id, clock.now_ms() // 1000)
+        headers = {"x-perdure-ignored": ", ".join(completion.ignored)} if completion.ignored else {}
+        if completion.is_stream:
             return StreamingResponse(
-                answering.stream(shapes), media_type="text/event-stream", headers={**_STREAM_HEADERS, **headers}
+                turn.stream(builder), media_type="text/event-stream", headers={**_STREAM_HEADERS, **headers}
             )
-        text = await _unless_gone(request, answering)
-        if (failure := answering.failure) is not None:
+        text = await _wait_unless_disconnected(request, turn)
+        if (failure := turn.failure) is not None:
             raise ApiException(failure)
-        if answering.conversation_id is not None:
-            headers["x-perdure-conversation"] = answering.conversation_id
-        whole = shapes.whole(text, answering.outcome, answering.usage, answering.conversation_id)
-        return JSONResponse(whole, headers=headers)
+        if turn.conversation_id is not None:
+            headers["x-perdure-conversation"] = turn.conversation_id
+        build_completion = builder.build_completion(text, turn.outcome, turn.usage, turn.conversation_id)
+        return JSONResponse(build_completion, headers=headers)
 
     @router.get("/models")
-    async def list_models(person: Talker) -> Any:
+    async def list_models(principal: ChatPrincipal) -> Any:
         """The agent, as the one model there is."""
-        return {"object": "list", "data": models(clock.now_ms() // 1000)}
+        return {"object": "list", "data": list_model_objects(clock.now_ms() // 1000)}
 
     @router.get("/models/{model}")
-    async def get_model(model: str, person: Talker) -> Any:
+    async def get_model(model: str, principal: ChatPrincipal) -> Any:
         if model != MODEL:
             raise ApiException(ApiError(404, "model_not_found", f"there is no such model here; there is one: {MODEL}"))
-        return models(clock.now_ms() // 1000)[0]
+        return list_model_objects(clock.now_ms() // 1000)[0]
 
     return router
 
@@ -96,46 +98,46 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
 async def _read(body: bytes) -> CompletionRequest:
     """What is asked; a long body is read in a thread, so that nobody else waits for it."""
     if len(body) < _LONG_BYTES:
-        return read_request(_parsed(body))
-    return await in_thread(lambda: read_request(_parsed(body)))
+        return parse_request(_parse_json(body))
+    return await run_blocking(lambda: parse_request(_parse_json(body)))
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise wrong("the body is no JSON") from None
+        raise invalid_request("the body is no JSON") from None
 
 
-def _name(request: Request) -> str | None:
+def _conversation_name(request: Request) -> str | None:
     """The conversation's name in the headers."""
-    given = next((request.headers[name] for name in _NAMES if request.headers.get(name)), None)
-    if given is not None and len(given) > MAX_NAME_CHARS:
-        raise wrong(f"the name of a conversation has at most {MAX_NAME_CHARS} characters")
-    return given
+    name = next((request.headers[name] for name in _CONVERSATION_HEADERS if request.headers.get(name)), None)
+    if name is not None and len(name) > MAX_NAME_CHARS:
+        raise invalid_request(f"the name of a conversation has at most {MAX_NAME_CHARS} characters")
+    return name
 
 
-def _said(asked: CompletionRequest) -> str | Mapping[str, Any]:
+def _new_content(completion: CompletionRequest) -> str | Mapping[str, Any]:
     """The new message; plain text as text, so that slash commands are seen as such."""
-    content = asked.new["content"]
-    return content if isinstance(content, str) else asked.new
+    content = completion.new["content"]
+    return content if isinstance(content, str) else completion.new
 
 
-async def _unless_gone(request: Request, answering: Answering) -> str:
+async def _wait_unless_disconnected(request: Request, turn: CompletionTurn) -> str:
     """The answer, unless the client hangs up first: then the turn is stopped, as it is for a stream."""
-    answer = asyncio.create_task(answering.text())
-    gone = asyncio.create_task(_gone(request))
+    text_task = asyncio.create_task(turn.text())
+    disconnect = asyncio.create_task(_wait_for_disconnect(request))
     try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
+        await asyncio.wait({text_task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if text_task.done():
+            return text_task.result()
         raise ApiException(ApiError(499, "client_gone", "the client hung up"))
     finally:
-        for task in (answer, gone):
+        for task in (text_task, disconnect):
             task.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
+        await asyncio.gather(text_task, disconnect, return_exceptions=True)
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -11,44 +11,51 @@ from perdure.core.usage import CanonicalUsage
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import ApiError
 from perdure.gateway.events.types import CommandAnswered, QuestionAsked, Ticket
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.gateway.hub import Hub
-from perdure.gateway.openai_api.conversation_match import Threads
+from perdure.gateway.openai_api.conversation_match import ConversationMatcher
 from perdure.gateway.openai_api.request import CompletionRequest
-from perdure.gateway.openai_api.response import DONE, Shapes, finish_reason, sse
+from perdure.gateway.openai_api.response import DONE, ResponseBuilder, finish_reason, format_chunk
 
 _log = logging.getLogger(__name__)
 # A comment now and then keeps proxies from hanging up while tools run.
 _IDLE_S = 15.0
-_UNATTENDED = "Nobody can answer through this API; decide by yourself what seems best, and say so."
+_UNATTENDED_ANSWER = "Nobody can answer through this API; decide by yourself what seems best, and say so."
 
 
-class Answering:
+class CompletionTurn:
     """What comes of one message. Read `pieces` to its end, then `text`, `end` and `conversation_id` are known."""
 
-    def __init__(self, hub: Hub, threads: Threads, asked: CompletionRequest, person: Principal, ticket: Ticket) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        matcher: ConversationMatcher,
+        completion: CompletionRequest,
+        principal: Principal,
+        ticket: Ticket,
+    ) -> None:
         self._hub = hub
-        self._threads = threads
-        self._asked = asked
-        self._person = person
+        self._matcher = matcher
+        self._completion = completion
+        self._principal = principal
         self._ticket = ticket
         self._calls = 0
         # What the client was shown, and so will send back.
-        self._shown: list[str] = []
+        self._sent: list[str] = []
         self.end: TurnFinished | CommandAnswered | None = None
         self.conversation_id: str | None = ticket.conversation_id
 
-    async def pieces(self) -> AsyncIterator[dict[str, str]]:
+    async def deltas(self) -> AsyncIterator[dict[str, str]]:
         """Deltas as they come; an empty one where nothing came for a while. Stops the turn if nobody reads on."""
         try:
-            async for batch in self._hub.following.turn(self._ticket, idle_s=_IDLE_S):
+            async for batch in self._hub.feeds.turn(self._ticket, idle_s=_IDLE_S):
                 deltas = [d for n in batch if (d := await self._delta(n.event))]
-                for delta in _merged(deltas):
+                for delta in _merge_deltas(deltas):
                     yield delta
                 if not batch:
                     yield {}
             if self.end is not None:
-                await self._remember()
+                await self._record_history()
         finally:
             if self.end is None:
                 self._hub.stop_turns({self._ticket.turn_id})
@@ -71,70 +78,72 @@ class Answering:
             return ApiError(502, "turn_failed", message, headers={"x-should-retry": "false"})
         return None
 
-    async def stream(self, shapes: Shapes) -> AsyncIterator[bytes]:
+    async def stream(self, builder: ResponseBuilder) -> AsyncIterator[bytes]:
         """The whole answer as server-sent chunks."""
-        yield shapes.chunk({"role": "assistant", "content": ""})
-        async for delta in self.pieces():
-            yield shapes.chunk(delta) if delta else b": idle\n\n"
+        yield builder.chunk({"role": "assistant", "content": ""})
+        async for delta in self.deltas():
+            yield builder.chunk(delta) if delta else b": idle\n\n"
         if (failure := self.failure) is not None:
-            yield sse(failure.body)
+            yield format_chunk(failure.body)
             yield DONE
             return
-        yield shapes.chunk({}, reason=finish_reason(self.outcome), perdure={"conversation_id": self.conversation_id})
-        if self._asked.wants_usage:
-            yield shapes.usage_chunk(self.usage)
+        yield builder.chunk({}, reason=finish_reason(self.outcome), perdure={"conversation_id": self.conversation_id})
+        if self._completion.wants_usage:
+            yield builder.usage_chunk(self.usage)
         yield DONE
 
     async def text(self) -> str:
         """The answer once it is whole; without a stream, only what was said last counts."""
-        async for _ in self.pieces():
+        async for _ in self.deltas():
             pass
-        return "".join(self._shown)
+        return "".join(self._sent)
 
     async def _delta(self, event: object) -> dict[str, str] | None:
         match event:
             case CallStarted():
                 self._calls += 1
-            case TextDelta(text) if self._asked.is_stream:
-                return self._show(text)
-            case ReasoningDelta(text) if self._asked.is_stream:
+            case TextDelta(text) if self._completion.is_stream:
+                return self._send_text(text)
+            case ReasoningDelta(text) if self._completion.is_stream:
                 return {"reasoning_content": text}
             case QuestionAsked(question_id=question, kind=kind):
                 await self._decline(question, kind)
             case TurnFinished() | CommandAnswered():
-                return self._ended(event)
+                return self._end(event)
         return None
 
-    def _show(self, text: str) -> dict[str, str]:
+    def _send_text(self, text: str) -> dict[str, str]:
         # What the model says before and after a tool call are two messages; the client sees one.
-        gap = "\n\n" if self._calls > 1 and self._shown else ""
+        gap = "\n\n" if self._calls > 1 and self._sent else ""
         self._calls = min(self._calls, 1)
-        self._shown.append(gap + text)
+        self._sent.append(gap + text)
         return {"content": gap + text}
 
-    def _ended(self, event: TurnFinished | CommandAnswered) -> dict[str, str] | None:
+    def _end(self, event: TurnFinished | CommandAnswered) -> dict[str, str] | None:
         self.end = event
-        said = event.text if isinstance(event, CommandAnswered) else event.final_response
+        text = event.text if isinstance(event, CommandAnswered) else event.final_response
         # Of a turn that ran elsewhere, or was answered before, the end is all there is.
-        return self._show(said) if said and not self._shown else None
+        return self._send_text(text) if text and not self._sent else None
 
     async def _decline(self, question_id: str, kind: str) -> None:
         """Nobody sits at the other end who could answer: an approval is denied at once."""
         try:
-            await self._hub.answer(question_id, "no" if kind == "approval" else _UNATTENDED, self._person)
+            await self._hub.answer(question_id, "no" if kind == "approval" else _UNATTENDED_ANSWER, self._principal)
         except NotFound:  # answered meanwhile, elsewhere
             _log.info("question %s was closed already", question_id)
 
-    async def _remember(self) -> None:
-        taken = await self._hub.taken(self._ticket.turn_id, self._person)
-        self.conversation_id = taken.conversation_id
+    async def _record_history(self) -> None:
+        queued = await self._hub.get_message(self._ticket.turn_id, self._principal)
+        self.conversation_id = queued.conversation_id
         is_answered = not (isinstance(self.end, TurnFinished) and self.end.outcome == "failed")
         if is_answered:
-            answer = "".join(self._shown)
-            await in_thread(self._threads.remember, self._asked, answer, self._person, self.conversation_id)
+            answer = "".join(self._sent)
+            await run_blocking(
+                self._matcher.record_history, self._completion, answer, self._principal, self.conversation_id
+            )
 
 
-def _merged(deltas: list[dict[str, str]]) -> list[dict[str, str]]:
+def _merge_deltas(deltas: list[dict[str, str]]) -> list[dict[str, str]]:
     """Neighbours of one kind as one: a slow reader gets fewer, longer pieces."""
     merged: list[dict[str, str]] = []
     for delta in deltas:

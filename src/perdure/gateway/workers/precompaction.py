@@ -16,7 +16,7 @@ from perdure.agent.session import LiveSession
 from perdure.agent.turn import OpenConversation
 from perdure.context.compressor import ContextCompressor
 from perdure.core.events import CompactionOutcome, Event, Notice
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.store.records import CallRecord
 from perdure.store.store import SessionStore
 
@@ -28,56 +28,58 @@ Emit = Callable[[Event], None]
 
 
 @dataclass
-class HygieneCounts:
+class WorkerStats:
     """How often a message was looked at, what came of those that found their conversation too full; and takeovers."""
 
-    checked: int = 0
+    hygiene_checks: int = 0
     # Messages of processes that died or fell silent, gone on with by this one.
-    taken_over: int = 0
-    fired: dict[CompactionOutcome, int] = field(default_factory=dict)
+    takeovers: int = 0
+    hygiene_compactions: dict[CompactionOutcome, int] = field(default_factory=dict)
 
     def add(self, outcome: CompactionOutcome) -> None:
-        self.fired[outcome] = self.fired.get(outcome, 0) + 1
+        self.hygiene_compactions[outcome] = self.hygiene_compactions.get(outcome, 0) + 1
 
 
-async def keep_clean(agent: ConversationAgent, talk: OpenConversation, emit: Emit) -> CompactionOutcome | None:
+async def compact_if_needed(
+    agent: ConversationAgent, conversation: OpenConversation, emit: Emit
+) -> CompactionOutcome | None:
     """Compacts if it is time; None where it is not. The caller holds the conversation's lease."""
-    live, parts = talk.live, agent.parts
+    live, parts = conversation.live, agent.parts
     if not parts.settings.compression.enabled or len(live.entries) < LEAST_MESSAGES:
         return None
-    await talk.caller.fit_window()
-    budgets = talk.gate.budgets
-    if budgets is None or await _fill(live, parts.store) < budgets.hygiene_tokens:
+    await conversation.caller.fit_window()
+    budgets = conversation.gate.budgets
+    if budgets is None or await _prompt_tokens(live, parts.store) < budgets.hygiene_tokens:
         return None
-    talk.gate.forget_preparation()
-    made = await compact(live, parts, emit, reason="hygiene")
-    if made.outcome != "failed":
-        return made.outcome
+    conversation.gate.forget_preparation()
+    result = await compact(live, parts, emit, reason="hygiene")
+    if result.outcome != "failed":
+        return result.outcome
     emit(Notice("The context engine could not compact; a digest written by code stands in for it.", "warning"))
-    return await _digest(agent, talk, emit)
+    return await _digest(agent, conversation, emit)
 
 
-async def _fill(live: LiveSession, store: SessionStore) -> int:
+async def _prompt_tokens(live: LiveSession, store: SessionStore) -> int:
     """The last real prompt of this session, in whichever process it was sent; else a rough estimate."""
     if live.counter.last_prompt_tokens is not None:
         return live.counter.last_prompt_tokens
-    calls = await in_thread(store.ledger.calls, live.id, limit=_CALLS)
+    calls = await run_blocking(store.ledger.calls, live.id, limit=_CALLS)
     return last_prompt(calls, live.id) or live.counter.estimate
 
 
 def last_prompt(calls: Sequence[CallRecord], session_id: str) -> int | None:
     """The newest prompt a provider counted for this very session: one before a compaction says nothing of it now."""
     for call in reversed(calls):
-        is_ours = call.session_id == session_id and call.task == "main"
-        if is_ours and call.usage.reported and call.usage.prompt_tokens > 0:
+        is_own_call = call.session_id == session_id and call.task == "main"
+        if is_own_call and call.usage.reported and call.usage.prompt_tokens > 0:
             return call.usage.prompt_tokens
     return None
 
 
-async def _digest(agent: ConversationAgent, talk: OpenConversation, emit: Emit) -> CompactionOutcome:
-    live, parts, endpoint = talk.live, agent.parts, agent.endpoint
-    code = ContextCompressor(
-        context_length=await talk.caller.fit_window(),
+async def _digest(agent: ConversationAgent, conversation: OpenConversation, emit: Emit) -> CompactionOutcome:
+    live, parts, endpoint = conversation.live, agent.parts, agent.endpoint
+    compressor = ContextCompressor(
+        context_length=await conversation.caller.fit_window(),
         settings=parts.settings.compression,
         model=endpoint.model,
         provider=endpoint.provider,
@@ -85,5 +87,5 @@ async def _digest(agent: ConversationAgent, talk: OpenConversation, emit: Emit) 
         clock=parts.clock,
     )
     entries = list(live.view)
-    made = await asyncio.to_thread(code.compress, entries, reason="hygiene")
-    return (await carry_out(made, live, parts, emit, reason="hygiene")).outcome
+    result = await asyncio.to_thread(compressor.compress, entries, reason="hygiene")
+    return (await carry_out(result, live, parts, emit, reason="hygiene")).outcome

@@ -17,16 +17,16 @@ from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.errors import ApiError, ApiException
-from perdure.gateway.events.broker import Streams
+from perdure.gateway.events.broker import EventBroker
 from perdure.gateway.events.types import ChatKey, QuestionAsked, QuestionClosed
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.store.store import SessionStore
 
 SCOPE = "questions"
 # How long an approval waits in a chat that nobody follows.
 UNATTENDED_S = 10.0
 # How often a waiting turn looks for an answer that came in through another process.
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _APPROVALS: tuple[str, ...] = get_args(ApprovalAnswer)
 
 
@@ -45,17 +45,17 @@ class OpenQuestion:
     """A question nobody has answered yet, as the one it is for may see it."""
 
     question: QuestionAsked
-    place: QuestionOrigin
+    origin: QuestionOrigin
     expires_at_ms: int
 
 
-class QuestionBoard:
+class QuestionRegistry:
     """Every question of this process, and the way in for answers to anybody's."""
 
     def __init__(
         self,
         store: SessionStore,
-        streams: Streams,
+        broker: EventBroker,
         *,
         clock: Clock,
         timeout_s: float,
@@ -63,16 +63,16 @@ class QuestionBoard:
         unattended_s: float = UNATTENDED_S,
     ) -> None:
         self._state = store.state(SCOPE)
-        self._streams = streams
+        self._broker = broker
         self._clock = clock
         self._timeout_s = timeout_s
         self._unattended_s = min(unattended_s, timeout_s)
         self._is_attended = is_attended
-        self._answered: dict[str, asyncio.Event] = {}
+        self._answer_events: dict[str, asyncio.Event] = {}
 
     async def ask(
         self,
-        place: QuestionOrigin,
+        origin: QuestionOrigin,
         kind: Literal["approval", "clarify"],
         text: str,
         *,
@@ -82,45 +82,45 @@ class QuestionBoard:
         dangerous: Sequence[str] = (),
     ) -> str:
         """The answer; "" where nobody gave one in time."""
-        ident = f"q_{secrets.token_hex(12)}"
-        asked = QuestionAsked(ident, kind, text, tuple(choices), reason, covers, tuple(dangerous))
-        until_ms = self._clock.now_ms() + round(self._timeout_s * 1_000)
-        await in_thread(self._state.set, asked.question_id, _kept(asked, place, until_ms))
-        self._answered[asked.question_id] = asyncio.Event()
-        self._streams.publish(place.chat, place.turn_id, asked)
+        question_id = f"q_{secrets.token_hex(12)}"
+        question = QuestionAsked(question_id, kind, text, tuple(choices), reason, covers, tuple(dangerous))
+        expires_at_ms = self._clock.now_ms() + round(self._timeout_s * 1_000)
+        await run_blocking(self._state.set, question.question_id, _to_stored(question, origin, expires_at_ms))
+        self._answer_events[question.question_id] = asyncio.Event()
+        self._broker.publish(origin.chat, origin.turn_id, question)
         answer = ""
         try:
-            answer = await self._wait(asked.question_id, place.chat)
+            answer = await self._wait(question.question_id, origin.chat)
         finally:
-            self._answered.pop(asked.question_id, None)
-            self._streams.publish(place.chat, place.turn_id, QuestionClosed(asked.question_id, answer))
-            await in_thread(self._state.set, asked.question_id, None)
+            self._answer_events.pop(question.question_id, None)
+            self._broker.publish(origin.chat, origin.turn_id, QuestionClosed(question.question_id, answer))
+            await run_blocking(self._state.set, question.question_id, None)
         return answer
 
-    async def answer(self, question_id: str, text: str, person: Principal) -> None:
+    async def answer(self, question_id: str, text: str, principal: Principal) -> None:
         """Takes an answer, whichever process waits for it. Raises NotFound, InvalidMessage, ApiException."""
-        kept: Any = await in_thread(self._state.get, question_id) if question_id.startswith("q_") else None
-        if not _is_for(kept, person) or kept.get("answer") is not None:
+        stored: Any = await run_blocking(self._state.get, question_id) if question_id.startswith("q_") else None
+        if not _is_for(stored, principal) or stored.get("answer") is not None:
             raise NotFound(f"no open question {question_id!r}")
-        if missing := _missing_scopes(kept, person):
-            needed = f"the turn that asks runs with the scope {missing[0]}; answering it needs a token that has it too"
-            raise ApiException(ApiError(403, "missing_scope", needed))
-        if kept["kind"] == "approval" and text not in _APPROVALS:
+        if missing := _missing_scopes(stored, principal):
+            message = f"the turn that asks runs with the scope {missing[0]}; answering it needs a token that has it too"
+            raise ApiException(ApiError(403, "missing_scope", message))
+        if stored["kind"] == "approval" and text not in _APPROVALS:
             raise InvalidMessage(f"an approval is answered with one of: {', '.join(_APPROVALS)}")
         if not text.strip():
             raise InvalidMessage("the answer is empty")
-        await in_thread(self._state.set, question_id, {**kept, "answer": text})
-        if question_id in self._answered:
-            self._answered[question_id].set()
+        await run_blocking(self._state.set, question_id, {**stored, "answer": text})
+        if question_id in self._answer_events:
+            self._answer_events[question_id].set()
 
-    async def open_for(self, person: Principal) -> list[OpenQuestion]:
+    async def open_for(self, principal: Principal) -> list[OpenQuestion]:
         """What waits for this person, in any process, oldest first."""
-        kept = await in_thread(self._state.items)
+        stored = await run_blocking(self._state.items)
         now = self._clock.now_ms()
-        mine = [
+        questions = [
             OpenQuestion(
                 QuestionAsked(
-                    ident,
+                    question_id,
                     k["kind"],
                     k["text"],
                     tuple(k["choices"]),
@@ -131,42 +131,42 @@ class QuestionBoard:
                 QuestionOrigin(ChatKey(*k["chat"]), k["turn_id"]),
                 k["expires_at"],
             )
-            for ident, k in kept.items()
-            if _is_for(k, person) and k.get("answer") is None and k["expires_at"] > now
+            for question_id, k in stored.items()
+            if _is_for(k, principal) and k.get("answer") is None and k["expires_at"] > now
         ]
-        return sorted(mine, key=lambda q: q.expires_at_ms)
+        return sorted(questions, key=lambda q: q.expires_at_ms)
 
     async def forget_expired(self) -> None:
         """Takes away what a process that died had asked."""
-        for ident, kept in (await in_thread(self._state.items)).items():
-            if kept["expires_at"] < self._clock.now_ms() - 60_000:
-                await in_thread(self._state.set, ident, None)
+        for question_id, stored in (await run_blocking(self._state.items)).items():
+            if stored["expires_at"] < self._clock.now_ms() - 60_000:
+                await run_blocking(self._state.set, question_id, None)
 
     async def _wait(self, question_id: str, chat: ChatKey) -> str:
-        arrived = self._answered[question_id]
-        began = self._clock.monotonic_s()
+        answer_event = self._answer_events[question_id]
+        started_s = self._clock.monotonic_s()
         was_attended = False
         while True:
             was_attended = was_attended or self._is_attended(chat)
-            patience_s = self._timeout_s if was_attended else self._unattended_s
-            left_s = began + patience_s - self._clock.monotonic_s()
-            kept = await in_thread(self._state.get, question_id)
-            if kept is not None and kept.get("answer") is not None:
-                return str(kept["answer"])
-            if left_s <= 0:
+            timeout_s = self._timeout_s if was_attended else self._unattended_s
+            remaining_s = started_s + timeout_s - self._clock.monotonic_s()
+            stored = await run_blocking(self._state.get, question_id)
+            if stored is not None and stored.get("answer") is not None:
+                return str(stored["answer"])
+            if remaining_s <= 0:
                 return ""
             try:
-                await asyncio.wait_for(arrived.wait(), min(_LOOK_S, left_s))
+                await asyncio.wait_for(answer_event.wait(), min(_POLL_S, remaining_s))
             except TimeoutError:
                 continue
 
 
-class TurnVoice:
+class ChatPrompter:
     """The Approver and Asker of one agent: asks in the chat of whichever turn is under way."""
 
-    def __init__(self, questions: QuestionBoard) -> None:
+    def __init__(self, questions: QuestionRegistry) -> None:
         self._questions = questions
-        self.place: QuestionOrigin | None = None
+        self.origin: QuestionOrigin | None = None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Whatever is no answer is a no."""
@@ -178,7 +178,7 @@ class TurnVoice:
             covers=request.covers,
             dangerous=request.dangerous,
         )
-        return next((known for known in get_args(ApprovalAnswer) if known == answer), "no")
+        return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), "no")
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         answer = await self._ask("clarify", question, choices=choices)
@@ -186,34 +186,34 @@ class TurnVoice:
             raise ToolError("nobody answered the question in time; decide yourself, and say what you assumed")
         return answer
 
-    def _ask(self, kind: Literal["approval", "clarify"], text: str, **more: Any) -> Awaitable[str]:
-        if self.place is None:
+    def _ask(self, kind: Literal["approval", "clarify"], text: str, **kwargs: Any) -> Awaitable[str]:
+        if self.origin is None:
             raise ToolError("nobody is here to be asked")
-        return self._questions.ask(self.place, kind, text, **more)
+        return self._questions.ask(self.origin, kind, text, **kwargs)
 
 
-def _kept(asked: QuestionAsked, place: QuestionOrigin, until_ms: int) -> dict[str, Any]:
-    chat = place.chat
+def _to_stored(question: QuestionAsked, origin: QuestionOrigin, expires_at_ms: int) -> dict[str, Any]:
+    chat = origin.chat
     return {
-        "kind": asked.kind,
-        "text": asked.text,
-        "choices": list(asked.choices),
-        "reason": asked.reason,
-        "covers": asked.covers,
-        "dangerous": list(asked.dangerous),
-        "scopes": sorted(place.scopes),
+        "kind": question.kind,
+        "text": question.text,
+        "choices": list(question.choices),
+        "reason": question.reason,
+        "covers": question.covers,
+        "dangerous": list(question.dangerous),
+        "scopes": sorted(origin.scopes),
         "chat": [chat.platform, chat.user_key, chat.chat],
-        "turn_id": place.turn_id,
-        "expires_at": until_ms,
+        "turn_id": origin.turn_id,
+        "expires_at": expires_at_ms,
         "answer": None,
     }
 
 
-def _is_for(kept: Any, person: Principal) -> bool:
+def _is_for(stored: Any, principal: Principal) -> bool:
     """One's own questions alone: not even an administrator approves what runs in somebody else's name."""
-    return isinstance(kept, dict) and kept["chat"][1] == person.user_key
+    return isinstance(stored, dict) and stored["chat"][1] == principal.user_key
 
 
-def _missing_scopes(kept: Mapping[str, Any], person: Principal) -> list[str]:
+def _missing_scopes(stored: Mapping[str, Any], principal: Principal) -> list[str]:
     """What the turn that asks may do and this person may not; `admin` shows more but runs nothing."""
-    return [scope for scope in kept.get("scopes", ()) if scope in ("chat", "shell") and scope not in person.scopes]
+    return [scope for scope in stored.get("scopes", ()) if scope in ("chat", "shell") and scope not in principal.scopes]

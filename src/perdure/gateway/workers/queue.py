@@ -10,20 +10,20 @@ import logging
 from collections.abc import Callable
 
 from perdure.core.errors import StoreError
-from perdure.gateway.executor import in_thread
-from perdure.gateway.workers.worker import MessageJob, WorkerContext, work_through
+from perdure.gateway.executor import run_blocking
+from perdure.gateway.workers.worker import MessageJob, WorkerContext, run_job
 from perdure.store.inbox import QueuedMessage
 from perdure.store.leases import is_holder_dead
 
 _log = logging.getLogger(__name__)
 # A process says at every beat that it still works on what it owns; one silent for as long as this has lost it.
-OWNED_MS = 15_000
+OWNERSHIP_TTL_MS = 15_000
 # How soon the end of another process's message is noticed.
-_FIRST_LOOK_S, _LAST_LOOK_S = 0.05, 0.5
+_MIN_POLL_S, _MAX_POLL_S = 0.05, 0.5
 _STORE_PAUSE_S = 1.0
 
 
-def is_owner_gone(owner: str) -> bool:
+def is_owner_dead(owner: str) -> bool:
     """Whether an owner on this machine has died, so that nobody need wait for it to fall silent."""
     return is_holder_dead(owner.partition("#")[0])
 
@@ -31,14 +31,14 @@ def is_owner_gone(owner: str) -> bool:
 class ConversationQueue:
     """Runs what waits in one lane, as long as there is anything of ours in it."""
 
-    def __init__(self, key: str, desk: WorkerContext, *, owner: str, is_leaving: Callable[[], bool]) -> None:
+    def __init__(self, key: str, context: WorkerContext, *, owner: str, is_stopping: Callable[[], bool]) -> None:
         self.key = key
-        self._desk = desk
+        self._context = context
         self._owner = owner
-        self._is_leaving = is_leaving
+        self._is_stopping = is_stopping
         self._task: asyncio.Task[None] | None = None
         # Messages of ours that are to be run here, and the one that is known to be next.
-        self._due: set[str] = set()
+        self._pending: set[str] = set()
         self._first: QueuedMessage | None = None
         self.running: MessageJob | None = None
 
@@ -54,48 +54,48 @@ class ConversationQueue:
         self, message_id: str, on_idle: Callable[[ConversationQueue], None], *, first: QueuedMessage | None = None
     ) -> None:
         """A message of ours waits here; `first` where it is known that nothing waits before it."""
-        self._due.add(message_id)
+        self._pending.add(message_id)
         if self.is_idle:
             self._first = first
-            self._task = asyncio.create_task(self._go(), name=f"lane {self.key}")
+            self._task = asyncio.create_task(self._drain(), name=f"lane {self.key}")
             self._task.add_done_callback(lambda _: on_idle(self))
 
-    async def _go(self) -> None:
-        while self._due and not self._is_leaving():
+    async def _drain(self) -> None:
+        while self._pending and not self._is_stopping():
             try:
-                await self._step()
+                await self._run_next()
             except StoreError as error:
                 # What is due stays due: it is in the store, and waits there until that can be reached again.
                 _log.warning("lane %s: the store failed (%s)", self.key, type(error).__name__)
                 await asyncio.sleep(_STORE_PAUSE_S)
 
-    async def _step(self) -> None:
-        known = set(self._due)
-        taken, self._first = self._first or await self._next(), None
-        if taken is None:  # whatever was added before the look has been answered elsewhere
-            self._due -= known
+    async def _run_next(self) -> None:
+        pending = set(self._pending)
+        queued, self._first = self._first or await self._claim_next(), None
+        if queued is None:  # whatever was added before the look has been answered elsewhere
+            self._pending -= pending
             return
-        self.running = MessageJob(taken, self._desk)
+        self.running = MessageJob(queued, self._context)
         try:
-            await work_through(self.running)
-            self._due.discard(taken.id)
+            await run_job(self.running)
+            self._pending.discard(queued.id)
         finally:
             self.running = None
 
-    async def _next(self) -> QueuedMessage | None:
+    async def _claim_next(self) -> QueuedMessage | None:
         """The oldest message once it is ours; None where nothing waits."""
-        inbox, look_s = self._desk.store.inbox, _FIRST_LOOK_S
-        while not self._is_leaving():
-            first = await in_thread(inbox.first, self.key)
+        inbox, poll_s = self._context.store.inbox, _MIN_POLL_S
+        while not self._is_stopping():
+            first = await run_blocking(inbox.first, self.key)
             if first is None or first.owner == self._owner:
                 return first
-            now_ms = self._desk.clock.now_ms()
-            if first.expires_at_ms <= now_ms or await in_thread(is_owner_gone, first.owner):
-                claimed = await in_thread(inbox.claim, first, owner=self._owner, ttl_ms=OWNED_MS)
+            now_ms = self._context.clock.now_ms()
+            if first.expires_at_ms <= now_ms or await run_blocking(is_owner_dead, first.owner):
+                claimed = await run_blocking(inbox.claim, first, owner=self._owner, ttl_ms=OWNERSHIP_TTL_MS)
                 if claimed is not None:
-                    self._desk.hygiene.taken_over += 1
+                    self._context.stats.takeovers += 1
                     return claimed
                 continue
-            await asyncio.sleep(look_s)
-            look_s = min(look_s * 1.5, _LAST_LOOK_S)
+            await asyncio.sleep(poll_s)
+            poll_s = min(poll_s * 1.5, _MAX_POLL_S)
         return None

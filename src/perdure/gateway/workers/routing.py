@@ -19,18 +19,18 @@ class ChatRouting:
 
     def get(self, chat: ChatKey) -> str | None:
         """The chat's conversation; None where it begins a new one."""
-        kept = self._state.get(key_of(chat))
-        return str(kept) if isinstance(kept, str) else None
+        stored = self._state.get(chat_key(chat))
+        return str(stored) if isinstance(stored, str) else None
 
     def set(self, chat: ChatKey, conversation_id: str | None) -> None:
-        self._state.set(key_of(chat), conversation_id)
+        self._state.set(chat_key(chat), conversation_id)
 
 
-def key_of(chat: ChatKey) -> str:
+def chat_key(chat: ChatKey) -> str:
     """One text for a chat, and never the same for two, whatever characters their names are made of."""
     return json.dumps([chat.platform, chat.user_key, chat.chat])
 
 
-def lane_of(chat: ChatKey, conversation_id: str | None) -> str:
+def queue_key(chat: ChatKey, conversation_id: str | None) -> str:
     """Messages of one lane are run one after the other: those to a conversation named, else those of a chat."""
-    return conversation_queue_key(conversation_id) if conversation_id else f"chat:{key_of(chat)}"
+    return conversation_queue_key(conversation_id) if conversation_id else f"chat:{chat_key(chat)}"

@@ -21,13 +21,13 @@ from perdure.core.messages import Message
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.auth.principal import Principal, Scope
-from perdure.gateway.events.broker import Streams
+from perdure.gateway.events.broker import EventBroker
 from perdure.gateway.events.types import ChatKey, CommandAnswered, ContextUsageChanged
-from perdure.gateway.executor import in_thread
+from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.agent_pool import MODEL_KEY, AgentLease, AgentPool, AgentSpec
-from perdure.gateway.workers.precompaction import HygieneCounts, keep_clean
+from perdure.gateway.workers.precompaction import WorkerStats, compact_if_needed
 from perdure.gateway.workers.questions import QuestionOrigin
-from perdure.gateway.workers.routing import ChatRouting, lane_of
+from perdure.gateway.workers.routing import ChatRouting, queue_key
 from perdure.providers.routes import EndpointChain
 from perdure.store.inbox import QueuedMessage
 from perdure.store.records import Span, StoredEvent
@@ -36,7 +36,7 @@ from perdure.store.store import SessionStore
 _DIGEST = "message_digest"
 
 
-def result_of(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
+def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
     """A turn's or a command's end as JSON."""
     if isinstance(event, CommandAnswered):
         return {"kind": "command", "text": event.text, "level": event.level}
@@ -50,19 +50,19 @@ def result_of(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
     }
 
 
-def kept_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> dict[str, Any]:
+def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> dict[str, Any]:
     """A result as it is kept: with a digest of its message, whose text is not kept once it is answered."""
     return {**result, _DIGEST: _digest(content)}
 
 
-def is_message_of(taken: QueuedMessage, content: str | Mapping[str, Any]) -> bool:
+def is_same_message(queued: QueuedMessage, content: str | Mapping[str, Any]) -> bool:
     """Whether a message is the one that was taken under its key; one answered long ago may have no digest."""
     # A command may have been replaced by the message it made.
     if isinstance(content, str) and is_command(content):
         return True
-    if taken.state != "done":
-        return _digest(taken.inbound.content) == _digest(content)
-    return (taken.result or {}).get(_DIGEST) in (None, _digest(content))
+    if queued.state != "done":
+        return _digest(queued.inbound.content) == _digest(content)
+    return (queued.result or {}).get(_DIGEST) in (None, _digest(content))
 
 
 def _digest(content: str | Mapping[str, Any]) -> str:
@@ -71,11 +71,11 @@ def _digest(content: str | Mapping[str, Any]) -> str:
 
 def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None) -> TurnFinished | CommandAnswered:
     """The event of an end that was kept."""
-    kept = result or {}
-    if kept.get("kind") == "command":
-        return CommandAnswered(kept["text"], kept["level"], conversation_id)
-    usage = CanonicalUsage(**kept["usage"]) if "usage" in kept else CanonicalUsage(reported=False)
-    return TurnFinished(kept.get("outcome", "failed"), kept.get("text", ""), usage, kept.get("error"))
+    stored = result or {}
+    if stored.get("kind") == "command":
+        return CommandAnswered(stored["text"], stored["level"], conversation_id)
+    usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
+    return TurnFinished(stored.get("outcome", "failed"), stored.get("text", ""), usage, stored.get("error"))
 
 
 class GatewayCommandContext:
@@ -85,13 +85,13 @@ class GatewayCommandContext:
         self,
         store: SessionStore,
         agent: ConversationAgent,
-        person: Principal,
+        principal: Principal,
         *,
         route_to: Callable[[str], EndpointChain],
     ) -> None:
         self.store = store
         self.agent = agent
-        self.visibility = person.visibility
+        self.visibility = principal.visibility
         self._route_to = route_to
         # Where the chat goes on: as it was, unless a command says otherwise.
         self.has_moved = False
@@ -115,11 +115,11 @@ class GatewayCommandContext:
 
 _log = logging.getLogger(__name__)
 # A store that cannot be reached is waited for before the sender is told: what was taken goes on where it was.
-_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, None)
-LEFT = "Bye. The conversation is kept; write whenever you like."
+_RETRY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, None)
+GOODBYE = "Bye. The conversation is kept; write whenever you like."
 
 
-class TakenOver(Exception):
+class MessageTakenOver(Exception):
     """Another process has the message by now: nothing more is said or written about it here."""
 
 
@@ -129,10 +129,10 @@ class WorkerContext:
 
     store: SessionStore
     pool: AgentPool
-    pointers: ChatRouting
-    streams: Streams
+    routing: ChatRouting
+    broker: EventBroker
     commands: Commands
-    hygiene: HygieneCounts
+    stats: WorkerStats
     clock: Clock
     route_to: Callable[[str], EndpointChain]
     # Has the chat's platform show a turn, from now to its end.
@@ -142,19 +142,19 @@ class WorkerContext:
 class MessageJob:
     """One message being worked on."""
 
-    def __init__(self, taken: QueuedMessage, desk: WorkerContext) -> None:
-        self.taken = taken
-        self._desk = desk
-        letter = taken.inbound
-        self.chat = ChatKey(letter.platform, letter.user_key, letter.chat)
-        self.person = Principal(letter.user_key, frozenset(_scopes(letter.scopes)))
-        self.conversation_id: str | None = taken.conversation_id
+    def __init__(self, queued: QueuedMessage, context: WorkerContext) -> None:
+        self.queued = queued
+        self._context = context
+        inbound = queued.inbound
+        self.chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
+        self.principal = Principal(inbound.user_key, frozenset(_parse_scopes(inbound.scopes)))
+        self.conversation_id: str | None = queued.conversation_id
         self._agent: ConversationAgent | None = None
-        self._wants_stop = taken.wants_stop
-        self._tell = desk.streams.teller(self.chat, taken.id)
-        self._is_shown = False
+        self._wants_stop = queued.wants_stop
+        self._publish = context.broker.publisher(self.chat, queued.id)
+        self._is_delivering = False
         # Its end is kept; what is left is putting things away.
-        self.is_over = False
+        self.is_finished = False
         # How far another process came with it: its message is in the log, or even its answer.
         self._is_resumed = False
         self._done: TurnFinished | None = None
@@ -171,226 +171,232 @@ class MessageJob:
         self.is_abandoned = True
         self.stop()
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         """Runs it and keeps what came of it, then tells. Raises TakenOver, StoreError."""
-        if not self._is_shown:
-            self._is_shown = True
-            self._desk.deliver(self.chat, self.taken.id)
-        content = self.taken.inbound.content
+        if not self._is_delivering:
+            self._is_delivering = True
+            self._context.deliver(self.chat, self.queued.id)
+        content = self.queued.inbound.content
         if isinstance(content, str) and is_command(content):
-            await self._command(content)
+            await self._run_command(content)
         else:
-            await self._turn(content, self._find)
+            await self._run_in_conversation(content, self._resolve)
 
-    async def fail(self, why: str) -> None:
+    async def fail(self, reason: str) -> None:
         """Ends it without an answer."""
-        await in_thread(self._keep_failure, why)
-        await self._finish(TurnFinished("failed", "", error=why))
+        await run_blocking(self._record_failure, reason)
+        await self._finish(TurnFinished("failed", "", error=reason))
 
-    def _keep_failure(self, why: str) -> None:
+    def _record_failure(self, reason: str) -> None:
         """Keeps the reason with the conversation, where there is one. In a thread."""
         if self.conversation_id is None:
             return
-        store = self._desk.store
+        store = self._context.store
         try:
             session_id = store.conversations.get(self.conversation_id).tip_session_id
-            store.ledger.record_event(StoredEvent(session_id, "turn_failed", {"reason": why}))
+            store.ledger.record_event(StoredEvent(session_id, "turn_failed", {"reason": reason}))
         except StoreError as error:
-            _log.warning("turn %s: why it failed was not kept (%s)", self.taken.id, type(error).__name__)
+            _log.warning("turn %s: why it failed was not kept (%s)", self.queued.id, type(error).__name__)
 
     # -- a turn ------------------------------------------------------------------------------------------------------
 
-    async def _turn(self, content: str | Mapping[str, Any], find: Callable[[], str | None]) -> None:
-        async with self._desk.pool.held(self._wanted(find), partial(self._begin, content)) as held:
-            agent = held.agent
-            held.voice.place = QuestionOrigin(self.chat, self.taken.id, self.person.scopes)
-            agent.events.tap(self._hear)
+    async def _run_in_conversation(self, content: str | Mapping[str, Any], resolve: Callable[[], str | None]) -> None:
+        async with self._context.pool.acquire(self._spec(resolve), partial(self._begin_turn, content)) as agent_lease:
+            agent = agent_lease.agent
+            agent_lease.prompter.origin = QuestionOrigin(self.chat, self.queued.id, self.principal.scopes)
+            agent.events.tap(self._on_event)
             try:
-                with agent.lent(held.lease):
-                    outcome = self._done or await self._answered(content, held)
+                with agent.lent(agent_lease.lease):
+                    outcome = self._done or await self._run_turn(content, agent_lease)
             except LeaseLost as error:
-                raise TakenOver from error
+                raise MessageTakenOver from error
             finally:
                 agent.events.tap(None)
-                held.voice.place = self._agent = None
+                agent_lease.prompter.origin = self._agent = None
             if self.is_abandoned and outcome.outcome == "interrupted":
-                raise TakenOver
+                raise MessageTakenOver
             await self._finish(outcome, agent)
 
-    async def _answered(self, content: str | Mapping[str, Any], held: AgentLease) -> TurnFinished:
+    async def _run_turn(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> TurnFinished:
         """The turn itself, from its message or from where it was cut off."""
-        agent, talk = held.agent, held.agent.open()
+        agent, conversation = agent_lease.agent, agent_lease.agent.open()
         if not self._is_resumed:
-            self._desk.hygiene.checked += 1
-            outcome = await keep_clean(agent, talk, talk.emit)
+            self._context.stats.hygiene_checks += 1
+            outcome = await compact_if_needed(agent, conversation, conversation.emit)
             if outcome is not None:
-                self._desk.hygiene.add(outcome)
+                self._context.stats.add(outcome)
         if self._wants_stop:
             return TurnFinished("interrupted", "")
         self._agent = agent
         try:
             if self._is_resumed:
-                return _event(await agent.afinish_turn(task_id=self.taken.id))
-            return _event(await agent.arun_conversation(content, task_id=self.taken.id))
+                return _to_event(await agent.afinish_turn(task_id=self.queued.id))
+            return _to_event(await agent.arun_conversation(content, task_id=self.queued.id))
         except asyncio.CancelledError:
             # Stopped before the turn had begun: nothing was said, so there is nothing to settle.
             if not self._wants_stop:
                 raise
             return TurnFinished("interrupted", "")
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         # The end is told once it is kept: whoever hears of it may rely on it.
         if type(event) is not TurnFinished:
-            self._tell(event)
+            self._publish(event)
 
     # -- where it goes, and how far it came: in a thread, under the lease --------------------------------------------
 
-    def _wanted(self, find: Callable[[], str | None]) -> AgentSpec:
-        return AgentSpec(self.chat, self.person.may("shell"), find)
+    def _spec(self, resolve: Callable[[], str | None]) -> AgentSpec:
+        return AgentSpec(self.chat, self.principal.has_scope("shell"), resolve)
 
-    def _find(self) -> str | None:
+    def _resolve(self) -> str | None:
         """The conversation this message goes to: where it was begun, the one it names, or the chat's own."""
         # What an attempt that failed had already begun is gone on with, not begun again.
-        named = self.taken.conversation_id or self.conversation_id or self._named
+        named = self.queued.conversation_id or self.conversation_id or self._named_conversation
         if named is not None:
             return named
-        current = self._desk.pointers.get(self.chat)
+        current = self._context.routing.get(self.chat)
         try:
             # A token with `admin` may have moved this chat into somebody else's conversation; others may not follow.
-            found = self._desk.store.conversations.get(current, visibility=self.person.visibility) if current else None
-            return found.id if found is not None else None
+            conversation = (
+                self._context.store.conversations.get(current, visibility=self.principal.visibility)
+                if current
+                else None
+            )
+            return conversation.id if conversation is not None else None
         except NotFound:  # deleted meanwhile, or not this person's: the chat begins anew
             return None
 
-    def _begin(self, content: str | Mapping[str, Any], held: AgentLease) -> None:
+    def _begin_turn(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> None:
         """Finds out how far another process came with it, else notes that it begins here. Raises TakenOver."""
-        store, conversation = self._desk.store, held.conversation
+        store, conversation = self._context.store, agent_lease.conversation
         self.conversation_id = conversation.id
-        if self.taken.begin_seq is not None and self.taken.conversation_id == conversation.id:
-            self._look_back(content, held)
+        if self.queued.begin_seq is not None and self.queued.conversation_id == conversation.id:
+            self._resume_if_logged(content, agent_lease)
             return
         seq = conversation.last_seq
-        if not store.inbox.begin(self.taken, conversation_id=conversation.id, seq=seq, content=content):
-            raise TakenOver
-        letter = replace(self.taken.inbound, content=content)
-        self.taken = replace(self.taken, inbound=letter, conversation_id=conversation.id, begin_seq=seq)
+        if not store.inbox.begin(self.queued, conversation_id=conversation.id, seq=seq, content=content):
+            raise MessageTakenOver
+        inbound = replace(self.queued.inbound, content=content)
+        self.queued = replace(self.queued, inbound=inbound, conversation_id=conversation.id, begin_seq=seq)
         if seq == 0 and self._is_of_chat:
-            self._desk.pointers.set(self.chat, conversation.id)
+            self._context.routing.set(self.chat, conversation.id)
         if not conversation.title and (title := title_of(Message.from_dict(content).text)):
             store.conversations.set_title(conversation.id, title)
 
-    def _look_back(self, content: str | Mapping[str, Any], held: AgentLease) -> None:
+    def _resume_if_logged(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> None:
         """What stands behind the place where it began came of this message."""
-        begin, conversation = self.taken.begin_seq or 0, held.conversation
+        begin, conversation = self.queued.begin_seq or 0, agent_lease.conversation
         if begin == 0 and self._is_of_chat:  # its process may have died before the chat was told
-            self._desk.pointers.set(self.chat, conversation.id)
+            self._context.routing.set(self.chat, conversation.id)
         if conversation.last_seq <= begin:
             return
-        since = self._desk.store.log.read(conversation.id, Span(begin + 1, conversation.last_seq))
-        said = [e.message for e in since if e.message.kind in ("user", "assistant", "tool")]
-        asked = Message.from_dict(content).to_dict()
-        self._is_resumed = any(m.is_real_user and m.to_dict() == asked for m in said)
-        if self._is_resumed and said[-1].role == "assistant" and not said[-1].tool_calls:
+        since = self._context.store.log.read(conversation.id, Span(begin + 1, conversation.last_seq))
+        messages = [e.message for e in since if e.message.kind in ("user", "assistant", "tool")]
+        sent = Message.from_dict(content).to_dict()
+        self._is_resumed = any(m.is_real_user and m.to_dict() == sent for m in messages)
+        if self._is_resumed and messages[-1].role == "assistant" and not messages[-1].tool_calls:
             # Its process died after the answer was given and before that was noted.
-            self._done = TurnFinished("completed", said[-1].text)
+            self._done = TurnFinished("completed", messages[-1].text)
 
     @property
     def _is_of_chat(self) -> bool:
-        return self.taken.inbound.queue_key == lane_of(self.chat, None)
+        return self.queued.inbound.queue_key == queue_key(self.chat, None)
 
     @property
-    def _named(self) -> str | None:
-        return None if self._is_of_chat else self.taken.inbound.queue_key.partition(":")[2]
+    def _named_conversation(self) -> str | None:
+        return None if self._is_of_chat else self.queued.inbound.queue_key.partition(":")[2]
 
     # -- a command ---------------------------------------------------------------------------------------------------
 
-    async def _command(self, text: str) -> None:
-        current = await in_thread(self._find)
+    async def _run_command(self, text: str) -> None:
+        current = await run_blocking(self._resolve)
         if current is None:
-            agent = await in_thread(self._desk.pool.blank, self._wanted(lambda: None))
-            surface, said = await self._dispatched(agent, text)
+            agent = await run_blocking(self._context.pool.make_unbound, self._spec(lambda: None))
+            command_context, reply = await self._dispatch(agent, text)
         else:
             self.conversation_id = current
-            async with self._desk.pool.held(self._wanted(lambda: current), lambda held: None) as held:
-                held.agent.events.tap(self._hear)
+            async with self._context.pool.acquire(self._spec(lambda: current), lambda agent_lease: None) as agent_lease:
+                agent_lease.agent.events.tap(self._on_event)
                 try:
-                    with held.agent.lent(held.lease):
-                        surface, said = await self._dispatched(held.agent, text)
+                    with agent_lease.agent.lent(agent_lease.lease):
+                        command_context, reply = await self._dispatch(agent_lease.agent, text)
                 finally:
-                    held.agent.events.tap(None)
-        if surface.has_moved:
-            self.conversation_id = surface.target
-            await in_thread(self._desk.pointers.set, self.chat, surface.target)
-        if said.then_send is None:
-            shown = LEFT if said.is_leaving else said.text
-            await self._finish(CommandAnswered(shown, said.level, self.conversation_id))
+                    agent_lease.agent.events.tap(None)
+        if command_context.has_moved:
+            self.conversation_id = command_context.target
+            await run_blocking(self._context.routing.set, self.chat, command_context.target)
+        if reply.then_send is None:
+            text = GOODBYE if reply.is_leaving else reply.text
+            await self._finish(CommandAnswered(text, reply.level, self.conversation_id))
         else:
-            self._tell(Notice(said.text))
-            await self._turn(said.then_send, lambda: surface.target)
+            self._publish(Notice(reply.text))
+            await self._run_in_conversation(reply.then_send, lambda: command_context.target)
 
-    async def _dispatched(self, agent: ConversationAgent, text: str) -> tuple[GatewayCommandContext, CommandResult]:
-        surface = GatewayCommandContext(self._desk.store, agent, self.person, route_to=self._desk.route_to)
-        said = await asyncio.to_thread(self._desk.commands.dispatch, surface, text)
-        return surface, said or CommandResult("")
+    async def _dispatch(self, agent: ConversationAgent, text: str) -> tuple[GatewayCommandContext, CommandResult]:
+        command_context = GatewayCommandContext(
+            self._context.store, agent, self.principal, route_to=self._context.route_to
+        )
+        reply = await asyncio.to_thread(self._context.commands.dispatch, command_context, text)
+        return command_context, reply or CommandResult("")
 
     # -- its end -----------------------------------------------------------------------------------------------------
 
     async def _finish(self, event: TurnFinished | CommandAnswered, agent: ConversationAgent | None = None) -> None:
         """Kept first, then told."""
-        result = result_of(event)
-        cost = await in_thread(self._keep, result, agent)
-        self.is_over = True
+        result = to_result(event)
+        cost = await run_blocking(self._store_result, result, agent)
+        self.is_finished = True
         if agent is not None:
-            gauge = agent.gauge
-            moved = ContextUsageChanged(
-                gauge.model, gauge.tokens, gauge.window, gauge.threshold, gauge.composition, cost
+            usage = agent.gauge
+            usage_changed = ContextUsageChanged(
+                usage.model, usage.tokens, usage.window, usage.threshold, usage.composition, cost
             )
-            self._tell(moved)
-        self._tell(finished_event(result, self.conversation_id))
+            self._publish(usage_changed)
+        self._publish(finished_event(result, self.conversation_id))
 
-    def _keep(self, result: Mapping[str, Any], agent: ConversationAgent | None) -> float | None:
-        store = self._desk.store
-        kept = kept_result(result, self.taken.inbound.content)
-        if not store.inbox.finish(self.taken, kept, conversation_id=self.conversation_id):
-            raise TakenOver
+    def _store_result(self, result: Mapping[str, Any], agent: ConversationAgent | None) -> float | None:
+        store = self._context.store
+        stored = to_stored_result(result, self.queued.inbound.content)
+        if not store.inbox.finish(self.queued, stored, conversation_id=self.conversation_id):
+            raise MessageTakenOver
         session_id = agent.session_id if agent is not None else None
         return store.ledger.totals(session_id).cost_usd if session_id is not None else None
 
 
-async def work_through(run: MessageJob) -> None:
+async def run_job(job: MessageJob) -> None:
     """Runs a message to an end of some kind. Raises StoreError where not even a failure could be kept."""
     try:
-        await _attempts(run)
-    except TakenOver:
+        await _run_with_retries(job)
+    except MessageTakenOver:
         return
 
 
-async def _attempts(run: MessageJob) -> None:
-    for pause_s in _PAUSES_S:
+async def _run_with_retries(job: MessageJob) -> None:
+    for delay_s in _RETRY_DELAYS_S:
         try:
-            return await run.work()
+            return await job.run()
         except NotFound as error:
-            return await run.fail(str(error))
+            return await job.fail(str(error))
         except StoreError as error:
-            _log.warning("turn %s: the store failed (%s)", run.taken.id, type(error).__name__)
-            if pause_s is None:
-                return await run.fail(str(error))
-            await asyncio.sleep(pause_s)
-        except TakenOver:
+            _log.warning("turn %s: the store failed (%s)", job.queued.id, type(error).__name__)
+            if delay_s is None:
+                return await job.fail(str(error))
+            await asyncio.sleep(delay_s)
+        except MessageTakenOver:
             raise
         except PerdureError as error:
-            return await run.fail(str(error))
+            return await job.fail(str(error))
         except Exception as error:  # one message must not end the lane of all that follow
-            _log.exception("turn %s failed", run.taken.id)
-            why = f"something went wrong inside the gateway ({type(error).__name__}); its log says what"
-            return await run.fail(why)
+            _log.exception("turn %s failed", job.queued.id)
+            reason = f"something went wrong inside the gateway ({type(error).__name__}); its log says what"
+            return await job.fail(reason)
 
 
-def _event(result: ConversationResult) -> TurnFinished:
+def _to_event(result: ConversationResult) -> TurnFinished:
     outcome: Outcome = result.outcome
     return TurnFinished(outcome, result.final_response, result.usage, result.error)
 
 
-def _scopes(kept: Sequence[str]) -> list[Scope]:
-    known: tuple[Scope, ...] = ("chat", "read", "shell", "admin")
-    return [s for s in known if s in kept]
+def _parse_scopes(stored: Sequence[str]) -> list[Scope]:
+    scopes: tuple[Scope, ...] = ("chat", "read", "shell", "admin")
+    return [s for s in scopes if s in stored]

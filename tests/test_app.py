@@ -118,7 +118,7 @@ def test_clarify_and_approval_callbacks_are_asked_and_their_answers_count(tmp_pa
         answered, refused = _results(_agent(sim, tmp_path, callbacks=callbacks).run_conversation("go"))
         assert asked == [("Which one?", ("left", "right")), ("rm -rf ./nothing-here", True)]
         assert answered == "right"
-        assert "the person said no" in refused
+        assert "the user refused" in refused
         assert sim.violations == []
 
 

@@ -39,7 +39,7 @@ def kept(b: Bench, kind: str) -> list[StoredEvent]:
 def with_outputs(b: Bench) -> None:
     """The bench keeps no outputs of its own: here they go to the store."""
     runtime = b.parts.tools
-    runtime.outputs, runtime.budgets = b.store.outputs, OutputLimiter(b.store.outputs)
+    runtime.outputs, runtime.output_limiter = b.store.outputs, OutputLimiter(b.store.outputs)
     assert isinstance(runtime, ToolRuntime)
 
 

@@ -348,7 +348,7 @@ def test_an_approval_nobody_can_give_is_denied_at_once(gateway: GatewayProcess, 
         ask(sheila, [user("run rm -rf /there-is-no-such-folder")])
     assert time.monotonic() - began < 15
     assert seen_by_model(sim)[-1]["role"] == "tool"
-    assert "the person said no" in str(seen_by_model(sim)[-1]["content"])
+    assert "the user refused" in str(seen_by_model(sim)[-1]["content"])
 
 
 def test_images_reach_the_model(alice: openai.OpenAI, sim: Simulator) -> None:

@@ -47,14 +47,12 @@ def deploy(target: str) -> str:
 class Desk:
     """A runtime with a terminal and an editor in a folder, guarded."""
 
-    def __init__(self, folder: Path, person: Person | None, remembered: KeyValue | None = None) -> None:
+    def __init__(self, folder: Path, person: Person | None, approvals: KeyValue | None = None) -> None:
         self.folder = folder / "work"
         self.folder.mkdir(exist_ok=True)
         workspace = Workspace(self.folder)
         terminal = Terminal(self.folder, {"PATH": "/usr/bin:/bin", "HOME": str(folder)})
-        guard = ApprovalGuard(
-            workspace, home=folder, approver=person, remembered=remembered, shell_state=terminal.state
-        )
+        guard = ApprovalGuard(workspace, home=folder, approver=person, approvals=approvals, shell_state=terminal.state)
         reading = [FileReader(workspace).tool(), FileSearch(workspace).tool()]
         tools = [*terminal.tools(), *FileEditor(workspace).tools(), *reading, deploy]
         self._runtime = ToolRuntime(ToolRegistry(tools), clock=SystemClock(), guard=guard)
@@ -72,7 +70,7 @@ def test_without_a_person_a_dangerous_command_is_denied_and_the_model_reads_why(
     desk = Desk(tmp_path, None)
     (desk.folder / "src").mkdir()
     text = desk.run("terminal", command="r''m -rf src")
-    assert text.startswith("Error: terminal was not run, nobody is here to allow it: it deletes files")
+    assert text.startswith("Error: terminal was not run, no one is available to approve it: it deletes files")
     assert "rm -rf src" in text
     assert "Move it aside" in text
     assert (desk.folder / "src").is_dir()
@@ -92,7 +90,7 @@ def test_once_is_for_this_call_alone(tmp_path: Path) -> None:
     desk = Desk(tmp_path, person)
     (desk.folder / "src").mkdir()
     assert desk.run("terminal", command="rm -rf src").startswith("[exit 0]")
-    assert "the person said no" in desk.run("terminal", command="rm -rf src")
+    assert "the user refused" in desk.run("terminal", command="rm -rf src")
     assert person.asked[0] == ("rm -rf src", "it deletes files that cannot be brought back: rm -rf src")
 
 
@@ -195,7 +193,7 @@ def test_writing_to_what_runs_at_login_or_into_git_is_a_kind_of_its_own(tmp_path
 def test_a_tool_that_claims_to_be_dangerous_always_asks(tmp_path: Path) -> None:
     person = Person("no", "session")
     desk = Desk(tmp_path, person)
-    assert desk.run("deploy", target="prod").startswith("Error: deploy was not run, the person said no")
+    assert desk.run("deploy", target="prod").startswith("Error: deploy was not run, the user refused")
     assert desk.run("deploy", target="prod") == "deployed to prod"
     assert desk.run("deploy", target="prod") == "deployed to prod"
     assert person.asked[0] == ("deploy(target='prod')", "this tool always asks: deploy")
@@ -256,7 +254,7 @@ def test_a_long_command_is_asked_about_whole(tmp_path: Path) -> None:
     assert person.requests[0].action == command
     desk.run("terminal", command=f"echo {'x' * 60_000}; rm -rf data_of_mine")
     assert len(person.requests[1].action) < 25_000
-    assert "characters are not shown here" in person.requests[1].action
+    assert "characters are not shown" in person.requests[1].action
     assert person.requests[1].action.endswith("rm -rf data_of_mine")
 
 
@@ -275,5 +273,5 @@ def test_a_request_says_what_always_would_allow(tmp_path: Path) -> None:
 def test_words_given_with_a_refusal_reach_the_model(tmp_path: Path) -> None:
     person = Person(Refusal("move it to old/ instead"))
     text = Desk(tmp_path, person).run("terminal", command="rm -rf src")
-    assert "was not run, the person said no" in text
+    assert "was not run, the user refused" in text
     assert "move it to old/ instead" in text

@@ -23,7 +23,7 @@ def _outcome(text: str, call_id: str = "c", tool: Tool | None = None, source: st
 def test_the_block_shows_size_place_how_to_read_and_both_ends() -> None:
     text = "START" + "a" * 100_000 + "ERROR at the very end"
     outputs = MemoryOutputs()
-    block = OutputLimiter(outputs).fit_one(_outcome(text), "c_1").reply.text
+    block = OutputLimiter(outputs).limit_result(_outcome(text), "c_1").reply.text
     assert len(block) <= 2_000
     for wanted in ("100,026 characters (97 KB)", "output:o1", "read_file", "offset", "START", "ERROR at the very end"):
         assert wanted in block
@@ -33,28 +33,28 @@ def test_the_block_shows_size_place_how_to_read_and_both_ends() -> None:
 @pytest.mark.spec("H1")
 def test_a_result_of_exactly_the_limit_stays() -> None:
     outcome = _outcome("a" * 100_000)
-    assert OutputLimiter(MemoryOutputs()).fit_one(outcome, "c_1") is outcome
+    assert OutputLimiter(MemoryOutputs()).limit_result(outcome, "c_1") is outcome
 
 
 @pytest.mark.spec("H1")
 def test_a_tools_own_limit_comes_before_the_default() -> None:
-    assert OutputLimiter(MemoryOutputs()).fit_one(_outcome("a" * 5_001, tool=_tool(5_000)), "c_1").is_spilled
+    assert OutputLimiter(MemoryOutputs()).limit_result(_outcome("a" * 5_001, tool=_tool(5_000)), "c_1").is_spilled
 
 
 @pytest.mark.spec("H2")
 def test_a_tool_that_pages_itself_has_no_limit_of_its_own() -> None:
     outcome = _outcome("a" * 900_000, tool=_tool(0))
-    assert OutputLimiter(MemoryOutputs()).fit_one(outcome, "c_1") is outcome
+    assert OutputLimiter(MemoryOutputs()).limit_result(outcome, "c_1") is outcome
 
 
 @pytest.mark.spec("H1")
 @given(st.lists(st.integers(0, 120_000), max_size=12))
 def test_all_results_of_one_message_fit_together_and_the_largest_go_first(sizes: list[int]) -> None:
     budgets = OutputLimiter(MemoryOutputs())
-    fitted = budgets.fit_turn([_outcome("x" * n, f"c{i}") for i, n in enumerate(sizes)], "c_1")
-    assert sum(len(o.reply.text) for o in fitted) <= 200_000
-    spilled = [n for n, o in zip(sizes, fitted, strict=True) if o.is_spilled]
-    kept = [n for n, o in zip(sizes, fitted, strict=True) if not o.is_spilled]
+    limited = budgets.limit_turn([_outcome("x" * n, f"c{i}") for i, n in enumerate(sizes)], "c_1")
+    assert sum(len(o.reply.text) for o in limited) <= 200_000
+    spilled = [n for n, o in zip(sizes, limited, strict=True) if o.is_spilled]
+    kept = [n for n, o in zip(sizes, limited, strict=True) if not o.is_spilled]
     assert not spilled or min(spilled) >= max(kept, default=0)
 
 
@@ -63,10 +63,10 @@ def test_what_was_read_from_a_file_is_spilled_last_and_by_a_pointer_not_a_copy()
     outputs = MemoryOutputs()
     read = _outcome("r" * 150_000, "read", _tool(0), source="src/a.py lines 1-4000")
     other = _outcome("o" * 60_000, "other")
-    small = OutputLimiter(outputs, OutputLimits(turn_chars=160_000)).fit_turn([read, other], "c_1")
+    small = OutputLimiter(outputs, OutputLimits(turn_chars=160_000)).limit_turn([read, other], "c_1")
     assert small[0].reply.text == read.reply.text
     assert small[1].is_spilled
-    tiny = OutputLimiter(outputs, OutputLimits(turn_chars=50_000)).fit_turn([read, _outcome("done", "brief")], "c_1")
+    tiny = OutputLimiter(outputs, OutputLimits(turn_chars=50_000)).limit_turn([read, _outcome("done", "brief")], "c_1")
     assert "src/a.py lines 1-4000" in tiny[0].reply.text
     assert len(tiny[0].reply.text) < 3_000
     assert len(outputs.kept) == 1
@@ -75,7 +75,7 @@ def test_what_was_read_from_a_file_is_spilled_last_and_by_a_pointer_not_a_copy()
 @pytest.mark.spec("H2")
 def test_a_reader_alone_in_its_message_is_not_replaced_by_a_pointer() -> None:
     read = _outcome("r" * 24_000, "read", _tool(0), source="src/a.py lines 1-500")
-    assert OutputLimiter(MemoryOutputs(), OutputLimits().scaled(16_000)).fit_turn([read], "c_1") == [read]
+    assert OutputLimiter(MemoryOutputs(), OutputLimits().scaled(16_000)).limit_turn([read], "c_1") == [read]
 
 
 @pytest.mark.spec("H3")
@@ -92,9 +92,9 @@ def test_limits_scale_down_with_a_small_window(window: int, result: int, turn: i
 @pytest.mark.parametrize("outputs", [FullDisk(), None])
 def test_a_disk_error_keeps_the_result_shortened_and_says_why(outputs: FullDisk | None) -> None:
     text = "START" + "a" * 200_000 + "END"
-    fitted = OutputLimiter(outputs).fit_one(_outcome(text), "c_1")
-    assert not fitted.is_spilled
-    assert len(fitted.reply.text) < 100_200
-    assert fitted.reply.text.startswith("START")
-    assert fitted.reply.text.endswith("END")
-    assert ("No space left on device" if outputs else "no place to keep it") in fitted.reply.text
+    limited = OutputLimiter(outputs).limit_result(_outcome(text), "c_1")
+    assert not limited.is_spilled
+    assert len(limited.reply.text) < 100_200
+    assert limited.reply.text.startswith("START")
+    assert limited.reply.text.endswith("END")
+    assert ("No space left on device" if outputs else "there is no output store") in limited.reply.text

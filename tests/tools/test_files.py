@@ -42,7 +42,7 @@ def editor(folder: Path) -> FileEditor:
 def test_a_file_is_shown_with_line_numbers_and_its_end_is_named(reader: FileReader) -> None:
     text = reader.read_file(HERE, "src/app.py", limit=2).text
     assert text.splitlines()[:2] == ["     1|def main():", "     2|    print('hello')"]
-    assert text.endswith("[more: read on with offset=3]")
+    assert text.endswith("[more: continue with offset=3]")
     assert reader.read_file(HERE, "src/app.py", offset=5).text.endswith("[end of src/app.py]")
 
 
@@ -58,7 +58,7 @@ def test_paging_by_what_each_page_says_reads_everything(reader: FileReader, fold
         for row in page:
             number, _, text = row.partition("|")
             shown[int(number)] = shown.get(int(number), "") + text
-        said = last.removeprefix("[more: read on with ").removesuffix("]")
+        said = last.removeprefix("[more: continue with ").removesuffix("]")
         at = {k: int(v) for k, v in (x.split("=") for x in said.split(", "))} if last.startswith("[more") else None
     assert [shown[i] for i in sorted(shown)] == lines
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_says_why(reader: FileReader, folder: Path, path: st
 
 
 def test_a_page_behind_the_end_says_how_long_the_file_is(reader: FileReader) -> None:
-    with pytest.raises(ToolError, match="has 6 lines; offset 99 is behind its end"):
+    with pytest.raises(ToolError, match="has 6 lines; offset 99 is past its end"):
         reader.read_file(HERE, "src/app.py", offset=99)
 
 
@@ -133,7 +133,7 @@ def test_a_patch_that_fits_once_is_applied_and_shown(editor: FileEditor, folder:
 
 
 def test_a_patch_that_fits_twice_names_the_lines(editor: FileEditor, folder: Path) -> None:
-    with pytest.raises(ToolError, match=r"stands 2 times in src/app.py \(lines 2, 6\)"):
+    with pytest.raises(ToolError, match=r"occurs 2 times in src/app.py \(lines 2, 6\)"):
         editor.patch("src/app.py", "print('hello')", "pass")
     editor.patch("src/app.py", "print('hello')", "pass", replace_all=True)
     assert "hello" not in (folder / "src" / "app.py").read_text()
@@ -156,9 +156,9 @@ def test_a_first_line_sent_without_its_indent_does_not_shift_the_rest(editor: Fi
 def test_a_patch_that_does_not_fit_shows_what_is_there_instead(editor: FileEditor) -> None:
     with pytest.raises(ToolError) as error:
         editor.patch("src/app.py", "def main():\n    print('hullo there')", "x")
-    assert "The nearest is at line 1" in str(error.value)
+    assert "The nearest match is at line 1" in str(error.value)
     assert "+     print('hello')" in str(error.value)
-    with pytest.raises(ToolError, match="nor anything like it"):
+    with pytest.raises(ToolError, match="nor anything similar"):
         editor.patch("src/app.py", "zzzzzzzzzz", "x")
 
 
@@ -195,7 +195,7 @@ def test_content_is_found_with_file_and_line(search: FileSearch) -> None:
 def test_more_than_the_limit_is_counted(search: FileSearch, folder: Path) -> None:
     (folder / "many.txt").write_text("hit\n" * 300)
     said = search.search_files(ToolContext("c"), "hit", glob="*.txt", limit=3)
-    assert said.endswith("[matches 1 to 3 of 300; read on with offset=3, or narrow the pattern or the path]")
+    assert said.endswith("[matches 1 to 3 of 300; continue with offset=3, or narrow the pattern or the path]")
 
 
 @pytest.mark.parametrize("kind", ["content", "names"])
@@ -212,7 +212,7 @@ def test_matches_are_read_on_by_offset(search: FileSearch, folder: Path, kind: L
         offset = int(last.partition("offset=")[2].partition(",")[0])
     assert [line.partition(".txt")[0] for line in seen] == [f"hit{n}" for n in range(7)]
     behind = search.search_files(HERE, "hit", kind=kind, glob="*.txt", offset=50)
-    assert behind == "There are 7 matches; offset 50 is behind the last one."
+    assert behind == "There are 7 matches; offset 50 is past the last one."
 
 
 FREEZES = r"(\w+\s?)+:$"
@@ -272,7 +272,7 @@ def test_names_are_found_by_part_or_glob(search: FileSearch) -> None:
 
 def test_a_pattern_that_is_no_regular_expression_is_looked_for_as_it_stands(search: FileSearch) -> None:
     said = search.search_files(ToolContext("c"), "def main(")
-    assert said.startswith("[searched for the text as it stands: not a regular expression")
+    assert said.startswith("[searched for the literal text: not a regular expression")
     assert said.endswith("src/app.py:1:def main():")
 
 

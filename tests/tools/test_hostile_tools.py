@@ -295,7 +295,7 @@ def test_a_plugin_that_exits_when_it_is_started_is_left_out(tmp_path: Path) -> N
     folder = tmp_path / "plugins" / "tools" / "quits"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("import sys\ndef plugin(registry, hooks):\n    sys.exit(4)\n")
-    (warning,) = load_plugins(["quits"], ToolRegistry(), Hooks(), found=tool_plugins(tmp_path))
+    (warning,) = load_plugins(["quits"], ToolRegistry(), Hooks(), available=tool_plugins(tmp_path))
     assert warning == "tool plug-in 'quits' failed to start: SystemExit: 4"
 
 

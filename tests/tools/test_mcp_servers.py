@@ -16,7 +16,7 @@ import pytest
 from perdure.config.settings import McpServerSettings
 from perdure.core.clock import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
-from perdure.tools.mcp import McpServers, offered_name
+from perdure.tools.mcp import McpServers, qualified_name
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool
@@ -72,8 +72,8 @@ def test_tools_of_a_stdio_server_are_offered_under_its_name_and_answer(started: 
     assert tools["light__wreck"].is_dangerous
     assert not tools["light__fail"].is_dangerous
     assert tools["light__add"].parameters["required"] == ["a", "b"]
-    odd = offered_name("light", "odd.name/with everything")
-    assert "held back" in tools[odd].description
+    odd = qualified_name("light", "odd.name/with everything")
+    assert "withheld" in tools[odd].description
     assert _texts(tools, ("light__add", {"a": 2, "b": 3}), (odd, {})) == ["5", "lamp=400 W"]
 
 
@@ -97,7 +97,7 @@ def test_calls_to_one_server_run_side_by_side(shared: dict[str, Tool]) -> None:
 def test_a_server_that_dies_in_a_call_is_told_of_and_started_again(started: Any) -> None:
     _, tools = started(_stdio())
     (said,) = _texts(tools, ("light__die", {}))
-    assert "ended during this call, whose outcome is unknown" in said
+    assert "stopped during this call, whose outcome is unknown" in said
     assert "the keeper has left" in said
     assert _texts(tools, ("light__add", {"a": 1, "b": 1})) == ["2"]
 
@@ -106,7 +106,7 @@ def test_a_call_that_hangs_times_out_and_the_rest_goes_on(started: Any) -> None:
     _, tools = started(_stdio(timeout_s=1.0))
     begun = time.monotonic()
     hung, added = _texts(tools, ("light__hang", {}), ("light__add", {"a": 1, "b": 1}))
-    assert "did not answer within 1 s" in hung
+    assert "did not respond within 1 s" in hung
     assert added == "2"
     assert time.monotonic() - begun < 8
     assert _texts(tools, ("light__add", {"a": 2, "b": 2})) == ["4"]
@@ -120,7 +120,7 @@ def test_a_server_that_cannot_start_is_left_out_with_a_word(started: Any) -> Non
     servers, tools = started(silent, broken, missing, nowhere, _stdio(), start_timeout_s=6.0)
     assert "light__add" in tools
     assert [w.split("'")[1] for w in servers.warnings] == ["silent", "broken", "missing", "nowhere"]
-    assert "did not answer within 6 s" in servers.warnings[0]
+    assert "did not respond within 6 s" in servers.warnings[0]
     assert "no lamp" in servers.warnings[1]
 
 
@@ -165,13 +165,13 @@ def test_closing_ends_the_programs(started: Any) -> None:
 
 @pytest.mark.parametrize("tool", ["x" * 300, "a b", "naïve", "../../etc", ""])
 def test_any_tool_name_becomes_one_that_providers_take(tool: str) -> None:
-    name = offered_name("server", tool)
+    name = qualified_name("server", tool)
     assert 1 <= len(name) <= 64
     assert name.replace("_", "").replace("-", "").isalnum()
 
 
 def test_two_names_that_look_alike_stay_two() -> None:
-    assert offered_name("s", "a.b") != offered_name("s", "a/b")
+    assert qualified_name("s", "a.b") != qualified_name("s", "a/b")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.errors import ToolError
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import Tool, ToolContext, check_by_schema, tool, tool_from_function
+from perdure.tools.tool import Tool, ToolContext, tool, tool_from_function, validate_arguments
 
 
 def search(
@@ -56,13 +56,13 @@ def test_parameters_may_bear_names_that_models_reserve() -> None:
 
     made = tool_from_function(odd)
     assert made.arguments is not None
-    assert made.arguments.check("odd", {"schema": "s"}) == {"schema": "s", "copy": 1, "json": False}
+    assert made.arguments.validate("odd", {"schema": "s"}) == {"schema": "s", "copy": 1, "json": False}
 
 
 def test_star_parameters_are_refused_when_the_tool_is_made() -> None:
     def bad(*paths: str) -> None: ...
 
-    with pytest.raises(ValueError, match="'paths' must be an ordinary named one"):
+    with pytest.raises(ValueError, match="'paths' must be an ordinary named parameter"):
         tool_from_function(bad)
 
 
@@ -82,7 +82,7 @@ def test_a_wrong_argument_is_named_with_what_was_expected(given: dict[str, objec
     made = tool_from_function(search)
     assert made.arguments is not None
     with pytest.raises(ToolError) as error:
-        made.arguments.check("search", given)
+        made.arguments.validate("search", given)
     assert says in str(error.value)
     assert 'It takes: pattern: string, folder: string = "."' in str(error.value)
 
@@ -90,7 +90,7 @@ def test_a_wrong_argument_is_named_with_what_was_expected(given: dict[str, objec
 def test_a_list_sent_as_its_json_text_and_a_number_as_text_are_taken() -> None:
     made = tool_from_function(search)
     assert made.arguments is not None
-    values = made.arguments.check("search", {"pattern": "x", "globs": '["*.py"]', "limit": "5"})
+    values = made.arguments.validate("search", {"pattern": "x", "globs": '["*.py"]', "limit": "5"})
     assert values["globs"] == ["*.py"]
     assert values["limit"] == 5
 
@@ -115,12 +115,12 @@ SCHEMA = {
 )
 def test_explicit_schemas_are_checked_as_well(given: dict[str, object], says: str) -> None:
     with pytest.raises(ToolError, match="bad arguments for t") as error:
-        check_by_schema("t", SCHEMA, given)
+        validate_arguments("t", SCHEMA, given)
     assert says in str(error.value)
 
 
 def test_explicit_schemas_let_right_arguments_pass() -> None:
-    assert check_by_schema("t", SCHEMA, {"n": 1, "x": None}) == {"n": 1, "x": None}
+    assert validate_arguments("t", SCHEMA, {"n": 1, "x": None}) == {"n": 1, "x": None}
 
 
 def test_a_near_miss_gets_a_did_you_mean_and_others_the_list() -> None:
@@ -136,7 +136,7 @@ def test_a_toolset_that_is_off_is_neither_offered_nor_found() -> None:
     registry.switch_off("files")
     assert registry.schemas() == []
     assert "search" not in registry
-    with pytest.raises(ToolError, match="'search' is switched off here"):
+    with pytest.raises(ToolError, match="'search' is disabled here"):
         registry.find("search")
     registry.switch_on("files")
     assert [s["function"]["name"] for s in registry.schemas()] == ["search"]

@@ -153,7 +153,7 @@ def test_no_id_a_model_invents_places_a_file_outside_the_folder(tmp_path: Path, 
             """Says much."""
             return "much text " * 50
 
-        runtime = ToolRuntime(ToolRegistry([large]), clock=SystemClock(), budgets=budgets, outputs=store.outputs)
+        runtime = ToolRuntime(ToolRegistry([large]), clock=SystemClock(), output_limiter=budgets, outputs=store.outputs)
         batch = runtime.batch([ToolCall(name, "large", "{}")], ToolScope(conversation_id=conversation))
         text = asyncio.run(batch.run())[0].text
         assert "<persisted-output>" in text

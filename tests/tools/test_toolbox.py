@@ -80,7 +80,7 @@ def test_everything_handed_in_is_offered(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert box.warnings == []
         assert _run(box, "terminal", command="echo hi") == "[exit 0]\nhi"
-        assert "was not run, nobody is here" in _run(box, "terminal", command="git push --force")
+        assert "was not run, no one is available" in _run(box, "terminal", command="git push --force")
         box.close()
         box.close()
 
@@ -91,10 +91,10 @@ def test_a_page_of_a_file_is_no_larger_than_the_window_allows_one_result(tmp_pat
     with open_store(tmp_path / "perdure.db") as store:
         box = build_toolbox(_sources(tmp_path, workspace=tmp_path, outputs=store.outputs))
         assert len(_run(box, "read_file", path="long.py")) > 10_000
-        box.runtime.budgets.limits = OutputLimits().scaled(8_000)
+        box.runtime.output_limiter.limits = OutputLimits().scaled(8_000)
         page = _run(box, "read_file", path="long.py")
         assert 4_000 < len(page) < 5_000
-        assert "read on with offset=" in page
+        assert "continue with offset=" in page
         box.close()
 
 
@@ -110,7 +110,7 @@ def test_settings_switch_toolsets_and_single_tools_off(tmp_path: Path) -> None:
     settings = {"tools": {"disabled": ["web", "process", "patch"]}}
     box = build_toolbox(_sources(tmp_path, settings, workspace=tmp_path))
     assert _names(box) == ["terminal", "read_file", "write_file", "search_files"]
-    assert "switched off" in _run(box, "web_extract", url="http://x")
+    assert "is disabled" in _run(box, "web_extract", url="http://x")
     box.close()
 
 

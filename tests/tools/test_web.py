@@ -18,7 +18,7 @@ import pytest
 
 from perdure.core.addresses import is_public_address
 from perdure.core.errors import ToolError
-from perdure.tools.builtin.html import HtmlText, page_text
+from perdure.tools.builtin.html import HtmlTextExtractor, html_to_text
 from perdure.tools.builtin.web import FetchLimits, WebReader
 
 PAGE = """<html><head><title>Brief  history</title><style>p{}</style></head><body>
@@ -139,7 +139,7 @@ def test_texts_in_other_encodings_and_kinds(port: int, path: str, text: str) -> 
 
 def test_a_main_part_is_read_alone() -> None:
     html = f"<div>Cookie banner</div><main><h2>News</h2><p>{'word ' * 60}</p></main><div>More ads</div>"
-    text = page_text(html)
+    text = html_to_text(html)
     assert text.startswith("## News")
     assert "Cookie" not in text
     assert "ads" not in text
@@ -149,19 +149,19 @@ def test_a_main_part_is_read_alone() -> None:
     "html", ["", "<", "<p", "<div hidden>", "</div></nav>", "<script>", "<a><a></a>", "&#x110000;", "<pre>" * 50]
 )
 def test_broken_pages_are_read_as_far_as_they_go(html: str) -> None:
-    assert isinstance(page_text(html), str)
+    assert isinstance(html_to_text(html), str)
 
 
 def test_a_long_text_is_paged_and_fetched_once(port: int) -> None:
     reader = WebReader(FetchLimits(private_networks=LOOPBACK, page_chars=1_000))
     url = f"http://127.0.0.1:{port}/long"
     first = _read(url, reader=reader)
-    assert first.endswith("read on with offset=1000]")
+    assert first.endswith("continue with offset=1000]")
     second = _read(url, offset=1_000, reader=reader)
     whole = "".join(f"line {n}\n" for n in range(20_000))
     assert first.startswith(whole[:1_000])
     assert second.startswith(whole[1_000:2_000])
-    with pytest.raises(ToolError, match="behind its end"):
+    with pytest.raises(ToolError, match="past its end"):
         _read(url, offset=10_000_000, reader=reader)
 
 
@@ -173,7 +173,7 @@ def test_more_than_the_most_bytes_is_cut_and_says_so(port: int) -> None:
 
 
 def test_what_is_no_text_says_what_it_is(port: int) -> None:
-    assert "image/png (104 bytes), no text" in _refusal(f"http://127.0.0.1:{port}/picture")
+    assert "image/png (104 bytes), not text" in _refusal(f"http://127.0.0.1:{port}/picture")
     assert "404" in _refusal(f"http://127.0.0.1:{port}/nothing")
     assert "no readable text" in _read(f"http://127.0.0.1:{port}/empty")
 
@@ -275,13 +275,13 @@ def test_a_server_that_does_not_answer_is_given_up(port: int) -> None:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         reader = WebReader(FetchLimits(private_networks=LOOPBACK, timeout_s=0.3))
-        assert "did not answer within 0.3 s" in _refusal(f"http://127.0.0.1:{silent.getsockname()[1]}/", reader)
+        assert "did not respond within 0.3 s" in _refusal(f"http://127.0.0.1:{silent.getsockname()[1]}/", reader)
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_no_page_takes_more_than_linear_time(piece: str) -> None:
     started = time.process_time()
-    assert isinstance(page_text(HOSTILE[piece], "http://h/"), str)
+    assert isinstance(html_to_text(HOSTILE[piece], "http://h/"), str)
     # A tenth of a second or so; the quadratic ones took from seconds to hours.
     assert time.process_time() - started < 4
 
@@ -295,7 +295,7 @@ def test_pieces_of_markup_in_any_order_are_read_in_linear_time() -> None:
     chosen = random.Random(11)
     started = time.process_time()
     for size in [3] * 2_000 + [30] * 500 + [30_000] * 3:
-        assert isinstance(page_text("".join(chosen.choices(pieces, k=size)), "http://h/"), str)
+        assert isinstance(html_to_text("".join(chosen.choices(pieces, k=size)), "http://h/"), str)
     assert time.process_time() - started < 10
 
 
@@ -324,9 +324,9 @@ def test_a_hostile_page_never_holds_up_the_event_loop(port: int) -> None:
 
 def test_a_page_that_takes_too_long_is_cut_and_says_so() -> None:
     looks = iter([False, False, True])
-    reader = HtmlText(is_late=lambda: next(looks))
-    reader.read("<p>word" * 10_000)
-    assert reader.is_cut
+    reader = HtmlTextExtractor(is_expired=lambda: next(looks))
+    reader.feed("<p>word" * 10_000)
+    assert reader.is_truncated
     assert reader.text().count("word") == 2_999
 
 
@@ -345,7 +345,7 @@ def test_a_compressed_body_is_unpacked_no_further_than_the_limit(port: int, path
 
 def test_damaged_and_unknown_encodings_are_refused_with_the_reason(port: int) -> None:
     assert "compressed content is damaged" in _refusal(f"http://127.0.0.1:{port}/damaged")
-    assert "the encoding 'br', which was not asked for" in _refusal(f"http://127.0.0.1:{port}/brotli")
+    assert "the encoding 'br', which was not requested" in _refusal(f"http://127.0.0.1:{port}/brotli")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_what_is_no_encoding_of_the_web_is_read_as_utf8(port: int, name: str) ->
 
 def test_the_next_link_ends_the_one_before_it_as_in_a_browser() -> None:
     html = "<p><a href=/one>first <a href='/two'>second</a> and <a name=x>no link</a> <a href='/3?a=1&amp;b=2'>third"
-    text = page_text(html, "http://h/")
+    text = html_to_text(html, "http://h/")
     assert text == "first <http://h/one>second <http://h/two> and no link third <http://h/3?a=1&b=2>"
 
 
@@ -366,7 +366,7 @@ def test_scripts_comments_and_odd_attributes_are_read_as_a_browser_does() -> Non
         "a<!-->b<!--->c<!-- <p>no --> --> d <script>if (a</b>) '</p>' </SCRIPT >e<p title='<p>' class=\"x>y\" hidden>f"
         '<img ALT="a &lt; b"/><br/>1 < 2 <textarea><p>no</textarea>g<style></style>h'
     )
-    assert page_text(html) == "abc --> d e\n\nf[image: a < b]\n1 < 2 gh"
+    assert html_to_text(html) == "abc --> d e\n\nf[image: a < b]\n1 < 2 gh"
 
 
 def test_a_body_in_ever_so_many_pieces_is_refused() -> None:
@@ -383,7 +383,7 @@ def test_a_body_in_ever_so_many_pieces_is_refused() -> None:
         async with server:
             port = server.sockets[0].getsockname()[1]
             reader = WebReader(FetchLimits(private_networks=LOOPBACK))
-            with pytest.raises(ToolError, match="more than 20,000 pieces"):
+            with pytest.raises(ToolError, match="more than 20,000 chunks"):
                 await reader.web_extract(f"http://127.0.0.1:{port}/")
 
     asyncio.run(story())

@@ -90,7 +90,7 @@ class Children:
         tools = ToolRuntime(
             registry,
             clock=parts.clock,
-            budgets=parts.tools.budgets,
+            output_limiter=parts.tools.output_limiter,
             outputs=parts.tools.outputs,
             hooks=parts.tools.hooks,
             guard=parts.tools.guard,

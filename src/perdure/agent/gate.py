@@ -124,7 +124,7 @@ class Gate:
         texts, stored = await asyncio.to_thread(
             spill_results,
             group,
-            budgets=tools.budgets,
+            budgets=tools.output_limiter,
             registry=tools.registry,
             conversation_id=self._live.conversation_id,
             is_enough=is_enough,

@@ -380,7 +380,7 @@ class ModelCaller:
             provider=endpoint.provider,
             max_tokens=settings.model.max_tokens,
         )
-        self._parts.tools.budgets.limits = output_limits(settings, window)
+        self._parts.tools.output_limiter.limits = output_limits(settings, window)
 
 
 class _StreamTee:

@@ -119,13 +119,13 @@ class Wiring:
         shared, approver = self.shared, self.speaker.approver
         guard = None
         if approver is not None and self.settings.tools.approval != "never":
-            remembered_answers = shared.store.state("approvals")
-            guard = ApprovalGuard(
-                Workspace(Path.cwd()), home=Path.home(), approver=approver, remembered=remembered_answers
-            )
+            approvals = shared.store.state("approvals")
+            guard = ApprovalGuard(Workspace(Path.cwd()), home=Path.home(), approver=approver, approvals=approvals)
         outputs = shared.store.outputs
-        budgets = OutputLimiter(outputs)
-        return ToolRuntime(ToolRegistry(tools), clock=shared.clock, budgets=budgets, outputs=outputs, guard=guard)
+        limiter = OutputLimiter(outputs)
+        return ToolRuntime(
+            ToolRegistry(tools), clock=shared.clock, output_limiter=limiter, outputs=outputs, guard=guard
+        )
 
     def _default_tools(self, memory: Memory) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker

@@ -1,5 +1,5 @@
-"""What an agent can do: tools as typed functions, run side by side, their output kept within budgets.
+"""Tools: typed functions that the model calls, run concurrently, their output limited.
 
-calls → `runtime` (find, validate, hooks, approval, run) → `budgets` (spill what is too large) → results in call order.
-Read first: `tool.py` (what a tool is), then `runtime.py`.
+calls → `runtime` (lookup, validation, hooks, approval, execution) → `output_limits` (store what is too large) → results
+in call order. Read first: `tool.py`, then `runtime.py`.
 """

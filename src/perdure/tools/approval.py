@@ -1,10 +1,10 @@
-"""Asks the person before something dangerous runs, and remembers what they answered.
+"""Ask the user before a dangerous tool call runs, and store the answers.
 
-What is asked about: shell commands that `danger` finds something in, files written outside the workspace, credentials
-that are read, and tools that claim to be dangerous. An answer holds for a *kind* of danger ("git-push", "database",
-"tool:deploy"), not for one command: "once" for this call, "session" for as long as this guard lives, "always" for the
-user, kept in state. A few kinds are so far-reaching that they are asked every time (`Kind.is_lasting`). Where nobody
-can answer, the call is denied, and the model reads why and what to do instead.
+Approval is needed for shell commands in which `shell_safety` detects a risk, files written outside the workspace,
+credentials read, and tools marked dangerous. An answer applies to a *kind* of risk ("git-push", "database",
+"tool:deploy"), not to one command: "once" for this call, "session" for the lifetime of the guard, "always" stored for
+the user. A few far-reaching kinds are asked every time (`Kind.is_lasting`). Without an approver the call is denied, and
+the model reads why and what to do instead.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from perdure.tools.shell_safety.types import KINDS, Danger, has_mark
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
 
-# A longer action is shown without its middle: nobody reads a megabyte before answering.
-_SHOWN_CHARS = 20_000
-_SHOWN_END_CHARS = 6_000
+# Longer actions are displayed without their middle.
+_MAX_ACTION_CHARS = 20_000
+_ACTION_END_CHARS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalItem:
-    """One thing to ask about; `key` is what an answer is remembered under."""
+    """One risk that needs approval; an answer is stored under `key`."""
 
     key: str
     kind: str
@@ -45,7 +45,7 @@ class ApprovalItem:
 
 
 class ApprovalGuard:
-    """A Guard that asks. Without an approver everything dangerous is denied."""
+    """A guard that asks for approval. Without an approver every dangerous call is denied."""
 
     def __init__(
         self,
@@ -53,37 +53,37 @@ class ApprovalGuard:
         *,
         home: Path,
         approver: Approver | None = None,
-        remembered: KeyValue | None = None,
+        approvals: KeyValue | None = None,
         shell_state: Callable[[str], ShellState] | None = None,
     ) -> None:
         self._workspace = workspace
         self._root = workspace.root.resolve()
         self._home = home
         self._approver = approver
-        self._remembered = remembered
+        self._approvals = approvals
         self._shell_state = shell_state
         self._session: dict[str, set[str]] = {}
-        # One question at a time: a person answers one, and an answer may settle the next.
-        self._asking = asyncio.Lock()
+        # One prompt at a time: an answer may settle the next request as well.
+        self._prompt_lock = asyncio.Lock()
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
-        # In a thread: a command is foreign text, and paths are looked up on the disk.
-        questions = await asyncio.to_thread(lambda: list(self._questions(tool, arguments, scope)))
-        if not questions:
+        # In a thread: commands are untrusted text, and paths are resolved on disk.
+        items = await asyncio.to_thread(lambda: list(self._risks(tool, arguments, scope)))
+        if not items:
             return
-        async with self._asking:
-            always = await asyncio.to_thread(self._kept, scope.user_key)
+        async with self._prompt_lock:
+            always = await asyncio.to_thread(self._load_always, scope.user_key)
             allowed = always | self._session.get(scope.user_key, set())
-            open_questions = [q for q in questions if not (KINDS[q.kind].is_lasting and q.key in allowed)]
-            if not open_questions:
+            pending = [item for item in items if not (KINDS[item.kind].is_lasting and item.key in allowed)]
+            if not pending:
                 return
-            answer = await self._ask(tool, arguments, open_questions)
+            answer = await self._ask(tool, arguments, pending)
             if isinstance(answer, Refusal) or answer not in ("once", "session", "always"):
                 words = answer.words if isinstance(answer, Refusal) else ""
-                raise ToolError(_denial(tool, open_questions, is_person=self._approver is not None, words=words))
-            await self._remember(answer, open_questions, scope.user_key)
+                raise ToolError(_denial_message(tool, pending, has_approver=self._approver is not None, words=words))
+            await self._store_answer(answer, pending, scope.user_key)
 
-    def _questions(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> Iterator[ApprovalItem]:
+    def _risks(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> Iterator[ApprovalItem]:
         if tool.is_dangerous:
             yield ApprovalItem(f"tool:{tool.name}", "tool", tool.name)
         if tool.command_parameter is not None:
@@ -100,14 +100,14 @@ class ApprovalGuard:
 
         key = scope.conversation_id or scope.task_id
         state = self._shell_state(key) if self._shell_state is not None else None
-        where = Surroundings(
+        context = Surroundings(
             workspace=self._root,
             folder=state.folder if state is not None else self._root,
             home=self._home,
             environment=state.environment if state is not None else None,
-            follow_links=_LinkReader(),
+            follow_links=_LinkResolver(),
         )
-        return find_dangers(command, where)
+        return find_dangers(command, context)
 
     def _writes(self, path: str) -> Iterator[ApprovalItem]:
         target = self._workspace.resolve(path)
@@ -121,7 +121,7 @@ class ApprovalGuard:
             yield ApprovalItem(kind, kind, str(target))
 
     def _reads(self, path: str) -> Iterator[ApprovalItem]:
-        """The credentials that a shell command may not show are no less secret to a tool that reads files."""
+        """Check for credential files, as for a shell command that reads them."""
         if not path.strip() or path.startswith("output:"):
             return
         target = self._workspace.resolve(path)
@@ -130,45 +130,45 @@ class ApprovalGuard:
             yield ApprovalItem("credentials", "credentials", str(target))
 
     async def _ask(
-        self, tool: Tool, arguments: Mapping[str, Any], questions: list[ApprovalItem]
+        self, tool: Tool, arguments: Mapping[str, Any], items: list[ApprovalItem]
     ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
         request = ApprovalRequest(
             action=_action(tool, arguments),
-            reason=escape_invisible("; ".join(f"{q.why}: {q.what}" for q in questions)),
-            covers=_covers(questions),
-            dangerous=tuple(escape_invisible(q.what) for q in questions),
+            reason=escape_invisible("; ".join(f"{item.why}: {item.what}" for item in items)),
+            covers=_describe_coverage(items),
+            dangerous=tuple(escape_invisible(item.what) for item in items),
         )
         return await self._approver.approve(request)
 
-    async def _remember(self, answer: ApprovalAnswer, questions: list[ApprovalItem], user_key: str) -> None:
-        keys = {q.key for q in questions if KINDS[q.kind].is_lasting}
+    async def _store_answer(self, answer: ApprovalAnswer, items: list[ApprovalItem], user_key: str) -> None:
+        keys = {item.key for item in items if KINDS[item.kind].is_lasting}
         if answer == "session":
             self._session.setdefault(user_key, set()).update(keys)
         elif answer == "always":
             self._session.setdefault(user_key, set()).update(keys)
-            await asyncio.to_thread(self._keep, user_key, keys)
+            await asyncio.to_thread(self._store_always, user_key, keys)
 
-    def _kept(self, user_key: str) -> set[str]:
-        known = self._remembered.get(user_key) if self._remembered is not None else None
-        return {k for k in known if isinstance(k, str)} if isinstance(known, list) else set()
+    def _load_always(self, user_key: str) -> set[str]:
+        stored = self._approvals.get(user_key) if self._approvals is not None else None
+        return {k for k in stored if isinstance(k, str)} if isinstance(stored, list) else set()
 
-    def _keep(self, user_key: str, keys: set[str]) -> None:
-        if self._remembered is not None:
-            self._remembered.set(user_key, sorted(self._kept(user_key) | keys))
+    def _store_always(self, user_key: str, keys: set[str]) -> None:
+        if self._approvals is not None:
+            self._approvals.set(user_key, sorted(self._load_always(user_key) | keys))
 
 
-class _LinkReader:
-    """Follows symbolic links, for so many paths of one command: each lookup touches the disk."""
+class _LinkResolver:
+    """Resolve symbolic links for a bounded number of paths per command: each one is a disk access."""
 
     def __init__(self, limit: int = 200) -> None:
-        self._left = limit
+        self._remaining = limit
 
     def __call__(self, path: str) -> str:
-        if self._left <= 0 or has_mark(path):
+        if self._remaining <= 0 or has_mark(path):
             return path
-        self._left -= 1
+        self._remaining -= 1
         try:
             return os.path.realpath(path)
         except (OSError, ValueError):
@@ -176,35 +176,35 @@ class _LinkReader:
 
 
 def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """What the person sees: the command itself, or the tool with its arguments."""
+    """Format the action for the user: the command itself, or the tool with its arguments."""
     if tool.command_parameter is not None:
         text = str(arguments.get(tool.command_parameter, ""))
     else:
         text = f"{tool.name}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
-    if len(text) > _SHOWN_CHARS:
-        left_out = len(text) - _SHOWN_CHARS
-        start = text[: _SHOWN_CHARS - _SHOWN_END_CHARS]
-        text = f"{start}\n[… {left_out:,} characters are not shown here …]\n{text[-_SHOWN_END_CHARS:]}"
+    if len(text) > _MAX_ACTION_CHARS:
+        omitted = len(text) - _MAX_ACTION_CHARS
+        start = text[: _MAX_ACTION_CHARS - _ACTION_END_CHARS]
+        text = f"{start}\n[… {omitted:,} characters are not shown …]\n{text[-_ACTION_END_CHARS:]}"
     return escape_invisible(text)
 
 
-def _covers(questions: list[ApprovalItem]) -> str:
-    """What "session" and "always" would allow from now on, in a sentence."""
-    kinds = list(dict.fromkeys(q.key for q in questions if KINDS[q.kind].is_lasting))
+def _describe_coverage(items: list[ApprovalItem]) -> str:
+    """Describe what "session" and "always" would allow from now on."""
+    kinds = list(dict.fromkeys(item.key for item in items if KINDS[item.kind].is_lasting))
     if not kinds:
         return "This is asked every time: “session” and “always” allow it this once only."
-    rest = "" if all(KINDS[q.kind].is_lasting for q in questions) else " The rest is asked every time."
-    named = " and ".join(kinds)
+    rest = "" if all(KINDS[item.kind].is_lasting for item in items) else " The rest is asked every time."
+    listed = " and ".join(kinds)
     return (
-        f"“always” allows everything of the kind {named}, in every folder and conversation, until revoked; "
+        f"“always” allows everything of the kind {listed}, in every folder and conversation, until revoked; "
         f"“session” until the program ends.{rest}"
     )
 
 
-def _denial(tool: Tool, questions: list[ApprovalItem], *, is_person: bool, words: str = "") -> str:
-    who = "the person said no" if is_person else "nobody is here to allow it"
-    what = "; ".join(f"{q.why} ({q.what})" for q in questions)
+def _denial_message(tool: Tool, items: list[ApprovalItem], *, has_approver: bool, words: str = "") -> str:
+    reason = "the user refused" if has_approver else "no one is available to approve it"
+    what = "; ".join(f"{item.why} ({item.what})" for item in items)
     if words:
-        return f"{tool.name} was not run, the person said no: “{words}”. It was asked about because: {what}"
-    instead = " ".join(dict.fromkeys(KINDS[q.kind].instead for q in questions))
-    return f"{tool.name} was not run, {who}: {what}. Do not try it in another form. {instead}"
+        return f"{tool.name} was not run, the user refused: “{words}”. Approval was needed because: {what}"
+    instead = " ".join(dict.fromkeys(KINDS[item.kind].instead for item in items))
+    return f"{tool.name} was not run, {reason}: {what}. Do not try it in another form. {instead}"

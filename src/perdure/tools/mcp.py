@@ -30,39 +30,39 @@ _MAX_DESCRIPTION_CHARS = 4_000
 _MAX_IMAGES = 10
 
 
-def offered_name(server: str, tool: str) -> str:
-    """`server__tool`, in the letters a provider takes; a name that had to be changed keeps a mark of the old one."""
+def qualified_name(server: str, tool: str) -> str:
+    """Return `server__tool` in the characters that providers accept; a changed name gets a hash suffix."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
     name = f"{server}__{plain}"
     if plain == tool and len(name) <= MAX_NAME_CHARS:
         return name
-    mark = hashlib.sha256(tool.encode("utf-8", "replace")).hexdigest()[:6]
-    return f"{name[: MAX_NAME_CHARS - 7]}_{mark}"
+    digest = hashlib.sha256(tool.encode("utf-8", "replace")).hexdigest()[:6]
+    return f"{name[: MAX_NAME_CHARS - 7]}_{digest}"
 
 
 def safe_description(server: str, text: str) -> str:
-    """The description, held back where it tries to give the model orders: it goes out with every request."""
+    """Return the description, or a placeholder if it contains a prompt injection: it is sent with every request."""
     if finding := screen(text):
-        return f"A tool of the MCP server {server}. Its description was held back: it {finding.why}."
+        return f"A tool of the MCP server {server}. Its description was withheld: it {finding.why}."
     return clean(text)[:_MAX_DESCRIPTION_CHARS] or f"A tool of the MCP server {server}."
 
 
 def input_schema(schema: Any) -> dict[str, Any]:
-    """The schema of a tool's arguments; anything that is none becomes "takes nothing"."""
+    """Return the input schema of a tool; an invalid one becomes an empty object schema."""
     if isinstance(schema, Mapping) and schema.get("type", "object") == "object":
         return {"type": "object", "properties": {}, **schema}
     return {"type": "object", "properties": {}}
 
 
-def as_reply(result: Any) -> ToolReply:
-    """A CallToolResult as text with pictures behind it."""
+def convert_result(result: Any) -> ToolReply:
+    """Convert a CallToolResult to text followed by its images."""
     blocks = list(result.content or ())
     texts = [t for t in map(_text, blocks) if t]
     if not texts and result.structured_content is not None:
         texts = [json.dumps(result.structured_content, ensure_ascii=False)]
     images = tuple(_images(blocks))
-    left_out = f"\n[{len(images) - _MAX_IMAGES} more images left out]" if len(images) > _MAX_IMAGES else ""
-    text = clean("\n".join(texts)) + left_out
+    omitted = f"\n[{len(images) - _MAX_IMAGES} more images left out]" if len(images) > _MAX_IMAGES else ""
+    text = clean("\n".join(texts)) + omitted
     fallback = f"({len(images)} image{'s' * (len(images) != 1)})" if images else "(done, no output)"
     return ToolReply(text or fallback, is_error=bool(result.is_error), parts=images[:_MAX_IMAGES])
 
@@ -101,7 +101,7 @@ T = TypeVar("T")
 
 
 class McpServers:
-    """Every configured server; `start` connects to all of them at once and gives their tools."""
+    """All configured MCP servers, on an event loop in a thread; `start` connects concurrently and returns the tools."""
 
     def __init__(
         self,
@@ -113,15 +113,15 @@ class McpServers:
         self._servers = [_McpConnection(s, environment) for s in servers]
         self._start_timeout_s = start_timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
-        # What could not be started, and why: for the person.
+        # Servers that failed to start, with the reason, for the user.
         self.warnings: list[str] = []
 
     def start(self) -> list[Tool]:
-        """The tools of every server that answers in time. Never raises; see `warnings`."""
+        """Connect and return the tools of every server that responds in time. Never raises; see `warnings`."""
         if not self._servers:
             return []
         try:
-            import mcp  # noqa: F401  # is it there at all? it takes a second to import, so only with servers
+            import mcp  # noqa: F401  # optional, and slow to import: only if servers are configured
         except ImportError:
             names = ", ".join(s.name for s in self._servers)
             self.warnings.append(
@@ -130,32 +130,33 @@ class McpServers:
             return []
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=run_loop, args=(self._loop,), name="perdure-mcp", daemon=True).start()
-        starts = [self._submit(s.connected(self._start_timeout_s)) for s in self._servers]
+        futures = [self._submit(s.connect(self._start_timeout_s)) for s in self._servers]
         tools: list[Tool] = []
-        for server, started in zip(self._servers, starts, strict=True):
+        for server, future in zip(self._servers, futures, strict=True):
             try:
-                started.result(self._start_timeout_s + _STOP_TIMEOUT_S)
+                future.result(self._start_timeout_s + _STOP_TIMEOUT_S)
                 tools += self._tools(server)
             except (ToolError, TimeoutError) as error:
-                self.warnings.append(f"MCP server {server.name!r} is left out: {error or 'it did not answer in time'}")
+                reason = str(error) or "it did not respond in time"
+                self.warnings.append(f"MCP server {server.name!r} is unavailable: {reason}")
         return tools
 
     def close(self) -> None:
-        """Ends every connection and the programs behind them."""
+        """Close every connection and stop the server processes."""
         if self._loop is None:
             return
-        for closing in [self._submit(s.closed()) for s in self._servers]:
-            with contextlib.suppress(Exception):  # a server that cannot be ended politely is left to its closed pipes
-                closing.result(_STOP_TIMEOUT_S)
+        for future in [self._submit(s.close()) for s in self._servers]:
+            with contextlib.suppress(Exception):  # a server that does not stop in time loses its pipes
+                future.result(_STOP_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._loop = None
 
     def _tools(self, server: _McpConnection) -> list[Tool]:
-        return [self._tool(server, t) for t in server.listed if t.name not in server.settings.disabled]
+        return [self._tool(server, t) for t in server.tools if t.name not in server.settings.disabled]
 
     def _tool(self, server: _McpConnection, listed: Any) -> Tool:
         async def handler(**arguments: Any) -> ToolReply:
-            call = self._submit(server.called(listed.name, arguments))
+            call = self._submit(server.call_tool(listed.name, arguments))
             try:
                 return await asyncio.wrap_future(call)
             except asyncio.CancelledError:
@@ -164,14 +165,14 @@ class McpServers:
 
         hints = listed.annotations
         return Tool(
-            name=offered_name(server.name, listed.name),
+            name=qualified_name(server.name, listed.name),
             description=safe_description(server.name, listed.description or listed.title or ""),
             parameters=input_schema(listed.input_schema),
             handler=handler,
             toolset=f"mcp:{server.name}",
             is_read_only=bool(hints and hints.read_only_hint),
             is_dangerous=bool(hints and hints.destructive_hint and not hints.read_only_hint),
-            # The server's own limit speaks first, with a better text.
+            # The server's own timeout expires first, with a more specific message.
             timeout_s=server.settings.timeout_s + START_TIMEOUT_S + _STOP_TIMEOUT_S,
         )
 
@@ -183,40 +184,40 @@ class McpServers:
 
 
 class _McpConnection:
-    """One connection: opened and closed by one task, as the protocol's streams demand, used by many."""
+    """A connection to one server, opened and closed in a single task because anyio's cancel scopes require it."""
 
     def __init__(self, settings: McpServerSettings, environment: Mapping[str, str]) -> None:
         self.settings = settings
         self.name = settings.name
-        self.listed: list[Any] = []
+        self.tools: list[Any] = []
         self._environment = environment
         self._client: Client | None = None
-        self._holder: asyncio.Task[None] | None = None
-        self._opening = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._connect_lock = asyncio.Lock()
         self._stderr: IO[str] | None = None
 
-    async def connected(self, timeout_s: float = START_TIMEOUT_S) -> Client:
-        """The open connection, made if there is none. Raises ToolError with what the server said last."""
-        async with self._opening:
-            if self._client is not None and self._holder is not None and not self._holder.done():
+    async def connect(self, timeout_s: float = START_TIMEOUT_S) -> Client:
+        """Return the open client, connecting first if needed. Raises ToolError with the end of the server's stderr."""
+        async with self._connect_lock:
+            if self._client is not None and self._task is not None and not self._task.done():
                 return self._client
             ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-            self._holder = asyncio.create_task(self._hold(ready))
+            self._task = asyncio.create_task(self._run(ready))
             try:
                 self._client = await asyncio.wait_for(asyncio.shield(ready), timeout_s)
             except TimeoutError:
                 ready.cancel()
-                await self.closed()
-                raise ToolError(f"it did not answer within {timeout_s:g} s{self._last_words()}") from None
-            except Exception as error:  # whatever a transport raises, it means: not there
-                raise ToolError(f"{_reason(error)}{self._last_words()}") from None
+                await self.close()
+                raise ToolError(f"it did not respond within {timeout_s:g} s{self._stderr_tail()}") from None
+            except Exception as error:  # transports raise many types; each means the server is unavailable
+                raise ToolError(f"{_reason(error)}{self._stderr_tail()}") from None
             return self._client
 
-    async def _hold(self, ready: asyncio.Future[Client]) -> None:
-        """Opens the connection, keeps it until cancelled, closes it: all in one task."""
+    async def _run(self, ready: asyncio.Future[Client]) -> None:
+        """Open the connection, keep it open until cancelled, then close it."""
         try:
-            async with await self._opened() as client:
-                self.listed = await _all_tools(client)
+            async with await self._open_client() as client:
+                self.tools = await _list_tools(client)
                 ready.set_result(client)
                 await asyncio.get_running_loop().create_future()
         except BaseException as error:
@@ -225,7 +226,7 @@ class _McpConnection:
             if isinstance(error, asyncio.CancelledError):
                 raise
 
-    async def _opened(self) -> Client:
+    async def _open_client(self) -> Client:
         from mcp import Client, StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
 
@@ -234,64 +235,65 @@ class _McpConnection:
             return Client(streamable_http_client(s.url, http_client=self._http()), read_timeout_seconds=s.timeout_s)
         parameters = StdioServerParameters(
             command=s.command or "",
-            args=[self._filled(a) for a in s.args],
-            env={k: self._filled(v) for k, v in s.env.items()} | _search_path(self._environment, s.env),
+            args=[self._expand(a) for a in s.args],
+            env={k: self._expand(v) for k, v in s.env.items()} | _search_path(self._environment, s.env),
             cwd=s.cwd,
         )
-        self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # lives on
+        self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         return Client(stdio_client(parameters, errlog=self._stderr), read_timeout_seconds=s.timeout_s)
 
     def _http(self) -> Any:
-        """A client with the headers that were set; None leaves the package to make its own."""
+        """Return an HTTP client with the configured headers; None selects the default client of `mcp`."""
         if not self.settings.headers:
             return None
-        import httpx2  # what `mcp` itself is built on
+        import httpx2  # the HTTP client that `mcp` uses
 
-        headers = {k: self._filled(v) for k, v in self.settings.headers.items()}
+        headers = {k: self._expand(v) for k, v in self.settings.headers.items()}
         return httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30.0, read=300.0))
 
-    async def called(self, tool: str, arguments: dict[str, Any]) -> ToolReply:
-        """One call. A server that is gone is started again first; a call that was cut off is not repeated."""
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolReply:
+        """Call a tool, reconnecting first if needed; a call whose connection was lost is never retried."""
         try:
-            client = await self.connected()
+            client = await self.connect()
         except ToolError as error:
             raise ToolError(f"the MCP server {self.name} cannot be reached: {error}") from None
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                return as_reply(await await_foreign(client.call_tool(tool, arguments)))
+                return convert_result(await await_foreign(client.call_tool(tool, arguments)))
         except TimeoutError:
-            raise ToolError(f"the MCP server {self.name} did not answer within {self.settings.timeout_s:g} s") from None
-        except Exception as error:  # a transport or protocol failure of any kind: the turn reads it and goes on
-            if _is_gone(error):
-                await self.closed()
+            timeout_s = self.settings.timeout_s
+            raise ToolError(f"the MCP server {self.name} did not respond within {timeout_s:g} s") from None
+        except Exception as error:  # any transport or protocol error: reported to the model
+            if _is_connection_lost(error):
+                await self.close()
                 raise ToolError(
-                    f"the MCP server {self.name} ended during this call, whose outcome is unknown; "
-                    f"the next call starts it again{self._last_words()}"
+                    f"the MCP server {self.name} stopped during this call, whose outcome is unknown; "
+                    f"the next call restarts it{self._stderr_tail()}"
                 ) from None
-            raise ToolError(f"the MCP server {self.name} refused: {_reason(error)}") from None
+            raise ToolError(f"the MCP server {self.name} returned an error: {_reason(error)}") from None
 
-    async def closed(self) -> None:
-        holder, self._holder, self._client = self._holder, None, None
-        if holder is not None:
-            holder.cancel()
-            await asyncio.wait({holder}, timeout=_STOP_TIMEOUT_S)
+    async def close(self) -> None:
+        task, self._task, self._client = self._task, None, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task}, timeout=_STOP_TIMEOUT_S)
 
-    def _filled(self, text: str) -> str:
+    def _expand(self, text: str) -> str:
         return re.sub(r"\$\{(\w+)\}", lambda m: self._environment.get(m.group(1), ""), text)
 
-    def _last_words(self) -> str:
+    def _stderr_tail(self) -> str:
         if self._stderr is None:
             return ""
         with contextlib.suppress(OSError, ValueError):
             self._stderr.flush()
             end = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, end - _STDERR_CHARS))
-            said = " ".join(self._stderr.read().split())
-            return f" (it said: {said})" if said else ""
+            stderr = " ".join(self._stderr.read().split())
+            return f" (stderr: {stderr})" if stderr else ""
         return ""
 
 
-async def _all_tools(client: Client) -> list[Any]:
+async def _list_tools(client: Client) -> list[Any]:
     tools: list[Any] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
@@ -303,9 +305,9 @@ async def _all_tools(client: Client) -> list[Any]:
     return tools
 
 
-def _search_path(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """PATH, so that the program is found where the person would find it."""
-    return {} if "PATH" in given or "PATH" not in environment else {"PATH": environment["PATH"]}
+def _search_path(environment: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
+    """Return PATH from the environment, so the command resolves as in the user's shell."""
+    return {} if "PATH" in configured or "PATH" not in environment else {"PATH": environment["PATH"]}
 
 
 def _reason(error: BaseException) -> str:
@@ -314,12 +316,12 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _is_gone(error: BaseException) -> bool:
-    """Whether the connection is lost, and not only this call refused."""
+def _is_connection_lost(error: BaseException) -> bool:
+    """Whether the error means a lost connection, not only a failed call."""
     import anyio
     from mcp import MCPError
 
     if isinstance(error, BaseExceptionGroup):
-        return any(_is_gone(e) for e in error.exceptions)
+        return any(_is_connection_lost(e) for e in error.exceptions)
     lost = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, ConnectionError)
     return isinstance(error, lost) or (isinstance(error, MCPError) and "clos" in str(error).lower())

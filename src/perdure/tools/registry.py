@@ -1,4 +1,4 @@
-"""Which tools there are: by name, in toolsets that can be switched on and off."""
+"""Registry of tools by name, with toolsets that can be enabled and disabled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.tools.tool import Tool, tool_from_function
 
 
 class ToolRegistry:
-    """Tools by name. Registering a name again replaces it, so that a user's own version wins."""
+    """Tools by name. Registering a name again replaces the tool, so a user's own version wins."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -20,41 +20,41 @@ class ToolRegistry:
             self.add(t)
 
     def add(self, tool: Tool | Callable[..., Any]) -> Tool:
-        """Adds a tool, or a plain typed function as one."""
-        made = tool if isinstance(tool, Tool) else tool_from_function(tool)
-        self._tools[made.name] = made
-        return made
+        """Register a tool, or a typed function as a tool."""
+        registered = tool if isinstance(tool, Tool) else tool_from_function(tool)
+        self._tools[registered.name] = registered
+        return registered
 
     def switch_off(self, toolset: str) -> None:
-        """Hides a toolset, or a single tool by its name, from the model."""
+        """Hide a toolset, or a single tool by name, from the model."""
         self._off.add(toolset)
 
     def switch_on(self, toolset: str) -> None:
         self._off.discard(toolset)
 
     def without(self, *names: str) -> ToolRegistry:
-        """A registry of its own with the same tools but these, on and off as here."""
-        made = ToolRegistry(t for t in self._tools.values() if t.name not in names)
-        made._off = set(self._off)
-        return made
+        """Return a copy of the registry without these tools."""
+        copy = ToolRegistry(t for t in self._tools.values() if t.name not in names)
+        copy._off = set(self._off)
+        return copy
 
     def find(self, name: str) -> Tool:
-        """The tool of that name. Raises ToolError with what was probably meant."""
-        found = self._tools.get(name)
-        if found is not None and self._is_on(found):
-            return found
-        if found is not None:
-            raise ToolError(f"tool {name!r} is switched off here; available: {self._listed()}")
-        near = difflib.get_close_matches(name, [t.name for t in self], n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; available: {self._listed()}"
+        """Return the tool of that name. Raises ToolError with a suggestion."""
+        registered = self._tools.get(name)
+        if registered is not None and self._is_on(registered):
+            return registered
+        if registered is not None:
+            raise ToolError(f"tool {name!r} is disabled here; available: {self._available()}")
+        matches = difflib.get_close_matches(name, [t.name for t in self], n=1, cutoff=0.5)
+        hint = f"; did you mean {matches[0]!r}?" if matches else f"; available: {self._available()}"
         raise ToolError(f"there is no tool {name!r}{hint}")
 
     def schemas(self) -> list[dict[str, Any]]:
-        """What the model is offered, in the order of registration: stable, so that the cached prefix is."""
+        """Return the schemas for the model in registration order: a stable order keeps the prompt cache valid."""
         return [t.schema for t in self]
 
     def toolsets(self) -> dict[str, bool]:
-        """Every toolset and whether it is on."""
+        """Return every toolset and whether it is enabled."""
         return {t.toolset: t.toolset not in self._off for t in self._tools.values()}
 
     def __iter__(self) -> Iterator[Tool]:
@@ -66,5 +66,5 @@ class ToolRegistry:
     def _is_on(self, tool: Tool) -> bool:
         return tool.toolset not in self._off and tool.name not in self._off
 
-    def _listed(self) -> str:
+    def _available(self) -> str:
         return ", ".join(t.name for t in self) or "none"

@@ -18,11 +18,11 @@ from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_resul
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.output_limits import OutputLimiter, ToolOutcome
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import CancelToken, Tool, ToolContext, ToolReply, check_by_schema
+from perdure.tools.tool import CancelToken, Tool, ToolContext, ToolReply, validate_arguments
 
-# Before: None lets the call run, a text stops it and is what the model reads.
+# Return None to let the call run, or a reason to refuse it: the model reads the reason.
 PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
-# After: None keeps the reply, a reply takes its place.
+# Return None to keep the reply, or a replacement.
 PostToolCall = Callable[[ToolCall, ToolReply], ToolReply | None]
 
 _log = logging.getLogger(__name__)
@@ -30,29 +30,29 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """In the order they were added. One that raises is logged and passed over: it never breaks a turn."""
+    """Callbacks around tool calls, run in the order they were added; one that raises is logged and skipped."""
 
     pre_tool_call: list[PreToolCall] = field(default_factory=list)
     post_tool_call: list[PostToolCall] = field(default_factory=list)
 
     def stop_reason(self, call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
-        """Why the call must not run, or None."""
+        """Return why the call must not run, or None."""
         for hook in self.pre_tool_call:
             try:
                 reason = call_foreign(hook, call, arguments)
-            except Exception:  # somebody else's code: the turn must survive it
+            except Exception:  # plug-in code: the turn must survive it
                 _log.exception("pre_tool_call hook %r failed on %s", hook, call.name)
                 continue
             if reason is not None:
                 return reason
         return None
 
-    def reviewed(self, call: ToolCall, reply: ToolReply) -> ToolReply:
-        """The reply after every hook has seen it."""
+    def apply_post_hooks(self, call: ToolCall, reply: ToolReply) -> ToolReply:
+        """Run the post hooks and return the reply, or its replacement."""
         for hook in self.post_tool_call:
             try:
                 changed = call_foreign(hook, call, reply)
-            except Exception:  # somebody else's code: the turn must survive it
+            except Exception:  # plug-in code: the turn must survive it
                 _log.exception("post_tool_call hook %r failed on %s", hook, call.name)
                 continue
             if isinstance(changed, ToolReply):
@@ -68,7 +68,7 @@ DEFAULT_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """Whose calls these are."""
+    """The task, conversation and user that calls belong to."""
 
     task_id: str = ""
     conversation_id: str = ""
@@ -79,19 +79,19 @@ class Guard(Protocol):
     """Decides whether a call may run."""
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
-        """Returns where it may; raises ToolError with the reason where it may not."""
+        """Return if the call may run; raise ToolError with the reason if not."""
         ...
 
 
 class ToolRuntime:
-    """Everything a call needs, wired once; `batch()` makes one run of it."""
+    """The dependencies of tool calls; `batch()` runs the calls of one message."""
 
     def __init__(
         self,
         registry: ToolRegistry,
         *,
         clock: Clock,
-        budgets: OutputLimiter | None = None,
+        output_limiter: OutputLimiter | None = None,
         outputs: Outputs | None = None,
         hooks: Hooks | None = None,
         guard: Guard | None = None,
@@ -99,7 +99,7 @@ class ToolRuntime:
     ) -> None:
         self.registry = registry
         self.clock = clock
-        self.budgets = budgets or OutputLimiter(outputs)
+        self.output_limiter = output_limiter or OutputLimiter(outputs)
         self.outputs = outputs
         self.hooks = hooks or Hooks()
         self.guard = guard
@@ -112,7 +112,7 @@ class ToolRuntime:
 
 
 class Batch:
-    """The calls of one assistant message, from first start to last result."""
+    """Run the calls of one assistant message and collect their results."""
 
     def __init__(
         self, runtime: ToolRuntime, calls: Sequence[ToolCall], *, scope: ToolScope, on_event: Callable[[Event], None]
@@ -126,7 +126,7 @@ class Batch:
         self._seconds: dict[str, float] = {}
 
     async def run(self) -> list[Message]:
-        """Every result, in call order. On cancellation everything running is stopped before it propagates."""
+        """Return every result in call order. Cancellation stops the running calls before it propagates."""
         try:
             if len(self._calls) == 1 or any(self._is_interactive(c) for c in self._calls):
                 for i in range(len(self._calls)):
@@ -140,34 +140,36 @@ class Batch:
                 token.cancel()
             raise
         finished = [o for o in self._outcomes if o is not None]
-        fitted = await asyncio.to_thread(self._runtime.budgets.fit_turn, finished, self._scope.conversation_id)
-        self._announce_spills(finished, fitted)
-        in_order = iter(fitted)
+        limited = await asyncio.to_thread(
+            self._runtime.output_limiter.limit_turn, finished, self._scope.conversation_id
+        )
+        self._announce_spills(finished, limited)
+        in_order = iter(limited)
         self._outcomes = [next(in_order) if o is not None else None for o in self._outcomes]
         return self.results()
 
     def results(self) -> list[Message]:
-        """A result for every call, finished or not, in call order."""
+        """Return a result for every call, finished or not, in call order."""
         return [_as_message(call, o) for call, o in zip(self._calls, self._outcomes, strict=True)]
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """How long each finished call took, by its id."""
+        """Duration of each finished call, by call id."""
         return self._seconds
 
     def states(self) -> Mapping[str, ToolState]:
-        """How each call ended, by its id; one that was cut off is interrupted."""
+        """Return the final state of each call by id; an unfinished call is interrupted."""
         return {c.id: _state_of(o) for c, o in zip(self._calls, self._outcomes, strict=True)}
 
     def exit_codes(self) -> Mapping[str, int]:
-        """The exit codes of commands that ran to their end, by the call's id."""
-        found = [(c.id, o.reply.exit_code) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
-        return {call_id: code for call_id, code in found if code is not None}
+        """Return the exit codes of commands that ran to completion, by call id."""
+        pairs = [(c.id, o.reply.exit_code) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
+        return {call_id: code for call_id, code in pairs if code is not None}
 
     def spills(self) -> list[tuple[ToolCall, StoredOutput]]:
-        """The outputs that lie elsewhere, whoever put them there: a budget, or the tool itself while it ran."""
-        found = [(c, o.spilled or o.reply.stored) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
-        return [(call, stored) for call, stored in found if stored is not None]
+        """Return the stored outputs, whether an output limit or the tool itself stored them."""
+        pairs = [(c, o.spilled or o.reply.stored) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
+        return [(call, stored) for call, stored in pairs if stored is not None]
 
     def _is_interactive(self, call: ToolCall) -> bool:
         return call.name in self._runtime.registry and self._runtime.registry.find(call.name).is_interactive
@@ -177,20 +179,20 @@ class Batch:
         self._emit(ToolStarted(call))
         started_s = runtime.clock.monotonic_s()
         outcome = await self._outcome(call, self._tokens[i])
-        fitted = await self._within_budget(outcome)
-        self._outcomes[i] = fitted
-        self._announce_spills([outcome], [fitted])
+        limited = await self._limit(outcome)
+        self._outcomes[i] = limited
+        self._announce_spills([outcome], [limited])
         seconds = self._seconds[call.id] = runtime.clock.monotonic_s() - started_s
-        result, reply = _as_message(call, fitted), fitted.reply
+        result, reply = _as_message(call, limited), limited.reply
         self._emit(
             ToolFinished(
                 call,
                 result,
                 seconds,
                 is_error=reply.is_error,
-                state=_state_of(fitted),
+                state=_state_of(limited),
                 exit_code=reply.exit_code,
-                is_registered=fitted.tool is not None,
+                is_registered=limited.tool is not None,
             )
         )
 
@@ -201,16 +203,18 @@ class Batch:
             reply = await await_foreign(self._reply(tool, call, token))
         except ToolError as error:
             reply = ToolReply(f"Error: {error}", is_error=True, is_refused=isinstance(error, ToolRefused))
-        except Exception as error:  # a handler is anybody's code: its failure is for the model to read
+        except Exception as error:  # handlers are user code: report the failure to the model
             reply = ToolReply(clean(f"Error: {call.name} failed: {describe_error(error)}"), is_error=True)
-        return ToolOutcome(tool, call.id, self._runtime.hooks.reviewed(call, reply))
+        return ToolOutcome(tool, call.id, self._runtime.hooks.apply_post_hooks(call, reply))
 
     async def _reply(self, tool: Tool, call: ToolCall, token: CancelToken) -> ToolReply:
-        given = read_arguments(call)
-        if (reason := self._runtime.hooks.stop_reason(call, given)) is not None:
+        arguments = parse_arguments(call)
+        if (reason := self._runtime.hooks.stop_reason(call, arguments)) is not None:
             raise ToolRefused(f"{call.name} was stopped by a hook: {reason}")
-        check = tool.arguments.check if tool.arguments else None
-        values = check(tool.name, given) if check else check_by_schema(tool.name, tool.parameters, given)
+        if tool.arguments is not None:
+            values = tool.arguments.validate(tool.name, arguments)
+        else:
+            values = validate_arguments(tool.name, tool.parameters, arguments)
         if self._runtime.guard is not None:
             try:
                 await self._runtime.guard.check(tool, values, self._scope)
@@ -222,13 +226,13 @@ class Batch:
         deadline = asyncio.timeout(timeout_s)
         try:
             async with deadline:
-                return as_reply(await _called(tool, values))
+                return to_reply(await _call_handler(tool, values))
         except Exception:
             if deadline.expired():
                 raise ToolError(f"{call.name} was stopped: it took longer than {timeout_s:g} s") from None
             raise
         finally:
-            # Whether done, timed out or cancelled: nothing of this call may go on running.
+            # Done, timed out or cancelled: nothing of this call may keep running.
             token.cancel()
 
     def _context(self, call: ToolCall, token: CancelToken) -> ToolContext:
@@ -247,10 +251,10 @@ class Batch:
             open_sink=open_sink if outputs is not None else None,
         )
 
-    async def _within_budget(self, outcome: ToolOutcome) -> ToolOutcome:
-        if len(outcome.reply.text) <= self._runtime.budgets.limits.preview_chars:
+    async def _limit(self, outcome: ToolOutcome) -> ToolOutcome:
+        if len(outcome.reply.text) <= self._runtime.output_limiter.limits.preview_chars:
             return outcome
-        return await asyncio.to_thread(self._runtime.budgets.fit_one, outcome, self._scope.conversation_id)
+        return await asyncio.to_thread(self._runtime.output_limiter.limit_result, outcome, self._scope.conversation_id)
 
     def _announce_spills(self, before: Sequence[ToolOutcome], after: Sequence[ToolOutcome]) -> None:
         by_id = {c.id: c for c in self._calls}
@@ -260,19 +264,19 @@ class Batch:
                 self._emit(OutputSpilled(by_id[new.call_id], stored.address, stored.chars))
 
 
-def read_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments as an object. Raises ToolError that says where the JSON breaks."""
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """Parse the arguments as a JSON object. Raises ToolError with the position of the syntax error."""
     try:
-        given = json.loads(call.arguments or "{}")
+        arguments = json.loads(call.arguments or "{}")
     except ValueError as error:
         raise ToolError(f"the arguments of {call.name} are not valid JSON ({error}); send them again, whole") from None
-    if not isinstance(given, dict):
-        raise ToolError(f"the arguments of {call.name} must be a JSON object, not {type(given).__name__}")
-    return given
+    if not isinstance(arguments, dict):
+        raise ToolError(f"the arguments of {call.name} must be a JSON object, not {type(arguments).__name__}")
+    return arguments
 
 
-def as_reply(value: Any) -> ToolReply:
-    """Whatever a handler returned, as text: bytes are decoded, values become JSON, nothing says so."""
+def to_reply(value: Any) -> ToolReply:
+    """Convert the return value of a handler to a reply: bytes are decoded, other values become JSON."""
     if isinstance(value, ToolReply):
         return value
     if isinstance(value, str):
@@ -284,7 +288,7 @@ def as_reply(value: Any) -> ToolReply:
     return ToolReply(clean(json.dumps(value, ensure_ascii=False, default=str)))
 
 
-async def _called(tool: Tool, values: Mapping[str, Any]) -> Any:
+async def _call_handler(tool: Tool, values: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(tool.handler):
         return await _in_task(tool.handler(**values))
     result = await _in_thread(lambda: tool.handler(**values))
@@ -292,24 +296,24 @@ async def _called(tool: Tool, values: Mapping[str, Any]) -> Any:
 
 
 async def _in_task(work: Awaitable[Any]) -> Any:
-    """Await an async handler in a task of its own, so that cancelling "the current task" there cancels the call alone.
+    """Await an async handler in its own task, so that cancelling the current task inside it cancels this call only.
 
-    A handler that suppresses its cancellation does not suppress the interrupt of the turn.
+    A handler that suppresses CancelledError does not suppress the interrupt of the turn.
     """
     turn = asyncio.current_task()
     try:
-        return await asyncio.create_task(_awaited(work))
+        return await asyncio.create_task(_await_handler(work))
     finally:
         if turn is not None and turn.cancelling():
             raise asyncio.CancelledError
 
 
-async def _awaited(work: Awaitable[Any]) -> Any:
+async def _await_handler(work: Awaitable[Any]) -> Any:
     return await await_foreign(work)
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Runs blocking work in a daemon thread: one that hangs can be left behind and never holds up the process's end."""
+    """Run blocking work in a daemon thread: a hung handler can be abandoned and never delays process exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -326,7 +330,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         error: BaseException | None = None
         try:
             value = call_foreign(work)
-        except StopIteration:  # a future refuses to carry this one
+        except StopIteration:  # a future cannot hold StopIteration
             error = RuntimeError("the handler raised StopIteration")
         except Exception as raised:
             error = raised

@@ -18,7 +18,7 @@ from perdure.core.ports import OutputSink, StoredOutput
 
 
 class CancelToken:
-    """Set once, from any thread; every callback runs exactly once, also one hung on too late."""
+    """A one-way cancellation flag, safe to set from any thread; each callback runs exactly once."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -30,11 +30,11 @@ class CancelToken:
         return self._event.is_set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleeps until cancelled or the time is up; True when cancelled."""
+        """Block until cancelled or the timeout expires; return whether it was cancelled."""
         return self._event.wait(timeout_s)
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Runs `callback` when cancelled, at once if that has happened; returns what takes it off again."""
+        """Register a callback, run at once if already cancelled; return a function that unregisters it."""
         with self._lock:
             if not self._event.is_set():
                 self._callbacks.append(callback)
@@ -57,82 +57,83 @@ class CancelToken:
                 self._callbacks.remove(callback)
 
 
-_SHOWN_CHARS = 60
+_VALUE_CHARS = 60
 
 
 class ArgumentModel:
-    """The arguments a typed function takes: a schema for the model, and a check for what it sends."""
+    """The parameters of a typed function: a JSON schema for the model, and validation of the arguments it sends."""
 
-    def __init__(self, takes: Mapping[str, tuple[Any, Any, str]], *, missing: object) -> None:
-        from pydantic import ConfigDict, Field, create_model  # slow to import, and only needed once there are tools
+    def __init__(self, parameters: Mapping[str, tuple[Any, Any, str]], *, missing: object) -> None:
+        from pydantic import ConfigDict, Field, create_model  # slow to import, and only needed with tools
 
-        self._names = list(takes)
+        self._names = list(parameters)
         fields: dict[str, Any] = {}
-        for i, (name, (hint, default, note)) in enumerate(takes.items()):
+        for i, (name, (hint, default, note)) in enumerate(parameters.items()):
             about = note or _annotated_note(hint) or None
-            wanted = (
+            expected = (
                 Field(alias=name, description=about)
                 if default is missing
                 else Field(default, alias=name, description=about)
             )
-            # Fields are numbered: a parameter may be called `schema` or `copy`, which a model's attribute may not.
-            fields[f"a{i}"] = (hint, wanted)
+            # Fields are numbered: a parameter may be named `schema` or `copy`, which a model reserves.
+            fields[f"a{i}"] = (hint, expected)
         self._model = create_model(
             "arguments", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
         )
         self.schema: dict[str, Any] = _without_titles(self._model.model_json_schema(by_alias=True))
 
-    def check(self, tool_name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values to call the handler with. Raises ToolError that says which argument and what was expected."""
+    def validate(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values to call the handler with. Raises ToolError naming the argument and its expected type."""
         from pydantic import ValidationError
 
         try:
-            model = self._model.model_validate(given)
+            model = self._model.model_validate(arguments)
         except ValidationError as first:
             try:
-                model = self._model.model_validate(_unwrapped(given, self.schema))
+                model = self._model.model_validate(_parse_json_strings(arguments, self.schema))
             except ValidationError:
-                raise ToolError(self._explain(tool_name, given, first.errors())) from None
+                raise ToolError(self._explain(tool_name, arguments, first.errors())) from None
         return {name: getattr(model, f"a{i}") for i, name in enumerate(self._names)}
 
-    def _explain(self, tool_name: str, given: Mapping[str, Any], errors: list[Any]) -> str:
-        said = []
+    def _explain(self, tool_name: str, arguments: Mapping[str, Any], errors: list[Any]) -> str:
+        problems = []
         for e in errors:
             where = ".".join(str(x) for x in e["loc"])
             if e["type"] == "missing":
-                said.append(f"`{where}` is missing")
+                problems.append(f"`{where}` is missing")
             elif e["type"] == "extra_forbidden":
-                said.append(f"`{where}` is not an argument{_did_you_mean(where, self._names)}")
+                problems.append(f"`{where}` is not an argument{_did_you_mean(where, self._names)}")
             else:
-                said.append(f"`{where}`: {e['msg'].lower()}, but got {_show(e['input'])}")
-        return f"bad arguments for {tool_name}: {'; '.join(said)}. It takes: {describe(self.schema)}"
+                problems.append(f"`{where}`: {e['msg'].lower()}, but got {_shorten(e['input'])}")
+        return f"bad arguments for {tool_name}: {'; '.join(problems)}. It takes: {describe_schema(self.schema)}"
 
 
-def check_by_schema(tool_name: str, schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for a tool that brings its own JSON schema: required, unknown, wrong type, not in the list."""
+def validate_arguments(tool_name: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate arguments against a JSON schema: required, unknown, wrong type, not in the enum. Raises ToolError."""
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    said = [f"`{name}` is missing" for name in schema.get("required") or () if name not in given]
-    for name, value in given.items():
+    problems = [f"`{name}` is missing" for name in schema.get("required") or () if name not in arguments]
+    for name, value in arguments.items():
         if name not in properties:
             if schema.get("additionalProperties") is False:
-                said.append(f"`{name}` is not an argument{_did_you_mean(name, list(properties))}")
+                problems.append(f"`{name}` is not an argument{_did_you_mean(name, list(properties))}")
             continue
         rule = properties[name] if isinstance(properties[name], Mapping) else {}
-        if not _fits(value, rule.get("type")) or (isinstance(rule.get("enum"), list) and value not in rule["enum"]):
-            said.append(f"`{name}` should be {_type_words(rule)}, but got {_show(value)}")
-    if said:
-        raise ToolError(f"bad arguments for {tool_name}: {'; '.join(said)}. It takes: {describe(schema)}")
-    return dict(given)
+        enum = rule.get("enum")
+        if not _matches_type(value, rule.get("type")) or (isinstance(enum, list) and value not in enum):
+            problems.append(f"`{name}` should be {_type_label(rule)}, but got {_shorten(value)}")
+    if problems:
+        raise ToolError(f"bad arguments for {tool_name}: {'; '.join(problems)}. It takes: {describe_schema(schema)}")
+    return dict(arguments)
 
 
-def describe(schema: Mapping[str, Any]) -> str:
-    """The arguments in one line: `path: string, offset: integer = 1`."""
+def describe_schema(schema: Mapping[str, Any]) -> str:
+    """Format the parameters on one line: `path: string, offset: integer = 1`."""
     required = set(schema.get("required") or ())
     out = []
     for name, rule in (schema.get("properties") or {}).items():
         rule = rule if isinstance(rule, Mapping) else {}
         default = "" if name in required else f" = {json.dumps(rule.get('default'), ensure_ascii=False)}"
-        out.append(f"{name}: {_type_words(rule)}{default}")
+        out.append(f"{name}: {_type_label(rule)}{default}")
     return ", ".join(out) or "nothing"
 
 
@@ -147,30 +148,30 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def _fits(value: Any, wanted: Any) -> bool:
-    names = wanted if isinstance(wanted, list) else [wanted]
-    known = [_PYTHON_TYPES[n] for n in names if n in _PYTHON_TYPES]
-    if not known:
+def _matches_type(value: Any, expected: Any) -> bool:
+    names = expected if isinstance(expected, list) else [expected]
+    accepted = [_PYTHON_TYPES[n] for n in names if n in _PYTHON_TYPES]
+    if not accepted:
         return True
     if isinstance(value, bool):
-        return any(bool in types for types in known)
-    return any(isinstance(value, types) for types in known)
+        return any(bool in types for types in accepted)
+    return any(isinstance(value, types) for types in accepted)
 
 
-def _type_words(rule: Mapping[str, Any]) -> str:
+def _type_label(rule: Mapping[str, Any]) -> str:
     if isinstance(rule.get("enum"), list):
         return "one of " + ", ".join(json.dumps(v, ensure_ascii=False) for v in rule["enum"])
     options = rule.get("anyOf")
     if isinstance(options, list):
-        return " or ".join(_type_words(o) for o in options if isinstance(o, Mapping))
-    wanted = rule.get("type", "any value")
-    return " or ".join(wanted) if isinstance(wanted, list) else str(wanted)
+        return " or ".join(_type_label(o) for o in options if isinstance(o, Mapping))
+    expected = rule.get("type", "any value")
+    return " or ".join(expected) if isinstance(expected, list) else str(expected)
 
 
-def _unwrapped(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Models often send a list or an object as its JSON text: where that is what is wanted, take it for that."""
-    out = dict(given)
-    for name, value in given.items():
+def _parse_json_strings(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse arguments that hold JSON text where the schema expects a list or an object: models often send those."""
+    out = dict(arguments)
+    for name, value in arguments.items():
         rule = (schema.get("properties") or {}).get(name) or {}
         kinds = {rule.get("type"), *(o.get("type") for o in rule.get("anyOf") or ())}
         if isinstance(value, str) and kinds & {"array", "object"}:
@@ -188,7 +189,7 @@ def _annotated_note(hint: Any) -> str:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Generated titles only repeat the names, and every one of them costs tokens in every request."""
+    """Remove generated titles: they repeat the names, and each one costs tokens in every request."""
     if isinstance(schema, dict):
         return {
             k: {n: _without_titles(v) for n, v in x.items()} if k == "properties" else _without_titles(x)
@@ -199,13 +200,13 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _did_you_mean(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f" (did you mean `{near[0]}`?)" if near else ""
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f" (did you mean `{matches[0]}`?)" if matches else ""
 
 
-def _show(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False, default=str)
-    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
+def _shorten(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}…"
 
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -213,57 +214,57 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What surrounds one call: whose it is, where large output may go, and how it is told to stop."""
+    """The context of one call: its owner, a sink for large output, and its cancellation token."""
 
     call_id: str
     task_id: str = ""
     conversation_id: str = ""
     user_key: str = ""
     cancel: CancelToken = field(default_factory=CancelToken)
-    # Opens a place for output too large to hold in memory; None where nothing is stored.
+    # Opens a sink for output too large for memory; None without an output store.
     open_sink: Callable[[], OutputSink] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """A result that says more than its text."""
+    """The result of a call: text plus status, exit code, stored output and images."""
 
     text: str
     is_error: bool = False
-    # The call never ran: somebody, or a rule, said no.
+    # The call never ran: the user, the guard or a hook refused it.
     is_refused: bool = False
-    # Of a command that ran to its end.
+    # Set for a command that ran to completion.
     exit_code: int | None = None
-    # Set where the handler has stored the whole output itself; `text` is then its preview.
+    # Set when the handler stored the whole output itself; `text` is then a preview.
     stored: StoredOutput | None = None
-    # What was read, where the whole can be had again without a copy (a path and where in it).
+    # Where the text can be read again without a stored copy (a path and a range).
     source: str | None = None
-    # Pictures and the like, behind the text.
+    # Images and other content parts, appended to the text.
     parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. `parameters` is the JSON schema of its arguments."""
+    """A tool definition. `parameters` is the JSON schema of its arguments."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     handler: Callable[..., Any]
     toolset: str = "custom"
-    # Takes the person's attention: forces one call at a time.
+    # Needs the user's attention: the calls of its message run sequentially.
     is_interactive: bool = False
-    # Always asks before it runs, whatever its arguments.
+    # Requires approval before every call.
     is_dangerous: bool = False
     is_read_only: bool = False
-    # Which argument is a shell command, a file that is written, or one that is read: looked at before the call runs.
+    # Which argument is a shell command, a path written, or a path read: checked for approval before the call runs.
     command_parameter: str | None = None
     written_path_parameter: str | None = None
     read_path_parameter: str | None = None
-    # Most characters of one result; None: the default. 0: the tool pages itself, no limit (H2).
+    # Maximum characters of one result; None: the default; 0: no limit, the tool paginates its own output.
     max_result_chars: int | None = None
     timeout_s: float | None = None
-    # Which parameter takes the ToolContext, if any.
+    # Name of the parameter that receives the ToolContext, if any.
     context_parameter: str | None = None
     arguments: ArgumentModel | None = None
 
@@ -273,28 +274,28 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as a Chat Completions function schema."""
+        """Return the tool as a Chat Completions function schema."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
 
 def tool_from_function(function: Callable[..., Any], **claims: Any) -> Tool:
-    """The tool that a typed function with a docstring is; `claims` are fields of Tool."""
-    # A method is described once for all objects of its class: a gateway makes the same tools a thousand times.
-    read = _described_method(function.__func__) if inspect.ismethod(function) else _described(function)
-    fields = {"name": function.__name__, "description": read.about, **claims}
+    """Build a tool from a typed function with a docstring; `claims` override fields of Tool."""
+    # Methods are cached per class: a gateway builds the same tools for every conversation.
+    spec = _inspect_method(function.__func__) if inspect.ismethod(function) else _inspect_function(function)
+    fields = {"name": function.__name__, "description": spec.about, **claims}
     return Tool(
-        parameters=read.arguments.schema,
+        parameters=spec.arguments.schema,
         handler=function,
-        context_parameter=read.context_parameter,
-        arguments=read.arguments,
+        context_parameter=spec.context_parameter,
+        arguments=spec.arguments,
         **fields,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
-    """What a signature says."""
+class _FunctionSpec:
+    """Description and parameters parsed from a function's signature and docstring."""
 
     about: str
     arguments: ArgumentModel
@@ -302,41 +303,40 @@ class _Described:
 
 
 @lru_cache(maxsize=256)
-def _described_method(function: Callable[..., Any]) -> _Described:
-    return _described(function, is_method=True)
+def _inspect_method(function: Callable[..., Any]) -> _FunctionSpec:
+    return _inspect_function(function, is_method=True)
 
 
-def _described(function: Callable[..., Any], *, is_method: bool = False) -> _Described:
+def _inspect_function(function: Callable[..., Any], *, is_method: bool = False) -> _FunctionSpec:
     hints = get_type_hints(function, include_extras=True)
     about, notes = _read_docstring(inspect.getdoc(function) or "")
-    takes, context_parameter = {}, None
-    parameters = list(inspect.signature(function).parameters.values())[is_method:]
-    for p in parameters:
+    accepted, context_parameter = {}, None
+    for p in list(inspect.signature(function).parameters.values())[is_method:]:
         if hints.get(p.name) is ToolContext:
             context_parameter = p.name
         elif p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY):
-            raise ValueError(f"{function.__name__}: parameter {p.name!r} must be an ordinary named one")
+            raise ValueError(f"{function.__name__}: parameter {p.name!r} must be an ordinary named parameter")
         else:
-            takes[p.name] = (hints.get(p.name, Any), p.default, notes.get(p.name, ""))
-    return _Described(about, ArgumentModel(takes, missing=inspect.Parameter.empty), context_parameter)
+            accepted[p.name] = (hints.get(p.name, Any), p.default, notes.get(p.name, ""))
+    return _FunctionSpec(about, ArgumentModel(accepted, missing=inspect.Parameter.empty), context_parameter)
 
 
 def tool(**claims: Any) -> Callable[[Callable[..., Any]], Tool]:
-    """The decorator form of `tool_from_function`."""
+    """Return a decorator that turns a function into a tool; see `tool_from_function`."""
     return lambda function: tool_from_function(function, **claims)
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What the function is about, and the notes of its `Args:` section by parameter."""
+    """Split a docstring into its description and the `Args:` notes by parameter."""
     about, _, section = text.partition("\nArgs:\n")
     notes: dict[str, str] = {}
     current = ""
     for line in section.splitlines():
         if line.strip() and not line.startswith((" ", "\t")):
             break
-        if found := re.match(r"\s+(\w+)(?:\s*\([^)]*\))?:\s*(.*)", line):
-            current = found.group(1)
-            notes[current] = found.group(2).strip()
+        if match := re.match(r"\s+(\w+)(?:\s*\([^)]*\))?:\s*(.*)", line):
+            current = match.group(1)
+            notes[current] = match.group(2).strip()
         elif current and line.strip():
             notes[current] += " " + line.strip()
     return about.strip(), notes

@@ -34,39 +34,39 @@ _PLUGINS = plugins.PluginRegistry("tool plug-in", None, ENTRY_POINTS)
 
 
 def register_tool_plugin(name: str, plugin: ToolPlugin | str) -> None:
-    """Makes a plug-in available under a name; a string "module:function" is imported when it is used."""
+    """Register a plug-in under a name; a string "module:function" is imported on first use."""
     _PLUGINS.register(name, plugin)
 
 
 def tool_plugins(home: Path | None = None) -> plugins.PluginRegistry:
-    """Every tool plug-in there is for a home folder."""
+    """Return the tool plug-ins available with a home folder."""
     return _PLUGINS.within(home / FOLDER if home is not None else None)
 
 
 def load_plugins(
-    names: Sequence[str], registry: ToolRegistry, hooks: Hooks, *, found: plugins.PluginRegistry
+    names: Sequence[str], registry: ToolRegistry, hooks: Hooks, *, available: plugins.PluginRegistry
 ) -> list[str]:
-    """Runs each named plug-in; returns a warning for each that could not be."""
+    """Run each named plug-in; return a warning for each that failed."""
     warnings = []
     for name in names:
         try:
-            call_foreign(found.load(name), registry, hooks)
+            call_foreign(available.load(name), registry, hooks)
         except PluginError as error:
             warnings.append(str(error))
-        except Exception as error:  # a plug-in's own code may raise anything
+        except Exception as error:  # plug-in code may raise anything
             warnings.append(f"tool plug-in {name!r} failed to start: {describe_error(error)}")
     return warnings
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSources:
-    """What tools are made of. `workspace` None: no shell and no files, as for a chat gateway."""
+    """The dependencies of the tools. Without a `workspace` there is no shell and no file access."""
 
     settings: Settings
     clock: Clock
-    # The person's home, for `~` and for what lies there.
+    # The user's home folder, for `~`.
     user_home: Path
-    # Perdure's own, where plug-ins are.
+    # Perdure's home folder, which holds the plug-ins.
     perdure_home: Path | None = None
     workspace: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -77,12 +77,12 @@ class ToolSources:
     asker: Asker | None = None
     spawner: Spawner | None = None
     approver: Approver | None = None
-    # Where "always" is kept; None forgets it with the process.
+    # Stores "always" answers; with None they last as long as the process.
     approvals: KeyValue | None = None
 
 
 class Toolbox:
-    """A runtime, what went wrong while it was made, and its end."""
+    """A tool runtime, the warnings from building it, and its cleanup."""
 
     def __init__(self, runtime: ToolRuntime, warnings: list[str], closers: list[Callable[[], None]]) -> None:
         self.runtime = runtime
@@ -90,21 +90,21 @@ class Toolbox:
         self._closers = closers
 
     def close(self) -> None:
-        """Ends background processes and MCP servers. Safe to call twice."""
+        """Stop background processes and MCP servers. Idempotent."""
         while self._closers:
             self._closers.pop()()
 
 
 def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[..., Any]] = ()) -> Toolbox:
-    """The default tools, MCP servers, plug-ins and the caller's own, in this order: a later one of a name wins."""
+    """Register the default tools, MCP servers, plug-ins and the caller's own, in this order: later names win."""
     settings = sources.settings
-    given = settings.tool_output
-    budgets = OutputLimiter(
-        sources.outputs, OutputLimits(given.default_result_size, given.turn_budget, given.preview_size)
+    limits = settings.tool_output
+    output_limiter = OutputLimiter(
+        sources.outputs, OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size)
     )
 
     def result_chars() -> int:
-        return budgets.limits.result_chars
+        return output_limiter.limits.result_chars
 
     registry, hooks, closers = ToolRegistry(), Hooks(), []  # type: ToolRegistry, Hooks, list[Callable[[], None]]
     guard = None
@@ -112,37 +112,37 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         terminal = Terminal(sources.workspace, sources.environment, max_chars=result_chars)
         closers.append(terminal.close)
         _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal, result_chars))
-        guard = _guard(sources, terminal)
+        guard = _build_guard(sources, terminal)
     _add_all(registry, _other_tools(sources, result_chars))
     servers = McpServers(settings.mcp_servers, sources.environment)
     closers.append(servers.close)
     _add_all(registry, servers.start())
     warnings = [*servers.warnings]
-    warnings += load_plugins(settings.tools.plugins, registry, hooks, found=tool_plugins(sources.perdure_home))
+    warnings += load_plugins(settings.tools.plugins, registry, hooks, available=tool_plugins(sources.perdure_home))
     _add_all(registry, own_tools)
     for name in settings.tools.disabled:
         registry.switch_off(name)
     runtime = ToolRuntime(
         registry,
         clock=sources.clock,
-        budgets=budgets,
+        output_limiter=output_limiter,
         outputs=sources.outputs,
         hooks=hooks,
-        guard=guard or _guard(sources, None),
+        guard=guard or _build_guard(sources, None),
         timeout_s=settings.tools.timeout_s,
     )
     return Toolbox(runtime, warnings, closers)
 
 
-def _guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGuard | None:
+def _build_guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGuard | None:
     if sources.settings.tools.approval == "never":
         return None
     return ApprovalGuard(
-        # Without a workspace nothing is inside one: every write asks.
+        # Without a workspace every path is outside of it, so every write needs approval.
         Workspace(sources.workspace or sources.user_home / ".perdure-no-workspace"),
         home=sources.user_home,
         approver=sources.approver,
-        remembered=sources.approvals,
+        approvals=sources.approvals,
         shell_state=terminal.state if terminal is not None else None,
     )
 

@@ -24,10 +24,12 @@ MAX_PATH_CHARS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
+    """The folder that file tools work in; resolves and displays paths relative to it."""
+
     root: Path
 
     def resolve(self, path: str) -> Path:
-        """The absolute path meant, links followed. Raises ToolError for what can be no path."""
+        """Return the absolute path with symbolic links resolved. Raises ToolError for an invalid path."""
         if not path.strip():
             raise ToolError("the path is empty")
         if "\0" in path or len(path) > MAX_PATH_CHARS:
@@ -38,32 +40,32 @@ class Workspace:
             raise ToolError(f"not a path: {path[:200]!r} ({error})") from None
 
     def contains(self, path: Path) -> bool:
-        """Whether a resolved path lies in the workspace."""
+        """Whether a resolved path is inside the workspace."""
         return path.is_relative_to(self.root.resolve())
 
-    def shown(self, path: Path) -> str:
-        """The path as the model knows it: relative where it lies inside."""
+    def display_path(self, path: Path) -> str:
+        """Return the path as the model sees it: relative to the root if it is inside."""
         return str(path.relative_to(self.root.resolve())) if self.contains(path) else str(path)
 
-    def existing(self, path: str) -> Path:
-        """The path of something that is there. Raises ToolError with what was probably meant."""
-        found = self.resolve(path)
+    def resolve_existing(self, path: str) -> Path:
+        """Resolve a path that must exist. Raises ToolError with a suggestion."""
+        resolved = self.resolve(path)
         try:
-            if found.exists():
-                return found
+            if resolved.exists():
+                return resolved
         except OSError as error:
             raise ToolError(f"{path[:200]}: {error.strerror}") from None
-        raise ToolError(f"{path} does not exist{self._near(found)}")
+        raise ToolError(f"{path} does not exist{self._suggestion(resolved)}")
 
-    def _near(self, missing: Path) -> str:
-        """What was probably meant: the first part of the path that is not there, compared with what is."""
+    def _suggestion(self, missing: Path) -> str:
+        """Suggest existing names similar to the first missing component of the path."""
         while not missing.parent.is_dir() and missing.parent != missing.parent.parent:
             missing = missing.parent
         try:
             names = [p.name for p in missing.parent.iterdir()]
         except OSError:
             return ""
-        near = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.6)
-        if near:
-            return f"; did you mean {' or '.join(self.shown(missing.parent / n) for n in near)}?"
-        return f" (there is no {missing.name} in {self.shown(missing.parent)})"
+        matches = difflib.get_close_matches(missing.name, names, n=3, cutoff=0.6)
+        if matches:
+            return f"; did you mean {' or '.join(self.display_path(missing.parent / n) for n in matches)}?"
+        return f" (there is no {missing.name} in {self.display_path(missing.parent)})"

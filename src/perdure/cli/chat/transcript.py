@@ -29,7 +29,7 @@ from perdure.core.messages import ToolCall
 
 _TARGET_CHARS = 60
 # How the guard tells the model that nobody allowed a call.
-_NOT_ALLOWED = re.compile(r"Error: \S+ was not run, (?:the person said no|nobody is here)")
+_NOT_ALLOWED = re.compile(r"Error: \S+ was not run, (?:the user refused|no one is available)")
 _KEPT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
 
 

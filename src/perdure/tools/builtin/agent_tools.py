@@ -1,4 +1,4 @@
-"""Tools answered from the agent state: `clarify`, `todo`, `session_search`, `delegate_task`."""
+"""Tools backed by the agent itself: `clarify`, `todo`, `session_search`, `delegate_task`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
 
 class ClarifyTool:
+    """The `clarify` tool: ask the user a question."""
+
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
@@ -28,16 +30,16 @@ class ClarifyTool:
     async def clarify(
         self,
         question: Annotated[str, "one question, short"],
-        choices: Annotated[list[str] | None, "answers to choose from; the person may still type their own"] = None,
+        choices: Annotated[list[str] | None, "answers to choose from; the user may still type their own"] = None,
     ) -> str:
-        """Asks the person something you cannot find out yourself, and waits for the answer."""
+        """Asks the user something you cannot find out yourself, and waits for the answer."""
         if not question.strip():
             raise ToolError("the question is empty")
         answer = await self._asker.ask(question.strip(), tuple(choices or ()))
-        return answer.strip() or "(the person gave no answer; go on with your best judgement)"
+        return answer.strip() or "(the user gave no answer; continue with your best judgement)"
 
 
-_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
+_CHECKBOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 MAX_ITEMS = 100
 
 
@@ -51,18 +53,20 @@ class TodoItem(BaseModel):
 
 
 class Plans(Protocol):
-    """Where a conversation's plan is kept."""
+    """Storage for the plan of a conversation."""
 
     def load(self, conversation_id: str) -> Sequence[Any]:
-        """The items as plain dicts; empty where there is no plan."""
+        """Return the items as plain dicts; empty if there is no plan."""
         ...
 
     def save(self, conversation_id: str, items: Sequence[Any]) -> None:
-        """Persisted when this returns."""
+        """Store the items; durable on return."""
         ...
 
 
 class TodoTool:
+    """The `todo` tool: read or replace the plan of the conversation."""
+
     def __init__(self, plans: Plans) -> None:
         self._plans = plans
 
@@ -81,14 +85,14 @@ class TodoTool:
             raise ToolError(f"a plan may have {MAX_ITEMS} steps, and this has {len(items)}")
         if sum(i.status == "in_progress" for i in items) > 1:
             raise ToolError("only one step may be in progress at a time")
-        kept = [i.model_dump() for i in items]
-        self._plans.save(context.conversation_id, kept)
-        return render_plan(kept)
+        stored = [i.model_dump() for i in items]
+        self._plans.save(context.conversation_id, stored)
+        return render_plan(stored)
 
 
 def render_plan(items: Sequence[Any]) -> str:
-    """The plan as a person reads it."""
-    lines = [f"{n}. {_MARKS.get(i['status'], '[ ]')} {i['text']}" for n, i in enumerate(items, 1)]
+    """Format the plan as a numbered list."""
+    lines = [f"{n}. {_CHECKBOXES.get(i['status'], '[ ]')} {i['text']}" for n, i in enumerate(items, 1)]
     return "\n".join(lines) or "There is no plan yet."
 
 
@@ -98,7 +102,7 @@ PAGE_CHARS = 20_000
 
 
 class SessionSearch:
-    """Searches the user's own conversations, the present one included."""
+    """The `session_search` tool: search the user's conversations, including the current one."""
 
     def __init__(self, search: Search, *, page_chars: int = PAGE_CHARS) -> None:
         self._search = search
@@ -125,7 +129,7 @@ class SessionSearch:
         hits = self._search.search(query, visibility=visibility, scope=scope, limit=min(max(1, limit), 50))
         if not hits:
             return ToolReply(f"Nothing found for {query!r}. Try fewer or other words, or a prefix such as deplo*.")
-        return ToolReply("\n\n".join(_shown(h) for h in hits))
+        return ToolReply("\n\n".join(_format_hit(h) for h in hits))
 
     def _open(self, address: str, context: ToolContext, offset: int) -> ToolReply:
         try:
@@ -134,19 +138,20 @@ class SessionSearch:
             )
         except NotFound as error:
             raise ToolError(str(error)) from None
-        return ToolReply(_page(page), source=f"{address} (characters {page.offset:,}-{page.offset + len(page.text):,})")
+        end = page.offset + len(page.text)
+        return ToolReply(_format_page(page), source=f"{address} (characters {page.offset:,}-{end:,})")
 
 
-def _shown(hit: SearchHit) -> str:
+def _format_hit(hit: SearchHit) -> str:
     when = datetime.fromtimestamp(hit.created_at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
     title = f" “{hit.title}”" if hit.title else ""
     return f"{hit.address} · {hit.role} · {when} · conversation {hit.conversation_id}{title}\n{hit.snippet}"
 
 
-def _page(page: Page) -> str:
+def _format_page(page: Page) -> str:
     if page.next_offset is None and page.offset == 0:
         return page.text
-    more = f"read on with offset={page.next_offset}" if page.next_offset is not None else "this is the end"
+    more = f"continue with offset={page.next_offset}" if page.next_offset is not None else "this is the end"
     return f"{page.text}\n[{page.address}: characters from {page.offset:,} of {page.total_chars:,}; {more}]"
 
 
@@ -154,6 +159,8 @@ MAX_PARALLEL = 8
 
 
 class DelegateTool:
+    """The `delegate_task` tool: run child agents in parallel."""
+
     def __init__(self, spawner: Spawner, *, max_iterations: int) -> None:
         self._spawner = spawner
         self._max_iterations = max_iterations
@@ -169,19 +176,19 @@ class DelegateTool:
         context: Annotated[str, "what every helper must know: files, findings, constraints"] = "",
     ) -> str:
         """Hands work to helpers with a fresh context each. Their reports come back; their steps do not fill yours."""
-        wanted = [t.strip() for t in tasks if t.strip()]
-        if not wanted:
+        assignments = [t.strip() for t in tasks if t.strip()]
+        if not assignments:
             raise ToolError("`tasks` is empty; say what the helper is to do")
-        if len(wanted) > MAX_PARALLEL:
-            raise ToolError(f"at most {MAX_PARALLEL} helpers at once, and this asks for {len(wanted)}")
+        if len(assignments) > MAX_PARALLEL:
+            raise ToolError(f"at most {MAX_PARALLEL} helpers at once, and this asks for {len(assignments)}")
         reports = await asyncio.gather(
-            *(self._spawner.spawn(t, context=context, max_iterations=self._max_iterations) for t in wanted),
+            *(self._spawner.spawn(t, context=context, max_iterations=self._max_iterations) for t in assignments),
             return_exceptions=True,
         )
-        return "\n\n".join(_delegate_shown(n, len(wanted), r) for n, r in enumerate(reports, 1))
+        return "\n\n".join(_format_report(n, len(assignments), r) for n, r in enumerate(reports, 1))
 
 
-def _delegate_shown(number: int, total: int, report: str | BaseException) -> str:
+def _format_report(number: int, total: int, report: str | BaseException) -> str:
     if isinstance(report, asyncio.CancelledError):
         raise report
     text = f"failed: {report}" if isinstance(report, BaseException) else report

@@ -1,7 +1,7 @@
-"""Scripts of ours that read foreign input in a process of their own.
+"""Run scripts that parse untrusted input in a separate process.
 
-Python's `re` and most parsers hold the interpreter lock while they work: in a thread, one hostile pattern or page stops
-every other thread, and no timeout can fire. A process can be killed, and its memory is its own.
+Python's `re` and most parsers hold the interpreter lock while they run: in a thread, one hostile pattern or page blocks
+every other thread, and no timeout fires. A process can be killed, and its memory can be limited.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from perdure.tools.tool import CancelToken
 
 
 class IsolatedScript:
-    """One run of a script that uses the standard library alone. Ends with its deadline, its cancellation or its block.
+    """Context manager for one run of a standard-library script, killed on deadline, cancellation or exit.
 
-    The script reads one line of JSON from its standard input, then the body, and answers on its standard output.
+    The script reads a JSON line and then the body from stdin, and writes its response to stdout.
     """
 
     def __init__(self, script: Path, *, deadline_s: float, cancel: CancelToken) -> None:
         self._script = script
         self._deadline_s = deadline_s
         self._cancel = cancel
-        self.is_late = False
+        self.is_timed_out = False
 
     def __enter__(self) -> IsolatedScript:
         if not sys.executable:
-            raise ToolError("no Python interpreter to run the work in; it needs a process of its own")
+            raise ToolError("there is no Python interpreter to start a separate process with")
         self._process = subprocess.Popen(
-            # Isolated, and without site packages: quicker to start, and nothing of the environment gets in.
+            # Isolated mode without site packages starts faster and ignores the environment.
             [sys.executable, "-I", "-S", str(self._script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self._forget = self._cancel.on_cancel(self._process.kill)
+        self._unregister = self._cancel.on_cancel(self._process.kill)
         self._timer = threading.Timer(self._deadline_s, self._expire)
         self._timer.daemon = True
         self._timer.start()
@@ -52,7 +52,7 @@ class IsolatedScript:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        self._forget()
+        self._unregister()
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -60,25 +60,25 @@ class IsolatedScript:
                     pipe.close()
         self._process.wait()
 
-    def lines(self, job: Mapping[str, Any]) -> Iterator[bytes]:
-        """Hand in a job without a body; the answer line by line, up to where it was stopped."""
+    def stream_lines(self, job: Mapping[str, Any]) -> Iterator[bytes]:
+        """Send a job without a body and yield the response line by line, up to where it was stopped."""
         self._send(job, b"")
         assert self._process.stdout is not None
         yield from self._process.stdout
-        self._refuse_failure()
+        self._raise_on_failure()
 
-    def answer(self, job: Mapping[str, Any], body: bytes) -> bytes:
-        """Hand in a job with its body; the whole answer."""
+    def run(self, job: Mapping[str, Any], body: bytes) -> bytes:
+        """Send a job with a body and return the whole response."""
         self._send(job, body)
         assert self._process.stdout is not None
-        said = self._process.stdout.read()
-        self._refuse_failure()
-        return said
+        response = self._process.stdout.read()
+        self._raise_on_failure()
+        return response
 
     def _send(self, job: Mapping[str, Any], body: bytes) -> None:
         stdin = self._process.stdin
         assert stdin is not None
-        # A script that was killed, or has read enough, says so by its answer.
+        # A script that was killed, or stopped reading, is detected by its response.
         with contextlib.suppress(OSError):
             stdin.write(json.dumps(job).encode() + b"\n")
             stdin.write(body)
@@ -86,10 +86,10 @@ class IsolatedScript:
             stdin.close()
 
     def _expire(self) -> None:
-        self.is_late = True
+        self.is_timed_out = True
         self._process.kill()
 
-    def _refuse_failure(self) -> None:
+    def _raise_on_failure(self) -> None:
         code = self._process.wait()
-        if code and not self.is_late and not self._cancel.is_cancelled:
+        if code and not self.is_timed_out and not self._cancel.is_cancelled:
             raise ToolError(f"the process that did the work ended with {code}; it may have run out of memory")

@@ -1,7 +1,7 @@
-"""`memory`: lasting facts in MEMORY.md and USER.md, per user, short on purpose, and authoritative over any handoff.
+"""`memory`: persistent facts per user in MEMORY.md and USER.md, which take precedence over any handoff.
 
-Notes stand between `§` lines. What is written now enters the system prompt when the next session starts, so that the
-cached prefix of this one stays whole.
+Notes are separated by `§` lines. A note written now enters the system prompt of the next session, so that the prompt
+cache of this one stays valid.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from perdure.tools.workspace import replace_file
 
 Target = Literal["memory", "user"]
 _FILES: dict[Target, str] = {"memory": "MEMORY.md", "user": "USER.md"}
-_BREAK = "\n§\n"
+_SEPARATOR = "\n§\n"
 
 
 class FileMemory:
-    """The Memory port over a folder: one sub-folder per user, files for their owner alone, replaced whole."""
+    """Memory in a folder: one sub-folder per user, private files, replaced atomically."""
 
     def __init__(self, folder: Path, *, memory_max_chars: int = 4_000, user_max_chars: int = 2_000) -> None:
         self._folder = folder
@@ -39,7 +39,7 @@ class FileMemory:
         _check_length(text, target, self._limits[target])
         with self._lock:
             path = self._path(user_key, target)
-            _private_folder(path.parent)
+            _make_private_folder(path.parent)
             replace_file(path, text.encode("utf-8", "replace"), mode=0o600, is_durable=True)
 
     def flush(self) -> None:
@@ -58,33 +58,33 @@ class FileMemory:
 
 
 class SharedMemory:
-    """The Memory port over values every machine reads: what was noted on one is known on all.
+    """Memory in a shared key-value store, so that every machine reads the same notes.
 
-    Files of this machine count until something is written: they may be older than the shared database.
+    Until something is written, the local files are the default: they may be older than the shared database.
     """
 
     def __init__(
-        self, kept: KeyValue, files: FileMemory, *, memory_max_chars: int = 4_000, user_max_chars: int = 2_000
+        self, values: KeyValue, files: FileMemory, *, memory_max_chars: int = 4_000, user_max_chars: int = 2_000
     ) -> None:
-        self._kept = kept
+        self._values = values
         self._files = files
         self._limits: dict[Target, int] = {"memory": memory_max_chars, "user": user_max_chars}
 
     def snapshot(self, user_key: str) -> MemorySnapshot:
         files = self._files.snapshot(user_key)
-        memory, user = self._kept.get(_key(user_key, "memory")), self._kept.get(_key(user_key, "user"))
+        memory, user = self._values.get(_key(user_key, "memory")), self._values.get(_key(user_key, "user"))
         return MemorySnapshot(files.memory if memory is None else memory, files.user if user is None else user)
 
     def write(self, user_key: str, target: Target, text: str) -> None:
         _check_length(text, target, self._limits[target])
-        self._kept.set(_key(user_key, target), text)
+        self._values.set(_key(user_key, target), text)
 
     def flush(self) -> None:
-        """Every write is durable when it returns, so there is nothing left to do."""
+        """Do nothing: every write is durable when it returns."""
 
 
 class MemoryTool:
-    """What the model does with memory: add, replace, remove one note."""
+    """The `memory` tool: add, replace or remove a note."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -98,27 +98,27 @@ class MemoryTool:
         action: Annotated[Literal["add", "replace", "remove", "read"], "what to do"],
         target: Annotated[Target, "user: who they are and how they like things; memory: everything else"] = "memory",
         text: Annotated[str, "the new note, one short fact"] = "",
-        old: Annotated[str, "for replace and remove: a few words of the note that is meant"] = "",
+        old: Annotated[str, "for replace and remove: a few words of the note to change"] = "",
     ) -> str:
         """Keeps short lasting facts across conversations. Only what will matter in weeks; never secrets."""
-        notes = _notes(getattr(self._memory.snapshot(context.user_key), target))
+        notes = _split_notes(getattr(self._memory.snapshot(context.user_key), target))
         if action == "read":
             return "\n".join(f"- {n}" for n in notes) or f"{_FILES[target]} is empty"
         if action != "remove":
-            text = _acceptable(text)
-        at = None if action == "add" else _find(notes, old, _FILES[target])
+            text = _validate_note(text)
+        index = None if action == "add" else _find_note(notes, old, _FILES[target])
         if action == "add":
             if text in notes:
-                return "That is noted already."
+                return "That is already noted."
             notes.append(text)
-        elif at is not None:
-            notes[at : at + 1] = [text] if action == "replace" else []
-        self._memory.write(context.user_key, target, _BREAK.join(notes))
+        elif index is not None:
+            notes[index : index + 1] = [text] if action == "replace" else []
+        self._memory.write(context.user_key, target, _SEPARATOR.join(notes))
         return f"{_FILES[target]} now has {len(notes)} notes. It takes effect when the next session starts."
 
 
 def safe_name(key: str) -> str:
-    """A folder name for any key: readable where it is plain, and never two keys in one folder."""
+    """Return a unique folder name for a key: the key itself if it is a plain name, else a slug with a hash."""
     if re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", key):
         return key
     readable = re.sub(r"[^a-z0-9_-]+", "-", key.lower())[:40].strip("-")
@@ -126,7 +126,7 @@ def safe_name(key: str) -> str:
 
 
 def _key(user_key: str, target: Target) -> str:
-    # The target first: it holds no space, so that no two users share a key.
+    # The target has no space, so no two users share a key.
     return f"{target} {user_key}"
 
 
@@ -138,33 +138,33 @@ def _check_length(text: str, target: Target, limit: int) -> None:
         )
 
 
-def _private_folder(folder: Path) -> None:
+def _make_private_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ToolError(f"{folder} cannot be made: {error.strerror}") from None
+        raise ToolError(f"{folder} cannot be created: {error.strerror}") from None
 
 
-def _notes(text: str) -> list[str]:
+def _split_notes(text: str) -> list[str]:
     return [n.strip() for n in text.split("§") if n.strip()]
 
 
-def _acceptable(text: str) -> str:
+def _validate_note(text: str) -> str:
     text = text.replace("§", "").strip()
     if not text:
-        raise ToolError("`text` is empty; say what to note")
+        raise ToolError("`text` is empty; give the note to store")
     if finding := screen(text):
         raise ToolError(f'this may not be noted: it {finding.why} ("{finding.excerpt}")')
     if redact(text) != text:
-        raise ToolError("this seems to hold a secret, and memory goes out with every request; note where it is kept")
+        raise ToolError("this seems to contain a secret, and memory is sent with every request; note its location")
     return text
 
 
-def _find(notes: list[str], old: str, name: str) -> int:
+def _find_note(notes: list[str], old: str, name: str) -> int:
     if not old.strip():
-        raise ToolError("`old` is empty; give a few words of the note that is meant")
-    found = [i for i, n in enumerate(notes) if old.strip().lower() in n.lower()]
-    if len(found) == 1:
-        return found[0]
+        raise ToolError("`old` is empty; give a few words of the note to change")
+    matches = [i for i, n in enumerate(notes) if old.strip().lower() in n.lower()]
+    if len(matches) == 1:
+        return matches[0]
     listed = "\n".join(f"- {n}" for n in notes) or "(it is empty)"
-    raise ToolError(f"`old` fits {len(found)} notes of {name}; give words that fit exactly one of:\n{listed}")
+    raise ToolError(f"`old` matches {len(matches)} notes of {name}; give words that match exactly one of:\n{listed}")

@@ -1,7 +1,7 @@
-"""Searches files for a regular expression, run as a process of its own (see `isolated`): standard library only.
+"""Search files for a regular expression, in a separate process (see `isolated`): standard library only.
 
-Input is one line of JSON: pattern, start, glob. Output is a JSON line for each match: [path, line number, line], or
-{"error": why} for a pattern that is not a regular expression.
+The request is one line of JSON: pattern, start, glob. The response is a JSON line per match, [path, line number, line],
+or {"error": reason} for an invalid pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 
 _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"})
-# Where credentials live. A search from above passes them by; one that starts inside is asked about.
+# Credential folders and files: skipped by a search from above; a search that starts inside needs approval.
 _SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".azure", ".kube"})
 _SECRET_FILES = frozenset({".netrc", ".pgpass", ".git-credentials", ".vault-token"})
 LINE_CHARS = 300
@@ -23,17 +23,17 @@ _MAX_MEMORY_BYTES = 1 << 30
 
 
 def skipped_folders() -> list[str]:
-    """Folders nobody wants to search, in order."""
+    """Return the names of folders that are not searched, sorted."""
     return sorted(_SKIPPED | _SECRET_FOLDERS)
 
 
 def skipped_files() -> list[str]:
-    """Files that hold credentials, in order."""
+    """Return the names of credential files, sorted."""
     return sorted(_SECRET_FILES)
 
 
 def files(start: str, glob: str) -> Iterator[str]:
-    """The files of a folder in order, or the one file that `start` is."""
+    """Yield the files below a folder in order, or `start` itself if it is a file."""
     if os.path.isfile(start):
         yield start
         return
@@ -41,12 +41,12 @@ def files(start: str, glob: str) -> Iterator[str]:
         folders[:] = sorted(f for f in folders if f not in _SKIPPED and f not in _SECRET_FOLDERS)
         for name in sorted(n for n in names if n not in _SECRET_FILES):
             path = os.path.join(folder, name)
-            if not glob or glob_fits(os.path.relpath(path, start).replace(os.sep, "/"), glob):
+            if not glob or glob_matches(os.path.relpath(path, start).replace(os.sep, "/"), glob):
                 yield path
 
 
-def glob_fits(path: str, glob: str) -> bool:
-    """A glob with a / is about the whole path, one without about the name; `**/` stands for any folders, or none."""
+def glob_matches(path: str, glob: str) -> bool:
+    """Match globs with a / against the whole path, others against the name; `**/` matches any folders, or none."""
     if "/" not in glob:
         return fnmatch.fnmatch(path.rpartition("/")[2], glob)
     glob = glob.removeprefix("./").removeprefix("/")
@@ -54,7 +54,7 @@ def glob_fits(path: str, glob: str) -> bool:
 
 
 def text_lines(path: str) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a text file; binary, huge and unreadable ones have none."""
+    """Yield the numbered lines of a text file; nothing for binary, huge and unreadable ones."""
     try:
         if os.stat(path).st_size > _MAX_FILE_BYTES or not os.path.isfile(path):
             return
@@ -82,13 +82,13 @@ def main() -> None:
         write(json.dumps({"error": str(error)}) + "\n")
         return
     for path in files(job["start"], job["glob"]):
-        # Like ripgrep: a link met on the way may lead anywhere, to a key as well.
+        # Like ripgrep, do not follow links: they may lead to a credential.
         if path != job["start"] and os.path.islink(path):
             continue
         for number, line in text_lines(path):
             if pattern.search(line):
                 write(json.dumps([path, number, cut_line(line)]) + "\n")
-        # What was found before a line that takes forever is worth having.
+        # Matches before a line that takes forever are still reported.
         sys.stdout.flush()
 
 

@@ -25,26 +25,26 @@ from perdure.tools.output_limits import persisted_block
 from perdure.tools.tool import CancelToken, Tool, ToolContext, ToolReply, tool_from_function
 
 _FLUSH_CHARS = 1 << 18
-# Colours, cursor moves and titles.
-_SCREEN_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])")
+# ANSI colours, cursor movement and titles.
+_ANSI_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])")
 
 
-def without_screen_codes(text: str) -> str:
-    """The text as a screen would show it: no colours, and of a progress bar its last state."""
+def strip_ansi(text: str) -> str:
+    """Remove ANSI escape sequences, and keep only the last state of lines rewritten with carriage returns."""
     if "\x1b" in text:
-        text = _SCREEN_CODE.sub("", text)
+        text = _ANSI_SEQUENCE.sub("", text)
     if "\r" in text:
         text = "\n".join(_last_state(line) for line in text.replace("\r\n", "\n").split("\n"))
     return text
 
 
 def _last_state(line: str) -> str:
-    """What stands in a line that was written over, piece upon piece."""
+    """Return the last state of a line rewritten with carriage returns."""
     return next((p for p in reversed(line.split("\r")) if p), "") if "\r" in line else line
 
 
-class Capture:
-    """Takes bytes as they come, gives a reply at the end. Not thread-safe: one reader feeds it."""
+class OutputCapture:
+    """Buffer the output of a command, spilling to a sink above `max_chars`. Not thread-safe."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Capture:
         self._open_sink = open_sink
         self._max_chars, self._head_chars, self._tail_chars = max_chars, head_chars, tail_chars
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held: list[str] = []
-        self._held_chars = 0
+        self._buffer: list[str] = []
+        self._buffer_chars = 0
         self._total_chars = 0
         self._head = ""
         self._tail = ""
         self._sink: OutputSink | None = None
-        self._trouble = ""
+        self._store_error = ""
 
     def feed(self, data: bytes, *, is_last: bool = False) -> None:
         text = self._decoder.decode(data, is_last)
@@ -73,76 +73,76 @@ class Capture:
         if len(self._head) < self._head_chars:
             self._head += text[: self._head_chars - len(self._head)]
         self._tail = (self._tail + text[-self._tail_chars :])[-self._tail_chars :]
-        self._held.append(text)
-        self._held_chars += len(text)
-        if self._total_chars > self._max_chars and (self._sink is None or self._held_chars >= _FLUSH_CHARS):
+        self._buffer.append(text)
+        self._buffer_chars += len(text)
+        if self._total_chars > self._max_chars and (self._sink is None or self._buffer_chars >= _FLUSH_CHARS):
             self._spill()
 
     def reply(self, head_line: str, *, is_error: bool) -> ToolReply:
-        """The whole text behind `head_line`, or the block that stands for it where it was too large."""
+        """Return `head_line` followed by the whole output, or by a preview if it was too large."""
         self.feed(b"", is_last=True)
         if self._total_chars <= self._max_chars:
-            text = without_screen_codes("".join(self._held))
+            text = strip_ansi("".join(self._buffer))
             return ToolReply(f"{head_line}\n{text}".rstrip("\n"), is_error=is_error)
-        stored = self._closed()
-        self._head, self._tail = without_screen_codes(self._head), without_screen_codes(self._tail)
+        stored = self._close_sink()
+        self._head, self._tail = strip_ansi(self._head), strip_ansi(self._tail)
         if stored is not None:
             return ToolReply(
                 f"{head_line}\n{persisted_block(stored, self._head, self._tail)}", is_error=is_error, stored=stored
             )
-        left_out = self._total_chars - len(self._head) - len(self._tail)
-        marker = f"[… {left_out:,} characters left out, {self._trouble or 'there is no place to keep them'} …]"
+        omitted = self._total_chars - len(self._head) - len(self._tail)
+        marker = f"[… {omitted:,} characters left out, {self._store_error or 'there is no output store'} …]"
         return ToolReply(f"{head_line}\n{self._head}\n{marker}\n{self._tail}", is_error=is_error)
 
     def abort(self) -> None:
-        """Leaves nothing stored."""
+        """Discard the output stored so far."""
         if self._sink is not None:
             self._sink.abort()
             self._sink = None
 
     def _spill(self) -> None:
         try:
-            if self._sink is None and self._open_sink is not None and not self._trouble:
+            if self._sink is None and self._open_sink is not None and not self._store_error:
                 self._sink = self._open_sink()
             if self._sink is not None:
-                self._sink.write("".join(self._held))
+                self._sink.write("".join(self._buffer))
         except (OSError, StoreError) as error:
-            self._trouble = f"they could not be saved: {error}"
+            self._store_error = f"they could not be saved: {error}"
             self.abort()
-        self._held.clear()
-        self._held_chars = 0
+        self._buffer.clear()
+        self._buffer_chars = 0
 
-    def _closed(self) -> StoredOutput | None:
+    def _close_sink(self) -> StoredOutput | None:
         self._spill()
         if self._sink is None:
             return None
         try:
             return self._sink.close()
         except (OSError, StoreError) as error:
-            self._trouble = f"they could not be saved: {error}"
+            self._store_error = f"they could not be saved: {error}"
             return None
 
 
-# The command's own exit code survives; a command that ends the shell itself is caught by the trap.
+# Saves folder and environment when the shell exits, however it exits, and preserves the exit code.
 _WRAPPER = """trap '__c=$?; trap - EXIT; { pwd -P; env -0; } > "$PERDURE_STATE_FILE" 2>/dev/null; exit $__c' EXIT
 eval "$(<"$PERDURE_STATE_FILE.sh")"
 """
-_OURS = ("PERDURE_STATE_FILE", "_", "SHLVL", "PWD", "OLDPWD")
-# After the group was told to end politely.
+_INTERNAL_VARIABLES = ("PERDURE_STATE_FILE", "_", "SHLVL", "PWD", "OLDPWD")
+# Between SIGTERM and SIGKILL.
 _GRACE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ShellState:
-    """Where a shell stands: its folder and its environment."""
+    """The working folder and environment of a shell."""
 
     folder: Path
     environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command came to its end, and the state it left."""
+class ShellResult:
+    """How a command ended, and the shell state after it."""
 
     exit_code: int | None
     state: ShellState
@@ -150,12 +150,12 @@ class Ended:
     is_cancelled: bool = False
 
 
-def start(
+def start_command(
     command: str, state: ShellState, state_file: Path, *, stdout: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Starts a command in a session of its own, so that everything it starts can be stopped with it."""
+    """Start a command in a new session, so that its whole process group can be stopped."""
     folder = state.folder if state.folder.is_dir() else Path.home()
-    # In a file, for an argument or a variable may hold 128 KB only.
+    # Passed in a file: Linux limits a single argument or variable to 128 KB.
     state_file.with_name(f"{state_file.name}.sh").write_text(command, encoding="utf-8", errors="replace")
     environment = {**state.environment, "PERDURE_STATE_FILE": str(state_file)}
     return subprocess.Popen(
@@ -169,25 +169,27 @@ def start(
     )
 
 
-def run(command: str, state: ShellState, *, capture: Capture, timeout_s: float, cancel: CancelToken) -> Ended:
-    """Runs a command to its end, its time-out, or its cancellation; nothing of it is left running."""
+def run_command(
+    command: str, state: ShellState, *, capture: OutputCapture, timeout_s: float, cancel: CancelToken
+) -> ShellResult:
+    """Run a command until it exits, times out or is cancelled; its process group is stopped in every case."""
     with tempfile.TemporaryDirectory(prefix="perdure-shell-") as scratch:
         state_file = Path(scratch) / "state"
-        process = start(command, state, state_file)
-        forget = cancel.on_cancel(lambda: stop(process, grace_s=0))
+        process = start_command(command, state, state_file)
+        unregister = cancel.on_cancel(lambda: stop_group(process, grace_s=0))
         deadline = time.monotonic() + timeout_s
         try:
             is_timed_out = not _drain(process, capture, deadline)
         finally:
-            forget()
-            # Also what the command left in the background with our pipe open: it would never end otherwise.
-            stop(process, grace_s=_GRACE_S if process.poll() is None else 0)
+            unregister()
+            # Includes background children that hold our pipe open: they would never end otherwise.
+            stop_group(process, grace_s=_GRACE_S if process.poll() is None else 0)
         code = None if is_timed_out else process.returncode
-        return Ended(code, read_state(state_file, state), is_timed_out, cancel.is_cancelled)
+        return ShellResult(code, read_state(state_file, state), is_timed_out, cancel.is_cancelled)
 
 
-def stop(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
-    """Ends a process group: politely first where there is time for it, then for certain."""
+def stop_group(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
+    """Stop a process group with SIGTERM, then SIGKILL after `grace_s`; SIGKILL at once if it is 0."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if grace_s:
             os.killpg(process.pid, signal.SIGTERM)
@@ -200,34 +202,34 @@ def stop(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
 
 
 def read_state(file: Path, before: ShellState) -> ShellState:
-    """The state a command left; what it was before where the command was killed."""
+    """Read the shell state after a command; return `before` if the command was killed."""
     try:
         folder, _, rest = file.read_bytes().partition(b"\n")
     except OSError:
         return before
     pairs = (os.fsdecode(p).partition("=") for p in rest.split(b"\0") if b"=" in p)
-    environment = {k: v for k, _, v in pairs if k not in _OURS}
+    environment = {k: v for k, _, v in pairs if k not in _INTERNAL_VARIABLES}
     return ShellState(Path(os.fsdecode(folder)), environment or before.environment)
 
 
-def _drain(process: subprocess.Popen[bytes], capture: Capture, deadline: float) -> bool:
-    """Reads until the command ends; False when its time is up."""
+def _drain(process: subprocess.Popen[bytes], capture: OutputCapture, deadline: float) -> bool:
+    """Read output until the command exits; return False at the deadline."""
     assert process.stdout is not None
     fd = process.stdout.fileno()
     os.set_blocking(fd, False)
     with selectors.DefaultSelector() as selector:
         selector.register(fd, selectors.EVENT_READ)
         while True:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 return False
-            if selector.select(min(left_s, 0.1)):
+            if selector.select(min(remaining_s, 0.1)):
                 data = os.read(fd, 1 << 16)
                 if not data:
                     break
                 capture.feed(data)
             elif process.poll() is not None:
-                # The shell is gone, but something it started holds the pipe: what is said later is nobody's.
+                # The shell exited, but a child holds the pipe open: its later output is dropped.
                 return True
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(max(0.0, deadline - time.monotonic()))
@@ -238,12 +240,12 @@ def _drain(process: subprocess.Popen[bytes], capture: Capture, deadline: float) 
 MAX_TIMEOUT_S = 3_600.0
 _POLL_BYTES = 50_000
 _MAX_STATES = 256
-# Nobody sits in front of this shell: nothing may wait for a key, open an editor or paint the screen.
-_NO_SCREEN = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_EDITOR": "true", "GIT_TERMINAL_PROMPT": "0"}
+# Non-interactive: no pager, editor or password prompt may wait for input.
+_BATCH_MODE = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_EDITOR": "true", "GIT_TERMINAL_PROMPT": "0"}
 
 
 @dataclass(slots=True)
-class _Background:
+class _BackgroundJob:
     command: str
     process: subprocess.Popen[bytes]
     log: Path
@@ -251,26 +253,26 @@ class _Background:
 
 
 class Terminal:
-    """A shell per conversation: folder and environment are kept between its calls, and nothing outlives `close`."""
+    """One shell per conversation: folder and environment persist between calls; `close` stops every process."""
 
     def __init__(
         self, folder: Path, environment: Mapping[str, str], *, max_chars: Callable[[], int] = lambda: 100_000
     ) -> None:
-        self._first = ShellState(folder, {**environment, **_NO_SCREEN})
+        self._initial_state = ShellState(folder, {**environment, **_BATCH_MODE})
         self._states: OrderedDict[str, ShellState] = OrderedDict()
         self._max_chars = max_chars
         self._lock = threading.Lock()
-        self._background: dict[str, _Background] = {}
+        self._background: dict[str, _BackgroundJob] = {}
         self._numbers = itertools.count(1)
         self._logs: tempfile.TemporaryDirectory[str] | None = None
 
     def tools(self) -> list[Tool]:
-        longest = MAX_TIMEOUT_S + 30
+        limit_s = MAX_TIMEOUT_S + 30
         return [
             tool_from_function(
-                self.terminal, name="terminal", toolset="terminal", timeout_s=longest, command_parameter="command"
+                self.terminal, name="terminal", toolset="terminal", timeout_s=limit_s, command_parameter="command"
             ),
-            tool_from_function(self.process, name="process", toolset="terminal", timeout_s=longest),
+            tool_from_function(self.process, name="process", toolset="terminal", timeout_s=limit_s),
         ]
 
     def terminal(
@@ -287,27 +289,27 @@ class Terminal:
         if not command.strip():
             raise ToolError("the command is empty")
         if "\0" in command:
-            raise ToolError("the command holds a NUL character, which no shell takes")
+            raise ToolError("the command contains a NUL character, which no shell accepts")
         key = context.conversation_id or context.task_id
         state = self.state(key)
         if background:
             return ToolReply(self._start(command, state))
-        capture = Capture(context.open_sink, max_chars=self._max_chars())
+        capture = OutputCapture(context.open_sink, max_chars=self._max_chars())
         seconds = min(max(0.1, timeout_s), MAX_TIMEOUT_S)
         try:
-            ended = run(command, state, capture=capture, timeout_s=seconds, cancel=context.cancel)
+            result = run_command(command, state, capture=capture, timeout_s=seconds, cancel=context.cancel)
         except OSError as error:
             raise ToolError(f"the shell could not be started: {error}") from None
-        self._keep(key, ended.state)
-        reply = capture.reply(_head_line(ended, seconds), is_error=ended.exit_code != 0)
-        has_ended = not (ended.is_cancelled or ended.is_timed_out)
-        return replace(reply, exit_code=ended.exit_code if has_ended else None)
+        self._save_state(key, result.state)
+        reply = capture.reply(_head_line(result, seconds), is_error=result.exit_code != 0)
+        has_ended = not (result.is_cancelled or result.is_timed_out)
+        return replace(reply, exit_code=result.exit_code if has_ended else None)
 
     def state(self, key: str) -> ShellState:
-        """The folder and environment that the next command of a conversation starts from."""
-        return self._states.get(key, self._first)
+        """Return the folder and environment that the next command of a conversation starts with."""
+        return self._states.get(key, self._initial_state)
 
-    def _keep(self, key: str, state: ShellState) -> None:
+    def _save_state(self, key: str, state: ShellState) -> None:
         with self._lock:
             self._states[key] = state
             self._states.move_to_end(key)
@@ -328,15 +330,15 @@ class Terminal:
         if job is None:
             raise ToolError(f"no background process {process_id!r}; there are: {', '.join(self._background) or 'none'}")
         if action == "kill":
-            stop(job.process, grace_s=2.0)
+            stop_group(job.process, grace_s=2.0)
         if action == "wait":
             _wait(job, min(max(0.0, timeout_s), MAX_TIMEOUT_S), context)
-        return f"{process_id}: {_status(job)}\n{_news(job)}".rstrip()
+        return f"{process_id}: {_status(job)}\n{_new_output(job)}".rstrip()
 
     def close(self) -> None:
-        """Stops everything in the background and forgets its output."""
+        """Stop all background processes and delete their output."""
         for job in self._background.values():
-            stop(job.process, grace_s=0)
+            stop_group(job.process, grace_s=0)
         self._background.clear()
         if self._logs is not None:
             self._logs.cleanup()
@@ -348,39 +350,39 @@ class Terminal:
             name = f"p{next(self._numbers)}"
             log = Path(self._logs.name) / f"{name}.log"
             with log.open("wb") as out:
-                process = start(command, state, Path(self._logs.name) / f"{name}.state", stdout=out.fileno())
-            self._background[name] = _Background(command, process, log)
+                process = start_command(command, state, Path(self._logs.name) / f"{name}.state", stdout=out.fileno())
+            self._background[name] = _BackgroundJob(command, process, log)
         return f"Started in the background as {name}. Look at it with process(action='poll', process_id='{name}')."
 
 
-def _head_line(ended: Ended, seconds: float) -> str:
-    if ended.is_cancelled:
+def _head_line(result: ShellResult, seconds: float) -> str:
+    if result.is_cancelled:
         return "[stopped: interrupted]"
-    if ended.is_timed_out:
+    if result.is_timed_out:
         return f"[stopped: still running after {seconds:g} s; use background=true for long work]"
-    code = ended.exit_code or 0
+    code = result.exit_code or 0
     return f"[exit {code}]" if code >= 0 else f"[ended by signal {-code}]"
 
 
-def _status(job: _Background) -> str:
+def _status(job: _BackgroundJob) -> str:
     code = job.process.poll()
     if code is None:
         return "running"
     return f"ended, exit {code}" if code >= 0 else f"ended by signal {-code}"
 
 
-def _wait(job: _Background, seconds: float, context: ToolContext) -> None:
+def _wait(job: _BackgroundJob, seconds: float, context: ToolContext) -> None:
     waited = 0.0
     while waited < seconds and job.process.poll() is None and not context.cancel.wait(0.05):
         waited += 0.05
 
 
-def _news(job: _Background) -> str:
-    """What it has said since it was last looked at; of very much only the end, where the errors are."""
+def _new_output(job: _BackgroundJob) -> str:
+    """Return the output since the last poll; if it is too long, only its end, where the errors are."""
     with job.log.open("rb") as file:
         file.seek(job.read_bytes)
         data = file.read()
     job.read_bytes += len(data)
     skipped = max(0, len(data) - _POLL_BYTES)
     note = f"[… {skipped:,} bytes skipped …]\n" if skipped else ""
-    return note + without_screen_codes(data[skipped:].decode("utf-8", "replace")) if data else "(no new output)"
+    return note + strip_ansi(data[skipped:].decode("utf-8", "replace")) if data else "(no new output)"

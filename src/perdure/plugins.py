@@ -43,12 +43,12 @@ class EntryPoint(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One plug-in and where it comes from; `ignored` says why it can never be chosen, or is empty."""
+class DiscoveredPlugin:
+    """A plug-in and its origin; `ignored` gives the reason if it cannot be selected."""
 
     name: str
     origin: Origin
-    place: str
+    location: str
     ignored: str = ""
 
 
@@ -124,32 +124,32 @@ class PluginRegistry:
 
     def names(self) -> tuple[str, ...]:
         """Every name that may be chosen, built-in ones first."""
-        return tuple(found.name for found in self.found() if not found.ignored)
+        return tuple(plugin.name for plugin in self.discover() if not plugin.ignored)
 
-    def found(self) -> tuple[Found, ...]:
+    def discover(self) -> tuple[DiscoveredPlugin, ...]:
         """Everything there is, chosen or not, with its place; runs no plug-in's code."""
-        seen: dict[str, Origin] = {}
+        origins: dict[str, Origin] = {}
         listed = []
-        for name, origin, place in self._candidates():
+        for name, origin, location in self._candidates():
             ignored = ""
             if name in self._builtins and origin != "built-in":
                 ignored = f"the name {name!r} always means the built-in"
-            elif name in seen:
-                ignored = f"the {seen[name]} of the same name comes first"
+            elif name in origins:
+                ignored = f"the {origins[name]} of the same name comes first"
             else:
-                seen[name] = origin
-            listed.append(Found(name, origin, place, ignored))
+                origins[name] = origin
+            listed.append(DiscoveredPlugin(name, origin, location, ignored))
         return tuple(sorted(listed, key=lambda f: (f.origin != "built-in", f.name)))
 
     def load(self, name: str) -> Factory:
         """The factory called `name`. Raises PluginNotFound with what exists, or PluginBroken with what went wrong."""
         # The first of the name wins; a built-in is met before anything of the user's is even looked at.
-        found = next((Found(*candidate) for candidate in self._candidates() if candidate[0] == name), None)
-        if found is None:
+        plugin = next((DiscoveredPlugin(*candidate) for candidate in self._candidates() if candidate[0] == name), None)
+        if plugin is None:
             raise self._not_found(self._unknown(name))
-        key = (found.origin, name)
+        key = (plugin.origin, name)
         if key not in self._loaded:
-            self._loaded[key] = self._checked(found)
+            self._loaded[key] = self._checked(plugin)
         return self._loaded[key]
 
     def start(self, name: str, *, default: str, build: Callable[[Factory], T]) -> Started[T]:
@@ -164,7 +164,7 @@ class PluginRegistry:
         except PluginError as error:
             why = str(error)
         except Exception as error:  # a plug-in's own code may raise anything when it is made
-            why = f"{self.kind} {name!r} failed to start: {_said(error)}"
+            why = f"{self.kind} {name!r} failed to start: {_describe(error)}"
         if (names := ", ".join(self.names())) not in why:
             why += f"; installed: {names}"
         return Started(default, build(self.load(default)), f"{why}. Using {default!r} instead.")
@@ -172,11 +172,11 @@ class PluginRegistry:
     def _candidates(self) -> Iterator[tuple[str, Origin, str]]:
         """In order of precedence, so that the first of a name wins."""
         for name, target in self._builtins.items():
-            yield name, "built-in", _place(target)
+            yield name, "built-in", _location_of(target)
         for path in self._folders():
             yield path.name, "folder", str(path)
         for name, target in self._registered.items():
-            yield name, "code", _place(target)
+            yield name, "code", _location_of(target)
         for point in self._points():
             yield point.name, "package", point.value
 
@@ -193,27 +193,27 @@ class PluginRegistry:
         except Exception:  # damaged metadata of any package on the machine must not take Perdure down
             return []
 
-    def _checked(self, found: Found) -> Factory:
+    def _checked(self, plugin: DiscoveredPlugin) -> Factory:
         try:
-            factory = self._import(found)
+            factory = self._import(plugin)
         except (Exception, SystemExit) as error:  # importing runs a stranger's code, which may raise anything
-            raise self._broken(found, _said(error)) from error
+            raise self._broken(plugin, _describe(error)) from error
         if not callable(factory):
-            raise self._broken(found, f"a class or function is wanted, not {factory!r}")
+            raise self._broken(plugin, f"a class or function is wanted, not {factory!r}")
         if self._expects and isinstance(factory, type) and not issubclass(factory, self._expects):
-            raise self._broken(found, f"{factory.__name__} is no {self._expects.__name__}")
+            raise self._broken(plugin, f"{factory.__name__} is no {self._expects.__name__}")
         checked: Factory = factory
         return checked
 
-    def _broken(self, found: Found, why: str) -> PluginBroken:
-        return PluginBroken(f"{self.kind} {found.name!r} at {found.place} is broken: {why}")
+    def _broken(self, plugin: DiscoveredPlugin, why: str) -> PluginBroken:
+        return PluginBroken(f"{self.kind} {plugin.name!r} at {plugin.location} is broken: {why}")
 
-    def _import(self, found: Found) -> Any:
-        if found.origin == "folder":
-            return _import_folder(Path(found.place))
-        if found.origin == "package":
-            return next(p for p in self._points() if (p.name, p.value) == (found.name, found.place)).load()
-        target = self._builtins[found.name] if found.origin == "built-in" else self._registered[found.name]
+    def _import(self, plugin: DiscoveredPlugin) -> Any:
+        if plugin.origin == "folder":
+            return _import_folder(Path(plugin.location))
+        if plugin.origin == "package":
+            return next(p for p in self._points() if (p.name, p.value) == (plugin.name, plugin.location)).load()
+        target = self._builtins[plugin.name] if plugin.origin == "built-in" else self._registered[plugin.name]
         if not isinstance(target, str):
             return target
         module, _, attribute = target.partition(":")
@@ -248,11 +248,11 @@ def _import_folder(path: Path) -> Any:
     return getattr(module, ATTRIBUTE)
 
 
-def _place(target: Factory | str) -> str:
+def _location_of(target: Factory | str) -> str:
     if isinstance(target, str):
         return target
     return f"{getattr(target, '__module__', '?')}:{getattr(target, '__qualname__', repr(target))}"
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

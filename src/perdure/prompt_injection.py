@@ -1,4 +1,4 @@
-"""Texts from outside (context files, memory) looked at before they stand in a system prompt.
+"""Screen external texts (context files, memory) before they enter a system prompt.
 
 A file that tries to give the model orders over the user's head is left out whole, and the finding says why: a prompt
 that was cleaned in part is still somebody else's prompt. The rows are few and plain on purpose: a false alarm costs a
@@ -44,6 +44,6 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = (
 def screen(text: str) -> InjectionFinding | None:
     """The first thing in `text` that does not belong in a system prompt, or None."""
     for why, pattern in _ROWS:
-        if found := pattern.search(text):
-            return InjectionFinding(why, " ".join(found.group(0).split())[:80])
+        if match := pattern.search(text):
+            return InjectionFinding(why, " ".join(match.group(0).split())[:80])
     return None

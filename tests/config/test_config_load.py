@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from perdure.config import keys
 from perdure.config.deprecated import RENAMED, DeprecatedSetting
 from perdure.config.env import home_dir, make_home
-from perdure.config.load import checked, load, load_settings, read
+from perdure.config.load import load, load_settings, read, validate_settings
 from perdure.config.settings import McpServerSettings, ModelOverride, RouteSettings, Settings
 from perdure.core.errors import ConfigError
 
@@ -312,7 +312,7 @@ def test_old_names_work_in_the_environment_on_the_command_line_and_in_code(tmp_p
     with pytest.warns(DeprecatedSetting):
         by_flag = load_settings(home=tmp_path, environ={}, flags={name: value})
     with pytest.warns(DeprecatedSetting):
-        by_code = checked({section: {leaf: value}})
+        by_code = validate_settings({section: {leaf: value}})
     for settings in (by_variable, by_flag, by_code):
         assert keys.value_of(settings, RENAMED[name]) == value
 

@@ -161,5 +161,5 @@ def test_a_section_is_no_setting() -> None:
 
 
 def test_passwords_in_urls_are_not_shown() -> None:
-    assert keys.shown("postgresql://me:s3cret@host/db") == "postgresql://me:***@host/db"
-    assert keys.shown("http://host:8080/v1") == "http://host:8080/v1"
+    assert keys.format_value("postgresql://me:s3cret@host/db") == "postgresql://me:***@host/db"
+    assert keys.format_value("http://host:8080/v1") == "http://host:8080/v1"

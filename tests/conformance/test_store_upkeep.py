@@ -120,4 +120,4 @@ def test_a_scrub_that_died_while_it_wrote_the_new_text_leaves_the_old_one_and_ca
     # Another secret, later: the text changes its place each time, its id never.
     assert again.scrub(session, lambda t: t.replace("env", "[GONE]")).outputs == 1
     assert again.outputs.read(output, conversation_id=session).text == "[GONE]: [REDACTED]"
-    assert output in again.outputs.get(output).place
+    assert output in again.outputs.get(output).location

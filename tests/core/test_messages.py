@@ -130,7 +130,7 @@ def test_a_summary_of_older_turns_is_a_note_and_never_a_request_or_a_handoff(ope
             assert not message.is_request
     behind = Message.from_dict({"role": "user", "content": [text, "And now?"]})
     assert behind.is_request
-    assert behind.said == "And now?"
+    assert behind.typed_text == "And now?"
     assert Message.from_dict({"role": "tool", "content": text, "tool_call_id": "c"}).kind == "tool"
     assert user("hi").is_real_user
 

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.agent.event_loop import RunningLoop
 from perdure.app.runtime import Shared
-from perdure.config.load import checked
+from perdure.config.load import validate_settings
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import TurnFinished
 from perdure.gateway.auth.principal import Principal
@@ -55,7 +55,7 @@ class FlakyInbox(MessageInbox):
 
 async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
-    settings = checked({"model": model})
+    settings = validate_settings({"model": model})
     shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=run_shielded)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     await hub.start()

@@ -62,7 +62,7 @@ def test_folder_comes_before_code_and_code_before_package(tmp_path: Path) -> Non
     assert engines.load("lcm") is dict
     write_plugin(tmp_path, "lcm", "class Folder: pass\nplugin = Folder\n")
     assert engines.load("lcm").__name__ == "Folder"
-    assert [(f.origin, bool(f.ignored)) for f in engines.found() if f.name == "lcm"] == [
+    assert [(f.origin, bool(f.ignored)) for f in engines.discover() if f.name == "lcm"] == [
         ("folder", False),
         ("code", True),
         ("package", True),
@@ -78,7 +78,7 @@ def test_compressor_always_means_the_built_in(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="built in"):
         engines.register("compressor", Other)
     assert engines.names() == ("compressor",)
-    assert [f.origin for f in engines.found() if f.ignored] == ["folder", "package"]
+    assert [f.origin for f in engines.discover() if f.ignored] == ["folder", "package"]
     assert not marker.exists()
 
 

@@ -75,7 +75,7 @@ def test_found_secrets_lie_in_the_text_in_order_and_keep_only_their_start(text: 
     end = 0
     for secret in find_secrets(text):
         assert end <= secret.start < secret.end <= len(text)
-        assert text.startswith(secret.kept, secret.start)
+        assert text.startswith(secret.visible_prefix, secret.start)
         end = secret.end
 
 

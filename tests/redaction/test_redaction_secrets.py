@@ -85,7 +85,7 @@ def test_a_key_block_keeps_its_first_and_last_line(rng_key: str) -> None:
 
 def test_a_value_that_is_itself_a_key_is_one_secret(rng_key: str) -> None:
     [found] = find_secrets(f'API_KEY="sk-proj-{rng_key}"')
-    assert (found.kind, found.kept) == ("openai-project", "sk-proj-")
+    assert (found.kind, found.visible_prefix) == ("openai-project", "sk-proj-")
 
 
 def test_a_secret_beside_one_that_is_gone_already_is_still_taken_out() -> None:

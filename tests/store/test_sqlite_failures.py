@@ -171,7 +171,7 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
     with open_store(path) as store:
         sink = store.outputs.begin(store.create().id, "call_1")
         sink.write("secret")
-        place = Path(sink.close().place)
+        place = Path(sink.close().location)
         made = [p for p in path.parent.rglob("*") if p.is_file()]
         assert {stat.S_IMODE(p.stat().st_mode) for p in made} == {0o600}
         assert {stat.S_IMODE(p.stat().st_mode) for p in (place.parent, place.parent.parent, path.parent)} == {0o700}
@@ -288,7 +288,7 @@ def test_a_backup_is_whole_and_never_overwrites(tmp_path: Path) -> None:
     with open_store(tmp_path / "copy.db") as copy:
         assert len(copy.history(session).entries) == 20
         assert copy.outputs.read(output.id, conversation_id=session).text == "kept"
-        assert (tmp_path / "copy.db.outputs") in Path(copy.outputs.get(output.id).place).parents
+        assert (tmp_path / "copy.db.outputs") in Path(copy.outputs.get(output.id).location).parents
 
 
 @pytest.mark.spec("E9")
@@ -320,7 +320,7 @@ def test_a_search_goes_on_when_an_outputs_file_was_taken_away(tmp_path: Path) ->
         for call, text in (("a", "lost small word"), ("b", "lost large word " * 20_000)):
             sink = store.outputs.begin(session, call)
             sink.write(text)
-            Path(sink.close().place).unlink()
+            Path(sink.close().location).unlink()
         store.append(session, user("a lost word"))
         assert [h.address for h in store.search("lost word")] == ["m:21"]
         with pytest.raises(StoreError, match="gone"):
@@ -335,7 +335,7 @@ def test_outputs_a_crash_left_of_a_deleted_conversation_go_when_the_store_is_ope
         for session in (gone, kept):
             sink = store.outputs.begin(session.id, "call_1")
             sink.write("text")
-            places.append(Path(sink.close().place))
+            places.append(Path(sink.close().location))
         store.delete(gone.id)
         # As if the process had died between the commit and this.
         places[0].parent.mkdir()

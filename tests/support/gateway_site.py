@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from perdure.config.load import checked
+from perdure.config.load import validate_settings
 from perdure.core.clock import SystemClock
 from perdure.gateway.app import build_gateway
 from perdure.gateway.auth.principal import Scope
@@ -57,7 +57,7 @@ def running_gateway(
 ) -> Iterator[Running]:
     """Serves until the block ends; each user has a token with these scopes. `tokens` are more of them, by a label:
     whose each one is, and its scopes."""
-    settings = checked(
+    settings = validate_settings(
         {
             "model": {"name": "gpt-5-mini", "base_url": sim.base_url, "provider": "custom", **(model or {})},
             # With a database that several machines share, memory lies in it too.

@@ -61,7 +61,7 @@ def main(folder: Path, megabytes: int) -> None:
             "is_whole": stored.sha256 == expected.hexdigest(),
             "last_line": page,
             "address": stored.address,
-            "mode": oct(Path(stored.place).stat().st_mode & 0o777),
+            "mode": oct(Path(stored.location).stat().st_mode & 0o777),
         }
         print(json.dumps(said))
 

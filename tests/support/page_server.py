@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.config.load import checked
+from perdure.config.load import validate_settings
 from perdure.config.settings import Settings
 from perdure.core.clock import SystemClock
 from perdure.gateway.app import build_gateway
@@ -36,7 +36,7 @@ class PageServer:
 
 
 def page_settings(sim: Simulator, **changes: object) -> Settings:
-    return checked(
+    return validate_settings(
         {
             "model": {
                 "name": "gpt-5-mini",

@@ -159,7 +159,7 @@ def test_no_id_a_model_invents_places_a_file_outside_the_folder(tmp_path: Path, 
         assert "<persisted-output>" in text
         stored = store.outputs.list(conversation)
         assert len(stored) == 1
-        place = Path(stored[0].place)
+        place = Path(stored[0].location)
         assert place.resolve().is_relative_to(inside)
         assert place.stat().st_mode & 0o777 == 0o600
         assert place.parent.stat().st_mode & 0o777 == 0o700

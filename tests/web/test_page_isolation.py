@@ -77,7 +77,7 @@ def test_nothing_an_answer_says_names_a_place_on_the_machine(told: Told) -> None
     """Where outputs lie is nobody's business: a path tells of the machine and its user."""
     answers: list[Any] = [told.api.get(f"/conversations/{told.story.long}")]
     answers.append(told.api.get(f"/conversations/{told.story.long}/context"))
-    places = [o.place for o in told.store.outputs.list(told.story.long)]
+    places = [o.location for o in told.store.outputs.list(told.story.long)]
     assert places
     assert not any(place in json.dumps(answers) for place in places)
 

@@ -132,12 +132,12 @@ def _settings(
     configured: Settings | Mapping[str, Any] | None, model: Mapping[str, str | None], home: Path | None
 ) -> Settings:
     """Return the given settings, or the user's own, with model arguments applied."""
-    from perdure.config.load import checked, load
+    from perdure.config.load import load, validate_settings
     from perdure.config.settings import Settings
 
     overrides = {f"model.{k}": v for k, v in model.items() if v is not None}
     if configured is None:
         return load(flags=overrides, home=home).settings
-    base = configured if isinstance(configured, Settings) else checked(configured)
+    base = configured if isinstance(configured, Settings) else validate_settings(configured)
     update = {k: v for k, v in model.items() if v is not None}
     return base.model_copy(update={"model": base.model.model_copy(update=update)}) if update else base

@@ -72,7 +72,7 @@ class ModelInfo:
 
     def side_window(self, endpoint: Endpoint) -> int | None:
         """The window of a side job's model, as far as it is known without asking its endpoint."""
-        window = self._side_windows.known(_route(endpoint))
+        window = self._side_windows.known_window(_route(endpoint))
         return window.tokens if window is not None else None
 
     def output_cap_of(self, endpoint: Endpoint) -> int | None:

@@ -75,7 +75,7 @@ def list_(flags: dict[str, str], section: str | None, changed: bool) -> None:
         origin = loaded.origins.get(name, "")
         inside = section is None or name == section or name.startswith(f"{section}.")
         if inside and (origin or not changed):
-            rows.append((name, keys.shown(keys.value_of(loaded.settings, name)), origin, key.description))
+            rows.append((name, keys.format_value(keys.value_of(loaded.settings, name)), origin, key.description))
     width = max((len(name) for name, *_ in rows), default=0)
     for name, value, origin, description in rows:
         click.echo(f"{name:<{width}}  {value:<12}  {f'from {origin}' if origin else description}")
@@ -103,11 +103,11 @@ def get(flags: dict[str, str], key: str | None) -> None:
     if key is None or key in keys.sections():
         for name in keys.all_keys():
             if key is None or name.startswith(f"{key}."):
-                click.echo(f"{name} = {keys.shown(keys.value_of(settings, name))}")
+                click.echo(f"{name} = {keys.format_value(keys.value_of(settings, name))}")
         return
     value = keys.plain(keys.value_of(settings, keys.find(key).name))
     # Asked for by name, a value is printed as it is, so that scripts can use it.
-    click.echo(value if isinstance(value, str) else keys.shown(value))
+    click.echo(value if isinstance(value, str) else keys.format_value(value))
 
 
 # A negative number is a value here, not an option.
@@ -139,7 +139,7 @@ def write_setting(key: str, value: str) -> None:
     if key.endswith(".provider"):
         _check_provider(key, value)
     written = edit.set_value(home_dir(), key, value)
-    click.echo(f"{key} = {keys.shown(written.value)}")
+    click.echo(f"{key} = {keys.format_value(written.value)}")
     for problem in written.others:
         click.echo(f"perdure: still wrong: {problem.text}", err=True)
     if variable := overriding_variable(keys.find(key)):
@@ -179,7 +179,7 @@ def unset(key: str) -> None:
     from perdure.config.env import home_dir
 
     was_set = edit.unset_value(home_dir(), key)
-    default = keys.shown(keys.find(key).default)
+    default = keys.format_value(keys.find(key).default)
     click.echo(
         f"{key} = {default}, the default" if was_set else f"{key} was not in config.yaml; its default is {default}"
     )

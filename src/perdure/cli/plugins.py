@@ -44,12 +44,12 @@ def list_(flags: dict[str, str]) -> None:
 
     loaded = load(flags=flags)
     registry, active = engines(loaded.home), loaded.settings.context.engine
-    found = registry.found()
+    found = registry.discover()
     width = max(len(f.name) for f in found)
     for f in found:
         mark = "*" if f.name == active and not f.ignored else " "
         click.echo(
-            f"{mark} {f.name:<{width}}  {f.origin:<8}  {f.place}{f'  (ignored: {f.ignored})' if f.ignored else ''}"
+            f"{mark} {f.name:<{width}}  {f.origin:<8}  {f.location}{f'  (ignored: {f.ignored})' if f.ignored else ''}"
         )
     if active not in registry.names():
         click.echo(f"perdure: context.engine is {active!r}, which is not there; {BUILT_IN!r} is used instead", err=True)

@@ -27,7 +27,7 @@ def settings_tables() -> str:
         parts.append(f"### {section}\n\n{keys.describe(section)}\n")
         parts.append("| key | default | allowed | what it does |\n|---|---|---|---|")
         parts += [
-            f"| `{key.name}` | `{keys.shown(key.default)}` | {_cell(key.allowed)} | {_cell(key.description)} |"
+            f"| `{key.name}` | `{keys.format_value(key.default)}` | {_cell(key.allowed)} | {_cell(key.description)} |"
             for key in group
         ]
         parts.append("")

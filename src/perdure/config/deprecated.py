@@ -1,4 +1,4 @@
-"""Settings that have another name today: the old one is still taken, with one warning that says what to write."""
+"""Renamed settings: the old name still works, with a warning that gives the new one."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def current_name(name: str, *, origin: str = "") -> str:
 
 def rename_settings(data: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Nested settings and their origins under today's names; where both names are given, today's holds."""
-    renamed, places = deepcopy(dict(data)), dict(origins)
+    renamed, new_origins = deepcopy(dict(data)), dict(origins)
     for old, new in RENAMED.items():
         section, _, leaf = old.rpartition(".")
         node = _section(renamed, section)
         if node is None or leaf not in node:
             continue
-        value, origin = node.pop(leaf), places.pop(old, "")
+        value, origin = node.pop(leaf), new_origins.pop(old, "")
         if value is None:
             continue
         if not _put_if_absent(renamed, new, value):
             _warn(f"{old} is now called {new}, which is set as well and holds; take the old one out", origin)
             continue
         if origin:
-            places[new] = origin
+            new_origins[new] = origin
         current_name(old, origin=origin)
-    return renamed, places
+    return renamed, new_origins
 
 
 def _warn(text: str, origin: str) -> None:
@@ -58,7 +58,7 @@ def _section(data: dict[str, Any], name: str) -> dict[str, Any] | None:
 
 
 def _put_if_absent(data: dict[str, Any], name: str, value: Any) -> bool:
-    """Sets a nested value; False where one is set already, or where something else stands in its way."""
+    """Set a nested value; False if it is set already or a non-mapping blocks its path."""
     *sections, leaf = name.split(".")
     for part in sections:
         if data.get(part) is None:

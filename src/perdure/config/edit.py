@@ -32,14 +32,14 @@ def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
         if entry is None:
             return _added(text, node, _nest(path[depth:], value))
         if not isinstance(entry[1], MappingNode):
-            return _begun(text, *entry, nested=_nest(path[depth + 1 :], value))
+            return _insert_first_entry(text, *entry, nested=_nest(path[depth + 1 :], value))
         node = entry[1]
     entry = next(((k, v) for k, v in node.value if k.value == path[-1]), None)
     return _replaced(text, *entry, value=value) if entry else _added(text, node, {path[-1]: value})
 
 
 def without(text: str, path: tuple[str, ...]) -> str:
-    """`text` with the entry at `path` gone, and what stood on its own lines with it."""
+    """Return `text` without the entry at `path` and its own lines."""
     node = YAML(typ="rt").compose(io.StringIO(text))
     for part in path[:-1]:
         node = next(v for k, v in node.value if k.value == part)
@@ -76,8 +76,8 @@ def _added(text: str, node: MappingNode, nested: dict[str, Any]) -> str:
     return _whole_lines(text[:end]) + _block(nested, column, step=_step(node)) + text[end:]
 
 
-def _begun(text: str, key: Node, node: Node, *, nested: dict[str, Any]) -> str:
-    """The first entry of a section that stands there empty; its commented lines stay behind it."""
+def _insert_first_entry(text: str, key: Node, node: Node, *, nested: dict[str, Any]) -> str:
+    """Insert the first entry of an empty section; its commented lines stay behind it."""
     start, end = _colon(text, key), _end(text, node, key)
     text = text[:start] + text[end:]  # an explicit `null` goes
     end = _line_end(text, start)
@@ -118,13 +118,13 @@ def _inline(value: Any) -> str:
 
 
 def _end(text: str, node: Node, key: Node) -> int:
-    """Where the last character of a value stands; a block's own mark would reach over the comments behind it."""
+    """Position of a value's last character; a block's end mark would include trailing comments."""
     if isinstance(node, MappingNode | SequenceNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1], last[0]) if isinstance(last, tuple) else _end(text, last, key)
     start, end = node.start_mark.index, node.end_mark.index
     # A block scalar's mark takes in the blank lines behind it; that of an empty value, comments as well; and an
-    # alias has the marks of what it stands for, which is elsewhere.
+    # alias has the marks of its anchor, which is elsewhere.
     last = start + len(text[start:end].rstrip())
     return max(last, _colon(text, key)) if last > start else _colon(text, key)
 
@@ -195,7 +195,7 @@ def _line_end(text: str, index: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """The value that now stands in the file, and what else is wrong in it, as it was before."""
+    """The stored value, and the problems the file had before."""
 
     value: Any
     others: tuple[Problem, ...]
@@ -210,21 +210,21 @@ def set_value(home: Path, name: str, text: str) -> EditResult:
         data = deepcopy(file.data)
         put(data, key.path, from_text(key, text))
         origins = {k: v for k, v in file.origins.items() if not _is_within(k, name)} | {name: "the command line"}
-        settings, found = check(*rename_settings(data, origins))
+        settings, errors = check(*rename_settings(data, origins))
         # A wrong value of its own, or something on its way that is no section.
-        if in_the_way := [p for p in found if _is_within(p.name, name) or _is_within(name, p.name)]:
+        if in_the_way := [p for p in errors if _is_within(p.name, name) or _is_within(name, p.name)]:
             raise as_error(in_the_way)
         value = keys.plain(keys.value_of(settings, name) if settings else _alone(key, text))
         put(data, key.path, value)
         _write(file, with_value(file.text, key.path, value), data)
-        return EditResult(value, found)
+        return EditResult(value, errors)
 
 
 def unset_value(home: Path, name: str) -> bool:
     """Takes one setting out of the file, so that its default holds; False where it was not in it."""
     key = keys.find(name)
     file = load.read(home / CONFIG_FILE)
-    # It may stand there by its old name.
+    # It may be set by its old name.
     path = tuple(name.split(".")) if name in file.origins else key.path
     if ".".join(path) not in file.origins:
         return False
@@ -254,7 +254,7 @@ def template() -> str:
         open_sections = parents
         indent = "  " * len(parents)
         lines.append(f"#{indent}# {key.description} ({key.allowed})")
-        lines.append(f"#{indent}{key.path[-1]}: {keys.shown(key.default)}")
+        lines.append(f"#{indent}{key.path[-1]}: {keys.format_value(key.default)}")
     return "\n".join(lines) + "\n"
 
 
@@ -275,16 +275,16 @@ def _alone(key: keys.Key, text: str) -> Any:
     """The value as the settings take it, where the rest of the file is wrong and cannot be read along with it."""
     data: dict[str, Any] = {}
     put(data, key.path, from_text(key, text))
-    settings, found = check(data, {})
+    settings, errors = check(data, {})
     if settings is None:
-        raise as_error(found)
+        raise as_error(errors)
     return keys.value_of(settings, key.name)
 
 
-def _write(file: Document, text: str, meant: dict[str, Any]) -> None:
+def _write(file: Document, text: str, intended: dict[str, Any]) -> None:
     """Only what reads back as meant is written: a user's file is never damaged by a corner of YAML."""
     try:
-        is_as_meant = filled(load.parse(text, file.path).data) == filled(meant)
+        is_as_meant = filled(load.parse(text, file.path).data) == filled(intended)
     except ConfigError:
         is_as_meant = False
     if not is_as_meant:

@@ -19,14 +19,14 @@ KEY_FILE = "handoff.key"
 def home_dir(environ: Mapping[str, str] | None = None) -> Path:
     """`$PERDURE_HOME`, else `~/.perdure`; absolute, and not made by asking."""
     environ = os.environ if environ is None else environ
-    given = environ.get("PERDURE_HOME", "").strip()
-    place = Path(given or "~/.perdure")
+    configured = environ.get("PERDURE_HOME", "").strip()
+    path = Path(configured or "~/.perdure")
     # HOME from the mapping handed in, so that a test or a service never meets the real one.
     user = environ.get("HOME") or environ.get("USERPROFILE")
-    if user and place.parts[0] == "~":
-        return Path(user, *place.parts[1:]).absolute()
+    if user and path.parts[0] == "~":
+        return Path(user, *path.parts[1:]).absolute()
     try:
-        return place.expanduser().absolute()
+        return path.expanduser().absolute()
     except RuntimeError:
         raise ConfigError("no home folder can be found; set PERDURE_HOME to a folder Perdure may use") from None
 

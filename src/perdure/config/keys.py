@@ -77,17 +77,17 @@ def find(name: str) -> Key:
 
 def did_you_mean(name: str) -> str:
     """` (did you mean …?)` for a mistyped name, or nothing where none is near."""
-    known = [*all_keys(), *sections()]
+    names = [*all_keys(), *sections()]
     leaf = name.rpartition(".")[2]
-    same_leaf = [k for k in known if k.rpartition(".")[2] == leaf]
-    close = get_close_matches(name, known, n=1, cutoff=0.75)
-    near_leaf = get_close_matches(leaf, [k.rpartition(".")[2] for k in known], n=1, cutoff=0.8)
-    found = close or same_leaf[:1] or [k for k in known if near_leaf and k.rpartition(".")[2] == near_leaf[0]][:1]
-    return f" (did you mean {found[0]!r}?)" if found and found[0] != name else ""
+    same_leaf = [k for k in names if k.rpartition(".")[2] == leaf]
+    close = get_close_matches(name, names, n=1, cutoff=0.75)
+    near_leaf = get_close_matches(leaf, [k.rpartition(".")[2] for k in names], n=1, cutoff=0.8)
+    matches = close or same_leaf[:1] or [k for k in names if near_leaf and k.rpartition(".")[2] == near_leaf[0]][:1]
+    return f" (did you mean {matches[0]!r}?)" if matches and matches[0] != name else ""
 
 
 def describe(section: str) -> str:
-    """What a section, or a key that stands by itself, is for."""
+    """Description of a section or a top-level key."""
     return str(_node_at(tuple(section.split(".")))["description"])
 
 
@@ -111,7 +111,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value on one line, as it would be typed; passwords in URLs are masked."""
     value = plain(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -172,7 +172,7 @@ def _range(noun: str, node: Mapping[str, Any]) -> str:
 
 
 def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The node a reference points to, with what stands beside the reference on top."""
+    """Resolve a reference; sibling keys override the referenced node."""
     if "$ref" not in node:
         return node
     target = schema()["$defs"][node["$ref"].rpartition("/")[2]]

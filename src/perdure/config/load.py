@@ -50,9 +50,9 @@ def problems(error: ValidationError, origins: Origins) -> tuple[Problem, ...]:
     return tuple(_problem(detail, origins) for detail in error.errors(include_url=False))
 
 
-def as_error(found: Iterable[Problem]) -> ConfigError:
+def as_error(errors: Iterable[Problem]) -> ConfigError:
     """One error for all of them, a line each."""
-    return ConfigError("\n".join(problem.text for problem in found))
+    return ConfigError("\n".join(problem.text for problem in errors))
 
 
 def _problem(detail: Mapping[str, Any], origins: Origins) -> Problem:
@@ -64,7 +64,7 @@ def _problem(detail: Mapping[str, Any], origins: Origins) -> Problem:
     elif detail["type"] == "missing":
         text = f"{name} is missing: {keys.allowed_at(location)}"
     else:
-        text = f"{name} = {_given(detail['input'])} is not allowed: {keys.allowed_at(location)}"
+        text = f"{name} = {_format_value(detail['input'])} is not allowed: {keys.allowed_at(location)}"
     return Problem(location, f"{text} (from {origin})" if origin else text)
 
 
@@ -78,8 +78,8 @@ def _hint(location: tuple[str | int, ...]) -> str:
     return keys.did_you_mean(dotted(location))
 
 
-def _given(value: Any) -> str:
-    text = repr(value) if isinstance(value, str) else keys.shown(value)
+def _format_value(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else keys.format_value(value)
     text = keys.mask(text)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -94,7 +94,7 @@ def _origin(location: tuple[str | int, ...], origins: Origins) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file; `origins` says on which line each key stands."""
+    """A parsed file; `origins` maps each key to its line."""
 
     path: Path
     # With plain line feeds; `has_crlf` remembers what the file really has.
@@ -151,15 +151,15 @@ def _plain(value: Any) -> Any:
 def _lines(node: Any, location: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], int]]:
     if isinstance(node, CommentedMap):
         for key, value in node.items():
-            place = (*location, str(key))
+            location_ = (*location, str(key))
             if key in (node.lc.data or {}):  # what a merge key brought in has no line here
-                yield place, node.lc.key(key)[0] + 1
-            yield from _lines(value, place)
+                yield location_, node.lc.key(key)[0] + 1
+            yield from _lines(value, location_)
     elif isinstance(node, CommentedSeq):
         for index, value in enumerate(node):
-            place = (*location, index)
-            yield place, node.lc.item(index)[0] + 1
-            yield from _lines(value, place)
+            location_ = (*location, index)
+            yield location_, node.lc.item(index)[0] + 1
+            yield from _lines(value, location_)
 
 
 def _broken(error: YAMLError, text: str, path: Path) -> str:
@@ -173,8 +173,8 @@ def _broken(error: YAMLError, text: str, path: Path) -> str:
     lines = text.splitlines()
     if 0 < line <= len(lines) and "\t" in lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]:
         what = "the line is indented with a tab; YAML wants spaces"
-    place = f"{path}, line {line}" if line else str(path)
-    return f"{place}: {what}; mend it with `perdure config edit`"
+    location_ = f"{path}, line {line}" if line else str(path)
+    return f"{location_}: {what}; mend it with `perdure config edit`"
 
 
 def _noun(value: Any) -> str:
@@ -206,7 +206,7 @@ def load(
     flags: Mapping[str, Any] | None = None,
     home: Path | None = None,
 ) -> Loaded:
-    """All sources merged and validated. Raises ConfigError that names every wrong value and where it stands."""
+    """Merge and validate all sources. Raises ConfigError naming every invalid value and its location."""
     environ = os.environ if environ is None else environ
     home = home or home_dir(environ)
     file = read(home / CONFIG_FILE)
@@ -219,9 +219,9 @@ def load(
         put(data, key.path, from_text(key, value) if isinstance(value, str) else value)
         origins[key.name] = "the command line"
     data, origins = rename_settings(data, origins)
-    settings, found = check(data, origins)
+    settings, errors = check(data, origins)
     if settings is None:
-        raise as_error(found)
+        raise as_error(errors)
     return Loaded(settings, home, origins)
 
 
@@ -235,19 +235,19 @@ def load_settings(
     return load(environ=environ, flags=flags, home=home).settings
 
 
-def checked(given: Mapping[str, Any]) -> Settings:
+def validate_settings(data: Mapping[str, Any]) -> Settings:
     """Settings handed over by code. Raises ConfigError that names every wrong value."""
-    settings, found = check(*rename_settings(given, {}))
+    settings, errors = check(*rename_settings(data, {}))
     if settings is None:
-        raise as_error(found)
+        raise as_error(errors)
     return settings
 
 
 def check_file(path: Path) -> None:
-    """Raises ConfigError with everything that is wrong in one file, whatever the environment says."""
+    """Validate one file, ignoring the environment. Raises ConfigError with all problems."""
     file = read(path)
-    if found := check(*rename_settings(file.data, file.origins))[1]:
-        raise as_error(found)
+    if errors := check(*rename_settings(file.data, file.origins))[1]:
+        raise as_error(errors)
 
 
 def overriding_variable(key: keys.Key, environ: Mapping[str, str] | None = None) -> str | None:
@@ -290,7 +290,7 @@ def _number(text: str) -> int | float | str:
 
 
 def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Sets a nested value, making the sections on its way; where none can be, what stands there is left to `check`."""
+    """Set a nested value, creating sections; a conflicting value is left for `check` to report."""
     for part in path[:-1]:
         if data.get(part) is None:
             data[part] = {}
@@ -302,14 +302,14 @@ def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 def filled(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Without the sections and lists that were left empty, as when all their lines are commented out."""
-    kept = {}
+    result = {}
     for name, value in data.items():
         dotted = f"{prefix}{name}"
         if dotted in keys.sections() and isinstance(value, Mapping):
             value = filled(value, f"{dotted}.") or None
         if value is not None or not (dotted in keys.sections() or _is_list(dotted)):
-            kept[name] = value
-    return kept
+            result[name] = value
+    return result
 
 
 def _is_list(name: str) -> bool:
@@ -322,22 +322,22 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[keys.Key, str, A
     by_variable = {key.variable: key for key in keys.all_keys().values()}
     by_letters = {variable.replace("_", ""): variable for variable in by_variable}
     old_names = {keys.variable_of(name): name for name in RENAMED}
-    found = []
+    entries = []
     for variable, text in environ.items():
         if not variable.startswith(keys.PREFIX) or not text.strip():
             continue
         if key := by_variable.get(variable):
-            found.append((key, variable, from_text(key, text)))
+            entries.append((key, variable, from_text(key, text)))
         elif old := old_names.get(variable):
             key = keys.find(old)
             # Today's name holds where both are set.
             if not environ.get(key.variable, "").strip():
-                found.append((key, variable, from_text(key, text)))
-        elif meant := by_letters.get(variable.replace("_", "")):
-            raise ConfigError(f"the variable {variable} sets nothing; did you mean {meant}?")
+                entries.append((key, variable, from_text(key, text)))
+        elif suggestion := by_letters.get(variable.replace("_", "")):
+            raise ConfigError(f"the variable {variable} sets nothing; did you mean {suggestion}?")
         elif "__" in variable:
             name = variable.removeprefix(keys.PREFIX).replace("__", ".").lower()
             raise ConfigError(
                 f"the variable {variable} sets nothing: unknown setting {name!r}{keys.did_you_mean(name)}"
             )
-    return found
+    return entries

@@ -127,7 +127,7 @@ def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
 
 def talk_in(entry: Entry) -> MessageAnalysis:
     """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
-    return entry.known("talk") or entry.memo("talk", lambda _: talk_of(facts_in(entry).message))
+    return entry.memoized("talk") or entry.memo("talk", lambda _: talk_of(facts_in(entry).message))
 
 
 def decisions(talks: Iterable[MessageAnalysis]) -> list[str]:
@@ -172,7 +172,7 @@ _LATELY = 150
 def ledger_of(entries: Sequence[Entry]) -> FactLedger:
     """The ledger of a history, in which facts weigh by the role they lately played, too."""
     start = max(0, len(entries) - _LATELY)
-    roles = [(place, e.known("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
+    roles = [(place, e.memoized("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
     return FactLedger.collect(
         list(map(facts_in, entries)),
         errors=[(place, r.errors) for place, r in roles if r.errors],
@@ -331,7 +331,7 @@ _VERB_OF: Memo[str, str] = Memo(_verb_of, max_bytes=200_000, bytes_per_char=4)
 
 def outcome_in(entry: Entry) -> Outcome:
     """The same of an entry that is a result, read once, from its redacted text: a line cut short may halve a secret."""
-    return entry.known("outcome") or entry.memo("outcome", lambda _: outcome_of(facts_in(entry).message.text))
+    return entry.memoized("outcome") or entry.memo("outcome", lambda _: outcome_of(facts_in(entry).message.text))
 
 
 def outcome_of(text: str) -> Outcome:

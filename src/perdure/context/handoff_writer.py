@@ -319,7 +319,7 @@ class HandoffWriter:
             return {n: without_claims(t, users) if n in _SAID_BY_ASSISTANT else t for n, t in sections.items()}, ()
         # Head and tail count too: what was said there is no invention.
         messages = [e.message for e in sources]
-        known: list[MessageFacts] = [e.known(KEPT) for e in sources]
+        known: list[MessageFacts] = [e.memoized(KEPT) for e in sources]
         facts = [found for f in known for found in (f.said, f.used)] if all(known) else None
         checked_before = past.checked_text
         if facts is not None:

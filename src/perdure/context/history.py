@@ -54,7 +54,7 @@ class CompactionHistory:
             messages = [e.message for e in entries]
         has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
         known = ("tokens", model)
-        tokens = [e.known(known) or tokens_of(e, model) for e in entries]
+        tokens = [e.memoized(known) or tokens_of(e, model) for e in entries]
         return cls(entries, messages, tokens, origins, is_logged, has_parts)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:

@@ -281,13 +281,13 @@ def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> T
     for e in entries:
         message = e.message
         if message.role == "tool":
-            told = e.known(key) or e.memo(key, partial(_result_block, note_in(e, prune_chars), notes))
+            told = e.memoized(key) or e.memo(key, partial(_result_block, note_in(e, prune_chars), notes))
             if told.mark is not None:
                 long[len(blocks)] = told
             blocks.append(told.text)
             sizes.append(told.size)
         elif message.kind != "handoff":
-            said = e.known("speech") or speech_in(e)
+            said = e.memoized("speech") or speech_in(e)
             notes = said.notes
             if said.text:
                 blocks.append(said.text)

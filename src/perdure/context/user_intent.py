@@ -121,7 +121,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests
         if m.role == "tool" or m.tool_calls:
             continue
         if m.is_real_user:
-            text = m.said.strip()
+            text = m.typed_text.strip()
             if not text or text.startswith(SUMMARY_OPENINGS):
                 continue
             if not is_bare(text):
@@ -133,7 +133,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests
             elif goes_on(text) and not waiting:
                 waiting, closed = closed, []
         elif m.role == "assistant" and m.kind == "assistant" and waiting:
-            reply = m.said.strip()
+            reply = m.typed_text.strip()
             if reply and not _ASKS_BACK.search(reply[-60:]):
                 waiting, closed = [], waiting
     return OpenRequests(tuple(waiting), tuple(closed))

@@ -142,7 +142,7 @@ def _own_lines(text: str) -> Iterator[str]:
 
 def spoken(message: Message) -> str:
     """What a person said in a message, without the markup that programs wrap around it."""
-    text = message.said
+    text = message.typed_text
     return _without_markup(text).strip() if "<" in text else text.strip()
 
 

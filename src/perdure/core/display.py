@@ -51,5 +51,5 @@ def _is_odd(character: str) -> bool:
 
 
 def _is_tag(character: str) -> bool:
-    """Variation selectors beyond the two that emoji use: they carry text that nobody sees."""
+    """Whether a character is a variation selector other than the two of emoji; such selectors can hide text."""
     return "\ufe00" <= character <= "\ufe0d" or "\U000e0100" <= character <= "\U000e01ef"

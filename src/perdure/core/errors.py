@@ -1,4 +1,4 @@
-"""Everything Perdure raises, named by what the caller should do about it.
+"""Exceptions, named by what the caller should do about them.
 
 PerdureError
 ├── ConfigError          fix the setting it names
@@ -46,7 +46,7 @@ class ErrorVerdict:
     status: int | None = None
     # The window the service stated, where it stated one.
     context_limit: int | None = None
-    # The most output tokens it would have accepted, where it can be told.
+    # The largest output cap the provider would accept, if stated.
     output_limit: int | None = None
     # The most tokens one request may have under the account's rate limit: no property of the model.
     request_limit: int | None = None
@@ -88,11 +88,11 @@ class EngineNotFound(PluginNotFound):
 
 
 class PluginBroken(PluginError):
-    """A plug-in was found, but importing or making it failed; the text says where and why."""
+    """Raised when importing or creating a plug-in fails; the message gives its location and the cause."""
 
 
 class ProviderError(PerdureError):
-    """A model call failed; `verdict` says how, `partial_text` what had been said by then.
+    """Raised when a model call fails; `verdict` classifies the error, `partial_text` is the text received so far.
 
     `may_be_billed` is False only where the service refused the request or never got it.
     """
@@ -136,4 +136,4 @@ class ToolError(PerdureError):
 
 
 class ToolRefused(ToolError):
-    """A call was not allowed to run: by the person, by a hook, or because nobody was there to ask."""
+    """Raised when a tool call is not allowed: by the user, by a hook, or because no user could be asked."""

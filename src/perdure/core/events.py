@@ -51,7 +51,7 @@ class ToolCallParsed:
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """`verdict` says what was wrong, where something was."""
+    """A finished call; `verdict` classifies the error, if any."""
 
     model: str
     usage: CanonicalUsage

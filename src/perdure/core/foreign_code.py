@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ForeignError(Exception):
-    """Foreign code raised something that is not an `Exception`; the text says what."""
+    """Raised when foreign code raised a BaseException that is not an `Exception`; the message describes it."""
 
 
 def describe_error(error: BaseException) -> str:
@@ -94,7 +94,7 @@ def run_main(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) -> T
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
-    """Whether the person pressed Ctrl-C: only the main thread hears it, and only while Python's own handler is set."""
+    """Whether this is a Ctrl-C: only the main thread receives it, and only with Python's default handler."""
     is_heard = threading.current_thread() is threading.main_thread()
     return isinstance(error, KeyboardInterrupt) and is_heard and _is_default(signal.getsignal(signal.SIGINT))
 

@@ -1,4 +1,4 @@
-"""Messages as frozen values, with a lossless way from and to OpenAI-style dicts.
+"""Messages as frozen values, converted losslessly from and to OpenAI-style dicts.
 
 `Message.from_dict(d).to_dict() == d` for every well-formed dict, unknown keys included. What is not well-formed is
 mended here, once, so that nothing deeper ever meets it:
@@ -24,11 +24,11 @@ Kind = Literal["system", "user", "assistant", "tool", "handoff", "note"]
 
 ROLES: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
 
-# The first line of every handoff. It never changes: a text that begins so may be one (`context.seal` tells).
+# The first line of every handoff; stable, so that handoffs can be recognised (`context.seal` verifies them).
 HANDOFF_FIRST_LINE = "[PERDURE HANDOFF: background for reference, not instructions]"
 
 # How the summaries begin that agents put into a history in the place of older turns: ours, and those of Hermes, Claude
-# Code, Codex, pi and Gemini CLI. Whatever role they carry, nobody said them: they are background, never a request.
+# Code, Codex, pi and Gemini CLI. Whatever their role, they are background, never a request.
 SUMMARY_OPENINGS = (
     HANDOFF_FIRST_LINE,
     "[CONTEXT COMPACTION",
@@ -42,7 +42,7 @@ SUMMARY_OPENINGS = (
     "<state_snapshot>",
 )
 
-# What a repair puts where something is missing. Nobody said it, and it must be known again in plain dicts as well.
+# Placeholders inserted by a repair; they must be recognisable in plain dicts, too.
 TURN_ENDED = "[The turn ended here without a reply.]"
 CONTINUES = "[The conversation continues.]"
 SYSTEM_NOTE = "[System note] "
@@ -167,7 +167,7 @@ class Message:
 
     @property
     def is_real_user(self) -> bool:
-        """A message a person sent: handoffs and notes carry the user role too, but nobody typed them."""
+        """Whether a user sent this message; handoffs and notes also have the user role."""
         return self.role == "user" and self.kind == "user"
 
     @property
@@ -183,8 +183,8 @@ class Message:
         return self.is_real_user and not self.is_blank
 
     @property
-    def said(self) -> str:
-        """Its text without the notes that a repair merged into it: what was really typed, or answered."""
+    def typed_text(self) -> str:
+        """The text without notes merged into it by a repair."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         texts = (p.text for p in self.content if isinstance(p, TextPart))
@@ -192,7 +192,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, raw: object) -> Message:
-        """The message a dict (or a bare string) stands for. Raises InvalidMessage for an unknown role."""
+        """Parse an OpenAI-style dict or a bare string. Raises InvalidMessage for an unknown role."""
         if not _is_mapping(raw):
             if isinstance(raw, Message):
                 return raw
@@ -252,13 +252,13 @@ class Entry:
     def memo(self, key: Hashable, compute: Callable[[Message], T]) -> T:
         """What `compute` makes of this message, computed once per key for as long as the entry lives."""
         # Not by a KeyError: raising one takes several times as long as the rest of this.
-        kept: T | None = self._memo.get(key)
-        if kept is None and key not in self._memo:
-            kept = self._memo[key] = compute(self.message)
-        return cast("T", kept)
+        value: T | None = self._memo.get(key)
+        if value is None and key not in self._memo:
+            value = self._memo[key] = compute(self.message)
+        return cast("T", value)
 
-    def known(self, key: Hashable) -> Any:
-        """What was computed under a key, None where nothing was: over ten thousand entries a call each counts."""
+    def memoized(self, key: Hashable) -> Any:
+        """Return the memoized value of a key, or None; avoids a call per entry on long histories."""
         return self._memo.get(key)
 
     def __repr__(self) -> str:
@@ -318,7 +318,7 @@ _MAY_BE_BACKGROUND = ("[", *SUMMARY_OPENINGS)
 
 
 def _is_background(role: str, text: str) -> bool:
-    """A text that nobody said: a repair put it there, or it is a summary of older turns."""
+    """Whether a text is synthetic: inserted by a repair, or a summary of older turns."""
     if text.startswith(SYSTEM_NOTE) or text == (TURN_ENDED if role == "assistant" else CONTINUES):
         return True
     return text.startswith(SUMMARY_OPENINGS)

@@ -22,7 +22,7 @@ class ApprovalRequest:
     reason: str
     # Which later calls the answers "session" and "always" would allow as well.
     covers: str = ""
-    # The pieces that made it dangerous, as far as they stand in the action word for word.
+    # The dangerous parts, where they occur verbatim in the action.
     dangerous: tuple[str, ...] = ()
 
 
@@ -56,7 +56,7 @@ class Summary:
 
 
 class Summarize(Protocol):
-    """One auxiliary call. Raises ProviderError when it cannot be made, NoSummaryModel where there is nobody to ask."""
+    """Make one auxiliary call. Raises ProviderError, or NoSummaryModel if no model is configured."""
 
     def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
 
@@ -83,7 +83,7 @@ class LogReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One find: where it is, and a snippet in which every hit stands between «…»."""
+    """A search hit: its address and a snippet with every match between «…»."""
 
     conversation_id: str
     session_id: str
@@ -93,7 +93,7 @@ class SearchHit:
     created_at_ms: int
     snippet: str
     title: str = ""
-    # The snippet as it was written, and where in it the hits stand: a text may have «…» of its own.
+    # The raw snippet and the offsets of its matches: a text may contain «…» of its own.
     excerpt: str = ""
     marks: tuple[tuple[int, int], ...] = ()
 
@@ -110,7 +110,7 @@ class Page:
 
 
 class Search(Protocol):
-    """Finds words in everything ever said, and opens addresses."""
+    """Searches all stored messages and opens addresses."""
 
     def search(
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
@@ -119,7 +119,7 @@ class Search(Protocol):
         ...
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        """What an address (`m:120-180`, `output:<id>`) stands for, paged. Raises NotFound."""
+        """Open an address (`m:120-180`, `output:<id>`), paged. Raises NotFound."""
         ...
 
 
@@ -132,7 +132,7 @@ class StoredOutput:
     tool_call_id: str
     chars: int
     sha256: str
-    place: str
+    location: str
 
     @property
     def address(self) -> str:
@@ -140,7 +140,7 @@ class StoredOutput:
 
 
 class OutputSink(Protocol):
-    """An output being written piece by piece, so that a huge one never stands in memory."""
+    """Writer for an output in chunks, so that a large one is never held in memory."""
 
     def write(self, text: str) -> None: ...
 
@@ -195,7 +195,7 @@ class Approver(Protocol):
     """Asks the person whether something dangerous may run."""
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
-        """Waits for the answer; "no" where nobody is there."""
+        """Wait for the answer; "no" if no user is present."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The history rules (SPEC K1–K3): each a small object that says what breaks, mends it, and says where one may cut.
+"""History rules: each reports violations, repairs them and lists valid cut points.
 
     SystemFirst   system messages stand at the front only          a later one becomes a note in the user role
     Pairs         every call one result right after it, and back   late results move up, missing ones get a stub,
@@ -45,7 +45,7 @@ class HistoryRule(Protocol):
 
 
 class SystemFirst:
-    """System messages stand at the front only."""
+    """System messages only at the front."""
 
     name = "system_first"
 
@@ -75,23 +75,23 @@ class Pairs:
     name = "pairs"
 
     def violations(self, messages: Sequence[Message]) -> list[Violation]:
-        found: list[Violation] = []
+        broken: list[Violation] = []
         open_calls: list[ToolCall] = []
         asked_at = 0
         for i, m in enumerate(messages):
             if m.role == "tool":
                 call = _answered_by(open_calls, m)
                 if call is None:
-                    found.append(Violation(self.name, i, f"result {i} ({m.tool_call_id!r}) answers no open call"))
+                    broken.append(Violation(self.name, i, f"result {i} ({m.tool_call_id!r}) answers no open call"))
                 else:
                     open_calls.remove(call)
                 continue
-            found += _unanswered(self.name, asked_at, open_calls)
+            broken += _unanswered(self.name, asked_at, open_calls)
             open_calls = list(m.tool_calls) if m.role == "assistant" else []
             asked_at = i
             if open_calls and not _has_distinct_ids(open_calls):
-                found.append(Violation(self.name, i, f"message {i} has calls with empty or equal ids"))
-        return found + _unanswered(self.name, asked_at, open_calls)
+                broken.append(Violation(self.name, i, f"message {i} has calls with empty or equal ids"))
+        return broken + _unanswered(self.name, asked_at, open_calls)
 
     def repair(self, messages: Sequence[Message]) -> list[Message]:
         late = _stray_results(messages)
@@ -122,14 +122,14 @@ class AlternatingRoles:
     name = "turns"
 
     def violations(self, messages: Sequence[Message]) -> list[Violation]:
-        found: list[Violation] = []
+        broken: list[Violation] = []
         before = "start"
         for i in range(leading_system(messages), len(messages)):
             role = messages[i].role
             if (before, role) not in _MAY_FOLLOW:
-                found.append(Violation(self.name, i, f"message {i}: {role} after {before}"))
+                broken.append(Violation(self.name, i, f"message {i}: {role} after {before}"))
             before = role
-        return found
+        return broken
 
     def repair(self, messages: Sequence[Message]) -> list[Message]:
         start = leading_system(messages)
@@ -153,7 +153,7 @@ RULES: tuple[HistoryRule, ...] = (SystemFirst(), Pairs(), AlternatingRoles())
 
 
 class HistoryCheck:
-    """The same rules, message by message: O(1) for each one appended. Agrees with `violations`, a test says so."""
+    """The same rules checked incrementally, O(1) per appended message; tested to agree with `violations`."""
 
     __slots__ = ("_before", "_in_front", "_open")
 
@@ -216,7 +216,7 @@ def cut_points(messages: Sequence[Message]) -> set[int]:
 
 
 def leading_system(messages: Sequence[Message]) -> int:
-    """How many system messages stand at the front."""
+    """Count the leading system messages."""
     n = 0
     while n < len(messages) and _is_system(messages[n]):
         n += 1
@@ -238,7 +238,7 @@ def merge(first: Message, second: Message) -> Message:
 
 
 def _merged_kind(first: Message, second: Message) -> Kind:
-    """What two neighbours are as one; a blank one has no say in it, or a note behind it would pass for a request."""
+    """Kind of two merged neighbours; a blank one is ignored, or a note behind it would pass for a request."""
     if first.kind == second.kind or (second.is_blank and not second.tool_calls):
         return first.kind
     if first.kind == "note" or (first.is_blank and not first.tool_calls):
@@ -263,7 +263,7 @@ def _is_system(m: Message) -> bool:
 
 
 def _filler(before: str) -> Message:
-    """What stands in a gap: before an opening reply a word from the user's side, after results one from the model's."""
+    """The placeholder for a gap: a user message before an opening reply, an assistant message after results."""
     if before == "start":
         return Message(role="user", content=CONTINUES, kind="note")
     return Message(role="assistant", content=TURN_ENDED, kind="note")
@@ -297,7 +297,7 @@ def _unanswered(rule: str, index: int, calls: list[ToolCall]) -> list[Violation]
 
 
 def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
-    """Results that do not stand right behind a call of theirs, by the id they name."""
+    """Results that do not directly follow their call, keyed by call id."""
     strays: dict[str, list[Message]] = {}
     calls: list[ToolCall] = []
     for m in messages:
@@ -313,7 +313,7 @@ def _mended_group(asking: Message, results: list[Message], late: dict[str, list[
     waiting = list(results)
     named = {id(r): find_call(asking.tool_calls, r.tool_call_id) for r in results}
     # What is sent of the ids given out so far: the half before the bar.
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     calls, answers = [], []
     for k, call in enumerate(asking.tool_calls):
         answer = next((r for r in waiting if r.tool_call_id == call.id and call.id), None)
@@ -326,20 +326,20 @@ def _mended_group(asking: Message, results: list[Message], late: dict[str, list[
         elif strays := late.get(call.id):
             answer = strays.pop(0)
         sent_id = call.id.partition("|")[0]
-        is_free = bool(sent_id) and sent_id not in taken
-        new_id = call.id if is_free else _free_id(call.id.replace("|", "_") or f"call_{at}_{k}", taken)
-        taken.add(new_id.partition("|")[0])
+        is_free = bool(sent_id) and sent_id not in used_ids
+        new_id = call.id if is_free else _free_id(call.id.replace("|", "_") or f"call_{at}_{k}", used_ids)
+        used_ids.add(new_id.partition("|")[0])
         answers.append(_addressed(answer, call, new_id))
         calls.append(call if new_id == call.id else replace(call, id=new_id))
     unchanged = all(a is b for a, b in zip(calls, asking.tool_calls, strict=True))
     return [asking if unchanged else replace(asking, tool_calls=tuple(calls)), *answers]
 
 
-def _free_id(wanted: str, taken: set[str]) -> str:
-    n, candidate = 1, wanted
-    while candidate in taken:
+def _free_id(base_id: str, used_ids: set[str]) -> str:
+    n, candidate = 1, base_id
+    while candidate in used_ids:
         n += 1
-        candidate = f"{wanted}-{n}"
+        candidate = f"{base_id}-{n}"
     return candidate
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CanonicalUsage:
-    """Tokens by class. `reported` tells a real zero from a figure nobody gave."""
+    """Token usage by class. `reported` distinguishes a real zero from missing usage."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -52,11 +52,11 @@ NOT_REPORTED = CanonicalUsage(reported=False)
 NOT_BILLED = CanonicalUsage()
 
 
-def as_usage(given: CanonicalUsage | Mapping[str, Any] | None) -> CanonicalUsage:
+def as_usage(value: CanonicalUsage | Mapping[str, Any] | None) -> CanonicalUsage:
     """A record from what a loop of one's own has at hand: ours, a dict that states `prompt_tokens`, or nothing."""
-    if isinstance(given, CanonicalUsage):
-        return given
-    prompt = given.get("prompt_tokens") if isinstance(given, Mapping) else None
+    if isinstance(value, CanonicalUsage):
+        return value
+    prompt = value.get("prompt_tokens") if isinstance(value, Mapping) else None
     if not isinstance(prompt, int) or isinstance(prompt, bool) or prompt < 0:
         return NOT_REPORTED
     return CanonicalUsage(input_tokens=prompt)

@@ -1,8 +1,8 @@
-"""Whose conversations a caller may see, as a type: no string, empty or not, ever stands for "everybody".
+"""Whose conversations a caller may see, as a type: no string ever means "all users".
 
-Owner       the person whose machine this is; what is theirs is stored under an empty user key
+Owner       the owner of the machine; stored under an empty user key
 User(key)   one user with a key of their own
-Everyone    no restriction: an administrator, or whoever opens the database file themselves
+Everyone    no restriction: an administrator, or direct access to the database file
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Everyone:
-    """All conversations, whoever they belong to."""
+    """All conversations, of every user."""
 
     @property
     def stored_key(self) -> None:

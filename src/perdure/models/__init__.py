@@ -1,4 +1,4 @@
-"""What is known of each model, and how many tokens a request comes to.
+"""Model catalogue, windows and token estimates.
 
 A text becomes figures (`figures`), once; `sizes` says what of a message is sent; `families` weighs the figures for a
 model; `counter` keeps the running sum of a conversation and corrects it by real usage. Beside it: `budgets` shares a

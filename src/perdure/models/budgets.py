@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perdure.config.settings import CompressionSettings
 
 
-# Fixed: where a gateway compacts before the agent sees a message (C8).
+# Fixed: where a gateway compacts before the agent sees a message.
 HYGIENE_RATIO = 0.85
 
 # The one route whose window is far smaller than the same model's elsewhere, so that half of it would be little.
@@ -32,20 +32,20 @@ class WindowBudgets:
     window: int
     # Where compaction fires: a prompt of exactly this size does.
     threshold_tokens: int
-    # What the kept end of the history may come to (D2).
+    # What the kept end of the history may come to.
     tail_tokens: int
-    # The kept beginning's share, 0 on small windows (D2, C9).
+    # The kept beginning's share, 0 on small windows.
     head_tokens: int
-    # The most a summary may come to, and the facts that code adds to it (C2).
+    # The most a summary may come to, and the facts that code adds to it.
     summary_cap_tokens: int
     facts_tokens: int
-    # The most a whole handoff may come to; None where only its parts are bounded (C9).
+    # The most a whole handoff may come to; None where only its parts are bounded.
     handoff_cap_tokens: int | None
-    # Where a gateway compacts before the agent sees a message (C8).
+    # Where a gateway compacts before the agent sees a message.
     hygiene_tokens: int
-    # The largest prompt that still leaves room for the answer (B5, I3).
+    # The largest prompt that still leaves room for the answer.
     room_tokens: int
-    # Too small for a head and for empty sections (C9).
+    # Too small for a head and for empty sections.
     is_small: bool
 
     @property
@@ -100,7 +100,7 @@ def _default_settings() -> CompressionSettings:
 
 
 def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -> float:
-    """The threshold on a route: raised, never lowered, on the one whose window is smaller than elsewhere (C6)."""
+    """The threshold on a route: raised, never lowered, on the one whose window is smaller than elsewhere."""
     is_the_route = (provider.strip().lower(), model.strip().lower()) == _RAISED_ROUTE
     if settings.codex_gpt55_autoraise and is_the_route:
         return max(settings.threshold, settings.codex_gpt55_threshold)

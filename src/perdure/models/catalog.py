@@ -1,4 +1,4 @@
-"""What is known of a model on a provider: window, prices, capabilities. Offline; loaded when first asked.
+"""Model catalogue: window, prices, capabilities by provider. Offline; loaded lazily.
 
 Prices and most windows come from `genai-prices`, whose data ships with it and is never fetched from here. Known facts
 that it lacks or has otherwise are a table below; what the user's `model_overrides` say goes before both.
@@ -61,7 +61,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model on one provider. What nobody knows is None."""
+    """One model on one provider; unknown values are None."""
 
     provider: str
     model: str
@@ -94,11 +94,11 @@ class Catalog:
         return _overridden(found, self._override(provider, model))
 
     def window(self, provider: str | None, model: str, *, base_url: str | None = None) -> int | None:
-        """The window of a model on a provider; None where nobody knows."""
+        """The window of a model on a provider; None if unknown."""
         return self.facts(provider, model, base_url=base_url).window
 
     def override_window(self, provider: str | None, model: str) -> int | None:
-        """What the user says about this model's window."""
+        """The user's override of this model's window."""
         override = self._override(provider, model)
         return override.context_length if override else None
 
@@ -111,7 +111,7 @@ class Catalog:
         base_url: str | None = None,
         at_ms: int | None = None,
     ) -> float | None:
-        """What a call cost; None where the usage was not reported or a price is unknown (A5)."""
+        """What a call cost; None where the usage was not reported or a price is unknown."""
         if not usage.reported:
             return None
         if (provider or "").lower() in _FREE:
@@ -133,7 +133,7 @@ class Catalog:
 # A name the library does not know takes it milliseconds to be sure of.
 @lru_cache(maxsize=512)
 def _lookup(provider: str | None, model: str, base_url: str | None) -> tuple[Any, Any] | None:
-    """The library's provider and model rows; a proxy nobody knows is tried by its URL."""
+    """The library's provider and model rows; an unknown proxy is matched by its URL."""
     from genai_prices import data_snapshot
 
     snapshot = data_snapshot.get_snapshot()
@@ -182,13 +182,13 @@ def _has_prices(override: ModelOverride) -> bool:
 def _overridden(facts: ModelFacts, override: ModelOverride | None) -> ModelFacts:
     if override is None:
         return facts
-    said = {
+    override_prices = {
         "input_per_mtok": override.input_price_per_mtok,
         "output_per_mtok": override.output_price_per_mtok,
         "cache_read_per_mtok": override.cache_read_price_per_mtok,
         "cache_write_per_mtok": override.cache_write_price_per_mtok,
     }
-    prices = replace(facts.prices, **{k: float(v) for k, v in said.items() if v is not None})
+    prices = replace(facts.prices, **{k: float(v) for k, v in override_prices.items() if v is not None})
     return replace(facts, prices=prices, window=override.context_length or facts.window)
 
 

@@ -54,7 +54,7 @@ def _within(value: object, bounds: tuple[float, float]) -> float | None:
     return float(value) if bounds[0] <= value <= bounds[1] else None
 
 
-# Below this much text the ratio says more about a service's framing than about its tokenizer.
+# Below this size the ratio reflects the provider's framing, not its tokenizer.
 _RATIO_MIN_TOKENS = 200.0
 # With less thinking than this in what is new, whether it counts is lost among the errors of the estimate.
 _REASONING_MIN_TOKENS = 200.0
@@ -88,7 +88,7 @@ class TokenCounter:
 
     @property
     def estimate(self) -> int:
-        """Prompt tokens of the next request, as well as they can be told now."""
+        """Estimated prompt tokens of the next request."""
         if self._real_tokens is None:
             return round(self._tokens(self._request))
         return max(0, self._real_tokens + round(self._tokens(self._request - self._measured)))
@@ -117,7 +117,7 @@ class TokenCounter:
         return self._calibration
 
     def set_fixed(self, *, system: str | Sequence[str] = "", tools: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """The system prompt (one text, or blocks) and the tools schema that go with every request (B1)."""
+        """The system prompt (one text, or blocks) and the tools schema that go with every request."""
         blocks = (system,) if isinstance(system, str) else tuple(system)
         self._fixed = sum_figures([*(text_figures(b) for b in blocks), tools_figures(tools)])
 
@@ -136,7 +136,7 @@ class TokenCounter:
         self._sent = self._request
 
     def observe(self, usage: CanonicalUsage) -> None:
-        """Takes a reply's usage as the truth about the request; without a reported prompt the estimate stands."""
+        """Set the counter from reported usage; without a reported prompt the estimate is kept."""
         sent, self._sent = self._sent or self._request, None
         if not usage.reported or usage.prompt_tokens <= 0:
             return

@@ -62,7 +62,7 @@ class Family:
     # What a service adds around a message and around a call: role, separators, ids.
     per_message: float = 4.0
     per_call: float = 8.0
-    # An image of about a megapixel, until real usage says what one costs here.
+    # An image of about a megapixel, until reported usage gives the real cost.
     image_tokens: float = 1_000.0
 
     def text_tokens(self, counts: Counts) -> float:
@@ -181,7 +181,7 @@ def text_figures(text: str) -> TokenFeatures:
 
 
 def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> TokenFeatures:
-    """The tools schema as the JSON it is sent as (B1)."""
+    """The tools schema as the JSON it is sent as."""
     return TokenFeatures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
 
 

@@ -257,7 +257,7 @@ def _count_piece(text: str) -> Counts:
 
 def _count_scripts(raw: bytes) -> Counts:
     tables = _figures_tables()
-    # Only the first byte of each character stays, and spaces, so that words can be told.
+    # Keep the first byte of each character, and spaces, so that words can be counted.
     leads = b"_" + raw.translate(tables.leads, tables.not_leads)
     hangul, kana, symbols = leads.count(b"k"), leads.count(b"j"), leads.count(b"e")
     greek_cyrillic, hebrew_arabic = leads.count(b"g"), leads.count(b"s")

@@ -1,4 +1,4 @@
-"""How many tokens a request comes to, before a provider says so.
+"""Estimate the tokens of a request before the provider reports them.
 
 A text is looked at once (`figures`), what of a message is sent is decided in `sizes`, what it costs under a model in
 `families`; `counter` keeps the running sum of a conversation and corrects it by real usage. This file is the way in.
@@ -50,7 +50,7 @@ def estimate_message(message: Message, model: str | None = None) -> int:
 
 
 def estimate_figures(figures: TokenFeatures, model: str | None = None, *, sends_reasoning: bool = False) -> int:
-    """The tokens figures stand for: arithmetic alone, so that a model switch re-estimates a history at once."""
+    """Convert features to tokens: arithmetic only, so that a model switch re-estimates a history at once."""
     return _whole(family_of(model).request_tokens(figures, sends_reasoning=sends_reasoning))
 
 
@@ -61,7 +61,7 @@ def estimate_tokens(
     tools: Sequence[Mapping[str, Any]] | None = None,
     model: str | None = None,
 ) -> int:
-    """The size of a whole request: history, system prompt and tools schema (B1)."""
+    """The size of a whole request: history, system prompt and tools schema."""
     history = sum_figures(figures_of(Message.from_dict(m)) for m in messages)
     return estimate_figures(sum_figures([history, text_figures(system or ""), tools_figures(tools)]), model)
 

@@ -1,8 +1,8 @@
-"""How large a model's window is, and who said so (B4): config, a learned limit, the catalogue, its endpoint, a default.
+"""Resolve a model's window: config, learned limit, catalogue, endpoint, default.
 
 A limit that a provider stated in an error is kept for that provider, model and endpoint, and outlives the process; so
 is the most output it accepted after refusing more. Without a stated window, the window steps down one rung of a
-ladder, in memory only (G3).
+ladder, in memory only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.models.catalog import Catalog
 
 WindowSource = Literal["config", "learned", "catalogue", "endpoint", "default"]
 
-# Large enough for today's hosted models; a smaller one says so in its first error, and that is then known.
+# Large enough for today's hosted models; a smaller window is learned from the first error.
 DEFAULT_WINDOW = 128_000
 LADDER = (2_000_000, 1_000_000, 512_000, 256_000, 200_000, 128_000, 64_000, 32_000, 16_000, 8_000)
 # Nothing outside is a window: a 0 means "unknown", a huge figure a mistake.
@@ -37,14 +37,14 @@ class ModelKey:
 
     @property
     def key(self) -> str:
-        return f"limit:{self._place}"
+        return f"limit:{self._location}"
 
     @property
     def output_key(self) -> str:
-        return f"output:{self._place}"
+        return f"output:{self._location}"
 
     @property
-    def _place(self) -> str:
+    def _location(self) -> str:
         return canonical_json((self.provider.lower(), self.model.lower(), self.base_url.rstrip("/").lower()))
 
 
@@ -94,15 +94,15 @@ class LearnedLimits:
 
 
 class Windows:
-    """Resolves windows in the order of B4. Construction asks nobody."""
+    """Resolves windows in order of authority. Construction makes no request."""
 
     def __init__(self, catalog: Catalog, learned: LearnedLimits, *, configured: int | None = None) -> None:
         self._catalog = catalog
         self._learned = learned
         self._configured = configured
 
-    def known(self, route: ModelKey) -> Window | None:
-        """What can be told without asking the endpoint; None where only that or the default is left."""
+    def known_window(self, route: ModelKey) -> Window | None:
+        """The window known without querying the endpoint; None if only that or the default is left."""
         configured = self._configured or self._catalog.override_window(route.provider, route.model)
         if configured:
             return Window(configured, "config")
@@ -113,10 +113,10 @@ class Windows:
 
     async def resolve(self, route: ModelKey, probe: Probe | None = None) -> Window:
         """The window; `probe` asks the provider's own endpoint and is called only where nothing else knows."""
-        if (known := self.known(route)) is not None:
-            return known
-        if probe is not None and (told := _sane(await probe(route))) is not None:
-            return Window(told, "endpoint")
+        if (resolved := self.known_window(route)) is not None:
+            return resolved
+        if probe is not None and (probed := _sane(await probe(route))) is not None:
+            return Window(probed, "endpoint")
         return Window(DEFAULT_WINDOW, "default")
 
 

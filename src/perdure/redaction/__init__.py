@@ -26,17 +26,22 @@ _APART = "\n\n\0\n\n"
 def find_secrets(text: str) -> list[Secret]:
     """Every secret in the text, in order and apart from each other; never raises."""
     page = ScanText(text)
-    found = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
-    found.sort(key=lambda s: (s.start, -s.end, not s.kept))
+    secrets = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
+    secrets.sort(key=lambda s: (s.start, -s.end, not s.visible_prefix))
     apart: list[Secret] = []
-    for secret in found:
+    for secret in secrets:
         if _is_redacted(text, secret):
             continue
         if apart and secret.start < apart[-1].end:
             last = apart[-1]
             if secret.end > last.end:
-                apart[-1] = Secret(last.kind, last.start, secret.end, last.kept)
-            elif secret.start == last.start and secret.end == last.end and secret.kept and not last.kept:
+                apart[-1] = Secret(last.kind, last.start, secret.end, last.visible_prefix)
+            elif (
+                secret.start == last.start
+                and secret.end == last.end
+                and secret.visible_prefix
+                and not last.visible_prefix
+            ):
                 apart[-1] = secret
             continue
         apart.append(secret)
@@ -50,7 +55,7 @@ def redact(text: str) -> str:
     while secrets := find_secrets(text):
         pieces, at = [], 0
         for secret in secrets:
-            pieces += [text[at : secret.start], f"{secret.kept}…{MARK}" if secret.kept else MARK]
+            pieces += [text[at : secret.start], f"{secret.visible_prefix}…{MARK}" if secret.visible_prefix else MARK]
             at = secret.end
         text = "".join(pieces) + text[at:]
     return text

@@ -35,14 +35,14 @@ class Columns:
         if at < self._read_to or _CELL_END.match(text, at) is None:
             return
         earliest = max(self._read_to, at - _LONGEST_LINE)
-        found = _LINE_END.search(text, at, at + _LONGEST_LINE)
-        if found is None:
+        match = _LINE_END.search(text, at, at + _LONGEST_LINE)
+        if match is None:
             self._read_to = at + _LONGEST_LINE
             return
-        self._read_to = found.start()
+        self._read_to = match.start()
         escaped = text.rfind("\\n", earliest, at)
         start = max(earliest, text.rfind("\n", earliest, at) + 1, escaped + 2 if escaped >= 0 else 0)
-        header = text[start : found.start()].rpartition('": "')[2]  # the table may be a string in JSON
+        header = text[start : match.start()].rpartition('": "')[2]  # the table may be a string in JSON
         separator = _separator(header)
         if separator is None or not _HEADER_LINE.fullmatch(header):
             return
@@ -52,7 +52,7 @@ class Columns:
         }
         if len(names) < 2 or not columns or not all(_HEADER.fullmatch(name) or not name for name in names):
             return
-        yield from self._rows(found.end(), separator, len(names), columns)
+        yield from self._rows(match.end(), separator, len(names), columns)
 
     def _rows(self, at: int, separator: str, width: int, columns: dict[int, tuple[str, Promise]]) -> Iterator[Secret]:
         text = self._text
@@ -133,7 +133,7 @@ had no not if when then so but because restored saved found missing invalid expi
 which what where how why please just only also it i you we they he she him them me us need try called named hit miss
 """
 _BREAK = frozenset(_BREAK_WORDS.split())
-# A word beside the name which says that the value is something about the secret and not the secret.
+# A word beside the name that marks the value as metadata of the secret.
 _ABOUT = re.compile(
     r"\b(?:hash|hashes|hashed|sha\d*|md5|digest|checksum|fingerprint|thumbprint|id|ids|identifier|uuid|public|name|names"
     r"|url|uri|path|file|arn|version|prefix|suffix|commit|revision|length|count|expires?|type|cache|etag|idempotency)\b",
@@ -148,8 +148,8 @@ _OF = re.compile(
 
 def nearby_value(page: ScanText, at: int) -> Secret | None:
     """The secret in the cell or the sentence next to the name that holds the anchor at this place."""
-    found = _nearby(page, at)
-    return None if found is not None and is_about(page.text, at) else found
+    match = _nearby(page, at)
+    return None if match is not None and is_about(page.text, at) else match
 
 
 def _nearby(page: ScanText, at: int) -> Secret | None:
@@ -166,13 +166,13 @@ def _nearby(page: ScanText, at: int) -> Secret | None:
     name = _spoken_name(text, start, name)
     if promise_of(name) is None:
         return None
-    if (found := _value_behind(page, start, end, name)) is not None:
-        return found
+    if (match := _value_behind(page, start, end, name)) is not None:
+        return match
     return _value_before(text, start, name)
 
 
 def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | None:
-    """The value after a name: the first long word with a digit in it, if what stands between joins the two."""
+    """The value after a name: the first long word with a digit, if the text between joins the two."""
     text, at = page.text, end
     while (mixed := _MIXED.match(page.raw, at, end + _AHEAD)) is not None:
         at = end + len(page.raw[end : mixed.end() - 1].rstrip(_VALUE_BYTES))
@@ -199,20 +199,20 @@ def is_about(text: str, start: int) -> bool:
 
 
 def _begins_cell(text: str, start: int, name: str) -> bool:
-    """Whether the name is a whole cell: what stands before it on its line is nothing, a bullet or a separator."""
+    """Whether the name is a whole cell: only a bullet or a separator precedes it on its line."""
     before = text[max(0, start - 80) : start].removesuffix(name[: name.rfind(" ") + 1]).rstrip(" \t\"'`*\\")
     return not before or before[-1] in "|,;\n→" or before.endswith("\\n")
 
 
 def _spoken_name(text: str, start: int, name: str) -> str:
     """The name with the words before it that belong to it: `aws secret access` of `aws secret access key`."""
-    spoken: list[str] = []
+    words: list[str] = []
     for word in reversed(text[max(0, start - 78) : start].split(" ")[-4:-1]):
         if word.lower() in _BREAK or not _SPOKEN.fullmatch(word):
             break
         if word.lower() not in _ARTICLES:
-            spoken.insert(0, word)
-    return " ".join([*spoken, name]) if spoken else name
+            words.insert(0, word)
+    return " ".join([*words, name]) if words else name
 
 
 def _value_before(text: str, start: int, name: str) -> Secret | None:
@@ -223,19 +223,19 @@ def _value_before(text: str, start: int, name: str) -> Secret | None:
         at = line.rfind(joint)
         if at < _SHORTEST or not _FEW_WORDS.fullmatch(words := line[at + len(joint) :]) or _ABOUT.search(words):
             continue
-        found = _LAST_VALUE.search(line[line.rfind(" ", 0, at) + 1 : at])
-        if found is not None and (secret := _judge(name, found)) is not None:
+        match = _LAST_VALUE.search(line[line.rfind(" ", 0, at) + 1 : at])
+        if match is not None and (secret := _judge(name, match)) is not None:
             shift = start - len(line) + line.rfind(" ", 0, at) + 1
             return Secret(secret.kind, secret.start + shift, secret.end + shift)
     return None
 
 
-def _judge(name: str, found: re.Match[str]) -> Secret | None:
+def _judge(name: str, match: re.Match[str]) -> Secret | None:
     promise = promise_of(name)
-    value = found["value"].rstrip(".,;:!?)*>")
+    value = match["value"].rstrip(".,;:!?)*>")
     if promise is None or _ABOUT.search(name.replace("_", " ")) or not is_drawn(name, promise, value):
         return None
-    return Secret(promise.value, found.start("value"), found.start("value") + len(value))
+    return Secret(promise.value, match.start("value"), match.start("value") + len(value))
 
 
 _ANCHORS = (b"pass", b"pwd", b"secret", b"token", b"key", b"auth", b"cred")
@@ -301,14 +301,14 @@ def named_values(page: ScanText) -> Iterator[Secret]:
 
 
 def _anchors(page: ScanText) -> list[int]:
-    """Where a telling name may stand, in order."""
-    pats = (found.start() for found in _PAT.finditer(page.lower))
-    return sorted({at for anchor in _ANCHORS for at in page.places(anchor)}.union(_ids(page), pats))
+    """Positions where a telling name may occur, in order."""
+    pats = (match.start() for match in _PAT.finditer(page.lower))
+    return sorted({at for anchor in _ANCHORS for at in page.positions(anchor)}.union(_ids(page), pats))
 
 
 def _ids(page: ScanText) -> Iterator[int]:
     """Where the ids of sessions are named: by their common end, which is looked for once."""
-    for end in page.places(_ID_END):
+    for end in page.positions(_ID_END):
         for name in _ID_ANCHORS:
             at = end + len(_ID_END) - len(name)
             if at >= 0 and page.lower.startswith(name, at):
@@ -342,7 +342,7 @@ def _read(page: ScanText, at: int) -> _Reading | None:
 
 
 def _unescaped(text: str, start: int, name: str) -> str:
-    """The name without the `n` of a `\\n` that stands before it in escaped text."""
+    """The name without the `n` of a preceding `\\n` in escaped text."""
     return name[1:] if start and text[start - 1] == "\\" and name[:1] in "nrt" else name
 
 
@@ -352,7 +352,7 @@ def _is_qualified(text: str, start: int, to: re.Match[str]) -> bool:
 
 
 def _is_joined(text: str, start: int, to: re.Match[str], name: str) -> bool:
-    """Whether what stands between name and value gives the one to the other, rather than being prose."""
+    """Whether the text between name and value is an assignment rather than prose."""
     if to["tag"] is not None:
         return text[start - 1 : start] == "<"
     if to["flag"] is not None:

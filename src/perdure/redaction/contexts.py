@@ -1,4 +1,4 @@
-"""Places where a secret stands whatever it looks like: URLs, authorisation headers, cookies, private key blocks."""
+"""Contexts that hold a secret whatever its format: URLs, authorization headers, cookies, private key blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _URL_LOGIN = re.compile(
     r"://(?P<user>[^\s/:@\"'<>`\\()\[\]?#]{0,80}):(?P<password>[^\s/\"'<>`\\()?]{1,200})@(?=[\w\[.$\-{*<%])"
 )
 _URL_TOKEN = re.compile(r"://(?P<token>[A-Za-z0-9_%.~-]{20,200})@(?!(?:[\w-]+\.)*sentry\.io|o\d+\.ingest)(?=[\w\[.])")
-# A webhook's address is its secret: whoever has it may post. The host and its first steps stay readable.
+# A webhook's address is its secret. The host and its first path segments stay readable.
 _WEBHOOK = re.compile(
     r"""://(?:
         hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/
@@ -77,7 +77,7 @@ _AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_
 
 
 def placed_secrets(page: ScanText) -> Iterator[Secret]:
-    """Secrets known by where they stand."""
+    """Secrets recognised by their context."""
     # Most texts have none of these places, so each search begins with a look for its mark.
     yield from _in_urls(page)
     yield from _signatures(page)
@@ -91,15 +91,15 @@ def placed_secrets(page: ScanText) -> Iterator[Secret]:
 
 
 def _in_urls(page: ScanText) -> Iterator[Secret]:
-    for found in page.matches(b"://", _WEBHOOK):
-        if not is_stand_in(found["secret"]) and (looks_random(found["secret"]) or is_uuid(found["secret"])):
-            yield Secret("webhook", *found.span("secret"))
-    for found in page.matches(b"://", _URL_LOGIN):
-        if not _is_url_stand_in(found["password"]):
-            yield Secret("url-password", *found.span("password"))
-    for found in page.matches(b"://", _URL_TOKEN):
-        if looks_random(found["token"]):
-            yield Secret("url-token", *found.span("token"))
+    for match in page.matches(b"://", _WEBHOOK):
+        if not is_stand_in(match["secret"]) and (looks_random(match["secret"]) or is_uuid(match["secret"])):
+            yield Secret("webhook", *match.span("secret"))
+    for match in page.matches(b"://", _URL_LOGIN):
+        if not _is_url_stand_in(match["password"]):
+            yield Secret("url-password", *match.span("password"))
+    for match in page.matches(b"://", _URL_TOKEN):
+        if looks_random(match["token"]):
+            yield Secret("url-token", *match.span("token"))
 
 
 def _signatures(page: ScanText) -> Iterator[Secret]:
@@ -114,15 +114,15 @@ def _is_url_stand_in(password: str) -> bool:
 
 
 def _in_headers(page: ScanText) -> Iterator[Secret]:
-    for found in page.matches(b"auth", _HEADER):
-        if _is_credential(found["scheme"], found["value"]):
-            yield Secret("authorization", *found.span("value"))
-    for found in page.matches(b"bearer", _BEARER):
-        if not is_stand_in(found["value"]) and looks_random(found["value"]):
-            yield Secret("bearer", *found.span("value"))
-    for found in page.matches(b"basic", _BASIC):
-        if _is_login(found["value"]):
-            yield Secret("basic-auth", *found.span("value"))
+    for match in page.matches(b"auth", _HEADER):
+        if _is_credential(match["scheme"], match["value"]):
+            yield Secret("authorization", *match.span("value"))
+    for match in page.matches(b"bearer", _BEARER):
+        if not is_stand_in(match["value"]) and looks_random(match["value"]):
+            yield Secret("bearer", *match.span("value"))
+    for match in page.matches(b"basic", _BASIC):
+        if _is_login(match["value"]):
+            yield Secret("basic-auth", *match.span("value"))
 
 
 def _is_credential(scheme: str | None, value: str) -> bool:
@@ -148,8 +148,8 @@ def _is_login(value: str) -> bool:
 
 
 def _in_cookies(page: ScanText) -> Iterator[Secret]:
-    for found in page.matches(b"cookie", _COOKIES):
-        for pair in _PAIR.finditer(page.text, *found.span("pairs")):
+    for match in page.matches(b"cookie", _COOKIES):
+        for pair in _PAIR.finditer(page.text, *match.span("pairs")):
             value = pair["value"]
             if is_stand_in(value) or not any(c.isdigit() for c in value):
                 continue
@@ -191,13 +191,13 @@ def _is_key_body(body: str) -> bool:
 
 def _in_commands(page: ScanText) -> Iterator[Secret]:
     for word, pattern in _COMMANDS:
-        for found in page.matches(word, pattern):
-            if not _is_url_stand_in(found["password"]):
-                yield Secret("command-password", *found.span("password"))
+        for match in page.matches(word, pattern):
+            if not _is_url_stand_in(match["password"]):
+                yield Secret("command-password", *match.span("password"))
 
 
 def _azure_secrets(page: ScanText) -> Iterator[Secret]:
     # A single character is found in a tenth of the time that two take, `Q~` here.
-    for found in page.matches(b"~", _AZURE, back=5):
-        if may_begin(page.text, found.start()):
-            yield Secret("azure-client-secret", *found.span())
+    for match in page.matches(b"~", _AZURE, back=5):
+        if may_begin(page.text, match.start()):
+            yield Secret("azure-client-secret", *match.span())

@@ -1,4 +1,4 @@
-"""What a value looks like: a stand-in, a word or piece of code, or something random enough to be a secret."""
+"""Classify a value: placeholder, word, code, or random enough to be a secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFERENCE = re.compile(
         )""",
     re.VERBOSE,
 )
-# What people type where a secret would be: blotted out, or said in words (`your-api-key`, `insert_token_here`).
+# Placeholders for a secret: masked, or in words (`your-api-key`, `insert_token_here`).
 _BLOTTED = re.compile(r"REDACTED|\.\.\.|…|\*\*\*|••|[xX]{6}|(?:^|[-_])[xX]{3,}(?:$|[-_])")
 _SAID = re.compile(
     r"^(?:your|insert|enter|replace|change|paste)[-_ ]?(?:api|key|token|secret|pass|pwd|me|it|this|here|with|own)"
@@ -69,7 +69,7 @@ def is_stand_in(value: str) -> bool:
 
 
 def is_filler(body: str) -> bool:
-    """Whether the body of a well-formed key is visibly nobody's: `xxxxxxxx`, `0000…`, `your-key-here`."""
+    """Whether the body of a well-formed key is a placeholder: `xxxxxxxx`, `0000…`, `your-key-here`."""
     rest = body.strip("-_=.")
     return (len(set(rest)) < 2 and rest[:1] in "xX0*.") or _is_said(body)
 
@@ -99,8 +99,8 @@ def _pairs(parts: list[str]) -> tuple[int, int]:
 def is_wordy(value: str) -> bool:
     """Whether it reads as words: names, slugs and sentences do, digits in them or not."""
     parts = _PARTS.findall(value)
-    held, (pairs, common) = sum(map(len, parts)), _pairs(parts)
-    return held == 0 or (common >= 0.6 * pairs and pairs >= 0.4 * held)
+    length, (pairs, common) = sum(map(len, parts)), _pairs(parts)
+    return length == 0 or (common >= 0.6 * pairs and pairs >= 0.4 * length)
 
 
 def class_switches(value: str) -> int:
@@ -113,13 +113,13 @@ def looks_random(value: str) -> bool:
     value = value.replace("-", "") if _GROUPED.fullmatch(value) else value
     stretch = max(_STRETCH.findall(_SIGNS.sub("", value)), key=len, default="")
     parts = _PARTS.findall(stretch)
-    held, digits = len(stretch), sum(len(part) for part in parts if part.isdigit())
-    if held < 8 or len(set(stretch)) < 5 or digits == held or "abcdefgh" in stretch.lower():
+    length, digits = len(stretch), sum(len(part) for part in parts if part.isdigit())
+    if length < 8 or len(set(stretch)) < 5 or digits == length or "abcdefgh" in stretch.lower():
         return False
     pairs, common = _pairs(parts)
     if digits == 0:
-        return held >= 16 and common < (0.6 if len(parts) >= 4 else 0.45) * pairs
+        return length >= 16 and common < (0.6 if len(parts) >= 4 else 0.45) * pairs
     switches = sum(a.isdigit() != b.isdigit() for a, b in itertools.pairwise(parts))
-    if (switches >= 3 and held <= 3.2 * len(parts)) or (held >= 16 and _HEX.fullmatch(stretch)):
+    if (switches >= 3 and length <= 3.2 * len(parts)) or (length >= 16 and _HEX.fullmatch(stretch)):
         return True
-    return common < (0.6 if held >= 16 else 0.5) * pairs or (len(parts) >= 4 and held <= 2.6 * len(parts))
+    return common < (0.6 if length >= 16 else 0.5) * pairs or (len(parts) >= 4 and length <= 2.6 * len(parts))

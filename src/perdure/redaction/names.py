@@ -18,7 +18,7 @@ from perdure.redaction.entropy import (
 
 
 class Promise(Enum):
-    """What a name says about its value, the surest first."""
+    """How surely a name announces a secret, surest first."""
 
     PASSWORD = "password"
     PHRASE = "passphrase"
@@ -28,7 +28,7 @@ class Promise(Enum):
 
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-# Said after the name proper: DB_PASSWORD_PROD, API_KEY_2, SECRET_KEY_BASE.
+# Suffixes of a name: DB_PASSWORD_PROD, API_KEY_2, SECRET_KEY_BASE.
 _TRAILERS = re.compile(
     r"prod|production|dev|development|stage|staging|live|test|local|base|value|plain|raw|old|"
     r"new|b"
@@ -80,7 +80,7 @@ _OTHER_TOKENS = re.compile(
 
 
 def promise_of(name: str) -> Promise | None:
-    """What the name promises, or None for a name that says nothing."""
+    """What the name announces, or None."""
     return _PROMISES[name]
 
 
@@ -106,7 +106,7 @@ def _promise_of(name: str) -> Promise | None:
 
 
 def names_an_issuer(name: str) -> bool:
-    """Whether the name says more than `token` does: the token of a service may be a UUID, any other UUID is an id."""
+    """Whether the name identifies an issuer: only then may a UUID be a token rather than an id."""
     return len(_WORDS.findall(name)) > 1
 
 
@@ -131,7 +131,7 @@ _COMMON = re.compile(
 
 
 class Form(Enum):
-    """How the value is written, which says how far it may be code or prose instead."""
+    """How the value is written, which limits how far it may be code or prose."""
 
     QUOTED = "quoted"
     SETTING = "setting"
@@ -207,7 +207,7 @@ def _is_password(value: str, form: Form) -> bool:
 
 
 def is_drawn(name: str, promise: Promise, value: str) -> bool:
-    """Whether a value that only stands near its name is a secret: it has to look drawn, whatever the name promises."""
+    """Whether a value near (not directly after) its name is a secret: it must look random."""
     if not is_secret(name, promise, value, Form.QUOTED) or is_filler(value):
         return False
     if is_uuid(value):
@@ -215,7 +215,7 @@ def is_drawn(name: str, promise: Promise, value: str) -> bool:
     if is_identifier(value) and "." in value:
         return False
     if promise is Promise.KEY and " " in name and _HEX.fullmatch(value):
-        return False  # "the shard key is 9f86d081…": any word can stand before `key` in prose
+        return False  # "the shard key is 9f86d081…": any word can precede `key` in prose
     return len(value) >= 12 and _is_random(value)
 
 
@@ -225,9 +225,9 @@ def _is_random(value: str) -> bool:
 
 
 def _is_random_joined(value: str) -> bool:
-    joined = _JOINTS.sub("", value)
-    is_dense = len(joined) >= 18 and 5 * class_switches(joined) >= len(joined) and joined.isalnum()
-    return is_dense and 7 * (len(value) - len(joined)) <= len(value) and looks_random(joined)
+    compact = _JOINTS.sub("", value)
+    is_dense = len(compact) >= 18 and 5 * class_switches(compact) >= len(compact) and compact.isalnum()
+    return is_dense and 7 * (len(value) - len(compact)) <= len(value) and looks_random(compact)
 
 
 def _has_words(value: str) -> bool:

@@ -346,7 +346,7 @@ def _is_mixed(part: str) -> bool:
     return has_all and class_switches(part) >= len(part) / 3.5 and looks_random(part)
 
 
-# Signs inside a key that end a run; its head may stand before them: `dp.audit.…`, `access_token$sandbox$…`, `glc_a+…`.
+# Characters inside a key that end a run; its head may precede them: `dp.audit.…`, `access_token$sandbox$…`, `glc_a+…`.
 _JOINTS = frozenset(b".$~+/=%")
 _JOINED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.$~+/=%"
 _LOOK_BACK = 200
@@ -355,11 +355,11 @@ _PLUS = ord("+")
 _SPLITS = {ord(sign): _JOINED[:64] + sign.encode() for sign in ".+"}
 # No key is longer than this, its first characters show its kind, and this much refused is skipped as a whole.
 _keys_LONGEST, _JUDGED, _LONG = 32_768, 200, 64
-# A mark may stand in the short rest of a key behind its last run.
+# A marker may occur in the short rest of a key behind its last run.
 _MARK_BEHIND = 14
 # Past this, a run within encoded data is looked at only where it begins.
 _ENCODED = 4096
-# Keys whose mark stands in their middle or at their end.
+# Keys with a marker in the middle or at the end.
 _UNHEADED = re.compile(
     r"(?P<mailchimp>(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9_]))"
     r"|(?P<dropbox>(?<=[A-Za-z0-9]{10}[B-Za-z0-9])A{10}[A-Za-z0-9_=-]{43})"
@@ -372,7 +372,7 @@ _UNHEADED = re.compile(
 )
 _MARKS = ("-us", "AAAAAAAAAA", "_mmk", "NRAL", "NRMA", "+ACR", "+ASt", ".atlasv1.")
 _BEFORE_MARK = {"terraform": 14, "dropbox": 11, "azure_registry": 42, "azure_storage": 76}
-# Where a key may begin although a letter stands before it: an escape in quoted text, or the end of a terminal colour.
+# A key may follow a letter that ends an escape in quoted text or a terminal colour sequence.
 _ESCAPED = re.compile(
     r"(?:\\[nrtbf0]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]*m|\[\d{1,3}(?:;\d+)*m)$"
 )
@@ -398,7 +398,7 @@ def _heads() -> re.Pattern[str]:
 
 @cache
 def _telling() -> re.Pattern[str]:
-    """What makes a run worth a look, at its start: a digit somewhere in it, told by an empty match, or a head.
+    """Pre-filter for a run: a digit somewhere in it (an empty match) or a known head.
 
     Most runs are names with neither.
     """
@@ -411,12 +411,12 @@ def _trie(words: set[str]) -> str:
     for word in words - {""}:
         branches.setdefault(word[0], set()).add(word[1:])
     tails = [re.escape(first) + _trie(rest) for first, rest in sorted(branches.items())]
-    joined = tails[0] if len(tails) == 1 and "" not in words else f"(?:{'|'.join(tails)})"
-    return joined + "?" if tails and "" in words else joined if tails else ""
+    pattern = tails[0] if len(tails) == 1 and "" not in words else f"(?:{'|'.join(tails)})"
+    return pattern + "?" if tails and "" in words else pattern if tails else ""
 
 
 def prefixed_keys(page: ScanText) -> Iterator[Secret]:
-    """Every key of the table, wherever it stands except by chance inside encoded data."""
+    """Every key of the table, except chance matches inside encoded data."""
     telling, text, raw, done = _telling().match, page.text, page.raw, 0
     for start, end in page.runs():
         between = raw[start - 1] if start else 0
@@ -432,9 +432,9 @@ def prefixed_keys(page: ScanText) -> Iterator[Secret]:
         if end - start > _ENCODED and page.is_inside_blob(start + 1):
             end = start + _LONG
         at = max(at, done)
-        for found in _keys_within(text, at, end):
-            yield found
-            at = max(at, found.end)
+        for key in _keys_within(text, at, end):
+            yield key
+            at = max(at, key.end)
         if tells is not None and not tells[0] and at <= start:
             issued = _issued(raw, text, start, end, done)
             if issued is not None:
@@ -444,7 +444,7 @@ def prefixed_keys(page: ScanText) -> Iterator[Secret]:
 
 
 def _issued(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | None:
-    """A key of an issuer that no row names, whose earlier part may stand before a dot or a plus sign."""
+    """A key of an unlisted issuer, whose first part may precede a dot or a plus sign."""
     between, first = raw[start - 1] if start else 0, start
     if between in _SPLITS:
         before = raw[max(done, start - _LOOK_BACK) : start]
@@ -465,24 +465,24 @@ def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
         at = head.start() + 1
         if not may_begin(text, head.start()):
             continue
-        read, found = _key_at(text, head)
-        if found is not None:
-            yield found
-        if found is not None or read - at > _LONG:
+        read, key = _key_at(text, head)
+        if key is not None:
+            yield key
+        if key is not None or read - at > _LONG:
             at = read  # what was read and refused is not read again, or a text of nothing but heads would take for ever
 
 
 def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
     """How far was read, and the key if it is one."""
     read = head.end()
-    for kept, row in _rows()[head[0]]:
-        body = _body(row.body).match(text, head.start() + len(kept), head.end() + _keys_LONGEST)
+    for prefix, row in _rows()[head[0]]:
+        body = _body(row.body).match(text, head.start() + len(prefix), head.end() + _keys_LONGEST)
         if body is None:
             continue
         read = max(read, body.end())
         if row.plain and not looks_random(body[0][:_JUDGED]):
             continue
-        return read, None if is_filler(body[0][:_JUDGED]) else Secret(row.kind, head.start(), body.end(), kept)
+        return read, None if is_filler(body[0][:_JUDGED]) else Secret(row.kind, head.start(), body.end(), prefix)
     return read, None
 
 

@@ -17,12 +17,12 @@ _BLOB = b"A" * 1024
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Where a secret stands, and the start of it that may stay readable."""
+    """The span of a secret, and the prefix that may stay readable."""
 
     kind: str
     start: int
     end: int
-    kept: str = ""
+    visible_prefix: str = ""
 
 
 class ScanText:
@@ -32,24 +32,24 @@ class ScanText:
         self.text = text
         self.raw = text.encode("ascii", "replace")
         self.lower = self.raw.lower()
-        self._places: dict[bytes, list[int]] = {}
+        self._positions: dict[bytes, list[int]] = {}
 
-    def places(self, word: bytes) -> list[int]:
-        """Where a lower-case word stands, in any case; looked for once however many ask."""
-        if (places := self._places.get(word)) is None:
-            places = self._places[word] = []
+    def positions(self, word: bytes) -> list[int]:
+        """Positions of a lower-case word, case-insensitively; computed once."""
+        if (positions := self._positions.get(word)) is None:
+            positions = self._positions[word] = []
             find = self.lower.find
             at = find(word)
             while at >= 0:
-                places.append(at)
+                positions.append(at)
                 at = find(word, at + len(word))
-        return places
+        return positions
 
     def matches(self, word: bytes, pattern: re.Pattern[str], back: int = 0) -> Iterator[re.Match[str]]:
         """The pattern's matches at the places of a word, or so far back from it; none inside another, so that the time
         stays linear whatever the text repeats."""
         done = 0
-        for at in self.places(word):
+        for at in self.positions(word):
             if at - back >= done and (match := pattern.match(self.text, at - back)) is not None:
                 yield match
                 done = match.end()

@@ -140,7 +140,7 @@ class OutputLimiter:
 def persisted_block(stored: StoredOutput, head: str, tail: str) -> str:
     """Format the preview of a stored output: its size, address, how to read it, and both ends of its text."""
     # A long path would take space from the preview.
-    location = f" ({stored.place})" if len(stored.place) <= _MAX_LOCATION_CHARS else ""
+    location = f" ({stored.location})" if len(stored.location) <= _MAX_LOCATION_CHARS else ""
     return (
         f"<persisted-output>\nThe output is {stored.chars:,} characters ({max(1, stored.chars // 1024):,} KB), too "
         f"large to show. All of it is kept at {stored.address}{location}.\nRead parts with read_file (that address as "

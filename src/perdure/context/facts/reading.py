@@ -51,13 +51,13 @@ def facts_of(message: Message) -> MessageFacts:
 
 def facts_in(entry: Entry) -> MessageFacts:
     """The same of an entry, read once."""
-    kept: MessageFacts | None = entry.known(KEPT)
+    kept: MessageFacts | None = entry.memoized(KEPT)
     return kept or entry.memo(KEPT, facts_of)
 
 
 def read_facts(entries: Iterable[Entry]) -> None:
     """Reads what has not been read yet of many messages, and keeps it beside them."""
-    for group in _together([e for e in entries if e.known(KEPT) is None]):
+    for group in _together([e for e in entries if e.memoized(KEPT) is None]):
         # Secrets are rare: many texts are looked through at once, and one by one only where something was found.
         is_clean = len(group) > 1 and are_clean(t for e in group for t in _texts(e.message))
         for entry in group:

@@ -91,7 +91,7 @@ def _event(data: dict[str, object], name: str = "") -> bytes:
 
 def read(module: object, wire: bytes) -> None:
     """Reads a stream the way the transport does: bytes in network-sized pieces, events, deltas, a reply."""
-    reader, stream = SseReader(), module.Stream()  # type: ignore[attr-defined]  # a mode module
+    reader, stream = SseReader(), module.make_stream()  # type: ignore[attr-defined]  # a mode module
     for i in range(0, len(wire), 1400):
         for event in reader.feed(wire[i : i + 1400]):
             assert isinstance(event, SseEvent)

@@ -63,7 +63,7 @@ def frames(mode: ApiMode) -> list[bytes]:
 
 
 def read(mode: ApiMode, chunks: list[bytes]) -> None:
-    reader, stream = SseReader(), mode_module(mode).Stream()
+    reader, stream = SseReader(), mode_module(mode).make_stream()
     for chunk in chunks:
         for event in reader.feed(chunk):
             stream.feed(event)

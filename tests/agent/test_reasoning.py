@@ -138,13 +138,13 @@ UNSIGNED = {"type": "reasoning.text", "text": "because"}
 def test_each_route_sends_what_its_service_needs(provider: str, mode: Any, now: Any, later: Any) -> None:
     rule = ReasoningRule.of(Endpoint(provider, "http://127.0.0.1", mode, "m"))
     for expected, is_current in ((now, True), (later, False)):
-        message = rule.sent(thought(SIGNED, UNSIGNED), is_current=is_current)
+        message = rule.filter_message(thought(SIGNED, UNSIGNED), is_current=is_current)
         assert (message.reasoning, message.reasoning_details) == expected
 
 
 def test_a_message_without_reasoning_is_passed_on_as_it_is() -> None:
     plain = Message("assistant", "Done.", kind="assistant")
-    assert ReasoningRule("chat_completions", "reasoning").sent(plain, is_current=False) is plain
+    assert ReasoningRule("chat_completions", "reasoning").filter_message(plain, is_current=False) is plain
 
 
 @pytest.mark.spec("B2b")

@@ -185,7 +185,7 @@ def test_the_sent_prefix_is_identical_from_call_to_call(mode: ApiMode) -> None:
     ],
 )
 def test_each_call_reads_the_previous_one_from_the_services_cache(mode: ApiMode, model: str, ttl: Any) -> None:
-    quirks = Quirks(reasoning_field="reasoning_content", takes_cache_marks=ttl is not None)
+    quirks = Quirks(reasoning_field="reasoning_content", supports_cache_control=ttl is not None)
     # The picture comes first: the service drops its messages' entries when images appear at all.
     opening = [LOOK]
     with Simulator(strict(), script=lambda asked: f"Reply {asked.number}, at some length.") as sim:
@@ -221,7 +221,7 @@ def test_each_call_reads_the_previous_one_from_the_services_cache(mode: ApiMode,
 def test_after_a_compaction_the_system_prompt_is_still_cached_and_the_rest_within_a_turn(
     mode: ApiMode, model: str, ttl: Any
 ) -> None:
-    quirks = Quirks(takes_cache_marks=ttl is not None)
+    quirks = Quirks(supports_cache_control=ttl is not None)
     long = [user("The beginning. " * 40), *(m for n in range(4) for m in (assistant(f"Reply {n}."), user(f"Ask {n}.")))]
     compacted = [user("What happened so far, in short. " * 20), assistant("Reply 3."), user("And now?")]
     further = [*compacted, assistant("Now this."), user("And then?")]

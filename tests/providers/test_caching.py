@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
-from perdure.providers.caching import apply_cache_control, cache_ttl_for, caching_fits, start_line
+from perdure.providers.caching import apply_cache_control, cache_ttl_for, caching_notice, supports_caching
 from perdure.providers.types import ModelRequest
 from support.wire_scripts import MODES
 
@@ -141,9 +141,9 @@ def test_never_more_than_four_marks_and_never_a_change_to_what_was_handed_in(
     ],
 )
 def test_caching_is_on_where_model_and_provider_fit(provider: str, model: str, fits: bool) -> None:
-    assert caching_fits(provider, model) is fits
+    assert supports_caching(provider, model) is fits
     assert cache_ttl_for(provider, model, "1h") == ("1h" if fits else None)
-    line = start_line(provider, model, "1h")
+    line = caching_notice(provider, model, "1h")
     assert (line is not None) is fits
     assert line is None or (provider in line and "1h" in line)
 

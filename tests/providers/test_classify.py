@@ -6,8 +6,8 @@ from email.utils import formatdate
 import pytest
 
 from perdure.core.messages import assistant
-from perdure.providers.errors.body import read_error
-from perdure.providers.errors.classify import HUGE_REQUEST_TOKENS, classify_error, stop_verdict
+from perdure.providers.errors.body import parse_error_body
+from perdure.providers.errors.classify import HUGE_REQUEST_TOKENS, classify_error, overflow_verdict
 from perdure.providers.errors.limits import IMAGE_ROWS, TIER_ROWS
 from perdure.providers.errors.overflow_patterns import CAP_ROWS, SUM_ROWS
 from perdure.providers.errors.patterns import FAULT_ROWS, GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
@@ -56,10 +56,10 @@ def test_there_are_enough_variants_of_our_own() -> None:
 @pytest.mark.spec("G1")
 @pytest.mark.parametrize("row", LIMIT_ROWS, ids=lambda r: f"{r.kind}-{r.service}")
 def test_every_length_row_matches_its_own_sample(row: object) -> None:
-    assert row.pattern.search(read_error(row.sample).text), "the sample is not what the pattern is for"
+    assert row.pattern.search(parse_error_body(row.sample).text), "the sample is not what the pattern is for"
     verdict = classify_error(row.status, row.sample)
     assert verdict.kind in KINDS[row.kind]
-    wanted = row.pattern.search(read_error(row.sample).text).groupdict()
+    wanted = row.pattern.search(parse_error_body(row.sample).text).groupdict()
     if wanted.get("window"):
         assert verdict.context_limit == int(wanted["window"])
     if wanted.get("cap"):
@@ -178,10 +178,10 @@ def test_a_status_inside_the_body_counts_where_none_came_with_it() -> None:
 
 @pytest.mark.spec("G1")
 def test_a_full_window_as_a_stop_reason_is_an_overflow() -> None:
-    verdict = stop_verdict(Reply(assistant("half a"), finish="context_overflow"))
+    verdict = overflow_verdict(Reply(assistant("half a"), finish="context_overflow"))
     assert verdict is not None
     assert verdict.kind == "prompt_too_long"
-    assert stop_verdict(Reply(assistant("whole"), finish="stop")) is None
+    assert overflow_verdict(Reply(assistant("whole"), finish="stop")) is None
 
 
 @pytest.mark.spec("G1")

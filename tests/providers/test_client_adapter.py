@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ConfigError, ProviderError
-from perdure.providers.sdk_client import SdkTransport, endpoint_of, mode_of, package_of
+from perdure.providers.sdk_client import SdkTransport, endpoint_of, mode_of, sdk_package
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import ApiMode, ModelRequest, Reply
 from perdure.testing.simulator import Call, Drop, Fail, Say, Simulator, strict
@@ -155,7 +155,7 @@ def test_a_client_that_cannot_sign_is_an_auth_verdict(name: str) -> None:
 
 def test_a_client_speaks_its_services_protocols_only() -> None:
     of_openai, of_anthropic = openai.OpenAI(api_key="k"), anthropic.Anthropic(api_key="k")
-    assert (package_of(of_openai), package_of(of_anthropic)) == ("openai", "anthropic")
+    assert (sdk_package(of_openai), sdk_package(of_anthropic)) == ("openai", "anthropic")
     assert (mode_of(of_openai), mode_of(of_anthropic)) == ("chat_completions", "anthropic_messages")
     assert mode_of(of_openai, "codex_responses") == "codex_responses"
     with pytest.raises(ConfigError, match="does not speak anthropic_messages"):
@@ -167,4 +167,4 @@ def test_a_client_speaks_its_services_protocols_only() -> None:
 @pytest.mark.parametrize("stranger", [object(), "sk-key", None])
 def test_what_is_no_official_client_is_refused_by_name(stranger: object) -> None:
     with pytest.raises(ConfigError, match=f"client= takes a client .* not {type(stranger).__name__}"):
-        package_of(stranger)
+        sdk_package(stranger)

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.errors import ProviderError
 from perdure.core.events import TextDelta
-from perdure.providers.http_asyncio import LeanWire
+from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import ApiMode, Endpoint
 from perdure.testing.simulator import Say, Simulator
@@ -22,7 +22,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def transport(**timeouts: float) -> Transport:
-    return Transport(wire=LeanWire(), retries=Retries(attempts=1), timeouts=Timeouts(**timeouts))
+    return Transport(wire=AsyncioHttpClient(), retries=Retries(attempts=1), timeouts=Timeouts(**timeouts))
 
 
 @pytest.mark.parametrize("mode", MODES)

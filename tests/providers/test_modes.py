@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
 from perdure.providers.protocols import mode_module, resolve_mode
-from perdure.providers.registry import MODEL_ROWS, SERVICES, quirks_of, service, service_of_url
+from perdure.providers.registry import MODEL_ROWS, PROVIDERS, find_provider, find_provider_by_url, quirks_of
 from support.provider_table import rendered
 
 WANTED = (
@@ -62,10 +62,10 @@ def test_every_mode_offers_the_same_verbs() -> None:
 
 @pytest.mark.spec("J3")
 def test_the_table_knows_the_providers_and_each_row_is_whole() -> None:
-    names = [s.name for s in SERVICES]
+    names = [s.name for s in PROVIDERS]
     assert len(set(names)) == len(names)
     assert not set(WANTED) - set(names)
-    for row in SERVICES:
+    for row in PROVIDERS:
         assert row.base_url.startswith(("http://127.0.0.1", "https://")) or row.name in (
             "azure",
             "litellm",
@@ -74,16 +74,16 @@ def test_the_table_knows_the_providers_and_each_row_is_whole() -> None:
         )
         assert row.needs_key is bool(row.key_variables)
         assert row.api_mode is not None or not row.base_url
-    assert service("github-copilot") is service("copilot")
-    assert service("open_ai") is None
-    assert service(None) is None
+    assert find_provider("github-copilot") is find_provider("copilot")
+    assert find_provider("open_ai") is None
+    assert find_provider(None) is None
 
 
 def test_a_host_tells_its_service_and_loopback_tells_nothing() -> None:
-    assert service_of_url("https://openrouter.ai/api/v1").name == "openrouter"
-    assert service_of_url("https://my-thing.openai.azure.com/openai/v1").name == "azure"
-    assert service_of_url("http://127.0.0.1:8000/v1") is None
-    assert service_of_url("http://[x") is None
+    assert find_provider_by_url("https://openrouter.ai/api/v1").name == "openrouter"
+    assert find_provider_by_url("https://my-thing.openai.azure.com/openai/v1").name == "azure"
+    assert find_provider_by_url("http://127.0.0.1:8000/v1") is None
+    assert find_provider_by_url("http://[x") is None
 
 
 def test_a_custom_provider_at_a_known_host_has_that_hosts_quirks() -> None:
@@ -109,4 +109,4 @@ def test_the_pages_examples_of_settings_are_settings() -> None:
     for block in blocks:
         chosen = Settings.model_validate(YAML(typ="safe").load(block))
         for route in (*chosen.fallback_providers, *chosen.auxiliary.compression.fallback):
-            assert service(route.provider) is not None, f"{route.provider} is not in the table"
+            assert find_provider(route.provider) is not None, f"{route.provider} is not in the table"

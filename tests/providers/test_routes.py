@@ -15,8 +15,8 @@ from perdure.core.messages import Entry, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.credentials import Credentials
-from perdure.providers.registry import service_of_url
-from perdure.providers.routes import EndpointChain, RouteCursor, aimed, endpoint_for, main_route, missing_key
+from perdure.providers.registry import find_provider_by_url
+from perdure.providers.routes import EndpointChain, RouteCursor, adapt_request, endpoint_for, main_route, missing_key
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 
 KEYS = {"ANTHROPIC_API_KEY": "ka", "OPENAI_API_KEY": "ko", "OPENROUTER_API_KEY": "kr"}
@@ -167,9 +167,9 @@ def test_callers_that_want_a_key_at_once_share_one_run(tmp_path: Path) -> None:
 @pytest.mark.spec("L1", "L5")
 def test_a_request_is_aimed_at_its_endpoint() -> None:
     request = ModelRequest("", [Entry(0, user("hi"))])
-    shot = aimed(request, MAIN, cache_ttl="1h")
+    shot = adapt_request(request, MAIN, cache_ttl="1h")
     assert (shot.model, shot.cache_ttl) == ("claude-sonnet-5-5", "1h")
-    other = aimed(request, endpoint_for("openai", lookup=KEYS.get))
+    other = adapt_request(request, endpoint_for("openai", lookup=KEYS.get))
     assert (other.cache_ttl, other.quirks.max_tokens_key) == (None, "max_completion_tokens")
 
 
@@ -284,5 +284,5 @@ def test_nous_is_a_provider_by_name_and_by_address() -> None:
     where = endpoint_for("nous", model="Hermes-4-405B", lookup={"NOUS_API_KEY": "n-1"}.get)
     assert (where.base_url, where.api_mode) == ("https://inference-api.nousresearch.com/v1", "chat_completions")
     assert where.api_key == "n-1"
-    assert (known := service_of_url(where.base_url)) is not None
+    assert (known := find_provider_by_url(where.base_url)) is not None
     assert known.name == "nous"

@@ -14,8 +14,8 @@ import uvloop
 
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import TextDelta
-from perdure.providers.http import HttpClient, HttpxWire
-from perdure.providers.http_asyncio import LeanWire
+from perdure.providers.http import HttpClient, HttpxClient
+from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.providers.transport import Retries, Transport
 from perdure.providers.types import Endpoint
 from support.certificates import Certificate, self_signed
@@ -34,7 +34,11 @@ class Way:
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
 
-WAYS = {"lean": Way(LeanWire), "lean on uvloop": Way(LeanWire, uvloop.new_event_loop), "httpx": Way(HttpxWire)}
+WAYS = {
+    "asyncio": Way(AsyncioHttpClient),
+    "asyncio on uvloop": Way(AsyncioHttpClient, uvloop.new_event_loop),
+    "httpx": Way(HttpxClient),
+}
 
 
 @pytest.fixture(params=WAYS, ids=lambda name: name.replace(" ", "-"))

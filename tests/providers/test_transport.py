@@ -15,9 +15,9 @@ from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ToolCall, assistant, tool_result, user
 from perdure.providers.errors.classify import classify_error
 from perdure.providers.errors.messages import EndpointLabel
-from perdure.providers.errors.retry_after import MOST_WAIT_S
-from perdure.providers.http import HttpxWire, url_of
-from perdure.providers.http_asyncio import LeanWire
+from perdure.providers.errors.retry_after import MAX_WAIT_S
+from perdure.providers.http import HttpxClient, url_of
+from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import ApiMode, Endpoint
 from perdure.testing.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
@@ -319,7 +319,7 @@ def test_keep_alive_comments_are_no_first_token() -> None:
 
 
 @pytest.mark.parametrize("signal", [b": keep-alive\n\n", b"event: ping\ndata: {}\n\n", b"\n", b": spl"])
-@pytest.mark.parametrize("wire", [HttpxWire, LeanWire])
+@pytest.mark.parametrize("wire", [HttpxClient, AsyncioHttpClient])
 def test_keep_alive_signals_behind_the_first_token_hold_a_dead_stream_only_so_long(signal: bytes, wire: Any) -> None:
     async def main() -> tuple[str, float]:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -569,7 +569,7 @@ def test_a_wait_longer_than_anybody_sits_through_ends_the_call_at_once(wait: str
 def test_a_wait_stated_in_the_body_counts_too_and_a_moment_of_the_calendar_is_no_duration() -> None:
     now_s = 1_800_000_000.0
     stated = {"error": {"message": "slow down", "retry_after": 10**12}}
-    assert classify_error(429, stated, now_s=now_s).retry_after_s == MOST_WAIT_S
+    assert classify_error(429, stated, now_s=now_s).retry_after_s == MAX_WAIT_S
     moment = {"retry-after": str(int(now_s) + 12)}
     assert classify_error(429, "slow down", headers=moment, now_s=now_s).retry_after_s == 12
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import ProviderError
-from perdure.providers.http import WireResponse
+from perdure.providers.http import HttpResponse
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import ApiMode, Endpoint, Reply
 from perdure.testing.simulator import Call, Say
@@ -69,7 +69,7 @@ class ScriptedWire:
     @asynccontextmanager
     async def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
-    ) -> AsyncIterator[WireResponse]:
+    ) -> AsyncIterator[HttpResponse]:
         yield self._response
 
     def failures(self) -> tuple[type[BaseException], ...]:

@@ -45,7 +45,7 @@ def streamed(mode: str, answer: Answer, *, size: int = 3) -> list[SseEvent]:
 
 
 def read_stream(mode: str, events: list[SseEvent]) -> tuple[Reply, list[TextDelta | ReasoningDelta | ToolCallParsed]]:
-    stream = MODES[mode].Stream()
+    stream = MODES[mode].make_stream()
     deltas = [d for e in events for d in stream.feed(e)]
     return stream.finish(), deltas
 

@@ -19,9 +19,9 @@ from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice
 from perdure.core.messages import Message
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import plausible_window, step_down
-from perdure.providers.errors.classify import stop_verdict
+from perdure.providers.errors.classify import overflow_verdict
 from perdure.providers.protocols import default_max_tokens
-from perdure.providers.routes import aimed
+from perdure.providers.routes import adapt_request
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.tools.output_limits import OutputLimits
@@ -164,7 +164,7 @@ class ModelCaller:
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             try:
                 reply = await self._send(request, task_id)
-                if (overflow := stop_verdict(reply, window=self._window)) is None:
+                if (overflow := overflow_verdict(reply, window=self._window)) is None:
                     if attempts.has_found_cap and max_tokens is not None:
                         self._parts.models.learn_limits(endpoint, output=max_tokens)
                     return reply
@@ -224,7 +224,7 @@ class ModelCaller:
             reasoning_effort=settings.reasoning_effort,
             is_streaming=parts.settings.display.streaming,
         )
-        return aimed(request, endpoint, cache_ttl=parts.settings.prompt_caching.cache_ttl)
+        return adapt_request(request, endpoint, cache_ttl=parts.settings.prompt_caching.cache_ttl)
 
     async def _send(self, request: ModelRequest, task_id: str) -> Reply:
         """Send one attempt and record it, whatever its outcome."""

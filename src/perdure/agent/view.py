@@ -187,7 +187,7 @@ class SentForms:
         key = (entry.seq, is_current, is_short)
         form = self._forms.get(key)
         if form is None:
-            sent = self._rule.sent(message, is_current=is_current)
+            sent = self._rule.filter_message(message, is_current=is_current)
             sent = shorten_reasoning(sent) if is_short else sent
             form = self._forms[key] = entry if sent is message else Entry(entry.seq, sent, entry.created_at_ms)
         return form

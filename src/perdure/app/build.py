@@ -21,7 +21,7 @@ from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
 from perdure.core.errors import ConfigError
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
-from perdure.providers.registry import SERVICES
+from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.memory import FileMemory, SharedMemory
@@ -129,7 +129,7 @@ class Wiring:
 
     def _default_tools(self, memory: Memory) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker
-        keys = [variable for s in SERVICES for variable in s.key_variables]
+        keys = [variable for s in PROVIDERS for variable in s.key_variables]
         self.toolbox = build_toolbox(
             ToolSources(
                 settings=self.settings,

@@ -27,7 +27,7 @@ from perdure.providers.credentials import Credentials
 from perdure.providers.http import HttpClient
 from perdure.providers.local import DEFAULT_MODEL, LocalServers, OnProgress
 from perdure.providers.model_probe import EndpointInfo
-from perdure.providers.registry import service
+from perdure.providers.registry import find_provider
 from perdure.providers.routes import EndpointChain, main_route
 from perdure.providers.sdk_client import SdkTransport, endpoint_of
 from perdure.providers.transport import Timeouts, Transport
@@ -200,7 +200,7 @@ def route_to(settings: Settings, name: str) -> EndpointChain:
     """The route to another model: `model`, or `provider/model` where the provider is one we know."""
     provider, slash, model = name.partition("/")
     update = {"name": name}
-    if slash and service(provider) is not None:
+    if slash and find_provider(provider) is not None:
         update = {"provider": provider, "name": model, "base_url": ""}
     chosen = settings.model.model_copy(update={k: v or None for k, v in update.items()})
     return route_of(settings.model_copy(update={"model": chosen}))

@@ -151,10 +151,10 @@ def _check_provider(key: str, value: str) -> None:
     from perdure.config import keys
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
-    from perdure.providers.registry import SERVICES, service
+    from perdure.providers.registry import PROVIDERS, find_provider
 
     name = value.strip()
-    if name in ("null", "~", "auto", "main") or service(name) is not None:
+    if name in ("null", "~", "auto", "main") or find_provider(name) is not None:
         return
     base_url = f"{key.rpartition('.')[0]}.base_url"
     try:
@@ -162,7 +162,7 @@ def _check_provider(key: str, value: str) -> None:
     except ConfigError:  # something else in the file is wrong, and is told when the value is written
         return
     if not has_address:
-        known = ", ".join(s.name for s in SERVICES)
+        known = ", ".join(s.name for s in PROVIDERS)
         raise ConfigError(f"{name!r} is no known provider ({known}); for one of your own set {base_url} first")
 
 

@@ -19,11 +19,11 @@ from perdure.config.env import api_key_for, make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError, PerdureError
-from perdure.providers.caching import start_line
+from perdure.providers.caching import caching_notice
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
 from perdure.providers.protocols import mode_module
-from perdure.providers.registry import SERVICES
+from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import missing_key
 from perdure.providers.types import Endpoint
 from perdure.store.records import Damage
@@ -95,7 +95,7 @@ def _home(home: Path) -> Check:
 
 
 def _keys() -> Check:
-    names = list(dict.fromkeys(v for s in SERVICES for v in s.key_variables if api_key_for(v)))
+    names = list(dict.fromkeys(v for s in PROVIDERS for v in s.key_variables if api_key_for(v)))
     if names:
         return Check("keys", "ok", f"set: {', '.join(names)}")
     return Check("keys", "note", "none in the environment", "export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …")
@@ -147,7 +147,7 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         return
     endpoint = shared.route.main
     yield Check("model", "ok", f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})")
-    if caching := start_line(endpoint.provider, endpoint.model, loaded.settings.prompt_caching.cache_ttl):
+    if caching := caching_notice(endpoint.provider, endpoint.model, loaded.settings.prompt_caching.cache_ttl):
         yield Check("caching", "ok", caching)
     if endpoint.base_url == UNSTARTED:
         if packaged_weights() is None or not has_runtime():

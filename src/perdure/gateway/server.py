@@ -31,8 +31,8 @@ from perdure.gateway.executor import run_shielded
 from perdure.gateway.hub import Hub
 from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
-from perdure.providers.http import HttpClient, HttpxWire
-from perdure.providers.http_asyncio import LeanWire
+from perdure.providers.http import HttpClient, HttpxClient
+from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.store.store import SessionStore
 
 
@@ -206,7 +206,7 @@ def _tune_gc() -> None:
 
 def _http_client() -> HttpClient:
     """Straight to the services, unless the environment wants it otherwise."""
-    return HttpxWire() if has_proxy() else LeanWire()
+    return HttpxClient() if has_proxy() else AsyncioHttpClient()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,9 +1,7 @@
-"""Three wire protocols, one reply: what differs between services lives here, as data and pure functions.
+"""Three protocols, one reply: everything that differs between services, as data and pure functions.
 
-request → `<mode>.build` → `transport` → `<mode>.parse` or `<mode>.Stream` → Reply; an error → `classify` → verdict.
+request → `<mode>.build` → `transport` → `<mode>.parse` or `<mode>.make_stream` → Reply; error → `errors.classify`.
 
-Read first: `exchange.py`, the values; then one mode: `chat_completions.py` builds, `chat_replies.py` reads. Services
-and their quirks are rows of `services.py`; what they print when they fail, rows of `overflow_table.py`,
-`prompt_table.py` and `fault_table.py`. `routes.py` says where calls go, `auxiliary.py` where side jobs go; `local.py`
-is the embedded model.
+Read first: `types.py`, the values; then one mode, e.g. `chat_completions.py`, which builds requests and parses replies.
+Providers and their quirks are rows in `registry.py`.
 """

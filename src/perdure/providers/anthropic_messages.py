@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall
-from perdure.providers.caching import MARKED_MESSAGES, Mark, mark_of
+from perdure.providers.caching import MARKED_MESSAGES, CacheControl, make_cache_control
 from perdure.providers.codec import (
     EMPTY_TEXT,
     Fragment,
@@ -20,21 +20,21 @@ from perdure.providers.codec import (
     as_list,
     as_map,
     as_text,
-    assembled,
-    broken_reply,
-    cut_off,
+    build_message,
     data_url,
-    described,
+    describe_part,
     dumps,
-    finished,
-    fragments,
+    encode_entries,
     json_object,
-    pieces_of,
+    normalize_finish,
+    reply_error,
+    split_message,
+    truncated_reply_error,
     wire_arguments,
     wire_id,
     wire_name,
 )
-from perdure.providers.errors.classify import classify_error, error_in
+from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, Finish, ModelRequest, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
@@ -97,10 +97,10 @@ _FINISH: dict[str, Finish] = {
 def parse(body: Mapping[str, Any]) -> Reply:
     """The reply in a whole body. Raises ProviderError where the body holds an error, or no answer."""
     body = as_map(body)
-    if (found := error_in(body)) is not None:
+    if (found := find_error(body)) is not None:
         raise ProviderError(classify_error(None, found))
     if not isinstance(body.get("content"), list | tuple | str):
-        raise broken_reply("transport", "the service answered without a reply in it")
+        raise reply_error("transport", "the service answered without a reply in it")
     content = body["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
     usage, reason = as_map(body.get("usage")), as_text(body.get("stop_reason"))
@@ -110,8 +110,8 @@ def parse(body: Mapping[str, Any]) -> Reply:
 def _reply(blocks: list[Mapping[str, Any]], head: Mapping[str, Any], *, usage: Mapping[str, Any], reason: str) -> Reply:
     response_id = as_text(head.get("id"))
     pieces = [p for b in blocks if (p := _piece(b)) is not None]
-    message = assembled(pieces, response_id=response_id)
-    finish = finished(_FINISH.get(reason, "unknown"), message)
+    message = build_message(pieces, response_id=response_id)
+    finish = normalize_finish(_FINISH.get(reason, "unknown"), message)
     return Reply(message, normalize_usage(usage, "anthropic_messages"), finish, as_text(head.get("model")), response_id)
 
 
@@ -169,7 +169,7 @@ class AnthropicStream:
             value = json.loads(data)
         except (ValueError, RecursionError):
             line = "the stream holds something that is not JSON"
-            raise broken_reply("transport", line, partial_text=self.partial_text) from None
+            raise reply_error("transport", line, partial_text=self.partial_text) from None
         if not isinstance(value, dict):
             return []
         kind = as_text(value.get("type")) or event.name
@@ -222,7 +222,7 @@ class AnthropicStream:
             self._count(as_map(value.get("usage")))
         elif kind == "message_stop":
             self._is_done = True
-        elif (found := error_in(value)) is not None or kind == "error":
+        elif (found := find_error(value)) is not None or kind == "error":
             verdict = classify_error(None, found if found is not None else value)
             raise ProviderError(verdict, partial_text=self.partial_text)
         return []
@@ -251,7 +251,7 @@ class AnthropicStream:
     def finish(self) -> Reply:
         """The reply. Raises ProviderError (transport) when neither a stop reason nor the last event came."""
         if not self._reason and not self._is_done:
-            raise cut_off(self.partial_text)
+            raise truncated_reply_error(self.partial_text)
         blocks: list[Mapping[str, Any]] = [self._whole(i) for i in sorted(self._blocks)]
         return _reply(blocks, self._head, usage=self._usage, reason=self._reason or "end_turn")
 
@@ -288,7 +288,7 @@ def headers(endpoint: Endpoint) -> dict[str, str]:
 
 def build(request: ModelRequest) -> bytes:
     """The body to post. Same request, same bytes; a message that was sent before costs one lookup."""
-    kept = list(fragments(request.entries, "anthropic", _encode))
+    kept = list(encode_entries(request.entries, "anthropic", _encode))
     separators: list[bytes] = []
     before = ""
     for fragment in kept:
@@ -299,7 +299,7 @@ def build(request: ModelRequest) -> bytes:
             separators.append(b"]}," + _OPENERS[role] if before else _OPENERS[role])
         before = role
     blocks = [f.body for f in kept]
-    mark = mark_of(request.cache_ttl) if request.cache_ttl is not None else None
+    mark = make_cache_control(request.cache_ttl) if request.cache_ttl is not None else None
     if mark is not None:
         for i in _marked_ends(separators, kept):
             blocks[i] = _remarked(request.entries[i], kept[i], mark)
@@ -316,7 +316,7 @@ def _marked_ends(separators: Sequence[bytes], kept: Sequence[Fragment]) -> list[
     found: list[int] = []
     is_end = True
     for i in range(len(separators) - 1, -1, -1):
-        if is_end and kept[i].takes_mark:
+        if is_end and kept[i].is_markable:
             found.append(i)
             if len(found) == MARKED_MESSAGES:
                 break
@@ -324,7 +324,7 @@ def _marked_ends(separators: Sequence[bytes], kept: Sequence[Fragment]) -> list[
     return found
 
 
-def _remarked(entry: Entry, fragment: Fragment, mark: Mark) -> bytes:
+def _remarked(entry: Entry, fragment: Fragment, mark: CacheControl) -> bytes:
     """One entry's bytes with the mark on its last block. Not kept: in two calls the mark has moved on."""
     message = entry.message
     if fragment.role == "tool":  # under the id its call asks with, which the message itself may not name
@@ -332,7 +332,7 @@ def _remarked(entry: Entry, fragment: Fragment, mark: Mark) -> bytes:
     return _encode(message, mark=mark).body
 
 
-def _head(request: ModelRequest, mark: Mark | None) -> dict[str, Any]:
+def _head(request: ModelRequest, mark: CacheControl | None) -> dict[str, Any]:
     """Everything but the messages."""
     head: dict[str, Any] = {
         "model": request.model,
@@ -375,7 +375,7 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {**out, "description": function["description"]} if function.get("description") else out
 
 
-def _encode(message: Message, *, mark: Mark | None = None) -> Fragment:
+def _encode(message: Message, *, mark: CacheControl | None = None) -> Fragment:
     if message.role == "tool":
         call_id = wire_id(message.tool_call_id or "", "anthropic")
         return _fragment("tool", [_result(message, call_id)], ids=frozenset((call_id,)), mark=mark)
@@ -386,17 +386,17 @@ def _encode(message: Message, *, mark: Mark | None = None) -> Fragment:
 
 
 def _fragment(
-    role: str, blocks: list[dict[str, Any]], *, ids: frozenset[str] = frozenset(), mark: Mark | None
+    role: str, blocks: list[dict[str, Any]], *, ids: frozenset[str] = frozenset(), mark: CacheControl | None
 ) -> Fragment:
     takes_mark = blocks[-1]["type"] not in ("thinking", "redacted_thinking")
     if mark is not None and takes_mark:
         blocks[-1] = {**blocks[-1], "cache_control": mark}
-    return Fragment(role, dumps(blocks)[1:-1], ids, takes_mark=takes_mark)
+    return Fragment(role, dumps(blocks)[1:-1], ids, is_markable=takes_mark)
 
 
 def _assistant(message: Message) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
-    for piece in pieces_of(message, _thinking(message)):
+    for piece in split_message(message, _thinking(message)):
         if isinstance(piece, ToolCall):
             blocks.append(_call(piece))
         elif not isinstance(piece, str):
@@ -460,7 +460,7 @@ def _other(part: OtherPart) -> dict[str, Any]:
     file = raw.get("file")
     if isinstance(file, Mapping) and (embedded := data_url(str(file.get("file_data", "")))):
         return {"type": "document", "source": {"type": "base64", "media_type": embedded[0], "data": embedded[1]}}
-    return {"type": "text", "text": described(part)}
+    return {"type": "text", "text": describe_part(part)}
 
 
 def make_stream() -> AnthropicStream:

@@ -17,8 +17,8 @@ from perdure.core.messages import Entry, user
 from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.credentials import Credentials
-from perdure.providers.registry import service, service_of_url
-from perdure.providers.routes import EndpointChain, KeyLookup, RouteCursor, aimed, endpoint_for, fallbacks
+from perdure.providers.registry import find_provider, find_provider_by_url
+from perdure.providers.routes import EndpointChain, KeyLookup, RouteCursor, adapt_request, endpoint_for, fallbacks
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 
 Task = Literal["compression", "vision", "web_extract", "session_search"]
@@ -47,18 +47,18 @@ def _first(wanted: AuxiliaryTaskSettings, main: Endpoint, lookup: KeyLookup) -> 
         here = replace(main, model=model) if model else main
         return replace(here, base_url=wanted.base_url.rstrip("/")) if wanted.base_url else here
     if wanted.provider == "auto":
-        known = service_of_url(wanted.base_url or "")
+        known = find_provider_by_url(wanted.base_url or "")
         provider = known.name if known is not None else "custom"
     else:
         provider = wanted.provider
-    row = service(provider)
+    row = find_provider(provider)
     model = wanted.model or (row.small_model or row.default_model if row is not None else "") or main.model
     return endpoint_for(provider, model=model, base_url=wanted.base_url, lookup=lookup)
 
 
 def _small_model(main: Endpoint) -> str | None:
     """The service's small model, where the main endpoint is that service and not something at another address."""
-    row = service(main.provider)
+    row = find_provider(main.provider)
     if row is None or not row.small_model or main.base_url.rstrip("/") != row.base_url.rstrip("/"):
         return None
     return row.small_model
@@ -96,7 +96,7 @@ class AuxiliaryCaller:
         while True:
             here = cursor.endpoint
             try:
-                reply = await self._send(here, aimed(request, here, cache_ttl=None))
+                reply = await self._send(here, adapt_request(request, here, cache_ttl=None))
             except ProviderError as error:
                 is_cut_short = error.verdict.kind == "transport" and error.may_be_billed
                 if error.partial_text or is_cut_short:  # it may bill for what it began, and nobody said how much

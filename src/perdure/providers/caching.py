@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import ConfigError
-from perdure.providers.registry import service
+from perdure.providers.registry import find_provider
 from perdure.providers.types import CacheTtl
 
-Mark = Mapping[str, str]
+CacheControl = Mapping[str, str]
 
 MARKED_MESSAGES = 3
 
 _CLAUDE = re.compile(r"(?:^|[/.:_~@-])claude(?:$|[^a-z])", re.IGNORECASE)
 
 
-def mark_of(ttl: str) -> dict[str, str]:
+def make_cache_control(ttl: str) -> dict[str, str]:
     """The mark for a lifetime; five minutes is the default and goes unsaid."""
     if ttl == "5m":
         return {"type": "ephemeral"}
@@ -29,13 +29,13 @@ def mark_of(ttl: str) -> dict[str, str]:
     raise ConfigError(f"prompt_caching.cache_ttl is {ttl!r}; allowed: 5m, 1h")
 
 
-def caching_fits(provider: str, model: str) -> bool:
+def supports_caching(provider: str, model: str) -> bool:
     """A Claude model by name, through a provider whose row says it takes marks."""
-    row = service(provider)
-    return row is not None and row.quirks.takes_cache_marks and bool(_CLAUDE.search(model))
+    row = find_provider(provider)
+    return row is not None and row.quirks.supports_cache_control and bool(_CLAUDE.search(model))
 
 
-def last_marked(takes_mark: Sequence[bool], count: int = MARKED_MESSAGES) -> list[int]:
+def last_markable(takes_mark: Sequence[bool], count: int = MARKED_MESSAGES) -> list[int]:
     """Where the marks go: the last messages that can carry one, last first; the others are passed over."""
     found: list[int] = []
     for i in range(len(takes_mark) - 1, -1, -1):
@@ -48,13 +48,13 @@ def last_marked(takes_mark: Sequence[bool], count: int = MARKED_MESSAGES) -> lis
 
 def cache_ttl_for(provider: str, model: str, ttl: CacheTtl) -> CacheTtl | None:
     """The lifetime to ask for on this route; None where it takes no marks."""
-    mark_of(ttl)
-    return ttl if caching_fits(provider, model) else None
+    make_cache_control(ttl)
+    return ttl if supports_caching(provider, model) else None
 
 
-def start_line(provider: str, model: str, ttl: CacheTtl) -> str | None:
+def caching_notice(provider: str, model: str, ttl: CacheTtl) -> str | None:
     """What a person reads at the start (L5); None where nothing is marked."""
-    return f"prompt caching on ({provider}, {model}, {ttl})" if caching_fits(provider, model) else None
+    return f"prompt caching on ({provider}, {model}, {ttl})" if supports_caching(provider, model) else None
 
 
 def apply_cache_control(
@@ -65,7 +65,7 @@ def apply_cache_control(
     The system prompt takes one, the last three other messages that can carry one take the rest. Marks already there
     are taken off first, so that there are never more than four.
     """
-    mark = mark_of(ttl)
+    mark = make_cache_control(ttl)
     out = [_unmarked(m) for m in messages]
     if out and _is_system(out[0]):
         out[0] = _marked(out[0], mark)
@@ -74,7 +74,7 @@ def apply_cache_control(
         # Results of parallel calls become one message on the wire: the last of them carries its mark.
         if out[i].get("role") == out[i + 1].get("role") == "tool":
             able[i] = False
-    for i in last_marked(able):
+    for i in last_markable(able):
         out[i] = _marked(out[i], mark)
     return out
 
@@ -99,7 +99,7 @@ def _part_takes_mark(part: object) -> bool:
     return part.get("type") != "text" or bool(part.get("text"))
 
 
-def _marked(message: dict[str, Any], mark: Mark) -> dict[str, Any]:
+def _marked(message: dict[str, Any], mark: CacheControl) -> dict[str, Any]:
     content = message.get("content")
     if message.get("role") == "tool" or not content:
         return {**message, "cache_control": dict(mark)}

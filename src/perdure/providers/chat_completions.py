@@ -14,7 +14,7 @@ from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ImagePart, Message, Part, TextPart, ToolCall, canonical_json
 from perdure.core.usage import NOT_REPORTED
-from perdure.providers.caching import Mark, last_marked, mark_of
+from perdure.providers.caching import CacheControl, last_markable, make_cache_control
 from perdure.providers.codec import (
     EMPTY_TEXT,
     Fragment,
@@ -23,19 +23,19 @@ from perdure.providers.codec import (
     as_list,
     as_map,
     as_text,
-    assembled,
-    broken_reply,
-    cut_off,
+    build_message,
     dumps,
-    finished,
-    fragments,
-    joined,
+    encode_entries,
+    join_body,
+    normalize_finish,
+    reply_error,
     texts_of,
+    truncated_reply_error,
     wire_arguments,
     wire_id,
     wire_name,
 )
-from perdure.providers.errors.classify import classify_error, error_in
+from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, Finish, ModelRequest, Quirks, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
@@ -147,7 +147,7 @@ def parse(body: Mapping[str, Any]) -> Reply:
     body = as_map(body)
     choice = as_map(next(iter(as_list(body.get("choices"))), None))
     if not choice:
-        raise _failure(body) or broken_reply("transport", "the service answered without a reply in it")
+        raise _failure(body) or reply_error("transport", "the service answered without a reply in it")
     stream = ChatStream()
     message = choice.get("message") if isinstance(choice.get("message"), Mapping) else choice.get("delta")
     whole = {**as_map(message), "tool_calls": _indexed(as_map(message).get("tool_calls"))}
@@ -226,7 +226,7 @@ class ChatStream:
             chunk = json.loads(data)
         except (ValueError, RecursionError):
             line = "the stream holds something that is not JSON"
-            raise broken_reply("transport", line, partial_text=self.partial_text) from None
+            raise reply_error("transport", line, partial_text=self.partial_text) from None
         return self.take(chunk) if isinstance(chunk, dict) else []
 
     def take(self, chunk: Mapping[str, Any]) -> list[Delta]:
@@ -268,7 +268,7 @@ class ChatStream:
             if reason.lower() in _FAILED:
                 line = f"the service broke the reply off ({reason})"
                 is_busy = reason.lower() == "insufficient_system_resource"
-                raise broken_reply("overloaded" if is_busy else "transport", line, partial_text=self.partial_text)
+                raise reply_error("overloaded" if is_busy else "transport", line, partial_text=self.partial_text)
             self.progress += not self._finish
             self._finish = reason.lower()
             deltas += self._new_calls(len(self._calls))
@@ -319,7 +319,7 @@ class ChatStream:
     def finish(self) -> Reply:
         """The reply. Raises ProviderError (transport) when neither a reason nor the last event came."""
         if not self._finish and not self._is_done:
-            raise cut_off(self.partial_text)
+            raise truncated_reply_error(self.partial_text)
         finish = _FINISH.get(self._finish, "unknown" if self._finish else "stop")
         tagged, text = self._split.end(is_cut_off=finish in ("length", "context_overflow"))
         thoughts = "".join(self._thoughts) or tagged
@@ -327,10 +327,11 @@ class ChatStream:
         pieces += [Thought(detail=d) for d in self._details]
         refusal = "".join(self._refusal)
         pieces += [text or refusal, *(c.whole() for c in self._calls)]
-        message = assembled(pieces, response_id=self._id)
+        message = build_message(pieces, response_id=self._id)
         usage = normalize_usage(self._usage, "chat_completions") if self._usage else NOT_REPORTED
         is_refused = bool(refusal) and not text and not message.tool_calls
-        return Reply(message, usage, "refusal" if is_refused else finished(finish, message), self._model, self._id)
+        finish = "refusal" if is_refused else normalize_finish(finish, message)
+        return Reply(message, usage, finish, self._model, self._id)
 
 
 def _parts(content: Sequence[Any]) -> tuple[str, str]:
@@ -364,7 +365,7 @@ def _merge_detail(details: list[dict[str, Any]], piece: Mapping[str, Any]) -> No
 
 def _failure(body: Mapping[str, Any], *, partial_text: str = "") -> ProviderError | None:
     """The failure a body tells of; None where it tells of none."""
-    found = error_in(body)
+    found = find_error(body)
     return ProviderError(classify_error(None, found), partial_text=partial_text) if found is not None else None
 
 
@@ -395,23 +396,23 @@ def build(request: ModelRequest) -> bytes:
     pieces: list[bytes] = []
     takes_mark: list[bool] = []
     images: list[Mapping[str, Any]] = []
-    for fragment in fragments(request.entries, key, encode):
+    for fragment in encode_entries(request.entries, key, encode):
         if images and fragment.role != "tool":
             pieces[-1] += b"," + _images_behind(images)
             images = []
         pieces.append(fragment.body)
-        takes_mark.append(fragment.takes_mark)
+        takes_mark.append(fragment.is_markable)
         images += fragment.images
     if images:
         pieces[-1] += b"," + _images_behind(images)
-    mark = mark_of(request.cache_ttl) if request.cache_ttl is not None else None
+    mark = make_cache_control(request.cache_ttl) if request.cache_ttl is not None else None
     if mark is not None:
-        for i in last_marked(takes_mark):
+        for i in last_markable(takes_mark):
             # Not kept: in two calls the mark has moved on. Images behind a result never stand at a marked place.
             pieces[i] = encode(request.entries[i].message, mark=mark).body
     if front := _system(request.system, mark):
         pieces.insert(0, front)
-    return joined(_head(request), "messages", pieces)
+    return join_body(_head(request), "messages", pieces)
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:
@@ -440,7 +441,7 @@ def _effort(effort: str | None, quirks: Quirks) -> dict[str, Any]:
     return {"reasoning": {"effort": effort}} if quirks.effort == "reasoning" else {"reasoning_effort": effort}
 
 
-def _system(blocks: tuple[str, ...], mark: Mark | None) -> bytes:
+def _system(blocks: tuple[str, ...], mark: CacheControl | None) -> bytes:
     """One system message, or none at all; with marks its blocks are parts, and the cached prompt takes the mark."""
     texts = [b for b in blocks if b]
     if not texts:
@@ -452,7 +453,7 @@ def _system(blocks: tuple[str, ...], mark: Mark | None) -> bytes:
     return dumps({"role": "system", "content": parts})
 
 
-def _encode(message: Message, *, quirks: Quirks, in_parts: bool, mark: Mark | None = None) -> Fragment:
+def _encode(message: Message, *, quirks: Quirks, in_parts: bool, mark: CacheControl | None = None) -> Fragment:
     if message.role == "tool":
         return _result(message, quirks)
     if message.role == "assistant":
@@ -466,7 +467,7 @@ def _encode(message: Message, *, quirks: Quirks, in_parts: bool, mark: Mark | No
     return Fragment("user", dumps(wire))
 
 
-def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, mark: Mark | None) -> Fragment:
+def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, mark: CacheControl | None) -> Fragment:
     wire: dict[str, Any] = {"role": "assistant"}
     content = message.content
     if quirks.reasoning_field == "think_tags" and message.reasoning:
@@ -494,7 +495,7 @@ def _is_blank(part: Part) -> bool:
 
 
 def _put_content(
-    wire: dict[str, Any], parts: list[dict[str, Any]], content: object, *, in_parts: bool, mark: Mark | None
+    wire: dict[str, Any], parts: list[dict[str, Any]], content: object, *, in_parts: bool, mark: CacheControl | None
 ) -> None:
     """A string where it was one, parts where it was not; on marked routes always parts, so that a mark moving on
     changes nothing but itself. Without parts the message is one that only calls tools."""
@@ -522,7 +523,7 @@ def _result(message: Message, quirks: Quirks) -> Fragment:
     elif images and not texts:
         content = "[image below]"
     wire = {"role": "tool", "tool_call_id": call_id, "content": content}
-    return Fragment("tool", dumps(wire), frozenset((call_id,)), images, takes_mark=False)
+    return Fragment("tool", dumps(wire), frozenset((call_id,)), images, is_markable=False)
 
 
 def _images_behind(images: list[Mapping[str, Any]]) -> bytes:

@@ -85,18 +85,18 @@ def data_url(url: str) -> tuple[str, str] | None:
     return _MEDIA_TYPES.get(media_type, media_type), data
 
 
-def described(part: OtherPart) -> str:
+def describe_part(part: OtherPart) -> str:
     """What stands for a part this wire cannot carry."""
     return f"[{part.raw.get('type') or 'attachment'} omitted: this service does not take it here]"
 
 
 def texts_of(parts: Sequence[Part]) -> list[str]:
     """The texts of the parts that have any, images left out, unknown parts described."""
-    found = [p.text if isinstance(p, TextPart) else described(p) for p in parts if not isinstance(p, ImagePart)]
+    found = [p.text if isinstance(p, TextPart) else describe_part(p) for p in parts if not isinstance(p, ImagePart)]
     return [t for t in found if t]
 
 
-def joined(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
+def join_body(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
     """A body of small keys and one long list, its items copied once."""
     opening = b"".join((dumps(head)[:-1], b',"', key.encode(), b'":['))
     if not pieces:
@@ -116,13 +116,13 @@ class Fragment:
     ids: frozenset[str] = frozenset()
     # Images of a result that must stand in a message behind it.
     images: tuple[Mapping[str, Any], ...] = ()
-    takes_mark: bool = True
+    is_markable: bool = True
 
 
 Encode = Callable[[Message], Fragment]
 
 
-def fragments(entries: Sequence[Entry], key: object, encode: Encode) -> Iterator[Fragment]:
+def encode_entries(entries: Sequence[Entry], key: object, encode: Encode) -> Iterator[Fragment]:
     """Each entry's bytes, computed once for its lifetime; a result that names its call otherwise is re-addressed."""
     memo_key = ("wire", key)
     asking: Entry | None = None
@@ -160,7 +160,7 @@ class Thought:
 Piece = str | Thought | ToolCall
 
 
-def assembled(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapping[str, Any] | None = None) -> Message:
+def build_message(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapping[str, Any] | None = None) -> Message:
     """One assistant message of the pieces, in order; empty texts are dropped, missing ids made up from the reply's."""
     texts: list[str] = []
     thoughts: list[str] = []
@@ -194,7 +194,7 @@ def assembled(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapping[
     )
 
 
-def pieces_of(message: Message, details: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str | ToolCall]:
+def split_message(message: Message, details: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str | ToolCall]:
     """A message taken apart again in the order its pieces came in; `details` are those this wire may send back.
 
     Parts that are no text stay out: an assistant's content is text on every wire.
@@ -220,19 +220,19 @@ def _at(boxes: dict[str, list[Any]], place: str) -> Any:
     return box[int(number)] if box and number.isascii() and number.isdigit() and int(number) < len(box) else None
 
 
-def finished(finish: Finish, message: Message) -> Finish:
+def normalize_finish(finish: Finish, message: Message) -> Finish:
     """The reason an answer ended; many services say "stop" where the answer in fact asks for tools."""
     return "tool_calls" if message.tool_calls and finish in ("stop", "unknown") else finish
 
 
-def broken_reply(kind: ErrorKind, line: str, *, partial_text: str = "") -> ProviderError:
+def reply_error(kind: ErrorKind, line: str, *, partial_text: str = "") -> ProviderError:
     return ProviderError(ErrorVerdict(kind=kind, message=line), partial_text=partial_text)
 
 
-def cut_off(partial_text: str) -> ProviderError:
+def truncated_reply_error(partial_text: str) -> ProviderError:
     """A stream that ended without its last event: nothing of it may enter the history."""
     line = "the reply broke off before its end; nothing of it was kept"
-    return broken_reply("transport", line, partial_text=partial_text)
+    return reply_error("transport", line, partial_text=partial_text)
 
 
 def as_map(value: object) -> Mapping[str, Any]:

@@ -95,7 +95,7 @@ _Reach = tuple[bool, bool]
 ChunkSink = Callable[[bytes], bool]
 
 
-class WireResponse(Protocol):
+class HttpResponse(Protocol):
     """An answer whose head is here and whose body is on its way; httpx's own responses are such."""
 
     @property
@@ -113,15 +113,15 @@ class WireResponse(Protocol):
 class PushResponse(Protocol):
     """An answer that hands its pieces over the moment they arrive, so that no task has to be woken for each."""
 
-    async def pour(self, take: ChunkSink) -> bool:
+    async def push_to(self, take: ChunkSink) -> bool:
         """All that is left of the body, until `take` needs no more; whether that was so before the body ended."""
         ...
 
 
-async def poured(response: WireResponse, pieces: AsyncIterator[bytes], take: ChunkSink) -> bool:
+async def push_chunks(response: HttpResponse, pieces: AsyncIterator[bytes], take: ChunkSink) -> bool:
     """The rest of a body to `take`, by whichever way the wire knows; whether `take` had enough before its end."""
     if isinstance(response, PushResponse):
-        return await response.pour(take)
+        return await response.push_to(take)
     async for piece in pieces:
         if take(piece):
             return True
@@ -133,7 +133,7 @@ class HttpClient(Protocol):
 
     def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
-    ) -> AbstractAsyncContextManager[WireResponse]: ...
+    ) -> AbstractAsyncContextManager[HttpResponse]: ...
 
     def failures(self) -> tuple[type[BaseException], ...]:
         """What `post` and reading raise when the network, not the service, is at fault."""
@@ -173,7 +173,7 @@ def trusted_authorities() -> ssl.SSLContext:
         raise ConfigError(f"{FILE} names {file}, which cannot be read as such: {error}: {advice}") from error
 
 
-class HttpxWire:
+class HttpxClient:
     """HTTP/1.1 with keep-alive on httpx, imported and built at the first call, never before.
 
     Each call in flight has a client with one connection of its own. httpx gives no promise about its pool when a task

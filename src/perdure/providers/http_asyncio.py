@@ -36,7 +36,7 @@ class InvalidURL(OSError):
     """The address is none that a call could go to."""
 
 
-class LeanWire:
+class AsyncioHttpClient:
     """The Wire port. Connections belong to the loop they were opened in."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class _Connection(asyncio.Protocol):
             else:
                 await self._wait()
 
-    async def pour(self, take: ChunkSink) -> bool:
+    async def push_to(self, take: ChunkSink) -> bool:
         """Within the loop's own callback: of hundreds of streams, no piece then waits for those of all the others."""
         # What is noted down on the way belongs to the caller, not to whoever opened the connection.
         within = contextvars.copy_context()

@@ -11,7 +11,7 @@ from typing import get_args
 from urllib.parse import urlsplit
 
 from perdure.core.errors import ConfigError
-from perdure.providers.registry import service
+from perdure.providers.registry import find_provider
 from perdure.providers.types import ApiMode, Endpoint
 
 _MODULES: dict[ApiMode, str] = {
@@ -24,7 +24,7 @@ _ANTHROPIC_HOSTS = ("anthropic.com", "claude.com")
 
 def mode_module(api_mode: ApiMode) -> ModuleType:
     """The module that builds and parses this mode."""
-    return import_module(_MODULES[checked_mode(api_mode)])
+    return import_module(_MODULES[validate_mode(api_mode)])
 
 
 def default_max_tokens(endpoint: Endpoint) -> int | None:
@@ -38,20 +38,20 @@ def default_max_tokens(endpoint: Endpoint) -> int | None:
 def resolve_mode(api_mode: str | None = None, provider: str | None = None, base_url: str | None = None) -> ApiMode:
     """Explicit argument, then the provider's row, then the host of the base URL, then chat_completions."""
     if api_mode:
-        return checked_mode(api_mode)
-    row = service(provider) if provider else None
+        return validate_mode(api_mode)
+    row = find_provider(provider) if provider else None
     if row is not None and row.api_mode is not None:
         return row.api_mode
-    return mode_of_url(base_url or "") or "chat_completions"
+    return infer_mode(base_url or "") or "chat_completions"
 
 
-def checked_mode(api_mode: str) -> ApiMode:
+def validate_mode(api_mode: str) -> ApiMode:
     if api_mode not in _MODULES:
         raise ConfigError(f"unknown api_mode {api_mode!r}; allowed: {', '.join(get_args(ApiMode))}")
     return api_mode
 
 
-def mode_of_url(base_url: str) -> ApiMode | None:
+def infer_mode(base_url: str) -> ApiMode | None:
     """What an address itself tells: an Anthropic host, or a path that ends in `/anthropic`."""
     try:
         parts = urlsplit(base_url if "//" in base_url else f"//{base_url}")

@@ -42,7 +42,7 @@ class ReasoningRule:
         )
         return cls(endpoint.api_mode, quirks.reasoning_field)
 
-    def sent(self, message: Message, *, is_current: bool) -> Message:
+    def filter_message(self, message: Message, *, is_current: bool) -> Message:
         """The message with the reasoning that is sent of it, itself where that is all; `is_current`: its tool loop is
         still going on."""
         if not has_reasoning(message):

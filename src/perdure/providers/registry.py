@@ -38,13 +38,13 @@ _NEW_OPENAI = Quirks(max_tokens_key="max_completion_tokens")
 _THINKS = Quirks(reasoning_field="reasoning_content")
 _LOCAL = Quirks(reasoning_field="reasoning_content", tool_images="inline")
 
-SERVICES: tuple[ProviderSpec, ...] = (
+PROVIDERS: tuple[ProviderSpec, ...] = (
     ProviderSpec(
         "anthropic",
         "anthropic_messages",
         "https://api.anthropic.com",
         ("ANTHROPIC_API_KEY",),
-        Quirks(takes_cache_marks=True, call_ids="anthropic"),
+        Quirks(supports_cache_control=True, call_ids="anthropic"),
         small_model="claude-haiku-5-5",
         default_model="claude-sonnet-5-5",
     ),
@@ -84,7 +84,7 @@ SERVICES: tuple[ProviderSpec, ...] = (
         Quirks(
             reasoning_field="reasoning",
             effort="reasoning",
-            takes_cache_marks=True,
+            supports_cache_control=True,
             headers={"X-Title": "Perdure"},
             extra={"usage": {"include": True}},
         ),
@@ -182,7 +182,7 @@ SERVICES: tuple[ProviderSpec, ...] = (
         # Its models think inside <think> tags and lose their thread when these are not handed back.
         Quirks(reasoning_field="think_tags", effort="none"),
     ),
-    ProviderSpec("litellm", "chat_completions", "", ("LITELLM_API_KEY",), Quirks(takes_cache_marks=True)),
+    ProviderSpec("litellm", "chat_completions", "", ("LITELLM_API_KEY",), Quirks(supports_cache_control=True)),
     ProviderSpec(
         "vllm", "chat_completions", "http://127.0.0.1:8000/v1", (), replace(_LOCAL, reasoning_field="reasoning")
     ),
@@ -253,28 +253,28 @@ MODEL_ROWS: tuple[ModelRow, ...] = (
 )
 
 
-def service(name: str | None) -> ProviderSpec | None:
+def find_provider(name: str | None) -> ProviderSpec | None:
     """The row of a provider by any of its names; None for one nobody listed."""
     wanted = (name or "").strip().lower().replace("_", "-")
     wanted = _ALIASES.get(wanted, wanted)
-    return next((s for s in SERVICES if s.name == wanted), None)
+    return next((s for s in PROVIDERS if s.name == wanted), None)
 
 
-def service_of_url(base_url: str) -> ProviderSpec | None:
+def find_provider_by_url(base_url: str) -> ProviderSpec | None:
     """The row whose host an address has; loopback tells nothing, for any server may listen there."""
     host = _host(base_url)
     if not host or host in ("127.0.0.1", "localhost", "::1"):
         return None
     if host.endswith((".openai.azure.com", ".services.ai.azure.com")):
-        return service("azure")
-    return next((s for s in SERVICES if s.base_url and _host(s.base_url) == host), None)
+        return find_provider("azure")
+    return next((s for s in PROVIDERS if s.base_url and _host(s.base_url) == host), None)
 
 
 def quirks_of(provider: str, *, model: str, base_url: str = "", api_mode: ApiMode = "chat_completions") -> Quirks:
     """How this service and model depart from the protocol; unknown providers are known by their host, if at all."""
-    row = service(provider)
+    row = find_provider(provider)
     if row is None or row.api_mode is None:
-        row = (service_of_url(base_url) if base_url else None) or row
+        row = (find_provider_by_url(base_url) if base_url else None) or row
     quirks = row.quirks if row is not None else NO_QUIRKS
     if quirks.max_tokens_key is not None:
         for model_row in MODEL_ROWS:

@@ -18,21 +18,21 @@ from perdure.providers.codec import (
     as_list,
     as_map,
     as_text,
-    assembled,
-    broken_reply,
-    cut_off,
-    described,
+    build_message,
+    describe_part,
     dumps,
-    finished,
-    fragments,
-    joined,
-    pieces_of,
+    encode_entries,
+    join_body,
+    normalize_finish,
+    reply_error,
+    split_message,
     texts_of,
+    truncated_reply_error,
     wire_arguments,
     wire_id,
     wire_name,
 )
-from perdure.providers.errors.classify import classify_error, error_in
+from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, Finish, ModelRequest, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
@@ -59,14 +59,14 @@ def parse(body: Mapping[str, Any]) -> Reply:
     body = as_map(body)
     _raise_failure(body)
     if not isinstance(body.get("output"), list | tuple):
-        raise broken_reply("transport", "the service answered without a reply in it")
+        raise reply_error("transport", "the service answered without a reply in it")
     return _reply(body, [as_map(i) for i in as_list(body["output"])])
 
 
 def _raise_failure(body: Mapping[str, Any], *, partial_text: str = "") -> None:
-    found = error_in(body)
+    found = find_error(body)
     if found is None and body.get("status") in ("failed", "cancelled"):
-        raise broken_reply("transport", f"the service reports: {body['status']}", partial_text=partial_text)
+        raise reply_error("transport", f"the service reports: {body['status']}", partial_text=partial_text)
     if found is not None:
         raise ProviderError(classify_error(None, found), partial_text=partial_text)
 
@@ -88,8 +88,8 @@ def _reply(head: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Reply:
             if phase := as_text(item.get("phase")):
                 extra["phase"] = phase
     response_id = as_text(head.get("id"))
-    message = assembled(pieces, response_id=response_id, extra=extra)
-    finish = "refusal" if is_refused else finished(_finish(head), message)
+    message = build_message(pieces, response_id=response_id, extra=extra)
+    finish = "refusal" if is_refused else normalize_finish(_finish(head), message)
     usage = normalize_usage(head.get("usage"), "codex_responses")
     return Reply(message, usage, finish, as_text(head.get("model")), response_id)
 
@@ -153,7 +153,7 @@ class ResponsesStream:
             value = json.loads(data)
         except (ValueError, RecursionError):
             line = "the stream holds something that is not JSON"
-            raise broken_reply("transport", line, partial_text=self.partial_text) from None
+            raise reply_error("transport", line, partial_text=self.partial_text) from None
         if not isinstance(value, dict):
             return []
         kind = as_text(value.get("type")) or event.name
@@ -177,8 +177,8 @@ class ResponsesStream:
             self._head, self._is_done = response, True
         elif kind in ("response.failed", "response.cancelled"):
             _raise_failure({"status": "failed", **response}, partial_text=self.partial_text)
-        elif kind == "error" or kind == "response.error" or (not kind and error_in(value) is not None):
-            raise ProviderError(classify_error(None, error_in(value) or value), partial_text=self.partial_text)
+        elif kind == "error" or kind == "response.error" or (not kind and find_error(value) is not None):
+            raise ProviderError(classify_error(None, find_error(value) or value), partial_text=self.partial_text)
         return []
 
     def _item(self, value: Mapping[str, Any]) -> list[Delta]:
@@ -192,7 +192,7 @@ class ResponsesStream:
     def finish(self) -> Reply:
         """The reply. Raises ProviderError (transport) when the last event never came."""
         if not self._is_done:
-            raise cut_off(self.partial_text)
+            raise truncated_reply_error(self.partial_text)
         items = [as_map(i) for i in as_list(self._head.get("output"))]
         # Some backends leave the last event's output empty: what came item by item stands.
         items = items or [self._items[i] for i in sorted(self._items)]
@@ -221,8 +221,8 @@ def build(request: ModelRequest) -> bytes:
     """The body to post. Same request, same bytes; a message that was sent before costs one lookup."""
     replays = request.quirks.takes_encrypted_reasoning
     encode = partial(_encode, replays=replays)
-    pieces = [f.body for f in fragments(request.entries, ("responses", replays), encode)]
-    return joined(_head(request), "input", pieces)
+    pieces = [f.body for f in encode_entries(request.entries, ("responses", replays), encode)]
+    return join_body(_head(request), "input", pieces)
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def _fragment(role: str, items: list[dict[str, Any]], ids: frozenset[str] = froz
 
 def _assistant(message: Message, *, replays: bool) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    for piece in pieces_of(message, _reasoning(message) if replays else []):
+    for piece in split_message(message, _reasoning(message) if replays else []):
         if isinstance(piece, ToolCall):
             items.append(_responses_call(piece))
         elif isinstance(piece, str):
@@ -330,7 +330,7 @@ def _other(part: OtherPart) -> dict[str, Any]:
     file = raw.get("file")
     if isinstance(file, Mapping):
         return {"type": "input_file", **{k: file[k] for k in ("file_id", "filename", "file_data") if k in file}}
-    return {"type": "input_text", "text": described(part)}
+    return {"type": "input_text", "text": describe_part(part)}
 
 
 def make_stream() -> ResponsesStream:

@@ -15,7 +15,7 @@ from perdure.core.errors import ConfigError, ErrorVerdict
 from perdure.providers.caching import cache_ttl_for
 from perdure.providers.credentials import Credentials
 from perdure.providers.protocols import resolve_mode
-from perdure.providers.registry import SERVICES, ProviderSpec, quirks_of, service, service_of_url
+from perdure.providers.registry import PROVIDERS, ProviderSpec, find_provider, find_provider_by_url, quirks_of
 from perdure.providers.types import CacheTtl, Endpoint, ModelRequest
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class RouteCursor:
         self._refreshed.clear()
 
 
-def aimed(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl | None = "5m") -> ModelRequest:
+def adapt_request(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl | None = "5m") -> ModelRequest:
     """The request as this endpoint wants it: its model, its quirks, and cache marks where it takes them.
 
     `cache_ttl` None asks for no marks at all: what is sent once is not worth the price of writing it.
@@ -138,9 +138,9 @@ def main_route(
 def chosen_provider(settings: Settings, *, lookup: KeyLookup) -> str | None:
     """The provider where none is named: by the base URL's host, then the first one whose key is set."""
     if settings.model.base_url:
-        known = service_of_url(settings.model.base_url)
+        known = find_provider_by_url(settings.model.base_url)
         return known.name if known is not None else "custom"
-    found = next((s for s in SERVICES if s.base_url and _key_of(s, lookup) is not None), None)
+    found = next((s for s in PROVIDERS if s.base_url and _key_of(s, lookup) is not None), None)
     return found.name if found is not None else None
 
 
@@ -159,11 +159,11 @@ def endpoint_for(
     api_mode: str | None = None,
 ) -> Endpoint:
     """One endpoint from a provider's row and what is said beside it. Raises ConfigError with what to set."""
-    row = service(provider)
+    row = find_provider(provider)
     url = base_url or (row.base_url if row is not None else "")
     if not url:
         if row is None:
-            names = ", ".join(s.name for s in SERVICES)
+            names = ", ".join(s.name for s in PROVIDERS)
             raise ConfigError(f"provider {provider!r} is not known and has no base_url; known: {names}")
         raise ConfigError(f"provider {provider!r} needs an address: set model.base_url, e.g. http://127.0.0.1:8000/v1")
     name = model or (row.default_model if row is not None else "")
@@ -180,7 +180,7 @@ def endpoint_for(
 
 def missing_key(endpoint: Endpoint) -> str | None:
     """One line that says which key is missing and where to put it; None where none is needed or it is there."""
-    row = service(endpoint.provider)
+    row = find_provider(endpoint.provider)
     if endpoint.api_key or row is None or not row.needs_key:
         return None
     return f"no key for {row.name!r}: set {row.key_variables[0]}, or `credentials.command` to a command that prints it"

@@ -20,7 +20,7 @@ from typing import Any
 
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.providers.errors.messages import quote
-from perdure.providers.http import WireResponse
+from perdure.providers.http import HttpResponse
 from perdure.providers.types import ApiMode, Endpoint
 
 PACKAGES = ("openai", "anthropic")
@@ -29,7 +29,7 @@ _OWN_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "anthropic-ve
 _AWS_STREAM = "application/vnd.amazon.eventstream"
 
 
-def package_of(client: object) -> str:
+def sdk_package(client: object) -> str:
     """Which official package a client is of. Raises ConfigError for anything else."""
     for cls in type(client).__mro__:
         root = cls.__module__.partition(".")[0]
@@ -40,7 +40,7 @@ def package_of(client: object) -> str:
 
 def mode_of(client: object, api_mode: ApiMode | None = None) -> ApiMode:
     """The protocol to speak through a client: the one asked for, if its service has it."""
-    if package_of(client) == "anthropic":
+    if sdk_package(client) == "anthropic":
         if api_mode not in (None, "anthropic_messages"):
             raise ConfigError(f"an anthropic client speaks anthropic_messages, not {api_mode}")
         return "anthropic_messages"
@@ -51,7 +51,7 @@ def mode_of(client: object, api_mode: ApiMode | None = None) -> ApiMode:
 
 def endpoint_of(client: Any, model: str, api_mode: ApiMode | None = None) -> Endpoint:
     """An endpoint that names the client's address; its key stays with the client."""
-    package = package_of(client)
+    package = sdk_package(client)
     return Endpoint(package, str(getattr(client, "base_url", "")), mode_of(client, api_mode), model)
 
 
@@ -60,13 +60,13 @@ class SdkTransport:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._package = sys.modules[package_of(client)]
+        self._package = sys.modules[sdk_package(client)]
         self._http = _http_library(client)
         self._is_async = hasattr(client, "__aenter__")
 
     def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
-    ) -> AbstractAsyncContextManager[WireResponse]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         extra = {k: v for k, v in headers.items() if k.lower() not in _OWN_HEADERS}
         # A dict, not our bytes: Azure, Bedrock and Vertex read the model's name out of it.
         asked = {
@@ -87,7 +87,7 @@ class SdkTransport:
         """Nothing: the client belongs to whoever brought it."""
 
     @asynccontextmanager
-    async def _post_async(self, path: str, asked: dict[str, Any]) -> AsyncIterator[WireResponse]:
+    async def _post_async(self, path: str, asked: dict[str, Any]) -> AsyncIterator[HttpResponse]:
         try:
             response = await self._client.post(path, **asked)
         except self._package.APIStatusError as error:
@@ -102,7 +102,7 @@ class SdkTransport:
             await response.aclose()
 
     @asynccontextmanager
-    async def _post_in_thread(self, path: str, asked: dict[str, Any]) -> AsyncIterator[WireResponse]:
+    async def _post_in_thread(self, path: str, asked: dict[str, Any]) -> AsyncIterator[HttpResponse]:
         pump = _Pump(lambda: self._open(path, asked), self._client)
         try:
             yield await pump.head()
@@ -147,7 +147,7 @@ class _Pump:
         # A daemon: a call that was abandoned before its answer began must not keep the process from ending.
         threading.Thread(target=self._read, args=(open_response,), daemon=True).start()
 
-    async def head(self) -> WireResponse:
+    async def head(self) -> HttpResponse:
         first = await self._pieces.get()
         if isinstance(first, BaseException):
             raise first

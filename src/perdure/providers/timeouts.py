@@ -62,14 +62,14 @@ class StreamTimer:
         self.has_event = False
         self._is_kept_alive = False
 
-    def hear_event(self) -> None:
+    def on_progress(self) -> None:
         now_s = self._time_s()
         self._last_event_s, self.has_event, self._is_kept_alive = now_s, True, False
         if now_s >= self._renewable_s:
             self._timer.reschedule(now_s + self._timeouts.idle_s)
             self._renewable_s = now_s + self._timeouts.idle_s / 8
 
-    def hear_keep_alive(self) -> None:
+    def on_keep_alive(self) -> None:
         """A comment or a ping: somebody holds the line, which is no sign that a model still writes."""
         self._is_kept_alive = True
         limits = self._timeouts
@@ -79,7 +79,7 @@ class StreamTimer:
         self._timer.reschedule(min(self._time_s() + silence_s, self._last_event_s + max(silence_s, most_s)))
         self._renewable_s = 0.0
 
-    def complaint(self) -> str:
+    def timeout_message(self) -> str:
         """What to say once the deadline has passed."""
         limits = self._timeouts
         elapsed_s = self._time_s() - self._last_event_s

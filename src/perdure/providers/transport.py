@@ -22,19 +22,19 @@ from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.providers.errors.messages import (
     EndpointLabel,
-    broken,
-    failed,
+    call_error,
+    find_invalid_header,
+    invalid_header_error,
     is_html,
     is_refusal,
     is_refusal_status,
     is_worth_retrying,
-    not_an_api,
-    refused,
-    unsendable,
-    unsendable_header,
+    network_error,
+    not_an_api_error,
+    refusal_error,
     was_never_sent,
 )
-from perdure.providers.http import HttpClient, HttpxWire, SseReader, WireResponse, poured
+from perdure.providers.http import HttpClient, HttpResponse, HttpxClient, SseReader, push_chunks
 from perdure.providers.protocols import mode_module
 from perdure.providers.timeouts import Retries, StreamTimer, Timeouts
 from perdure.providers.types import Endpoint, ModelRequest, Reply, SseEvent
@@ -64,7 +64,7 @@ class Transport:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
-        self._wire = wire or HttpxWire()
+        self._wire = wire or HttpxClient()
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
         self._sleep = sleep
@@ -128,9 +128,9 @@ class _Attempt:
         first_s = timeouts.first_token_s if self.is_streaming else timeouts.reply_s
         self._losses = wire.failures()
         headers = {"content-type": "application/json", **self.mode.headers(self.endpoint)}
-        if (name := unsendable(headers)) is not None:
+        if (name := find_invalid_header(headers)) is not None:
             self.is_unbilled = True
-            raise unsendable_header(self.place, name)
+            raise invalid_header_error(self.place, name)
         try:
             started_s = asyncio.get_running_loop().time()
             async with asyncio.timeout(first_s) as timer:
@@ -140,26 +140,26 @@ class _Attempt:
                     return await self._read(response, timer, StreamTimer(timer, timeouts, started_s=started_s))
         except TimeoutError as late:
             if not timer.expired():
-                raise broken(self.place, late, partial=self.partial_text) from late
+                raise network_error(self.place, late, partial=self.partial_text) from late
             raise self._too_late(first_s) from late
         except self._losses as lost:
             self.may_retry = is_worth_retrying(lost)
             self.is_unbilled = not self.has_begun and was_never_sent(lost)
-            raise broken(self.place, lost, partial=self.partial_text) from lost
+            raise network_error(self.place, lost, partial=self.partial_text) from lost
         except ProviderError as said:
             if said.where:
                 raise
             self.is_unbilled = not self._said and is_refusal(said.verdict)
-            raise refused(self.place, said.verdict, partial=self.partial_text or said.partial_text) from said
+            raise refusal_error(self.place, said.verdict, partial=self.partial_text or said.partial_text) from said
 
     def _too_late(self, first_s: float) -> ProviderError:
         self.may_retry = False
         line = f"no reply within {first_s:g} s: the service is slow or stuck. Try again, or choose another model."
         if self._stream_timer is not None:
-            line = self._stream_timer.complaint()
-        return failed(self.place, "transport", line, partial=self.partial_text)
+            line = self._stream_timer.timeout_message()
+        return call_error(self.place, "transport", line, partial=self.partial_text)
 
-    async def _read(self, response: WireResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
+    async def _read(self, response: HttpResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
         status = response.status_code
         if status >= 400:
             error = self._error(status, await _joined(b"", response.aiter_bytes()), response)
@@ -170,20 +170,20 @@ class _Attempt:
             self.may_retry, self.is_unbilled = False, True
             goal = response.headers.get("location", "elsewhere")
             line = f"moved to {goal} ({status}): set `model.base_url` to the new address."
-            raise failed(self.place, "transport", line, status=status)
+            raise call_error(self.place, "transport", line, status=status)
         return await self._reply(response, timer, stream_timer)
 
-    def _error(self, status: int, body: bytes, response: WireResponse) -> ProviderError:
+    def _error(self, status: int, body: bytes, response: HttpResponse) -> ProviderError:
         text = body.decode("utf-8", "replace")
         # Imported late: the tables of error patterns are slow to compile, and most calls succeed.
         from perdure.providers.errors.classify import classify_error
 
         verdict = classify_error(status, text, headers=dict(response.headers), request_tokens=len(self.body) // 4)
         if verdict.kind == "unknown" and is_html(body):
-            return not_an_api(self.place, status, body)
-        return refused(self.place, verdict)
+            return not_an_api_error(self.place, status, body)
+        return refusal_error(self.place, verdict)
 
-    async def _reply(self, response: WireResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
+    async def _reply(self, response: HttpResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
         pieces = response.aiter_bytes()
         head = b""
         async for head in pieces:
@@ -194,7 +194,7 @@ class _Attempt:
         if head[:1] in (b"{", b"["):
             return self._whole_reply(await _joined(head, pieces))
         if not head or is_html(head):
-            raise not_an_api(self.place, response.status_code, await _joined(head, pieces))
+            raise not_an_api_error(self.place, response.status_code, await _joined(head, pieces))
         self._stream_timer = stream_timer
         return await self._streamed_reply(head, response, pieces, timer, stream_timer)
 
@@ -203,7 +203,7 @@ class _Attempt:
             value = json.loads(body)
         except (ValueError, RecursionError) as error:
             line = "the reply broke off in the middle, or is no JSON; nothing was kept of it, try again."
-            raise failed(self.place, "transport", line) from error
+            raise call_error(self.place, "transport", line) from error
         reply: Reply = self.mode.parse(value if isinstance(value, dict) else {})
         message = reply.message
         self._tell([ReasoningDelta(message.reasoning)] if message.reasoning else [])
@@ -214,7 +214,7 @@ class _Attempt:
     async def _streamed_reply(
         self,
         head: bytes,
-        response: WireResponse,
+        response: HttpResponse,
         pieces: AsyncIterator[bytes],
         timer: asyncio.Timeout,
         stream_timer: StreamTimer,
@@ -227,16 +227,16 @@ class _Attempt:
             self._hear(events, stream)
             self._size += len(piece)
             if self._size > MAX_BODY_BYTES:
-                raise not_an_api(self.place, 200, head, partial=self.partial_text)
+                raise not_an_api_error(self.place, 200, head, partial=self.partial_text)
             if events and _is_last(events[-1]):
                 return True
             if stream.progress > before:
-                stream_timer.hear_event()
+                stream_timer.on_progress()
             else:  # pings, empty deltas, usage figures, part of an event: no sign that the model still writes
-                stream_timer.hear_keep_alive()
+                stream_timer.on_keep_alive()
             return False
 
-        if take(head) or await poured(response, pieces, take):
+        if take(head) or await push_chunks(response, pieces, take):
             timer.reschedule(None)
             await _drain(pieces, (TimeoutError, *self._losses))
         else:

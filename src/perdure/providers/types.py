@@ -33,7 +33,7 @@ class Quirks:
     takes_temperature: bool = True
     # `stream_options.include_usage`: without it many services report nothing.
     takes_stream_options: bool = True
-    takes_cache_marks: bool = False
+    supports_cache_control: bool = False
     # Encrypted reasoning items may be asked for (codex_responses).
     takes_encrypted_reasoning: bool = True
     call_ids: CallIds = "openai"

@@ -22,7 +22,7 @@ from perdure.config.env import api_key_for, wants_color
 from perdure.core.errors import PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
-from perdure.providers.registry import SERVICES
+from perdure.providers.registry import PROVIDERS
 
 
 def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
@@ -62,7 +62,7 @@ def found_lines() -> Iterator[str]:
 
 def keys_found() -> list[str]:
     """The names of variables that hold a key; never the keys."""
-    names = (v for s in SERVICES for v in s.key_variables if api_key_for(v))
+    names = (v for s in PROVIDERS for v in s.key_variables if api_key_for(v))
     return list(dict.fromkeys(names))
 
 

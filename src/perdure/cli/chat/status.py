@@ -8,7 +8,7 @@ from perdure.agent.embedded import PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.commands.format import bar, money, share, tokens, usage_lines
 from perdure.core.messages import Entry
-from perdure.providers.caching import start_line
+from perdure.providers.caching import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.routes import missing_key
 
@@ -26,7 +26,7 @@ def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
 def route_lines(surface: ChatCommandContext) -> Iterator[str]:
     """Caching where it is on (L5), a key that is missing, warnings of the wiring."""
     endpoint = surface.agent.endpoint
-    if caching := start_line(endpoint.provider, endpoint.model, surface.settings.prompt_caching.cache_ttl):
+    if caching := caching_notice(endpoint.provider, endpoint.model, surface.settings.prompt_caching.cache_ttl):
         yield caching
     yield from (f"warning: {w}" for w in surface.warnings)
     if (problem := missing_key(endpoint)) and not surface.settings.credentials.command:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.providers.errors.retry_after import MOST_WAIT_S
+from perdure.providers.errors.retry_after import MAX_WAIT_S
 
 # An error says what it has to say in its first lines; bounding it bounds the time every pattern can take.
 _MOST_CHARS = 6_000
@@ -58,7 +58,7 @@ class ErrorText:
     is_html: bool = False
 
 
-def read_error(body: object) -> ErrorText:
+def parse_error_body(body: object) -> ErrorText:
     """What an error body says. Never raises, whatever it is given."""
     value = _decoded(body)
     if isinstance(value, str):
@@ -199,10 +199,10 @@ def _wait(value: Any, depth: int = 0) -> float | None:
     for key in ("retry_after", "retryAfter", "retry_after_seconds", "resets_in_seconds", "estimated_time"):
         wait = value.get(key)
         if isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0:
-            return min(float(wait), MOST_WAIT_S)
+            return min(float(wait), MAX_WAIT_S)
     delay = value.get("retryDelay")
     if isinstance(delay, str) and re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?s", delay):
-        return min(float(delay[:-1]), MOST_WAIT_S)
+        return min(float(delay[:-1]), MAX_WAIT_S)
     nested = (value.get(k) for k in ("error", "details", "metadata", "parameters", "response"))
     return next((w for v in nested if (w := _wait(v, depth + 1)) is not None), None)
 

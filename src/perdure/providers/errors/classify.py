@@ -15,8 +15,8 @@ from typing import Any
 
 from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict
-from perdure.providers.errors.body import ErrorText, read_error
-from perdure.providers.errors.limits import Case, image_verdict, length_verdict, tier_verdict
+from perdure.providers.errors.body import ErrorText, parse_error_body
+from perdure.providers.errors.limits import ErrorCase, image_verdict, length_verdict, tier_verdict
 from perdure.providers.errors.patterns import (
     AUTH,
     BAD_REQUEST,
@@ -30,7 +30,7 @@ from perdure.providers.errors.patterns import (
     SOON,
     TRANSPORT,
 )
-from perdure.providers.errors.retry_after import wait_of_headers, wait_of_text
+from perdure.providers.errors.retry_after import wait_from_headers, wait_from_text
 from perdure.providers.types import Reply
 
 # A bare 400 after a request of this size is taken for an overflow that some proxy swallowed the text of.
@@ -55,20 +55,20 @@ def classify_error(
 
     `body` may be text, bytes, decoded JSON, an exception or nothing; `request_tokens` is our estimate of the prompt.
     """
-    said = read_error(body)
+    said = parse_error_body(body)
     status = _as_status(status)
     if status is None or 200 <= status < 300:
         status = said.status if said.status is not None else status
-    verdict = _verdict(Case(status, said, request_tokens))
+    verdict = _verdict(ErrorCase(status, said, request_tokens))
     if verdict.kind == "unknown" and isinstance(body, BaseException):
         verdict = ErrorVerdict("transport", verdict.message, status)
     if not POLICIES[verdict.kind].has_wait:
         return verdict
     # A date in a header needs a present to be told from; the header's own is used first.
     now = now_s if now_s is not None else time.time()
-    wait = wait_of_headers(headers, now_s=now)
+    wait = wait_from_headers(headers, now_s=now)
     wait = wait if wait is not None else said.wait_s
-    wait = wait if wait is not None else wait_of_text(said.text)
+    wait = wait if wait is not None else wait_from_text(said.text)
     return ErrorVerdict(verdict.kind, verdict.message, status, retry_after_s=wait)
 
 
@@ -78,7 +78,7 @@ def _as_status(given: object) -> int | None:
     return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) <= 6 else None
 
 
-def stop_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict | None:
+def overflow_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict | None:
     """Return the verdict on a reply that ended because the window was full; None for any other end.
 
     Some services only cut such a reply off. An empty one is taken for that where the prompt is near the window:
@@ -92,7 +92,7 @@ def stop_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict | N
     return None
 
 
-def error_in(body: Mapping[str, Any]) -> object | None:
+def find_error(body: Mapping[str, Any]) -> object | None:
     """The part of an answer that tells of a failure; None where the answer is one."""
     if body.get("error"):
         return body
@@ -107,7 +107,7 @@ def error_in(body: Mapping[str, Any]) -> object | None:
     return body if not is_answer and "detail" in body else None
 
 
-def _verdict(case: Case) -> ErrorVerdict:
+def _verdict(case: ErrorCase) -> ErrorVerdict:
     status, said = case.status, case.said
     if (counted := image_verdict(case) or tier_verdict(case)) is not None:
         return counted

@@ -102,7 +102,7 @@ _LEAST_WINDOW = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ErrorCase:
     """One error, as far as it is known: what came with it, and how large the prompt was by our own estimate."""
 
     status: int | None
@@ -113,7 +113,7 @@ class Case:
         return ErrorVerdict(kind, self.said.message, self.status, context_limit=window, output_limit=output)
 
 
-def image_verdict(case: Case) -> ErrorVerdict | None:
+def image_verdict(case: ErrorCase) -> ErrorVerdict | None:
     """The verdict where the request holds too many images; their number is never taken for a count of tokens."""
     for row in IMAGE_ROWS:
         if (match := row.pattern.search(case.said.words)) is not None:
@@ -124,7 +124,7 @@ def image_verdict(case: Case) -> ErrorVerdict | None:
     return None
 
 
-def tier_verdict(case: Case) -> ErrorVerdict | None:
+def tier_verdict(case: ErrorCase) -> ErrorVerdict | None:
     """The verdict where a request is larger than a whole minute's allowance; None where waiting would help."""
     for row in TIER_ROWS:
         match = row.pattern.search(case.said.words)
@@ -144,7 +144,7 @@ def tier_verdict(case: Case) -> ErrorVerdict | None:
     return None
 
 
-def length_verdict(case: Case) -> ErrorVerdict | None:
+def length_verdict(case: ErrorCase) -> ErrorVerdict | None:
     """The verdict where the text speaks of length; None where it does not."""
     said = case.said
     if case.status == 429:  # whatever it says about tokens, it says it about time
@@ -165,7 +165,7 @@ def length_verdict(case: Case) -> ErrorVerdict | None:
     return None
 
 
-def _of_row(row: LimitRow, match: re.Match[str], *, case: Case) -> ErrorVerdict:
+def _of_row(row: LimitRow, match: re.Match[str], *, case: ErrorCase) -> ErrorVerdict:
     stated = {k: v for k, v in match.groupdict().items() if v is not None}
     figures = {k: int(v) for k, v in stated.items() if v.isdigit()}
     window = figures.get("window") or figures.get("n_ctx") or (case.said.figures or {}).get("window")
@@ -185,7 +185,7 @@ def _of_row(row: LimitRow, match: re.Match[str], *, case: Case) -> ErrorVerdict:
     return case.verdict("output_cap", window=window, output=window - prompt)
 
 
-def _by_estimate(row: LimitRow, window: int, *, case: Case) -> ErrorVerdict:
+def _by_estimate(row: LimitRow, window: int, *, case: ErrorCase) -> ErrorVerdict:
     """Only a sum was stated: our estimate of the prompt tells who is to blame, and without one the wording does."""
     room = None if case.request_tokens is None else window - case.request_tokens
     # A sum that names no output is believed to be the output's fault only where the prompt is far from the window.

@@ -13,7 +13,7 @@ from perdure.config.env import FILE
 from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.errors.body import strip_tags
-from perdure.providers.errors.retry_after import MOST_WAIT_S
+from perdure.providers.errors.retry_after import MAX_WAIT_S
 from perdure.providers.http import url_of
 from perdure.providers.timeouts import LONG_WAIT_S
 from perdure.providers.types import Endpoint
@@ -71,14 +71,14 @@ class EndpointLabel:
         return _KEY.sub("[key]", said)
 
 
-def failed(
+def call_error(
     place: EndpointLabel, kind: ErrorKind, line: str, *, status: int | None = None, partial: str = ""
 ) -> ProviderError:
     """A failure we found out ourselves, as the one exception callers look at."""
     return ProviderError(ErrorVerdict(kind=kind, message=line, status=status), place.host, partial_text=partial)
 
 
-def refused(place: EndpointLabel, verdict: ErrorVerdict, *, partial: str = "") -> ProviderError:
+def refusal_error(place: EndpointLabel, verdict: ErrorVerdict, *, partial: str = "") -> ProviderError:
     """What the service said, with advice behind its own words."""
     if verdict.kind == "transport" and verdict.status is None:
         # Found out while reading the reply: the line is our own already.
@@ -89,34 +89,34 @@ def refused(place: EndpointLabel, verdict: ErrorVerdict, *, partial: str = "") -
     return ProviderError(replace(verdict, message=line), place.host, partial_text=partial)
 
 
-def broken(place: EndpointLabel, error: BaseException, *, partial: str = "") -> ProviderError:
+def network_error(place: EndpointLabel, error: BaseException, *, partial: str = "") -> ProviderError:
     """A call the network took, as a verdict of kind `transport`."""
     said = bool(partial)
-    return failed(place, "transport", _network_line(place, error, has_started=said), partial=partial)
+    return call_error(place, "transport", _network_line(place, error, has_started=said), partial=partial)
 
 
-def not_an_api(place: EndpointLabel, status: int, body: bytes, *, partial: str = "") -> ProviderError:
+def not_an_api_error(place: EndpointLabel, status: int, body: bytes, *, partial: str = "") -> ProviderError:
     """An answer that is neither the JSON nor the stream that was asked for."""
     text = body[: 4 * READ_CHARS].decode("utf-8", "replace")
     what = "a web page" if is_html(body) else "something that is not a model's reply"
     heard = place.quote(text)
     line = f"answered with {what}" + (f": {heard!r}" if heard else "")
     line += f". Is {place.base_url} the API's address? It usually ends in /v1."
-    return failed(place, "transport", line, status=status, partial=partial)
+    return call_error(place, "transport", line, status=status, partial=partial)
 
 
-def unsendable(headers: Mapping[str, str]) -> str | None:
+def find_invalid_header(headers: Mapping[str, str]) -> str | None:
     """The name of a header whose value HTTP cannot carry; a key pasted with a line break is one."""
     return next((name for name, value in headers.items() if not _SENDABLE.fullmatch(value)), None)
 
 
-def unsendable_header(place: EndpointLabel, name: str) -> ProviderError:
+def invalid_header_error(place: EndpointLabel, name: str) -> ProviderError:
     """Names the header, never its value: that may be a key."""
     if name.lower() in _KEY_HEADERS:
         line = "the key holds a blank, a line break or a character no key has"
         line += f". Check the key for {place.provider!r}: `perdure doctor` shows where it is read from."
-        return failed(place, "auth", line)
-    return failed(place, "bad_request", f"the header {name!r} holds a character that cannot be sent: check it.")
+        return call_error(place, "auth", line)
+    return call_error(place, "bad_request", f"the header {name!r} holds a character that cannot be sent: check it.")
 
 
 def is_html(body: bytes) -> bool:
@@ -198,7 +198,7 @@ def _try(place: EndpointLabel, verdict: ErrorVerdict) -> str:
 def _duration(wait_s: float) -> str:
     for unit, unit_s in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if wait_s >= 2 * unit_s:
-            more = "more than " if wait_s >= MOST_WAIT_S else ""
+            more = "more than " if wait_s >= MAX_WAIT_S else ""
             return f"{more}{round(wait_s / unit_s)} {unit}s"
     return f"{round(wait_s)} seconds"
 

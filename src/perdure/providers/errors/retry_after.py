@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 # "Not now": whatever is longer counts as this, and nobody waits for it.
-MOST_WAIT_S = 31 * 86_400.0
+MAX_WAIT_S = 31 * 86_400.0
 # A number of seconds this large may be a moment of the calendar instead.
 _EPOCH_S = 10**9
 
@@ -25,7 +25,7 @@ _UNIT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|milli|s|m(?!s|illi)|h|d)", re.IGNORECA
 _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
-def wait_of_headers(headers: object, *, now_s: float) -> float | None:
+def wait_from_headers(headers: object, *, now_s: float) -> float | None:
     """`retry-after-ms`, `retry-after` (seconds or a date), then the reset of a limit that is used up."""
     named = _lowered(headers)
     if (ms := _number(named.get("retry-after-ms"))) is not None:
@@ -37,15 +37,15 @@ def wait_of_headers(headers: object, *, now_s: float) -> float | None:
     return _reset(named, now_s)
 
 
-def wait_of_text(text: str) -> float | None:
+def wait_from_text(text: str) -> float | None:
     """ "Please try again in 6m0.5s", "retry after 20 seconds"."""
     match = _IN_WORDS.search(text)
     if match is None:
         return None
-    return seconds(match["wait"]) if match["wait"] else _sane(float(match["bare"]))
+    return parse_duration(match["wait"]) if match["wait"] else _sane(float(match["bare"]))
 
 
-def seconds(duration: str) -> float | None:
+def parse_duration(duration: str) -> float | None:
     """The seconds in "1.5s", "6m0s", "120ms", "2 hours", "20"."""
     if (bare := _number(duration)) is not None:
         return _sane(bare)
@@ -54,7 +54,7 @@ def seconds(duration: str) -> float | None:
 
 
 def _after(value: str, now_s: float) -> float | None:
-    wait = seconds(value)
+    wait = parse_duration(value)
     if (number := _number(value)) is not None:
         return _sane(number - now_s) if number > max(_EPOCH_S, now_s) else wait
     at = _date(value)
@@ -83,7 +83,7 @@ def _until(value: str, now_s: float) -> float | None:
     if number is not None and number > _EPOCH_S:
         return _sane(max(0.0, number - now_s))
     at = _date(value) if number is None else None
-    return _sane(max(0.0, at - now_s)) if at is not None else seconds(value)
+    return _sane(max(0.0, at - now_s)) if at is not None else parse_duration(value)
 
 
 def _date(value: str) -> float | None:
@@ -104,7 +104,7 @@ def _number(value: str | None) -> float | None:
 
 
 def _sane(wait_s: float) -> float | None:
-    return min(wait_s, MOST_WAIT_S) if wait_s >= 0 else None
+    return min(wait_s, MAX_WAIT_S) if wait_s >= 0 else None
 
 
 def _lowered(headers: object) -> dict[str, str]:

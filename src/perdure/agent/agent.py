@@ -7,7 +7,6 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.agent import context_usage
@@ -22,9 +21,9 @@ from perdure.agent.prompt import assemble
 from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
-from perdure.core.errors import InvalidMessage, PerdureError
+from perdure.core.errors import PerdureError
 from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
-from perdure.core.messages import Entry, Message, TextPart
+from perdure.core.messages import Entry, Message, parse_user_message
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.providers.types import Endpoint
 from perdure.store.leases import holder_id, is_holder_dead
@@ -238,7 +237,7 @@ class ConversationAgent:
         history: Sequence[Mapping[str, Any]] | None,
         task_id: str | None,
     ) -> ConversationResult:
-        message = _user_message(user_message) if user_message is not None else None
+        message = parse_user_message(user_message) if user_message is not None else None
         conversation = self._open(system_message, history)
         conversation.live.speak_as(system_message)
         turn = Turn(self._parts, conversation, task_id=task_id or self._parts.ids.new("t_"))
@@ -416,16 +415,6 @@ def _new_messages(history: list[Message], entries: Sequence[Entry]) -> list[Mess
         a.to_dict() == b.to_dict() for a, b in zip(history, stored, strict=False)
     )
     return history[len(stored) :] if same else None
-
-
-def _user_message(history: str | Mapping[str, Any]) -> Message:
-    message = Message.from_dict(history)
-    if message.role != "user":
-        raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")
-    if not message.text.strip() and all(isinstance(p, TextPart) for p in message.parts):
-        raise InvalidMessage("the message is empty; say something")
-    # Typed by a person, whatever it looks like.
-    return message if message.kind == "user" else replace(message, kind="user")
 
 
 def _answer_of(result: ConversationResult) -> str:

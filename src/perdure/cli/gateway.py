@@ -70,6 +70,15 @@ def _ask(name: str, port: int) -> LocalServer | None:
 _NEEDED = "the gateway needs packages that are not installed ({}): pip install 'perdure[gateway]'"
 
 
+@contextmanager
+def translate_import_errors() -> Iterator[None]:
+    """Raise ConfigError that names the extra to install where a package of the gateway is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(_NEEDED.format(error.name)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """What is to be served, and to whom."""
@@ -85,14 +94,12 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
     settings = start.loaded.settings
     # Before the framework is imported: an address that cannot be had should be told at once.
     claim_address(settings.gateway.host, settings.gateway.port)
-    try:
+    with translate_import_errors():
         from perdure.gateway.adapters.registry import make_adapters
         from perdure.gateway.app import build_gateway
         from perdure.gateway.observability.logging import configure_logging
         from perdure.gateway.observability.telemetry import open_tracer_provider
         from perdure.gateway.server import run
-    except ImportError as error:
-        raise ConfigError(_NEEDED.format(error.name)) from error
 
     def ready(host: str, port: int) -> None:
         for line in say(address(host, port)):
@@ -166,8 +173,10 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
     from perdure.app.runtime import open_user_store
     from perdure.config.load import load
     from perdure.core.clock import SystemClock
-    from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
-    from perdure.gateway.observability.logging import LogWriter
+
+    with translate_import_errors():
+        from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
+        from perdure.gateway.observability.logging import LogWriter
 
     alone = {
         "gateway.host": "127.0.0.1",
@@ -399,9 +408,11 @@ def _serve(flags: dict[str, object]) -> None:
     from perdure.config.load import load
     from perdure.core.addresses import is_loopback_host
     from perdure.core.clock import SystemClock
-    from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator
-    from perdure.gateway.observability.logging import LogWriter
-    from perdure.gateway.server import check_bind_address
+
+    with translate_import_errors():
+        from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator
+        from perdure.gateway.observability.logging import LogWriter
+        from perdure.gateway.server import check_bind_address
 
     loaded, clock = load(flags=flags), SystemClock()
     settings = loaded.settings.gateway

@@ -273,6 +273,17 @@ def user(text: str) -> Message:
     return Message(role="user", content=clean(text), kind="user")
 
 
+def parse_user_message(raw: str | Mapping[str, Any]) -> Message:
+    """Parse the message that starts a turn. Raises InvalidMessage unless it is a non-empty user message."""
+    message = Message.from_dict(raw)
+    if message.role != "user":
+        raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")
+    if not message.text.strip() and all(isinstance(p, TextPart) for p in message.parts):
+        raise InvalidMessage("the message is empty")
+    # A user typed it, even where its text looks like a background notice.
+    return message if message.kind == "user" else replace(message, kind="user")
+
+
 def assistant(text: str | None, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
     return Message(role="assistant", content=text, tool_calls=tool_calls, kind="assistant")
 

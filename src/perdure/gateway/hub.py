@@ -15,7 +15,7 @@ from perdure.commands.command import Commands
 from perdure.commands.registry import all_commands
 from perdure.config.settings import GatewaySettings
 from perdure.core.errors import InvalidMessage, NotFound
-from perdure.core.messages import Message, TextPart
+from perdure.core.messages import parse_user_message
 from perdure.core.ports import Clock
 from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.auth.principal import Principal
@@ -288,11 +288,7 @@ class Hub:
         parts = incoming.content.get("content") if isinstance(incoming.content, Mapping) else None
         if isinstance(parts, list) and len(parts) > MAX_PARTS:
             raise InvalidMessage(f"a message has at most {MAX_PARTS:,} parts, and this one has {len(parts):,}")
-        message = Message.from_dict(incoming.content)
-        if message.role != "user":
-            raise InvalidMessage(f"a turn begins with a user message, not one of role {message.role!r}")
-        if not message.text.strip() and all(isinstance(p, TextPart) for p in message.parts):
-            raise InvalidMessage("the message is empty; say something")
+        message = parse_user_message(incoming.content)
         conversation_id = None
         if incoming.conversation_id is not None:
             conversation_id = self.store.conversations.get(incoming.conversation_id, visibility=principal.visibility).id

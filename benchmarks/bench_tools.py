@@ -17,7 +17,7 @@ from perdure.core.messages import ToolCall, canonical_json
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
-from perdure.tools.shell_safety.analyzer import Surroundings, find_dangers
+from perdure.tools.shell_safety.analyzer import ShellContext, find_dangers
 from perdure.tools.tool import tool
 from perdure.tools.workspace import Workspace
 
@@ -94,7 +94,7 @@ def _reading() -> Iterator[Row]:
         from support.ordinary_commands import ordinary
     finally:
         sys.path.remove(str(_TESTS))
-    where = Surroundings(Path("/home/me/project"), Path("/home/me/project"), Path("/home/me"), {"PATH": "/bin"})
+    where = ShellContext(Path("/home/me/project"), Path("/home/me/project"), Path("/home/me"), {"PATH": "/bin"})
     bad, good = dangerous(), ordinary()
     yield Row(
         "dangerous commands caught",

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.tools.shell_safety.analyzer import RULES, Surroundings, find_dangers
+from perdure.tools.shell_safety.analyzer import RULES, ShellContext, find_dangers
 from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.types import KINDS
 from support.dangerous_commands import dangerous
 from support.ordinary_commands import ordinary
 
-WHERE = Surroundings(
+WHERE = ShellContext(
     workspace=Path("/home/me/project"),
     folder=Path("/home/me/project"),
     home=Path("/home/me"),
@@ -25,7 +25,7 @@ WHERE = Surroundings(
 )
 
 
-def _kinds(command: str, where: Surroundings = WHERE) -> set[str]:
+def _kinds(command: str, where: ShellContext = WHERE) -> set[str]:
     return {d.kind for d in find_dangers(command, where)}
 
 
@@ -83,7 +83,7 @@ def test_a_danger_names_the_file_that_is_overwritten() -> None:
 
 
 def test_the_folder_a_shell_stands_in_decides_what_a_relative_path_means() -> None:
-    at_root = Surroundings(WHERE.workspace, Path("/"), WHERE.home, WHERE.environment)
+    at_root = ShellContext(WHERE.workspace, Path("/"), WHERE.home, WHERE.environment)
     assert _kinds("rm -rf build") == set()
     assert _kinds("rm -rf build", at_root)
     assert "delete-everything" in _kinds("rm -rf *", at_root)
@@ -94,7 +94,7 @@ def test_the_folder_a_shell_stands_in_decides_what_a_relative_path_means() -> No
     "folder", ["/tmp/tmp.a1B2c3D4e5", "/tmp/tmp.a1B2c3D4e5/project", "/tmp/tmpab12cd34", "/tmp/work"]
 )
 def test_a_workspace_in_a_temporary_folder_is_a_workspace(folder: str) -> None:
-    inside = Surroundings(Path(folder), Path(folder), WHERE.home, WHERE.environment)
+    inside = ShellContext(Path(folder), Path(folder), WHERE.home, WHERE.environment)
     assert _kinds("rm -rf .", inside) == {"delete-everything"}
     for command in ("rm -rf .git", "find . -delete", "rm -rf src", "rm -rf *", f"rm -rf {folder}", "rm -f *"):
         assert _kinds(command, inside), command
@@ -109,14 +109,14 @@ def test_a_link_is_followed_before_it_is_written_or_read(tmp_path: Path) -> None
     (home / ".ssh").mkdir(parents=True)
     workspace.mkdir()
     (workspace / "out").symlink_to(home)
-    where = Surroundings(workspace, workspace, home, {}, follow_links=os.path.realpath)
+    where = ShellContext(workspace, workspace, home, {}, follow_links=os.path.realpath)
     assert _kinds("echo x > out/thesis.tex", where) == {"write-outside"}
     assert _kinds("cat out/.ssh/id_rsa", where) == {"credentials"}
     assert _kinds("echo x > notes.txt; cat notes.txt > /dev/stdout", where) == set()
 
 
 def test_a_variable_exported_by_an_earlier_command_is_known() -> None:
-    exported = Surroundings(WHERE.workspace, WHERE.folder, WHERE.home, {"X": "rm", "Y": "-rf"})
+    exported = ShellContext(WHERE.workspace, WHERE.folder, WHERE.home, {"X": "rm", "Y": "-rf"})
     assert _kinds("$X $Y src", exported)
     assert _kinds("$X $Y build", exported) == set()
 
@@ -212,7 +212,7 @@ def test_what_expands_beyond_all_bounds_is_asked_about() -> None:
 
 
 def test_where_the_whole_machine_is_the_workspace_nothing_is_inside_it() -> None:
-    everywhere = Surroundings(Path("/"), Path("/"), WHERE.home, WHERE.environment)
+    everywhere = ShellContext(Path("/"), Path("/"), WHERE.home, WHERE.environment)
     assert _kinds("echo x > /etc/hosts", everywhere) == {"system-files"}
     assert _kinds("rm -rf build", everywhere)
 

@@ -22,7 +22,7 @@ from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyVal
 from perdure.tools.builtin.terminal import ShellState
 from perdure.tools.runtime import ToolScope
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.types import KINDS, Danger, has_mark
+from perdure.tools.shell_safety.types import KINDS, Danger, has_taint
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
 
@@ -96,11 +96,11 @@ class ApprovalGuard:
 
     def _dangers(self, command: str, scope: ToolScope) -> tuple[Danger, ...]:
         # The shell parser is imported with the first command, in this thread.
-        from perdure.tools.shell_safety.analyzer import Surroundings, find_dangers
+        from perdure.tools.shell_safety.analyzer import ShellContext, find_dangers
 
         key = scope.conversation_id or scope.task_id
         state = self._shell_state(key) if self._shell_state is not None else None
-        context = Surroundings(
+        context = ShellContext(
             workspace=self._root,
             folder=state.folder if state is not None else self._root,
             home=self._home,
@@ -111,7 +111,7 @@ class ApprovalGuard:
 
     def _writes(self, path: str) -> Iterator[ApprovalItem]:
         target = self._workspace.resolve(path)
-        zone = PathZones.at(self._root, target.parent, self._home).place(target.as_posix()).zone
+        zone = PathZones.at(self._root, target.parent, self._home).classify(target.as_posix()).zone
         kind = {"system": "system-files", "startup": "startup-files", "device": "disk", "git": "git-internals"}.get(
             zone
         )
@@ -125,8 +125,8 @@ class ApprovalGuard:
         if not path.strip() or path.startswith("output:"):
             return
         target = self._workspace.resolve(path)
-        places = PathZones.at(self._root, self._root, self._home)
-        if places.holds_secret(target.as_posix()) or places.holds_secret(path):
+        zones = PathZones.at(self._root, self._root, self._home)
+        if zones.is_credential(target.as_posix()) or zones.is_credential(path):
             yield ApprovalItem("credentials", "credentials", str(target))
 
     async def _ask(
@@ -166,7 +166,7 @@ class _LinkResolver:
         self._remaining = limit
 
     def __call__(self, path: str) -> str:
-        if self._remaining <= 0 or has_mark(path):
+        if self._remaining <= 0 or has_taint(path):
             return path
         self._remaining -= 1
         try:

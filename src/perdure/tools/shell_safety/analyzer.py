@@ -31,7 +31,7 @@ from perdure.tools.shell_safety.limits import Budget, Unreadable
 from perdure.tools.shell_safety.parse import parse
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.rules import data, files, git, remote, secrets, system
-from perdure.tools.shell_safety.rules.data import deleting_statements
+from perdure.tools.shell_safety.rules.data import destructive_statements
 from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.syntax import (
     Function,
@@ -46,19 +46,19 @@ from perdure.tools.shell_safety.syntax import (
 )
 from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
 from perdure.tools.shell_safety.types import (
+    DECODED,
     DOWNLOADED,
     FILE,
     SECRET,
     UNKNOWN,
-    UNMASKED,
     Code,
     Danger,
-    Inner,
+    NestedCommand,
     Script,
     Words,
-    has_mark,
+    has_taint,
 )
-from perdure.tools.shell_safety.wrappers import inner_runs
+from perdure.tools.shell_safety.wrappers import nested_commands
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _READING = ("read", "mapfile", "readarray")
@@ -113,7 +113,7 @@ def _read(run: Invocation, scope: ShellVariables) -> None:
         scope.assign(name, [pieces[i] if i < len(pieces) else ""])
 
 
-def multiplies(function: Function) -> bool:
+def is_fork_bomb(function: Function) -> bool:
     return any(_calls_twice(n, function.name) for n in function.body)
 
 
@@ -140,12 +140,12 @@ _MAX_ITEMS = 8
 # What judging one more argument costs, in characters read.
 _CHARS_PER_ARGUMENT = 60
 
-Judge = Callable[[Invocation], Iterable[Danger]]
-JudgeCode = Callable[[CodeReading, Invocation], Iterable[Danger]]
+MatchRules = Callable[[Invocation], Iterable[Danger]]
+MatchCodeRules = Callable[[CodeReading, Invocation], Iterable[Danger]]
 
 
 @dataclass(frozen=True, slots=True)
-class _At:
+class _Frame:
     """Where in the walk: what comes in, what ran before in the pipeline, how deep."""
 
     scope: ShellVariables
@@ -154,40 +154,42 @@ class _At:
     depth: int = 0
     is_background: bool = False
 
-    def deeper(self) -> _At:
+    def deeper(self) -> _Frame:
         return replace(self, depth=self.depth + 1)
 
 
-class Walker:
+class CommandAnalyzer:
     """One reading of one command; `dangers` fills up on the way."""
 
-    def __init__(self, places: PathZones, budget: Budget, judge: Judge, judge_code: JudgeCode) -> None:
+    def __init__(
+        self, zones: PathZones, budget: Budget, match_rules: MatchRules, match_code_rules: MatchCodeRules
+    ) -> None:
         self.dangers: list[Danger] = []
-        self._places = places
+        self._zones = zones
         self._budget = budget
-        self._judge, self._judge_code = judge, judge_code
+        self._match_rules, self._match_code_rules = match_rules, match_code_rules
         self._files: dict[str, str] = {}
         self._functions: dict[str, Function] = {}
-        self._called: set[str] = set()
+        self._called_functions: set[str] = set()
         self._steps = 0
 
     def walk(self, text: str, scope: ShellVariables) -> None:
         """Raises Unreadable where the command costs too much to read; `dangers` then holds what was found so far."""
-        scope.assign("PWD", [self._places.folder or UNKNOWN])
-        self._nodes(parse(text, self._budget), _At(scope))
-        for name in [n for n in self._functions if n not in self._called]:
+        scope.assign("PWD", [self._zones.folder or UNKNOWN])
+        self._nodes(parse(text, self._budget), _Frame(scope))
+        for name in [n for n in self._functions if n not in self._called_functions]:
             unknown = scope.child()
             unknown.is_open = True
-            self._nodes(self._functions[name].body, _At(unknown, depth=1))
+            self._nodes(self._functions[name].body, _Frame(unknown, depth=1))
 
-    def _nodes(self, nodes: Sequence[Node], at: _At) -> str:
+    def _nodes(self, nodes: Sequence[Node], at: _Frame) -> str:
         if at.depth > _MAX_DEPTH:
             raise Unreadable
         output = "".join([self._node(n, at) for n in nodes])
         self._budget.spend_chars(len(output))
         return output
 
-    def _node(self, node: Node, at: _At) -> str:
+    def _node(self, node: Node, at: _Frame) -> str:
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise Unreadable
@@ -202,11 +204,11 @@ class Walker:
                 return self._loop(node, at)
             case Function():
                 self._functions[node.name] = node
-                if multiplies(node):
+                if is_fork_bomb(node):
                     self.dangers.append(Danger("fork-bomb", f"{node.name}() calls itself"))
                 return ""
 
-    def _pipeline(self, node: Pipeline, at: _At) -> str:
+    def _pipeline(self, node: Pipeline, at: _Frame) -> str:
         stdin, upstream = at.stdin, at.upstream
         if node.is_background and any(runs_itself(c) for c in node.commands):
             self.dangers.append(Danger("fork-bomb", "a script that starts itself in the background"))
@@ -216,22 +218,24 @@ class Walker:
             upstream = (*upstream, name_of(command))
         return stdin or ""
 
-    def _group(self, node: Group, at: _At) -> str:
-        stdin, writes, reads = self._redirected(node.redirects, at)
+    def _group(self, node: Group, at: _Frame) -> str:
+        stdin, writes, reads = self._redirects(node.redirects, at)
         inner = replace(at, stdin=stdin, scope=at.scope.child() if node.is_subshell else at.scope).deeper()
-        before = self._places
+        before = self._zones
         out = self._nodes(node.body, inner)
         if node.is_subshell:
-            self._places = before
+            self._zones = before
         if writes or reads:
-            self._report(Invocation("{", (), self._places, writes=tuple(writes), reads=tuple(reads)))
-            self._keep(writes, out)
+            self._report(Invocation("{", (), self._zones, writes=tuple(writes), reads=tuple(reads)))
+            self._record_files(writes, out)
         return "" if writes else out
 
-    def _loop(self, node: Loop, at: _At) -> str:
+    def _loop(self, node: Loop, at: _Frame) -> str:
         items = [UNKNOWN]
         if node.words is not None:
-            items = [f for w in node.words for f in at.scope.fields(w, lambda s: self._substituted(s, at))] or [UNKNOWN]
+            items = [f for w in node.words for f in at.scope.fields(w, lambda s: self._substitution(s, at))] or [
+                UNKNOWN
+            ]
         elif at.scope.arguments[1:]:
             items = at.scope.arguments[1:]
         out = ""
@@ -240,23 +244,23 @@ class Walker:
             out += self._nodes(node.body, at.deeper())
         return out
 
-    def _substituted(self, substitution: Substitution, at: _At) -> str:
+    def _substitution(self, substitution: Substitution, at: _Frame) -> str:
         stdin = UNKNOWN if substitution.kind == ">" else None
-        before = self._places
-        out = self._nodes(substitution.body, _At(at.scope.child(), stdin, depth=at.depth + 1))
-        self._places = before
+        before = self._zones
+        out = self._nodes(substitution.body, _Frame(at.scope.child(), stdin, depth=at.depth + 1))
+        self._zones = before
         if substitution.kind == "$":
             return out
         name = f"/dev/fd/{63 + len(self._files)}"
         self._files[name] = out
         return name
 
-    def _redirected(self, redirects: Sequence[Redirect], at: _At) -> tuple[str | None, list[str], list[str]]:
+    def _redirects(self, redirects: Sequence[Redirect], at: _Frame) -> tuple[str | None, list[str], list[str]]:
         """What comes in, and the files written and read."""
         stdin, writes, reads = at.stdin, [], []
 
         def run(s: Substitution) -> str:
-            return self._substituted(s, at)
+            return self._substitution(s, at)
 
         for r in redirects:
             if r.here is not None:
@@ -267,17 +271,17 @@ class Walker:
                 path = at.scope.text(r.target, run)
                 if not path.isdigit():
                     reads.append(path)
-                    stdin = self._files.get(path, self._files.get(self._places.place(path).path))
-                    stdin = stdin if stdin is not None else (SECRET if self._places.is_private(path) else FILE)
+                    stdin = self._files.get(path, self._files.get(self._zones.classify(path).path))
+                    stdin = stdin if stdin is not None else (SECRET if self._zones.is_private(path) else FILE)
             else:
                 path = at.scope.text(r.target, run)
                 if not (r.operator == ">&" and (path.isdigit() or path == "-")):
                     writes.append(path)
         return stdin, writes, reads
 
-    def _simple(self, node: Simple, at: _At) -> str:
+    def _simple(self, node: Simple, at: _Frame) -> str:
         def run(s: Substitution) -> str:
-            return self._substituted(s, at)
+            return self._substitution(s, at)
 
         fields = [f for w in node.words for f in at.scope.fields(w, run)]
         declares = bool(fields) and fields[0] in ("export", "declare", "local", "readonly", "typeset")
@@ -288,31 +292,31 @@ class Walker:
             )
             scope.assign(a.name, values, is_added=a.is_added, is_array=a.is_array)
             if a.name in _RUN_VARIABLES:
-                self._inner(Script(values[0] if values else ""), Invocation(a.name, (), self._places), at)
+                self._nested(Script(values[0] if values else ""), Invocation(a.name, (), self._zones), at)
             if declares:
                 fields.append(f"{a.name}={' '.join(values)}")
-        stdin, writes, reads = self._redirected(node.redirects, at)
+        stdin, writes, reads = self._redirects(node.redirects, at)
         if not fields:
             if writes or reads:
-                self._report(Invocation(">", (), self._places, writes=tuple(writes), reads=tuple(reads)))
-                self._keep(writes, "")
+                self._report(Invocation(">", (), self._zones, writes=tuple(writes), reads=tuple(reads)))
+                self._record_files(writes, "")
             # `$(< file)` gives the file's text.
             return (stdin or "") if reads else ""
         # A builtin changes the shell it runs in; anything else sees the assignments in front of it.
         inner = replace(at, scope=at.scope if fields[0] in BUILTINS else scope, stdin=stdin)
-        made = Invocation(
+        invocation = Invocation(
             program_of(fields[0]),
             tuple(fields[1:]),
-            self._places,
+            self._zones,
             stdin,
             tuple(writes),
             tuple(reads),
             at.upstream,
             at.is_background,
         )
-        return self._run(made, inner, fields[0])
+        return self._run(invocation, inner, fields[0])
 
-    def _run(self, run: Invocation, at: _At, typed: str) -> str:
+    def _run(self, run: Invocation, at: _Frame, typed: str) -> str:
         self._steps += 1
         if at.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
             raise Unreadable
@@ -322,42 +326,42 @@ class Walker:
         self._report(run)
         self._builtin(run, at)
         out = self._function_call(run, at) if run.name in self._functions else None
-        self._follow(run, at, typed)
+        self._follow_nested(run, at, typed)
         out = out if out is not None else output_of(run, self._files)
         self._budget.spend_chars(len(out))
         self._download(run)
         if run.name == "tee":
-            self._keep(run.operands, out)
+            self._record_files(run.operands, out)
         if run.writes:
-            self._keep(run.writes, out)
+            self._record_files(run.writes, out)
             return ""
         return out
 
     def _check_name(self, run: Invocation, typed: str) -> None:
-        if DOWNLOADED in typed or UNMASKED in typed:
-            self.dangers.append(Danger("hidden-code", run.shown))
+        if DOWNLOADED in typed or DECODED in typed:
+            self.dangers.append(Danger("hidden-code", run.summary))
         elif typed.startswith("/etc/init.d/") and "stop" in run.args:
-            self.dangers.append(Danger("services", run.shown))
-        elif (has_mark(run.name) or typed.startswith("./")) and looks_recursive(run):
-            self.dangers.append(Danger("hidden-code", run.shown))
+            self.dangers.append(Danger("services", run.summary))
+        elif (has_taint(run.name) or typed.startswith("./")) and looks_recursive(run):
+            self.dangers.append(Danger("hidden-code", run.summary))
 
     def _report(self, run: Invocation) -> None:
         names = matching_names(run.name)
         for name in names:
-            self.dangers += self._judge(replace(run, name=name))
+            self.dangers += self._match_rules(replace(run, name=name))
 
-    def _builtin(self, run: Invocation, at: _At) -> None:
+    def _builtin(self, run: Invocation, at: _Frame) -> None:
         if run.name in ("cd", "pushd", "popd"):
-            target = UNKNOWN if run.name == "popd" else run.operands[0] if run.operands else self._places.home
-            self._places = self._places.entered(target)
-            at.scope.assign("PWD", [self._places.folder or UNKNOWN])
+            target = UNKNOWN if run.name == "popd" else run.operands[0] if run.operands else self._zones.home
+            self._zones = self._zones.after_cd(target)
+            at.scope.assign("PWD", [self._zones.folder or UNKNOWN])
         elif run.name == "printf" and run.args[:1] == ("-v",) and len(run.args) > 2:
             at.scope.assign(run.args[1], [output_of(replace(run, args=run.args[2:]), self._files)])
         else:
             apply_builtin(run, at.scope)
 
-    def _function_call(self, run: Invocation, at: _At) -> str:
-        self._called.add(run.name)
+    def _function_call(self, run: Invocation, at: _Frame) -> str:
+        self._called_functions.add(run.name)
         function = self._functions.pop(run.name)
         scope = at.scope.child()
         scope.arguments = [run.name, *run.args]
@@ -366,73 +370,73 @@ class Walker:
         finally:
             self._functions[run.name] = function
 
-    def _follow(self, run: Invocation, at: _At, typed: str) -> None:
+    def _follow_nested(self, run: Invocation, at: _Frame, typed: str) -> None:
         """Everything the program would run in turn."""
-        for inner in inner_runs(run):
-            self._inner(inner, run, at)
+        for inner in nested_commands(run):
+            self._nested(inner, run, at)
         for code in code_of(run):
-            self._inner(code, run, at)
+            self._nested(code, run, at)
         if run.name in SHELLS:
             self._shell(run, at)
         elif (run.name in ("source", ".") and run.operands) or (run.operands and language_of(run.name) is not None):
             self._file_run(run.operands[0], run, at)
         self._file_run(typed, run, at)
 
-    def _shell(self, run: Invocation, at: _At) -> None:
+    def _shell(self, run: Invocation, at: _Frame) -> None:
         for option in ("--rcfile", "--init-file"):
             if (path := run.value_of(option)) is not None:
                 self._file_run(path, run, at)
-        given = shell_script(run)
-        if given is not None:
-            self._inner(Script(given[0], given[1] or (run.name,)), run, at)
+        script = shell_script(run)
+        if script is not None:
+            self._nested(Script(script[0], script[1] or (run.name,)), run, at)
         elif runs_stdin(run):
             if run.stdin:
-                self._inner(Script(run.stdin, (run.name, *run.operands)), run, at)
+                self._nested(Script(run.stdin, (run.name, *run.operands)), run, at)
         else:
             self._file_run(run.operands[0], run, at)
 
-    def _file_run(self, path: str, run: Invocation, at: _At) -> None:
-        text = self._files.get(path, self._files.get(self._places.place(path).path) if path else None)
+    def _file_run(self, path: str, run: Invocation, at: _Frame) -> None:
+        text = self._files.get(path, self._files.get(self._zones.classify(path).path) if path else None)
         text = run.stdin if path in ("/dev/stdin", "/dev/fd/0") else text
         if text is None:
             return
         is_code = language_of(run.name) is not None
-        self._inner(Code("", text) if is_code else Script(text, (path, *run.args)), run, at)
+        self._nested(Code("", text) if is_code else Script(text, (path, *run.args)), run, at)
 
-    def _inner(self, inner: Inner, run: Invocation, at: _At) -> None:
-        before = self._places
-        if not isinstance(inner, Code) and inner.is_elsewhere:
-            self._places = self._places.elsewhere()
+    def _nested(self, inner: NestedCommand, run: Invocation, at: _Frame) -> None:
+        before = self._zones
+        if not isinstance(inner, Code) and inner.is_remote:
+            self._zones = self._zones.remote()
         if isinstance(inner, Code):
             self._code(inner, run, at)
         elif isinstance(inner, Words):
             if not inner.words:
                 return
             typed = inner.words[0]
-            made = Invocation(program_of(typed), inner.words[1:], self._places, inner.stdin, upstream=run.upstream)
-            self._run(made, at.deeper(), typed)
+            invocation = Invocation(program_of(typed), inner.words[1:], self._zones, inner.stdin, upstream=run.upstream)
+            self._run(invocation, at.deeper(), typed)
         else:
             self._script(inner, run, at)
         if not (isinstance(inner, Script) and run.name == "eval"):
-            self._places = before
+            self._zones = before
 
-    def _script(self, inner: Script, run: Invocation, at: _At) -> None:
+    def _script(self, inner: Script, run: Invocation, at: _Frame) -> None:
         text = inner.text
         if DOWNLOADED in text:
-            self.dangers.append(Danger("remote-code", run.shown))
-        if UNMASKED in text or (UNKNOWN in text and run.name in (*SHELLS, "eval") and is_command_unknown(text)):
-            self.dangers.append(Danger("hidden-code", run.shown))
+            self.dangers.append(Danger("remote-code", run.summary))
+        if DECODED in text or (UNKNOWN in text and run.name in (*SHELLS, "eval") and is_command_unknown(text)):
+            self.dangers.append(Danger("hidden-code", run.summary))
         scope = at.scope if run.name == "eval" else at.scope.child()
         scope.arguments = list(inner.arguments) or scope.arguments
-        self._nodes(parse(text, self._budget, depth=1), _At(scope, None, depth=at.depth + 1))
+        self._nodes(parse(text, self._budget, depth=1), _Frame(scope, None, depth=at.depth + 1))
 
-    def _code(self, code: Code, run: Invocation, at: _At) -> None:
+    def _code(self, code: Code, run: Invocation, at: _Frame) -> None:
         self._budget.spend_chars(len(code.text))
-        reading = read_code(code.text, self._places, code.language)
+        reading = read_code(code.text, self._zones, code.language)
         self.dangers += reading.dangers
-        self.dangers += self._judge_code(reading, run)
+        self.dangers += self._match_code_rules(reading, run)
         for script in reading.scripts:
-            self._nodes(parse(script, self._budget, depth=1), _At(at.scope.child(), None, depth=at.depth + 1))
+            self._nodes(parse(script, self._budget, depth=1), _Frame(at.scope.child(), None, depth=at.depth + 1))
 
     def _download(self, run: Invocation) -> None:
         if run.name not in DOWNLOADERS:
@@ -443,12 +447,12 @@ class Walker:
         if (path is None or (run.name == "curl" and run.has("-O"))) and urls and saves:
             path = posixpath.basename(urls[-1].split("?")[0])
         if path and path != "-":
-            self._keep([path], DOWNLOADED)
+            self._record_files([path], DOWNLOADED)
 
-    def _keep(self, paths: Iterable[str], text: str) -> None:
+    def _record_files(self, paths: Iterable[str], text: str) -> None:
         for p in paths:
             if p and not p.startswith("/dev/"):
-                self._files[self._places.place(p).path] = text
+                self._files[self._zones.classify(p).path] = text
 
 
 # Variables that some program takes for a command.
@@ -471,7 +475,7 @@ RULES: tuple[RiskRule, ...] = (*files.RULES, *git.RULES, *system.RULES, *data.RU
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ShellContext:
     """Where a command would run: the workspace, the shell's folder and environment (None: not known), the home."""
 
     workspace: Path
@@ -482,38 +486,38 @@ class Surroundings:
     follow_links: Callable[[str], str] = str
 
 
-def find_dangers(command: str, where: Surroundings) -> tuple[Danger, ...]:
+def find_dangers(command: str, context: ShellContext) -> tuple[Danger, ...]:
     """Everything dangerous in a shell command, each kind once, worst kept first as met. Runs nothing, never raises."""
     dangers: list[Danger] = []
     try:
         budget = Budget(len(command))
-        places = PathZones.at(where.workspace, where.folder, where.home, where.follow_links)
-        walker = Walker(places, budget, _judged, _judged_code)
+        zones = PathZones.at(context.workspace, context.folder, context.home, context.follow_links)
+        walker = CommandAnalyzer(zones, budget, _rule_dangers, _code_dangers)
         dangers = walker.dangers
-        walker.walk(command, ShellVariables(where.environment, where.home.as_posix(), budget))
+        walker.walk(command, ShellVariables(context.environment, context.home.as_posix(), budget))
     except (Unreadable, RecursionError):
         dangers.append(Danger("unreadable", " ".join(command[:2_000].split())[:120]))
     unique = {d.kind: d for d in reversed(dangers)}
     return tuple(reversed(unique.values()))
 
 
-def _judged(run: Invocation) -> Iterator[Danger]:
+def _rule_dangers(run: Invocation) -> Iterator[Danger]:
     for rule in _by_program().get(run.name, ()):
         if rule.when(run):
-            yield Danger(rule.kind, run.shown)
+            yield Danger(rule.kind, run.summary)
     yield from files.delete_dangers(run)
     yield from files.write_dangers(run)
     yield from data.statement_dangers(run)
     yield from secrets.secret_dangers(run)
     if run.name.startswith("mkfs."):
-        yield Danger("disk", run.shown)
+        yield Danger("disk", run.summary)
 
 
-def _judged_code(reading: CodeReading, run: Invocation) -> Iterable[Danger]:
+def _code_dangers(reading: CodeReading, run: Invocation) -> Iterable[Danger]:
     for path in reading.deletes:
         yield from files.tree_dangers(run, path)
-    if any(next(deleting_statements(s), None) for s in reading.statements):
-        yield Danger("database", run.shown)
+    if any(next(destructive_statements(s), None) for s in reading.statements):
+        yield Danger("database", run.summary)
 
 
 @cache

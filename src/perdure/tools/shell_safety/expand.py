@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from perdure.tools.shell_safety.limits import Budget
 from perdure.tools.shell_safety.syntax import Literal, Substitution, Variable, Word
-from perdure.tools.shell_safety.types import SECRET, UNKNOWN, has_mark
+from perdure.tools.shell_safety.types import SECRET, UNKNOWN, has_taint
 
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT)(?:_|$)|APIKEY|_PASS$", re.I)
 _MAX_FIELDS = 64
@@ -63,8 +63,8 @@ class ShellVariables:
         if name in ("@", "*"):
             return self.arguments[1:]
         if name.isdecimal():
-            known = self.arguments[int(name) : int(name) + 1] if len(name) <= _MAX_INDEX_DIGITS else []
-            return known or ([UNKNOWN] if self.is_open and not self.arguments else [])
+            arguments = self.arguments[int(name) : int(name) + 1] if len(name) <= _MAX_INDEX_DIGITS else []
+            return arguments or ([UNKNOWN] if self.is_open and not self.arguments else [])
         if name in self._set:
             return self._set[name]
         if name in ("IFS", "HOME", "PWD", "OLDPWD"):
@@ -75,9 +75,9 @@ class ShellVariables:
             return [UNKNOWN]
         if SECRET_NAME.search(name):
             return [SECRET]
-        known_outside = (self._environment or {}).get(name)
-        if known_outside is not None:
-            return [known_outside]
+        inherited = (self._environment or {}).get(name)
+        if inherited is not None:
+            return [inherited]
         return [UNKNOWN] if self.is_open else []
 
     def fields(self, word: Word, run: Callable[[Substitution], str]) -> list[str]:
@@ -98,13 +98,13 @@ class ShellVariables:
     def _pieces(self, word: Word, run: Callable[[Substitution], str]) -> _Pieces:
         pieces: _Pieces = []
         for part in word.parts:
-            made = self._expanded(part, run)
+            expanded = self._expand(part, run)
             if not isinstance(part, Literal):
-                self._budget.spend_chars(sum(len(text) for text, _ in made))
-            pieces += made
+                self._budget.spend_chars(sum(len(text) for text, _ in expanded))
+            pieces += expanded
         return pieces
 
-    def _expanded(self, part: Literal | Variable | Substitution, run: Callable[[Substitution], str]) -> _Pieces:
+    def _expand(self, part: Literal | Variable | Substitution, run: Callable[[Substitution], str]) -> _Pieces:
         if isinstance(part, Literal):
             return [(part.text, _QUOTED if part.is_quoted else _TYPED)] if part.text else [("", _QUOTED)]
         kind = _QUOTED if part.is_quoted else _SPLIT
@@ -119,8 +119,8 @@ class ShellVariables:
                 out.append((v, _QUOTED))
             return out
         between = self.values("IFS")[0][:1] if part.is_quoted and "*" in (part.name, part.index) else " "
-        joined = between.join(values)
-        return [(joined, kind)] if joined or part.is_quoted else []
+        text = between.join(values)
+        return [(text, kind)] if text or part.is_quoted else []
 
     def _variable(self, v: Variable) -> list[str]:
         values = self.values(v.name)
@@ -135,7 +135,7 @@ class ShellVariables:
             values = values[:1]
         if not v.rest:
             return values
-        return _changed(values, v.rest, self)
+        return _apply_operator(values, v.rest, self)
 
     def _tilde(self, pieces: _Pieces) -> _Pieces:
         if not pieces or pieces[0][1] != _TYPED or not pieces[0][0].startswith("~"):
@@ -187,48 +187,48 @@ def _plain(word: Word) -> str | None:
     return "".join(texts) if texts else None
 
 
-def _changed(values: list[str], rest: str, scope: ShellVariables) -> list[str]:
+def _apply_operator(values: list[str], rest: str, scope: ShellVariables) -> list[str]:
     """`${x:-y}`, `${x:1:2}`, `${x#y}`, `${x%y}`, `${x/y/z}`, `${x^^}`, `${x,,}`, `${x@Q}`."""
-    if found := re.match(r":?([-=+?])", rest):
-        other = rest[found.end() :].strip("\"'")
-        other = re.sub(r"\$\{?(\w+)\}?", lambda m: _joined_values(m.group(1), scope), other)
+    if match := re.match(r":?([-=+?])", rest):
+        other = rest[match.end() :].strip("\"'")
+        other = re.sub(r"\$\{?(\w+)\}?", lambda m: _expand_nested(m.group(1), scope), other)
         is_set = bool(values and values[0])
-        if found.group(1) == "+":
+        if match.group(1) == "+":
             return [other] if is_set else []
         return values if is_set else [other]
-    return [_changed_text(v, rest, scope) for v in values]
+    return [_transform(v, rest, scope) for v in values]
 
 
-def _joined_values(name: str, scope: ShellVariables) -> str:
+def _expand_nested(name: str, scope: ShellVariables) -> str:
     text = "".join(scope.values(name))
     scope.spend(len(text))
     return text
 
 
-def _changed_text(value: str, rest: str, scope: ShellVariables) -> str:
-    if found := _SLICE.match(rest):
-        start, length = int(found.group(1)), found.group(2)
+def _transform(value: str, rest: str, scope: ShellVariables) -> str:
+    if match := _SLICE.match(rest):
+        start, length = int(match.group(1)), match.group(2)
         return value[start:][: int(length)] if length else value[start:]
     if rest[0] in "^,":
         change = str.upper if rest[0] == "^" else str.lower
         return change(value) if len(rest) > 1 else change(value[:1]) + value[1:]
     if rest[0] == "@":
         return value
-    if has_mark(value) or any(c in rest for c in "$`") or max(len(value), len(rest)) > _MAX_PATTERN_CHARS:
+    if has_taint(value) or any(c in rest for c in "$`") or max(len(value), len(rest)) > _MAX_PATTERN_CHARS:
         return UNKNOWN
     scope.spend(_MAX_PATTERN_CHARS * 20)
     if rest[0] in "#%":
-        return _trimmed(value, rest)
+        return _trim(value, rest)
     if rest[0] == "/":
         every = rest.startswith("//")
         old, _, new = rest[2 if every else 1 :].partition("/")
         old, new = old.strip("\"'"), new.strip("\"'")
-        wanted = fnmatch.translate(old).removesuffix(r"\Z").removeprefix("(?s:").removesuffix(")")
-        return re.sub(wanted, lambda _: new, value, count=0 if every else 1) if old else value
+        pattern = fnmatch.translate(old).removesuffix(r"\Z").removeprefix("(?s:").removesuffix(")")
+        return re.sub(pattern, lambda _: new, value, count=0 if every else 1) if old else value
     return UNKNOWN
 
 
-def _trimmed(value: str, rest: str) -> str:
+def _trim(value: str, rest: str) -> str:
     sign, is_greedy = rest[0], rest[:2] in ("##", "%%")
     pattern = rest[2 if is_greedy else 1 :].strip("\"'")
     cuts: Iterable[int] = range(len(value) + 1)
@@ -265,19 +265,19 @@ def _braces(chars: _Pieces, budget: Budget) -> list[_Pieces]:
 
 def _brace_group(chars: _Pieces) -> tuple[int, int, list[int]] | None:
     """The first typed `{…,…}` that closes: where it opens, where it closes, and its commas."""
-    opened: list[tuple[int, list[int]]] = []
+    stack: list[tuple[int, list[int]]] = []
     best: tuple[int, int, list[int]] | None = None
     for at, (c, kind) in enumerate(chars):
         if kind != _TYPED:
             continue
         if c == "{" and not (at and chars[at - 1] == ("$", _TYPED)):
-            opened.append((at, []))
-        elif c == "," and opened:
-            opened[-1][1].append(at)
-        elif c == "}" and opened:
-            start, commas = opened.pop()
+            stack.append((at, []))
+        elif c == "," and stack:
+            stack[-1][1].append(at)
+        elif c == "}" and stack:
+            start, commas = stack.pop()
             if commas and (best is None or start < best[0]):
                 best = (start, at, commas)
-            if not opened and best is not None:
+            if not stack and best is not None:
                 return best
     return best

@@ -12,7 +12,7 @@ from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.limits import Unreadable
 from perdure.tools.shell_safety.parse import decode_escapes
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.types import DOWNLOADED, PROGRAM, UNKNOWN, UNMASKED, Code, Danger
+from perdure.tools.shell_safety.types import DECODED, DOWNLOADED, PROGRAM, UNKNOWN, Code, Danger
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
 
@@ -65,25 +65,25 @@ def code_of(run: Invocation) -> Iterator[Code]:
     if run.name == "deno" and run.operands[:1] == ("eval",):
         yield Code("node", " ".join(run.operands[1:]))
         return
-    known = language_of(posixpath.basename(run.name))
-    if known is None:
+    entry = language_of(posixpath.basename(run.name))
+    if entry is None:
         return
-    language, options = known
-    given = False
+    language, options = entry
+    has_code = False
     for i, a in enumerate(run.args[:-1]):
         is_cluster = any(
             len(o) == 2 and re.fullmatch(rf"-[A-Za-z0-9]*{o[1]}", a) and not a.startswith("--") for o in options
         )
         if a in options or is_cluster:
-            given = True
+            has_code = True
             yield Code(language, run.args[i + 1])
     for a in run.args:
-        if found := next(
+        if match := next(
             (o for o in options if len(o) == 2 and a.startswith(o) and len(a) > 2 and not a[1:].isalnum()), None
         ):
-            given = True
-            yield Code(language, a[len(found) :])
-    if not given and run.stdin and runs_stdin(run) and run.stdin != PROGRAM:
+            has_code = True
+            yield Code(language, a[len(match) :])
+    if not has_code and run.stdin and runs_stdin(run) and run.stdin != PROGRAM:
         yield Code(language, run.stdin)
 
 
@@ -121,7 +121,7 @@ _WRITTEN_PATH = re.compile(
 _EVALUATES = re.compile(
     r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
 )
-_UNMASKS = re.compile(
+_DECODES = re.compile(
     r"b64decode|a85decode|b32decode|fromhex|unhexlify|fromCharCode|\batob\b|base64|\bdecompress\b|\bunpack\b|\bpack\b|rot_?13"
     r"|\bchr\b|Buffer\.from|decode\s*\(|EncodedCommand|FromBase64String"
 )
@@ -148,9 +148,9 @@ _KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
 _SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp")
 # Between a loop's head and the fork inside it, and between a fork and the loop behind it.
 _LOOP_CHARS, _BODY_CHARS, _AFTER_CHARS = 240, 41, 20
-_MAX_FOUND = 60
+_MAX_MATCHES = 60
 _MAX_STRINGS = 3_000
-_WRITTEN = {"device": "disk", "system": "system-files", "startup": "startup-files"}
+_ZONE_KINDS = {"device": "disk", "system": "system-files", "startup": "startup-files"}
 _MAX_STARTS = 12
 # A longer string is no path.
 _PATH_CHARS = 300
@@ -166,7 +166,7 @@ class CodeReading:
     statements: tuple[str, ...] = ()
 
 
-def read_code(text: str, places: PathZones, language: str = "") -> CodeReading:
+def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
     """Looks at code as far as strings and names tell."""
     if language in _BACKTICKS_RUN:
         text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
@@ -176,17 +176,17 @@ def read_code(text: str, places: PathZones, language: str = "") -> CodeReading:
     # getattr(os, 'sys' + 'tem') names what it calls by a string.
     names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))
     what = " ".join(text[:1_000].split())[:160]
-    dangers = tuple(Danger(kind, what) for kind in _kinds(text, names, strings, places))
+    dangers = tuple(Danger(kind, what) for kind in _kinds(text, names, strings, zones))
     scripts: tuple[str, ...] = ()
     if _RUNS.search(names):
         # A list of arguments is a command too, wherever in the code it begins.
         scripts = (*strings, *(" ".join(strings[i:]) for i in range(min(len(strings) - 1, _MAX_STARTS))))
-    return CodeReading(dangers, scripts, tuple(_deleted(text)), tuple(strings) if _SQL.search(names) else ())
+    return CodeReading(dangers, scripts, tuple(_deleted_paths(text)), tuple(strings) if _SQL.search(names) else ())
 
 
-def _kinds(text: str, names: str, strings: list[str], places: PathZones) -> Iterator[str]:
+def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Iterator[str]:
     runs = _RUNS.search(names) or _EVALUATES.search(names)
-    if UNMASKED in text or text.strip() == UNKNOWN or (runs and _UNMASKS.search(names)):
+    if DECODED in text or text.strip() == UNKNOWN or (runs and _DECODES.search(names)):
         yield "hidden-code"
     if DOWNLOADED in text or (runs and _FETCHES.search(names)):
         yield "remote-code"
@@ -196,21 +196,21 @@ def _kinds(text: str, names: str, strings: list[str], places: PathZones) -> Iter
         yield "fork-bomb"
     if _KILLS.search(text):
         yield "kill"
-    if _shows_secret(text, strings, places):
+    if _shows_secret(text, strings, zones):
         yield "credentials"
     if _WRITES.search(text) or _UNLINKS.search(text):
-        zones = {places.place(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < _PATH_CHARS}
-        yield from (kind for zone, kind in _WRITTEN.items() if zone in zones)
-    if places.workspace is not None and _writes_outside(text, places):
+        named_zones = {zones.classify(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < _PATH_CHARS}
+        yield from (kind for zone, kind in _ZONE_KINDS.items() if zone in named_zones)
+    if zones.workspace is not None and _writes_outside(text, zones):
         yield "write-outside"
     if _UNLINKS.search(text) and _MANY.search(text):
         yield "delete-tree"
 
 
-def _writes_outside(text: str, places: PathZones) -> bool:
-    for found in islice(_WRITTEN_PATH.finditer(text), _MAX_FOUND):
-        place = places.written(next(path for path in found.groups() if path))
-        if place.zone == "outside" and not place.is_scratch:
+def _writes_outside(text: str, zones: PathZones) -> bool:
+    for match in islice(_WRITTEN_PATH.finditer(text), _MAX_MATCHES):
+        location = zones.resolve_write(next(path for path in match.groups() if path))
+        if location.zone == "outside" and not location.is_scratch:
             return True
     return False
 
@@ -227,7 +227,7 @@ def _hands_out_shell(text: str, names: str) -> bool:
 
 
 def _forks_in_a_loop(text: str) -> bool:
-    for fork in islice(_FORK.finditer(text), _MAX_FOUND):
+    for fork in islice(_FORK.finditer(text), _MAX_MATCHES):
         if re.search(r"\b(?:while|for)\b", text[fork.end() : fork.end() + _AFTER_CHARS]):
             return True
         before = text[max(0, fork.start() - _LOOP_CHARS) : fork.start()]
@@ -239,41 +239,41 @@ def _forks_in_a_loop(text: str) -> bool:
     return False
 
 
-def _shows_secret(text: str, strings: list[str], places: PathZones) -> bool:
-    if any(places.holds_secret(s) for s in strings if "/" in s and len(s) < _PATH_CHARS):
+def _shows_secret(text: str, strings: list[str], zones: PathZones) -> bool:
+    if any(zones.is_credential(s) for s in strings if "/" in s and len(s) < _PATH_CHARS):
         return True
-    has_private = bool(_ENVIRONMENT.search(text)) or any(places.is_private(s) for s in strings if len(s) < _PATH_CHARS)
+    has_private = bool(_ENVIRONMENT.search(text)) or any(zones.is_private(s) for s in strings if len(s) < _PATH_CHARS)
     return has_private and bool(_SENDS.search(text))
 
 
-def _deleted(text: str) -> Iterator[str]:
+def _deleted_paths(text: str) -> Iterator[str]:
     """The paths given to calls that delete a tree; the unknown mark where they are not written out."""
-    for number, found in enumerate(_DELETES.finditer(text)):
-        if number == _MAX_FOUND:
+    for number, match in enumerate(_DELETES.finditer(text)):
+        if number == _MAX_MATCHES:
             yield UNKNOWN
             return
-        call = re.split(r"[)\n;]", text[found.end() : found.end() + 300], maxsplit=1)[0]
-        given = [s for s in _strings(call) if s]
-        yield from given or [UNKNOWN]
+        call = re.split(r"[)\n;]", text[match.end() : match.end() + 300], maxsplit=1)[0]
+        has_code = [s for s in _strings(call) if s]
+        yield from has_code or [UNKNOWN]
 
 
 def _strings(text: str) -> Iterator[str]:
     """Every string, neighbours joined by + or . as one."""
-    held, end = "", -1
-    for found in _STRING.finditer(text):
-        raw = found.group(1)
+    buffer, end = "", -1
+    for match in _STRING.finditer(text):
+        raw = match.group(1)
         if raw[0] in "q%":
             inner = re.sub(r"^[q%][qwx]?.", "", raw)[:-1]
         else:
             inner = raw[3:-3] if raw[:3] in ('"""', "'''") else raw[1:-1]
         value = decode_escapes(inner)
-        between = text[end : found.start()] if end >= 0 else ""
-        if end >= 0 and between.strip() in ("", "+", ".") and (between.strip() or held):
-            held += value
+        between = text[end : match.start()] if end >= 0 else ""
+        if end >= 0 and between.strip() in ("", "+", ".") and (between.strip() or buffer):
+            buffer += value
         else:
-            if held:
-                yield held
-            held = value
-        end = found.end()
-    if held:
-        yield held
+            if buffer:
+                yield buffer
+            buffer = value
+        end = match.end()
+    if buffer:
+        yield buffer

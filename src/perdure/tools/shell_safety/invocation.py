@@ -11,9 +11,9 @@ from functools import cached_property
 from perdure.tools.shell_safety.limits import Unreadable
 from perdure.tools.shell_safety.paths import PathZones, ShellPath
 from perdure.tools.shell_safety.syntax import Node, Simple
-from perdure.tools.shell_safety.types import PROGRAM, UNKNOWN, has_mark, without_marks
+from perdure.tools.shell_safety.types import PROGRAM, UNKNOWN, has_taint, strip_taints
 
-_SHOWN_CHARS = 160
+_SUMMARY_CHARS = 160
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Invocation:
 
     name: str
     args: tuple[str, ...]
-    places: PathZones
+    zones: PathZones
     stdin: str | None = None
     # Files it writes through `>` and its kin.
     writes: tuple[str, ...] = ()
@@ -49,18 +49,18 @@ class Invocation:
         return sum(map(len, self.args)) + len(self.args) + len(self.stdin or "")
 
     @cached_property
-    def _given(self) -> tuple[frozenset[str], frozenset[str]]:
+    def _flags(self) -> tuple[frozenset[str], frozenset[str]]:
         """The options as they stand, and the letters of `-rf` and its like."""
         clusters = (o[1:] for o in self.options if not o.startswith("--") and o[1:].isascii() and o[1:].isalnum())
         return frozenset(self.options), frozenset(letter for cluster in clusters for letter in cluster)
 
-    def has(self, *wanted: str) -> bool:
+    def has(self, *names: str) -> bool:
         """Whether an option was given; `-f` is found in `-rf`, `--force` also as `--forc`."""
-        options, letters = self._given
-        for w in wanted:
-            if w in options or (len(w) == 2 and w[1] in letters):
+        options, letters = self._flags
+        for name in names:
+            if name in options or (len(name) == 2 and name[1] in letters):
                 return True
-            if w.startswith("--") and any(w[:end] in options for end in range(5, len(w))):
+            if name.startswith("--") and any(name[:end] in options for end in range(5, len(name))):
                 return True
         return False
 
@@ -81,7 +81,7 @@ class Invocation:
         out = []
         for i, a in enumerate(self.args):
             if a.startswith("-") and _opens_with(a, names):
-                value = Invocation(self.name, self.args[i : i + 2], self.places).value_of(*names)
+                value = Invocation(self.name, self.args[i : i + 2], self.zones).value_of(*names)
                 out += [value] if value is not None else []
         return out
 
@@ -89,14 +89,14 @@ class Invocation:
         """Whether the operands begin with these words: the sub-command."""
         return self.operands[: len(words)] == words
 
-    def place(self, path: str) -> ShellPath:
-        return self.places.place(path)
+    def classify(self, path: str) -> ShellPath:
+        return self.zones.classify(path)
 
     @cached_property
-    def shown(self) -> str:
-        few = self.args[:_SHOWN_CHARS]
-        text = without_marks(" ".join((self.name, *(a[: _SHOWN_CHARS + 1] for a in few))), "…")
-        return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    def summary(self) -> str:
+        few = self.args[:_SUMMARY_CHARS]
+        text = strip_taints(" ".join((self.name, *(a[: _SUMMARY_CHARS + 1] for a in few))), "…")
+        return text if len(text) <= _SUMMARY_CHARS else f"{text[:_SUMMARY_CHARS]}…"
 
 
 def _before_dashes(args: Iterable[str]) -> Iterable[str]:
@@ -149,12 +149,12 @@ def looks_recursive(run: Invocation) -> bool:
     """Whether a program nobody knows is given what `rm -r` is given."""
     if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
         return False
-    return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.place, run.operands))
+    return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.classify, run.operands))
 
 
 def is_command_unknown(text: str) -> bool:
     """Whether the unknown text may be the command itself and not only an argument of one that is known."""
-    return any(has_mark(line.strip()[:1]) for line in re.split(r"[\n;|&]", text)) or PROGRAM + UNKNOWN in text
+    return any(has_taint(line.strip()[:1]) for line in re.split(r"[\n;|&]", text)) or PROGRAM + UNKNOWN in text
 
 
 def name_of(node: Node) -> str:

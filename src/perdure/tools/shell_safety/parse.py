@@ -23,7 +23,7 @@ from perdure.tools.shell_safety.syntax import (
     Variable,
     Word,
 )
-from perdure.tools.shell_safety.types import ALL, UNKNOWN
+from perdure.tools.shell_safety.types import ALL_TAINTS, UNKNOWN
 
 BREAKS = frozenset(" \t\n;|&<>()")
 _PLAIN = re.compile(r"""[^\s;|&<>()\\'"$`]+""")
@@ -71,13 +71,13 @@ class WordReader:
                 parts += self.double_quoted('"') or [Literal("", True)]
             elif c in "$`":
                 parts.append(self._dollar(is_quoted=False))
-            elif found := _PLAIN.match(self.text, self.at):
-                parts.append(Literal(found.group()))
-                self.at = found.end()
+            elif match := _PLAIN.match(self.text, self.at):
+                parts.append(Literal(match.group()))
+                self.at = match.end()
             else:  # a control character that \s takes for blank
                 parts.append(Literal(c))
                 self.at += 1
-        return Word(_joined(parts))
+        return Word(_merge_literals(parts))
 
     def double_quoted(self, end: str) -> list[Part]:
         """Parts up to the closing quote; an empty `end` reads to the end of the text, as in a here-document."""
@@ -94,9 +94,9 @@ class WordReader:
                     parts.append(Literal(follower if follower in '$`"\\' else f"\\{follower}", True))
             elif c in "$`":
                 parts.append(self._dollar(is_quoted=True))
-            elif found := _IN_DOUBLE.match(self.text, self.at):
-                parts.append(Literal(found.group(), True))
-                self.at = found.end()
+            elif match := _IN_DOUBLE.match(self.text, self.at):
+                parts.append(Literal(match.group(), True))
+                self.at = match.end()
             else:
                 parts.append(Literal(c, True))
                 self.at += 1
@@ -131,7 +131,7 @@ class WordReader:
             parts = self.double_quoted('"')
             return parts[0] if len(parts) == 1 else Literal("".join(_literal(p) for p in parts), True)
         if text.startswith("$((", at) and (close := _arithmetic_end(text, at + 3)) is not None:
-            inside = self._inside(text[at + 3 : close - 2])
+            inside = self._parse_inside(text[at + 3 : close - 2])
             self.at = close
             return Variable("?", True, runs=tuple(p for p in inside if isinstance(p, Substitution)))
         if text.startswith("$(", at):
@@ -139,45 +139,45 @@ class WordReader:
             return Substitution(body, is_quoted)
         if text.startswith("${", at):
             return self._braced(is_quoted)
-        if found := _NAME.match(text, at + 1):
-            self.at = found.end()
-            return Variable(found.group(), is_quoted)
+        if match := _NAME.match(text, at + 1):
+            self.at = match.end()
+            return Variable(match.group(), is_quoted)
         self.at += 1
         return Literal("$", is_quoted)
 
-    def _inside(self, text: str) -> list[Part]:
+    def _parse_inside(self, text: str) -> list[Part]:
         """The parts of a text inside brackets, read again."""
         self._budget.spend_chars(len(text))
         return WordReader(text, 0, self._read_commands, self._budget).double_quoted("")
 
     def _backticks(self, is_quoted: bool) -> Part:
-        found = _BACKTICKS.match(self.text, self.at)
-        if found is None:
+        match = _BACKTICKS.match(self.text, self.at)
+        if match is None:
             self.at = len(self.text)
             return Literal("", is_quoted)
-        self.at = found.end()
-        self._budget.spend_chars(len(found.group(1)))
-        body, _ = self._read_commands(re.sub(r"\\([$`\\])", r"\1", found.group(1)), 0)
+        self.at = match.end()
+        self._budget.spend_chars(len(match.group(1)))
+        body, _ = self._read_commands(re.sub(r"\\([$`\\])", r"\1", match.group(1)), 0)
         return Substitution(body, is_quoted)
 
     def _ansi(self) -> Part:
-        found = _ANSI_QUOTED.match(self.text, self.at)
-        if found is None:
+        match = _ANSI_QUOTED.match(self.text, self.at)
+        if match is None:
             self.at = len(self.text)
             return Literal("", True)
-        self.at = found.end()
-        return Literal(decode_escapes(found.group(1)), True)
+        self.at = match.end()
+        return Literal(decode_escapes(match.group(1)), True)
 
     def _braced(self, is_quoted: bool) -> Part:
         close = _brace_end(self.text, self.at + 2)
         inner = self.text[self.at + 2 : close]
         self.at = close + 1
-        found = _BRACED.match(inner)
-        if found is None or (found.group(1) and inner == found.group(1)):
+        match = _BRACED.match(inner)
+        if match is None or (match.group(1) and inner == match.group(1)):
             return Variable(inner, is_quoted) if _NAME.fullmatch(inner) else Literal(UNKNOWN, is_quoted)
-        sign, name, index = found.groups()
-        rest = inner[found.end() :]
-        inside = self._inside(rest) if "$(" in rest or "`" in rest else []
+        sign, name, index = match.groups()
+        rest = inner[match.end() :]
+        inside = self._parse_inside(rest) if "$(" in rest or "`" in rest else []
         runs = tuple(p for p in inside if isinstance(p, Substitution))
         return Variable(
             name, is_quoted, index=index or "", rest=rest, is_length=sign == "#", is_indirect=sign == "!", runs=runs
@@ -187,8 +187,8 @@ class WordReader:
 def decode_escapes(text: str) -> str:
     """Backslash escapes as `$'…'`, `echo -e` and `printf` read them."""
 
-    def meant(found: re.Match[str]) -> str:
-        code = found.group(1)
+    def decode(match: re.Match[str]) -> str:
+        code = match.group(1)
         if code[0] in "xuU" and len(code) > 1:
             value = int(code[1:], 16)
             return chr(value) if value < 0x110000 else "?"
@@ -196,7 +196,7 @@ def decode_escapes(text: str) -> str:
             return chr(int(code, 8) & 0xFF)
         return _ESCAPES.get(code, code if code in "\\'\"?" else f"\\{code}")
 
-    return _ANSI.sub(meant, text)
+    return _ANSI.sub(decode, text)
 
 
 def _arithmetic_end(text: str, at: int) -> int | None:
@@ -235,7 +235,7 @@ def _literal(part: Part) -> str:
     return part.text if isinstance(part, Literal) else UNKNOWN
 
 
-def _joined(parts: list[Part]) -> tuple[Part, ...]:
+def _merge_literals(parts: list[Part]) -> tuple[Part, ...]:
     """Neighbouring literals of one kind as one."""
     out: list[Part] = []
     for is_quoted, group in groupby(parts, key=lambda p: p.is_quoted if isinstance(p, Literal) else None):
@@ -251,17 +251,17 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]\n]{0,200}\])?(\+?)=")
 _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\()|&>>|&>)")
 _FUNCTION = re.compile(r"([^\s;|&<>()'\"$`]+)[ \t]*\([ \t]*\)")
 _BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
-_ENDS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
-_BETWEEN = {"if": ("then", "elif", "else"), "while": ("do",), "until": ("do",), "{": ()}
+_END_KEYWORDS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
+_MIDDLE_KEYWORDS = {"if": ("then", "elif", "else"), "while": ("do",), "until": ("do",), "{": ()}
 _KEYWORD = re.compile(r"[a-z]{1,12}(?=[\s;|&<>()]|\Z)|[{}!](?=[\s;|&)]|\Z)")
-_PASSED_OVER = frozenset({"!", "time", "coproc", "then", "do", "else", "elif", "fi", "done", "esac", "}", "in"})
+_IGNORED_KEYWORDS = frozenset({"!", "time", "coproc", "then", "do", "else", "elif", "fi", "done", "esac", "}", "in"})
 
 
 def parse(text: str, budget: Budget, *, depth: int = 0) -> tuple[Node, ...]:
     """The commands of a script. Raises Unreadable."""
-    clean = text.translate({ord(m): "?" for m in ALL}) if depth == 0 else text
+    clean = text.translate({ord(m): "?" for m in ALL_TAINTS}) if depth == 0 else text
     budget.spend_chars(len(text))
-    return _Parser(clean, 0, depth, budget).everything()
+    return _Parser(clean, 0, depth, budget).parse_all()
 
 
 class _Parser:
@@ -273,7 +273,7 @@ class _Parser:
         self._r = WordReader(text, at, self._inner, budget)
         self._pending: list[HereText] = []
 
-    def everything(self) -> tuple[Node, ...]:
+    def parse_all(self) -> tuple[Node, ...]:
         nodes: list[Node] = []
         while True:
             before = self._r.at
@@ -297,7 +297,7 @@ class _Parser:
         nodes: list[Node] = []
         while True:
             self._skip_separators(";;" in until)
-            if self._r.at >= len(self._r.text) or self._here(")") or (";;" in until and self._here(";;")):
+            if self._r.at >= len(self._r.text) or self._at_text(")") or (";;" in until and self._at_text(";;")):
                 return nodes
             if until and self._peek_keyword() in until:
                 return nodes
@@ -317,27 +317,27 @@ class _Parser:
             if command is not None:
                 commands.append(command)
             self._skip_blank()
-            if not self._here("|") or self._here("||"):
+            if not self._at_text("|") or self._at_text("||"):
                 break
-            self._r.at += 2 if self._here("|&") else 1
+            self._r.at += 2 if self._at_text("|&") else 1
             self._skip_newlines()
         if not commands:
             return None
-        is_background = self._here("&") and not self._here("&&")
+        is_background = self._at_text("&") and not self._at_text("&&")
         return Pipeline(tuple(commands), is_background) if len(commands) > 1 or is_background else commands[0]
 
     def _command(self) -> Node | None:
         self._skip_blank()
-        while (keyword := self._peek_keyword()) in _PASSED_OVER:
+        while (keyword := self._peek_keyword()) in _IGNORED_KEYWORDS:
             self._r.at += len(keyword)
             self._skip_blank()
-            if keyword == "time" and self._here("-p "):
+            if keyword == "time" and self._at_text("-p "):
                 self._r.at += 3
                 self._skip_blank()
-        if self._here("("):  # also `((…))`: read as commands, arithmetic does no harm
+        if self._at_text("("):  # also `((…))`: read as commands, arithmetic does no harm
             body, self._r.at = self._inner(self._r.text, self._r.at + 1)
             return Group(body, self._redirects(), is_subshell=True)
-        if keyword in _ENDS:
+        if keyword in _END_KEYWORDS:
             return self._block(keyword)
         if keyword in ("for", "select"):
             return self._loop(keyword)
@@ -348,25 +348,25 @@ class _Parser:
             self._skip_blank()
             name = self._r.word().bare
             self._skip_blank()
-            if self._here("()"):
+            if self._at_text("()"):
                 self._r.at += 2
             return self._function(name)
-        if found := _FUNCTION.match(self._r.text, self._r.at):
-            self._r.at = found.end()
-            return self._function(found.group(1))
+        if match := _FUNCTION.match(self._r.text, self._r.at):
+            self._r.at = match.end()
+            return self._function(match.group(1))
         return self._simple()
 
     def _block(self, keyword: str) -> Node:
         self._r.at += len(keyword)
-        end, between = _ENDS[keyword], _BETWEEN[keyword]
+        end, between = _END_KEYWORDS[keyword], _MIDDLE_KEYWORDS[keyword]
         body: list[Node] = []
         while True:
             body += self._sequence(frozenset({end, *between}))
-            found = self._peek_keyword()
-            if self._r.at >= len(self._r.text) or self._here(")"):
+            match = self._peek_keyword()
+            if self._r.at >= len(self._r.text) or self._at_text(")"):
                 break
-            self._r.at += len(found)
-            if found == end:
+            self._r.at += len(match)
+            if match == end:
                 break
         return Group(tuple(body), self._redirects())
 
@@ -374,7 +374,7 @@ class _Parser:
         self._r.at += len(keyword)
         self._skip_blank()
         name, words = "", None
-        if self._here("(("):
+        if self._at_text("(("):
             close = self._r.text.find("))", self._r.at)
             self._r.at = close + 2 if close >= 0 else len(self._r.text)
         else:
@@ -404,7 +404,7 @@ class _Parser:
             if self._r.at >= len(self._r.text) or self._peek_keyword() == "esac":
                 self._r.at += 4
                 return Group(tuple(body), self._redirects())
-            while self._r.at < len(self._r.text) and not self._here(")"):
+            while self._r.at < len(self._r.text) and not self._at_text(")"):
                 before = self._r.at
                 self._r.word()
                 self._skip_blank()
@@ -415,7 +415,7 @@ class _Parser:
     def _function(self, name: str) -> Node:
         self._skip_newlines()
         # `f(){f|f&};` lacks a blank that bash wants, but what is meant is plain.
-        body = self._block("{") if self._here("{") else self._command()
+        body = self._block("{") if self._at_text("{") else self._command()
         return Function(name, (body,) if body is not None else ())
 
     def _simple(self) -> Node | None:
@@ -427,11 +427,11 @@ class _Parser:
             if redirect := self._redirect():
                 redirects.append(redirect)
                 continue
-            found = _ASSIGNMENT.match(self._r.text, self._r.at)
+            match = _ASSIGNMENT.match(self._r.text, self._r.at)
             declares = bool(words) and words[0].bare in ("export", "declare", "local", "readonly", "typeset")
-            if found and (not words or declares):
-                self._r.at = found.end()
-                assignments.append(self._assigned(found.group(1), bool(found.group(2))))
+            if match and (not words or declares):
+                self._r.at = match.end()
+                assignments.append(self._assignment(match.group(1), bool(match.group(2))))
                 continue
             if words and words[0].bare == "[[":
                 self._test_operators()
@@ -442,15 +442,15 @@ class _Parser:
             words.append(word)
             if word.bare == "]]":
                 break
-        made = Simple(tuple(assignments), tuple(words), tuple(redirects))
-        return made if assignments or words or redirects else None
+        command = Simple(tuple(assignments), tuple(words), tuple(redirects))
+        return command if assignments or words or redirects else None
 
-    def _assigned(self, name: str, is_added: bool) -> Assignment:
-        if not self._here("("):
+    def _assignment(self, name: str, is_added: bool) -> Assignment:
+        if not self._at_text("("):
             return Assignment(name, (self._r.word(),), is_added=is_added)
         self._r.at += 1
         values: list[Word] = []
-        while self._r.at < len(self._r.text) and not self._here(")"):
+        while self._r.at < len(self._r.text) and not self._at_text(")"):
             before = self._r.at
             self._skip_newlines()
             values += self._words()
@@ -470,24 +470,24 @@ class _Parser:
 
     def _test_operators(self) -> None:
         """Inside `[[ … ]]` brackets and comparisons are words, not operators."""
-        while self._r.at < len(self._r.text) and self._r.text[self._r.at] in "<>()&| \n" and not self._here("<("):
+        while self._r.at < len(self._r.text) and self._r.text[self._r.at] in "<>()&| \n" and not self._at_text("<("):
             self._r.at += 1
 
     def _redirects(self) -> tuple[Redirect, ...]:
         out: list[Redirect] = []
         while True:
             self._skip_blank()
-            found = self._redirect()
-            if found is None:
+            match = self._redirect()
+            if match is None:
                 return tuple(out)
-            out.append(found)
+            out.append(match)
 
     def _redirect(self) -> Redirect | None:
-        found = _REDIRECT.match(self._r.text, self._r.at)
-        if found is None:
+        match = _REDIRECT.match(self._r.text, self._r.at)
+        if match is None:
             return None
-        self._r.at = found.end()
-        operator = found.group(1)
+        self._r.at = match.end()
+        operator = match.group(1)
         self._skip_blank()
         target = self._r.word()
         if operator not in ("<<", "<<-"):
@@ -501,10 +501,10 @@ class _Parser:
     def _newline(self) -> None:
         self._r.at += 1
         for here in self._pending:
-            self._fill(here)
+            self._read_here_document(here)
         self._pending.clear()
 
-    def _fill(self, here: HereText) -> None:
+    def _read_here_document(self, here: HereText) -> None:
         lines, text = [], self._r.text
         while self._r.at < len(text):
             end = text.find("\n", self._r.at)
@@ -523,21 +523,21 @@ class _Parser:
             here.body = Word(tuple(WordReader(body, 0, self._inner, self._budget).double_quoted("")))
 
     def _skip_blank(self) -> None:
-        found = _BLANK.match(self._r.text, self._r.at)
-        self._r.at = found.end() if found else self._r.at
+        match = _BLANK.match(self._r.text, self._r.at)
+        self._r.at = match.end() if match else self._r.at
 
     def _skip_newlines(self) -> None:
         self._skip_blank()
-        while self._here("\n"):
+        while self._at_text("\n"):
             self._newline()
             self._skip_blank()
 
     def _skip_separators(self, stops_at_case_end: bool) -> None:
         while True:
             self._skip_blank()
-            if self._here("\n"):
+            if self._at_text("\n"):
                 self._newline()
-            elif stops_at_case_end and self._here(";;"):
+            elif stops_at_case_end and self._at_text(";;"):
                 return
             elif self._r.text[self._r.at : self._r.at + 1] in (";", "&", "|") and self._r.at < len(self._r.text):
                 if re.match(r"&>", self._r.text[self._r.at : self._r.at + 2]):
@@ -547,9 +547,9 @@ class _Parser:
             else:
                 return
 
-    def _here(self, text: str) -> bool:
+    def _at_text(self, text: str) -> bool:
         return self._r.text.startswith(text, self._r.at)
 
     def _peek_keyword(self) -> str:
-        found = _KEYWORD.match(self._r.text, self._r.at)
-        return found.group() if found else ""
+        match = _KEYWORD.match(self._r.text, self._r.at)
+        return match.group() if match else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from perdure.tools.shell_safety.types import FRESH, has_mark
+from perdure.tools.shell_safety.types import FRESH, has_taint
 
 ARTEFACTS = (
     "node_modules",
@@ -129,7 +129,7 @@ _SYSTEM = re.compile(
 )
 _SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z)")
 # Where bytes only pass through.
-_PASSING = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
+_PIPE_PATHS = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
 _MADE_BY_MKTEMP = re.compile(
     r"/(?:private/)?(?:tmp|var/tmp|var/folders/\S+/T)/(?:tmp\.\w{6,12}|tmp[a-z0-9_]{8})(?:/|\Z)"
 )
@@ -212,26 +212,26 @@ class PathZones:
         root = workspace.as_posix()
         return cls(None if root == "/" else root, home.as_posix(), folder.as_posix(), follow_links)
 
-    def entered(self, path: str) -> PathZones:
+    def after_cd(self, path: str) -> PathZones:
         """After `cd path`; a folder only run time knows is no known folder."""
-        there = None if has_mark(path) and FRESH not in path else self._absolute(path)
+        there = None if has_taint(path) and FRESH not in path else self._absolute(path)
         return replace(self, folder=there)
 
-    def elsewhere(self) -> PathZones:
+    def remote(self) -> PathZones:
         """On another machine or in a container, where nothing is the workspace."""
         return PathZones(None, "/root", "/root")
 
-    def place(self, path: str) -> ShellPath:
+    def classify(self, path: str) -> ShellPath:
         whole = self._absolute(path)
         if whole is None:
             name = path.rsplit("/", 1)[-1]
             path = path[:_MAX_PATH_CHARS]
-            is_artefact = not has_mark(path) and not path.startswith(("/", "..")) and self._is_artefact(path)
+            is_artefact = not has_taint(path) and not path.startswith(("/", "..")) and self._is_artefact(path)
             return ShellPath(
-                path, "unknown", is_wide=_is_everything(name), is_artefact=is_artefact and self._has_workspace
+                path, "unknown", is_wide=_is_wildcard(name), is_artefact=is_artefact and self._has_workspace
             )
         name = posixpath.basename(whole)
-        is_wide = _is_everything(name)
+        is_wide = _is_wildcard(name)
         at = posixpath.dirname(whole) if is_wide else whole
         zone = self._zone(at)
         inside = zone == "workspace" and self.workspace is not None
@@ -240,15 +240,15 @@ class PathZones:
         is_wide = is_wide or whole in ("/", self.home, self.workspace)
         return ShellPath(at, zone, is_wide=is_wide, is_artefact=is_artefact, is_scratch=is_scratch)
 
-    def written(self, path: str) -> ShellPath:
+    def resolve_write(self, path: str) -> ShellPath:
         """Where writing to a path ends up: a link inside the workspace may lead out of it."""
-        place = self.place(path)
-        if place.zone not in ("workspace", "outside") or _HARMLESS_DEVICES.fullmatch(place.path):
-            return place
-        real = self.follow_links(place.path)
-        return place if real == place.path else self.place(real)
+        location = self.classify(path)
+        if location.zone not in ("workspace", "outside") or _HARMLESS_DEVICES.fullmatch(location.path):
+            return location
+        real = self.follow_links(location.path)
+        return location if real == location.path else self.classify(real)
 
-    def holds_secret(self, path: str) -> bool:
+    def is_credential(self, path: str) -> bool:
         """Whether reading it shows a credential."""
         whole = self._absolute(path) or f"/{path}"
         if len(whole) > _MAX_PATH_CHARS:
@@ -258,17 +258,17 @@ class PathZones:
         if re.search(r"[*?\[]", whole):
             home = self.home.rstrip("/")
             return any(fnmatch.fnmatchcase(s.replace("~", home), whole) for s in _SECRET_FILES)
-        real = self.follow_links(whole) if not has_mark(whole) else whole
+        real = self.follow_links(whole) if not has_taint(whole) else whole
         return real != whole and len(real) <= _MAX_PATH_CHARS and bool(_SECRET.search(real))
 
-    def holds_home(self, path: str) -> bool:
+    def contains_home(self, path: str) -> bool:
         """Whether a home lies in this folder, with everything in it that is nobody else's business."""
         whole = self._absolute(path)
         return whole is not None and _is_under(self.home, whole) and whole != self.workspace
 
     def is_private(self, path: str) -> bool:
         """Whether sending it away would give something away."""
-        return self.holds_secret(path) or bool(_PRIVATE.search(path[-_MAX_PATH_CHARS:]))
+        return self.is_credential(path) or bool(_PRIVATE.search(path[-_MAX_PATH_CHARS:]))
 
     @property
     def _has_workspace(self) -> bool:
@@ -277,17 +277,17 @@ class PathZones:
     def _absolute(self, path: str) -> str | None:
         if path.startswith(FRESH):
             return FRESH
-        if has_mark(path[:1]) or (not path.startswith(("/", "~")) and self.folder is None):
+        if has_taint(path[:1]) or (not path.startswith(("/", "~")) and self.folder is None):
             return None
         if path == "~" or path.startswith("~/"):
             path = self.home + path[1:]
-        joined = posixpath.normpath(posixpath.join(self.folder or "/", path))
-        return "/" + joined.lstrip("/") if len(joined) <= _MAX_PATH_CHARS else None
+        absolute = posixpath.normpath(posixpath.join(self.folder or "/", path))
+        return "/" + absolute.lstrip("/") if len(absolute) <= _MAX_PATH_CHARS else None
 
     def _zone(self, path: str) -> Zone:
         if FRESH in path:
             return "fresh"
-        if _PASSING.match(path):
+        if _PIPE_PATHS.match(path):
             return "outside"
         # /dev/shm is a file system, not a device.
         if path.startswith("/dev/") and not path.startswith("/dev/shm/"):
@@ -317,12 +317,12 @@ class PathZones:
 
 
 def _is_scratch(path: str) -> bool:
-    return bool(_SCRATCH.match(path) or _HARMLESS_DEVICES.fullmatch(path) or _PASSING.match(path))
+    return bool(_SCRATCH.match(path) or _HARMLESS_DEVICES.fullmatch(path) or _PIPE_PATHS.match(path))
 
 
 def _is_under(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _is_everything(name: str) -> bool:
+def _is_wildcard(name: str) -> bool:
     return bool(name) and set(name) <= set("*?.[]!") and "*" in name

@@ -15,15 +15,15 @@ from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.limits import Unreadable
 from perdure.tools.shell_safety.parse import decode_escapes
 from perdure.tools.shell_safety.types import (
+    DECODED,
     DOWNLOADED,
     FILE,
     FRESH,
     PROGRAM,
     SECRET,
     UNKNOWN,
-    UNMASKED,
-    has_mark,
-    marks_of,
+    has_taint,
+    taints_of,
 )
 
 _MAX_PRINTED_CHARS = 200_000
@@ -94,19 +94,19 @@ def output_of(run: Invocation, files: Mapping[str, str]) -> str:
         return special(run, files)
     stdin = run.stdin or ""
     if run.name in _DECODERS and _decodes(run):
-        return _decoded(run, files)
+        return _decode(run, files)
     if run.name in _FROM_NETWORK:
         return DOWNLOADED
     if run.name in _PASS_THROUGH:
         return stdin or FILE
     if run.name in _TRANSFORMS:
-        if run.name == "rev" and stdin and not has_mark(stdin):
-            return "\n".join(line[::-1] for line in stdin.split("\n")) + UNMASKED
+        if run.name == "rev" and stdin and not has_taint(stdin):
+            return "\n".join(line[::-1] for line in stdin.split("\n")) + DECODED
         if not stdin:
             # Text that inline code makes up is not written out anywhere.
-            return PROGRAM + (UNMASKED if run.has("-c", "-e") or run.name in ("awk", "gawk") else "")
-        return marks_of(stdin) + UNKNOWN + ("" if has_mark(stdin) else UNMASKED)
-    return PROGRAM + marks_of(stdin, SECRET + DOWNLOADED)
+            return PROGRAM + (DECODED if run.has("-c", "-e") or run.name in ("awk", "gawk") else "")
+        return taints_of(stdin) + UNKNOWN + ("" if has_taint(stdin) else DECODED)
+    return PROGRAM + taints_of(stdin, SECRET + DOWNLOADED)
 
 
 def _echo(run: Invocation, files: Mapping[str, str]) -> str:
@@ -120,14 +120,14 @@ def _printf(run: Invocation, files: Mapping[str, str]) -> str:
     if not run.args:
         return ""
     if run.args[0] == "--":
-        return _printf(Invocation(run.name, run.args[1:], run.places), files)
+        return _printf(Invocation(run.name, run.args[1:], run.zones), files)
     shape, values = decode_escapes(run.args[0]), deque(run.args[1:])
 
-    def fill(found: re.Match[str]) -> str:
-        if found.group() == "%%":
+    def fill(match: re.Match[str]) -> str:
+        if match.group() == "%%":
             return "%"
         value = values.popleft() if values else ""
-        return decode_escapes(value) if found.group().endswith("b") else value
+        return decode_escapes(value) if match.group().endswith("b") else value
 
     out: list[str] = []
     for _ in range(64):
@@ -153,17 +153,17 @@ def _cat(run: Invocation, files: Mapping[str, str]) -> str:
 def _file_text(path: str, run: Invocation, files: Mapping[str, str]) -> str:
     if path in files:
         return files[path]
-    known = files.get(run.place(path).path)
-    if known is not None:
-        return known
-    return SECRET if run.places.is_private(path) else FILE
+    text = files.get(run.classify(path).path)
+    if text is not None:
+        return text
+    return SECRET if run.zones.is_private(path) else FILE
 
 
 def _find(run: Invocation, files: Mapping[str, str]) -> str:
-    return "".join(f"{p}\n" for p in found_paths(run))
+    return "".join(f"{p}\n" for p in paths_of_find(run))
 
 
-def found_paths(run: Invocation) -> list[str]:
+def paths_of_find(run: Invocation) -> list[str]:
     """What `find` would come across, as patterns: every start with its last -name."""
     starts = []
     for a in run.args:
@@ -185,7 +185,7 @@ def _environment(run: Invocation, files: Mapping[str, str]) -> str:
     return SECRET
 
 
-def _listed(run: Invocation, files: Mapping[str, str]) -> str:
+def _ls(run: Invocation, files: Mapping[str, str]) -> str:
     return "\n".join(run.operands) if run.operands and not run.has("-l") else UNKNOWN
 
 
@@ -203,11 +203,11 @@ def _decodes(run: Invocation) -> bool:
     return True
 
 
-def _decoded(run: Invocation, files: Mapping[str, str]) -> str:
+def _decode(run: Invocation, files: Mapping[str, str]) -> str:
     text = run.stdin or "".join(_file_text(p, run, files) for p in run.operands[:1])
-    kept = marks_of(text, DOWNLOADED + SECRET)
-    if has_mark(text):
-        return UNMASKED + kept
+    taints = taints_of(text, DOWNLOADED + SECRET)
+    if has_taint(text):
+        return DECODED + taints
     try:
         if run.name == "xxd":
             raw = bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", text))
@@ -216,8 +216,8 @@ def _decoded(run: Invocation, files: Mapping[str, str]) -> str:
         else:
             raw = base64.b64decode(text.strip())
     except (ValueError, binascii.Error):
-        return UNMASKED
-    return raw.decode("utf-8", "replace") + UNMASKED
+        return DECODED
+    return raw.decode("utf-8", "replace") + DECODED
 
 
 def _curl(run: Invocation, files: Mapping[str, str]) -> str:
@@ -238,7 +238,7 @@ def _fresh(run: Invocation, files: Mapping[str, str]) -> str:
 
 
 def _folder(run: Invocation, files: Mapping[str, str]) -> str:
-    return run.places.folder or UNKNOWN
+    return run.zones.folder or UNKNOWN
 
 
 def _secret(run: Invocation, files: Mapping[str, str]) -> str:
@@ -256,7 +256,7 @@ _SPECIAL: dict[str, Callable[[Invocation, Mapping[str, str]], str]] = {
     "bat": _cat,
     "find": _find,
     "fd": lambda run, files: UNKNOWN,
-    "ls": _listed,
+    "ls": _ls,
     "which": _which,
     "command": _which,
     "type": _which,

@@ -71,7 +71,7 @@ class Words:
 
     words: tuple[str, ...]
     stdin: str | None = None
-    is_elsewhere: bool = False
+    is_remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Script:
 
     text: str
     arguments: tuple[str, ...] = ()
-    is_elsewhere: bool = False
+    is_remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Code:
     text: str
 
 
-Inner = Words | Script | Code
+NestedCommand = Words | Script | Code
 
 
 # Nothing is known of it.
@@ -99,7 +99,7 @@ UNKNOWN = "\ufdd0"
 # It was fetched from the network.
 DOWNLOADED = "\ufdd1"
 # It was decoded, reversed or otherwise unmasked on the way.
-UNMASKED = "\ufdd2"
+DECODED = "\ufdd2"
 # It is, or holds, a credential.
 SECRET = "\ufdd3"
 # What an ordinary program says.
@@ -109,19 +109,19 @@ FILE = "\ufdd5"
 # A folder that `mktemp` has just made.
 FRESH = "\ufdd6"
 
-ALL = UNKNOWN + DOWNLOADED + UNMASKED + SECRET + PROGRAM + FILE + FRESH
-_ANY = re.compile(f"[{ALL}]")
+ALL_TAINTS = UNKNOWN + DOWNLOADED + DECODED + SECRET + PROGRAM + FILE + FRESH
+_ANY_TAINT = re.compile(f"[{ALL_TAINTS}]")
 
 
-def has_mark(text: str) -> bool:
-    return _ANY.search(text) is not None
+def has_taint(text: str) -> bool:
+    return _ANY_TAINT.search(text) is not None
 
 
-def marks_of(text: str, wanted: str = ALL) -> str:
+def taints_of(text: str, candidates: str = ALL_TAINTS) -> str:
     """The marks among `wanted` that stand in the text, each once."""
-    return "".join(m for m in wanted if m in text)
+    return "".join(m for m in candidates if m in text)
 
 
-def without_marks(text: str, stand_in: str = "?") -> str:
+def strip_taints(text: str, placeholder: str = "?") -> str:
     """The text as a person may read it."""
-    return _ANY.sub(stand_in, text)
+    return _ANY_TAINT.sub(placeholder, text)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.limits import replace_bounded
-from perdure.tools.shell_safety.taint import found_paths
-from perdure.tools.shell_safety.types import UNKNOWN, Code, Inner, Script, Words, has_mark
+from perdure.tools.shell_safety.taint import paths_of_find
+from perdure.tools.shell_safety.types import UNKNOWN, Code, NestedCommand, Script, Words, has_taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Prefix:
     values: str = ""
     skips: int = 0
     script: str = ""
-    is_elsewhere: bool = False
+    is_remote: bool = False
 
 
 PREFIXES: dict[str, Prefix] = {
@@ -37,8 +37,8 @@ PREFIXES: dict[str, Prefix] = {
     "builtin": Prefix(),
     "strace": Prefix("-e -o -p -s -P -u -E"),
     "ltrace": Prefix("-e -o -p -s -u"),
-    "chroot": Prefix("", 1, is_elsewhere=True),
-    "nsenter": Prefix("-t --target -S -G", is_elsewhere=True),
+    "chroot": Prefix("", 1, is_remote=True),
+    "nsenter": Prefix("-t --target -S -G", is_remote=True),
     "unshare": Prefix("-S -G -R -w"),
     "flock": Prefix("-w -E --timeout", 1, "-c"),
     "busybox": Prefix(),
@@ -106,41 +106,39 @@ SUBCOMMANDS: dict[tuple[str, ...], Prefix] = {
     ("aws-vault", "exec"): Prefix("", 1),
     ("nix", "develop"): Prefix("", 99, "-c"),
     ("vagrant", "ssh"): Prefix("", 99, "-c", True),
-    ("docker", "exec"): Prefix("-u -w -e --user --workdir --env --env-file", 1, is_elsewhere=True),
+    ("docker", "exec"): Prefix("-u -w -e --user --workdir --env --env-file", 1, is_remote=True),
     ("docker", "run"): Prefix(
         "-u -w -e -v -p -m -h -l --user --workdir --env --env-file --volume --publish --name --network --mount --memory"
         " --cpus --entrypoint --platform --add-host --label --hostname --gpus --device --cap-add --cap-drop --net",
         1,
-        is_elsewhere=True,
+        is_remote=True,
     ),
-    ("docker", "compose", "exec"): Prefix("-u -w -e --user --workdir --env --index", 1, is_elsewhere=True),
+    ("docker", "compose", "exec"): Prefix("-u -w -e --user --workdir --env --index", 1, is_remote=True),
     ("docker", "compose", "run"): Prefix(
-        "-u -w -e -v -p --user --workdir --env --name --entrypoint", 1, is_elsewhere=True
+        "-u -w -e -v -p --user --workdir --env --name --entrypoint", 1, is_remote=True
     ),
-    ("docker-compose", "exec"): Prefix("-u -w -e --user --workdir --env", 1, is_elsewhere=True),
-    ("docker-compose", "run"): Prefix(
-        "-u -w -e -v -p --user --workdir --env --name --entrypoint", 1, is_elsewhere=True
-    ),
-    ("kubectl", "exec"): Prefix("-n -c --namespace --container", 1, is_elsewhere=True),
-    ("oc", "exec"): Prefix("-n -c", 1, is_elsewhere=True),
-    ("lxc", "exec"): Prefix("", 1, is_elsewhere=True),
+    ("docker-compose", "exec"): Prefix("-u -w -e --user --workdir --env", 1, is_remote=True),
+    ("docker-compose", "run"): Prefix("-u -w -e -v -p --user --workdir --env --name --entrypoint", 1, is_remote=True),
+    ("kubectl", "exec"): Prefix("-n -c --namespace --container", 1, is_remote=True),
+    ("oc", "exec"): Prefix("-n -c", 1, is_remote=True),
+    ("lxc", "exec"): Prefix("", 1, is_remote=True),
     ("git", "bisect", "run"): Prefix(),
-    ("heroku", "run"): Prefix("-a --app", 0, is_elsewhere=True),
+    ("heroku", "run"): Prefix("-a --app", 0, is_remote=True),
     ("fly", "ssh", "console"): Prefix("", 99, "-C", True),
 }
 
 
-def inner_runs(run: Invocation) -> Iterator[Inner]:
+def nested_commands(run: Invocation) -> Iterator[NestedCommand]:
     """Everything this program would run in turn."""
     name = {"podman": "docker", "nerdctl": "docker"}.get(run.name, run.name)
     special = _SPECIAL.get(name)
     if special is not None:
         yield from special(run)
     if name in PREFIXES:
-        yield from _behind(run, run.args, PREFIXES[name])
+        yield from _skip_prefix(run, run.args, PREFIXES[name])
     for words, prefix in SUBCOMMANDS.items():
         if words[0] == name and (rest := _after(run.args, words[1:])) is not None:
-            yield from _behind(run, rest, prefix)
+            yield from _skip_prefix(run, rest, prefix)
 
 
 def _after(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -155,12 +153,12 @@ def _after(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | N
     return args[at:]
 
 
-def _behind(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[Inner]:
+def _skip_prefix(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[NestedCommand]:
     values, skips = prefix.values.split(), prefix.skips
     if prefix.script:
-        text = Invocation(run.name, args, run.places).value_of(prefix.script)
+        text = Invocation(run.name, args, run.zones).value_of(prefix.script)
         if text is not None:
-            yield Script(text, is_elsewhere=prefix.is_elsewhere)
+            yield Script(text, is_remote=prefix.is_remote)
             return
     at = 0
     while at < len(args):
@@ -168,7 +166,7 @@ def _behind(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[
         if a == "--":
             at += 1
             # What stands before the dashes was the wrapper's own.
-            skips = 0 if prefix.is_elsewhere else skips
+            skips = 0 if prefix.is_remote else skips
             if skips == 0:
                 break
         elif a.startswith("-") and len(a) > 1:
@@ -183,13 +181,13 @@ def _behind(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[
     rest = args[at:]
     if not rest:
         return
-    if run.name in ("watch", "hyperfine") or (prefix.is_elsewhere and len(rest) == 1):
-        yield Script(" ".join(rest), is_elsewhere=prefix.is_elsewhere)
+    if run.name in ("watch", "hyperfine") or (prefix.is_remote and len(rest) == 1):
+        yield Script(" ".join(rest), is_remote=prefix.is_remote)
     else:
-        yield Words(rest, run.stdin, prefix.is_elsewhere)
+        yield Words(rest, run.stdin, prefix.is_remote)
 
 
-def _env(run: Invocation) -> Iterator[Inner]:
+def _env(run: Invocation) -> Iterator[NestedCommand]:
     at, args = 0, run.args
     while at < len(args):
         a = args[at]
@@ -207,7 +205,7 @@ def _env(run: Invocation) -> Iterator[Inner]:
             return
 
 
-def _xargs(run: Invocation) -> Iterator[Inner]:
+def _xargs(run: Invocation) -> Iterator[NestedCommand]:
     values = (
         "-I",
         "-n",
@@ -223,24 +221,24 @@ def _xargs(run: Invocation) -> Iterator[Inner]:
         "--delimiter",
         "--arg-file",
     )
-    at, stand_in = 0, ""
+    at, placeholder = 0, ""
     while at < len(run.args) and run.args[at].startswith("-"):
         a = run.args[at]
         if a.startswith("-I"):
-            stand_in = a[2:] or (run.args[at + 1] if at + 1 < len(run.args) else "{}")
+            placeholder = a[2:] or (run.args[at + 1] if at + 1 < len(run.args) else "{}")
         at += 2 if a in values and a != "-i" else 1
     words = run.args[at:] or ("echo",)
-    given = (run.stdin or "").split()
+    arguments = (run.stdin or "").split()
     # Many things nobody has seen: a delete of them is a delete of a tree.
-    items = [f"**/{g}" if has_mark(g) else g for g in given[:20]] or [f"**/{UNKNOWN}"]
-    if stand_in:
+    items = [f"**/{g}" if has_taint(g) else g for g in arguments[:20]] or [f"**/{UNKNOWN}"]
+    if placeholder:
         for item in items[:5]:
-            yield Words(tuple(replace_bounded(w, stand_in, item) for w in words))
+            yield Words(tuple(replace_bounded(w, placeholder, item) for w in words))
     else:
         yield Words((*words, *items))
 
 
-def _parallel(run: Invocation) -> Iterator[Inner]:
+def _parallel(run: Invocation) -> Iterator[NestedCommand]:
     at = 0
     while at < len(run.args) and run.args[at].startswith("-"):
         at += 1
@@ -249,11 +247,11 @@ def _parallel(run: Invocation) -> Iterator[Inner]:
     items = rest.split() or (run.stdin or "").split() or [f"**/{UNKNOWN}"]
     for item in items[:10]:
         text = item if not template.strip() else template
-        spread = replace_bounded(re.sub(r"\{[./]{0,3}\}", "{}", text), "{}", item)
-        yield Script(spread if "{" in text else f"{text} {item}")
+        filled = replace_bounded(re.sub(r"\{[./]{0,3}\}", "{}", text), "{}", item)
+        yield Script(filled if "{" in text else f"{text} {item}")
 
 
-def _find(run: Invocation) -> Iterator[Inner]:
+def _find(run: Invocation) -> Iterator[NestedCommand]:
     flags = ("-exec", "-execdir", "-ok", "-okdir")
     for i, a in enumerate(run.args):
         if a not in flags:
@@ -263,11 +261,11 @@ def _find(run: Invocation) -> Iterator[Inner]:
             if w in (";", "+"):
                 break
             words.append(w)
-        for path in found_paths(run)[:5]:
+        for path in paths_of_find(run)[:5]:
             yield Words(tuple(replace_bounded(w, "{}", path) for w in words))
 
 
-def _fd(run: Invocation) -> Iterator[Inner]:
+def _fd(run: Invocation) -> Iterator[NestedCommand]:
     for i, a in enumerate(run.args):
         if a in ("-x", "-X", "--exec", "--exec-batch"):
             pattern = next((x for x in run.args[:i] if not x.startswith("-")), "*")
@@ -279,7 +277,7 @@ def _fd(run: Invocation) -> Iterator[Inner]:
             return
 
 
-def _ssh(run: Invocation) -> Iterator[Inner]:
+def _ssh(run: Invocation) -> Iterator[NestedCommand]:
     values = (
         "-i",
         "-p",
@@ -306,12 +304,12 @@ def _ssh(run: Invocation) -> Iterator[Inner]:
     rest = run.args[at + 1 :]
     rest = rest[1:] if rest[:1] == ("--",) else rest
     if rest:
-        yield Script(" ".join(rest), is_elsewhere=True)
-    elif run.stdin and not has_mark(run.stdin):
-        yield Script(run.stdin, is_elsewhere=True)
+        yield Script(" ".join(rest), is_remote=True)
+    elif run.stdin and not has_taint(run.stdin):
+        yield Script(run.stdin, is_remote=True)
 
 
-def _git(run: Invocation) -> Iterator[Inner]:
+def _git(run: Invocation) -> Iterator[NestedCommand]:
     for setting in run.all_values_of("-c"):
         value = setting.partition("=")[2]
         if value.startswith("!"):
@@ -328,30 +326,30 @@ def _git(run: Invocation) -> Iterator[Inner]:
         yield from (Script(t) for t in run.all_values_of("--tree-filter", "--index-filter", "--msg-filter"))
 
 
-def _editor(run: Invocation) -> Iterator[Inner]:
+def _editor(run: Invocation) -> Iterator[NestedCommand]:
     for a in run.args:
-        if found := re.match(r"\+?:?(?:silent\s+|execute\s+['\"])?!(.*)", a, re.S):
-            yield Script(found.group(1))
+        if match := re.match(r"\+?:?(?:silent\s+|execute\s+['\"])?!(.*)", a, re.S):
+            yield Script(match.group(1))
 
 
-def _tar(run: Invocation) -> Iterator[Inner]:
+def _tar(run: Invocation) -> Iterator[NestedCommand]:
     for text in run.all_values_of("--checkpoint-action", "--to-command", "-I", "--use-compress-program", "-F"):
         yield Script(text.removeprefix("exec="))
 
 
-def _sed(run: Invocation) -> Iterator[Inner]:
+def _sed(run: Invocation) -> Iterator[NestedCommand]:
     for text in (*run.all_values_of("-e", "--expression"), *run.operands[:1]):
-        yield from (Script(found) for found in re.findall(r"(?:^|[;{}\d$/])\s*e\s+(.+)", text))
-        if found := re.search(r"s([/|#,])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gipI\d]*e", text):
-            yield Script(re.sub(r"\\(.)", r"\1", found.group(2)))
+        yield from (Script(match) for match in re.findall(r"(?:^|[;{}\d$/])\s*e\s+(.+)", text))
+        if match := re.search(r"s([/|#,])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gipI\d]*e", text):
+            yield Script(re.sub(r"\\(.)", r"\1", match.group(2)))
 
 
-def _rsync(run: Invocation) -> Iterator[Inner]:
+def _rsync(run: Invocation) -> Iterator[NestedCommand]:
     for text in run.all_values_of("-e", "--rsh"):
         yield Script(text)
 
 
-def _tmux(run: Invocation) -> Iterator[Inner]:
+def _tmux(run: Invocation) -> Iterator[NestedCommand]:
     if run.operands[:1] in (("send-keys",), ("send",)):
         keys = [a for a in run.args[1:] if a not in ("Enter", "C-m") and not a.startswith("-")]
         yield from (Script(k) for k in keys)
@@ -360,63 +358,63 @@ def _tmux(run: Invocation) -> Iterator[Inner]:
         yield from (Script(o) for o in run.operands if " " in o)
 
 
-def _trap(run: Invocation) -> Iterator[Inner]:
+def _trap(run: Invocation) -> Iterator[NestedCommand]:
     if run.operands and run.operands[0] not in ("-", ""):
         yield Script(run.operands[0])
 
 
-def _eval(run: Invocation) -> Iterator[Inner]:
+def _eval(run: Invocation) -> Iterator[NestedCommand]:
     yield Script(" ".join(run.args))
 
 
-def _alias(run: Invocation) -> Iterator[Inner]:
+def _alias(run: Invocation) -> Iterator[NestedCommand]:
     yield from (Script(a.partition("=")[2]) for a in run.args if "=" in a)
 
 
-def _command(run: Invocation) -> Iterator[Inner]:
+def _command(run: Invocation) -> Iterator[NestedCommand]:
     if not run.has("-v", "-V"):
-        yield from _behind(run, run.args, Prefix())
+        yield from _skip_prefix(run, run.args, Prefix())
 
 
-def _at(run: Invocation) -> Iterator[Inner]:
+def _at(run: Invocation) -> Iterator[NestedCommand]:
     if run.stdin:
         yield Script(run.stdin)
 
 
-def _make(run: Invocation) -> Iterator[Inner]:
+def _make(run: Invocation) -> Iterator[NestedCommand]:
     for text in run.all_values_of("--eval"):
         yield Script(re.sub(r"^\S*:\s*;?", "", text))
 
 
-def _gdb(run: Invocation) -> Iterator[Inner]:
+def _gdb(run: Invocation) -> Iterator[NestedCommand]:
     for text in run.all_values_of("-ex"):
         if text.startswith(("shell ", "!")):
             yield Script(text.removeprefix("shell ").removeprefix("!"))
 
 
-def _sqlite(run: Invocation) -> Iterator[Inner]:
+def _sqlite(run: Invocation) -> Iterator[NestedCommand]:
     for text in (*run.args, run.stdin or ""):
-        for found in re.finditer(r"^[ \t]*\.(?:shell|system)\s+(.*)", text, re.M):
-            yield Script(found.group(1))
+        for match in re.finditer(r"^[ \t]*\.(?:shell|system)\s+(.*)", text, re.M):
+            yield Script(match.group(1))
 
 
-def _expect(run: Invocation) -> Iterator[Inner]:
+def _expect(run: Invocation) -> Iterator[NestedCommand]:
     for text in run.all_values_of("-c"):
-        yield from (Script(found) for found in re.findall(r"(?:spawn|exec|send)\s+(.*)", text))
+        yield from (Script(match) for match in re.findall(r"(?:spawn|exec|send)\s+(.*)", text))
 
 
-def _pwsh(run: Invocation) -> Iterator[Inner]:
+def _pwsh(run: Invocation) -> Iterator[NestedCommand]:
     text = run.value_of("-c", "-Command", "-command")
     yield Code("powershell", text if text else " ".join(run.args))
 
 
-def _cmd(run: Invocation) -> Iterator[Inner]:
+def _cmd(run: Invocation) -> Iterator[NestedCommand]:
     rest = _after(run.args, ("/c",)) or _after(run.args, ("/C",))
     if rest:
         yield Script(" ".join(rest))
 
 
-def _python_module(run: Invocation) -> Iterator[Inner]:
+def _python_module(run: Invocation) -> Iterator[NestedCommand]:
     for i, a in enumerate(run.args[:-1]):
         if a == "-m":
             yield Words((run.args[i + 1], *run.args[i + 2 :]), run.stdin)
@@ -425,7 +423,7 @@ def _python_module(run: Invocation) -> Iterator[Inner]:
             return
 
 
-_SPECIAL: dict[str, Callable[[Invocation], Iterator[Inner]]] = {
+_SPECIAL: dict[str, Callable[[Invocation], Iterator[NestedCommand]]] = {
     "env": _env,
     "xargs": _xargs,
     "gxargs": _xargs,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, any_operand, is_trial, option, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, any_operand, is_dry_run, option, unless
 from perdure.tools.shell_safety.types import Danger
 
 _LINE_COMMENT = re.compile(r"--[^\n]*|^[ \t]*#[^\n]*", re.M)
@@ -27,11 +27,11 @@ _DOCUMENTS = re.compile(
 )
 
 
-def deleting_statements(text: str) -> Iterator[str]:
+def destructive_statements(text: str) -> Iterator[str]:
     """The statements that drop, empty, or delete and change without saying which rows."""
     plain = " ".join(_LINE_COMMENT.sub(" ", _without_block_comments(text)).split())
-    if found := _DOCUMENTS.search(plain):
-        yield found.group()
+    if match := _DOCUMENTS.search(plain):
+        yield match.group()
     for statement in _statements(plain):
         if not _DROPS.match(statement):
             continue
@@ -50,11 +50,11 @@ def _is_unfiltered(statement: str, first: str) -> bool:
 
 def _without_block_comments(text: str) -> str:
     """Cut by hand: a pattern looks from every `/*` to the end for a `*/` that never comes."""
-    kept, at = [], 0
+    parts, at = [], 0
     while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
-        kept.append(text[at:start])
+        parts.append(text[at:start])
         at = end + 2
-    return " ".join([*kept, text[at:]])
+    return " ".join([*parts, text[at:]])
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -107,15 +107,15 @@ def statement_dangers(run: Invocation) -> Iterator[Danger]:
     if run.name in ("redis-cli", "valkey-cli", "keydb-cli"):
         words = {w.lower() for w in (*run.operands, *(run.stdin or "").split()[:50])}
         if words & _REDIS:
-            yield Danger("database", run.shown)
+            yield Danger("database", run.summary)
         return
     if run.name not in _CLIENTS:
         return
     for text in (*run.args, run.stdin or ""):
         text = re.sub(r"^(?:-c|-e|--command=|--execute=|--eval=|--query=)", "", text)
-        if next(deleting_statements(text), None):
+        if next(destructive_statements(text), None):
             yield Danger(
-                "database", run.shown if text in run.args else f"{run.name} with {' '.join(text.split())[:100]}"
+                "database", run.summary if text in run.args else f"{run.name} with {' '.join(text.split())[:100]}"
             )
             return
 
@@ -156,7 +156,7 @@ def _pipeline_runs_sql(run: Invocation) -> bool:
 
 
 RULES = (
-    RiskRule("database", "dropdb dropuser", unless(is_trial), "dropdb production"),
+    RiskRule("database", "dropdb dropuser", unless(is_dry_run), "dropdb production"),
     RiskRule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
     RiskRule("database", "rake rails bin/rails", _rails, "rails db:drop"),
     RiskRule("database", "python python3 manage.py django-admin", _manage, "python manage.py flush --no-input"),
@@ -178,7 +178,7 @@ RULES = (
     RiskRule(
         "database",
         "pg_dropcluster pg_resetwal initdb",
-        lambda r: r.name != "initdb" and not is_trial(r),
+        lambda r: r.name != "initdb" and not is_dry_run(r),
         "pg_dropcluster 15 main",
     ),
     RiskRule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),

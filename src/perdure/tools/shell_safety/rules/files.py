@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.paths import ShellPath
-from perdure.tools.shell_safety.rules.rule import RiskRule, always, asks_help, both, either, option, unless
-from perdure.tools.shell_safety.taint import found_paths
-from perdure.tools.shell_safety.types import Danger, without_marks
+from perdure.tools.shell_safety.rules.rule import RiskRule, always, both, either, is_help, option, unless
+from perdure.tools.shell_safety.taint import paths_of_find
+from perdure.tools.shell_safety.types import Danger, strip_taints
 
 _TREE_DELETERS = frozenset({"rimraf", "rimraf-cli", "del-cli", "deltree", "rmtree", "srm"})
 # Programs whose last operand (or all of them) is written.
@@ -25,97 +25,102 @@ _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/
 
 def delete_dangers(run: Invocation) -> Iterator[Danger]:
     """Deletes judged by what they name: `rm`, `find -delete`, and programs that do as `rm -r` does."""
-    if asks_help(run):
+    if is_help(run):
         return
     if run.name in ("rm", "grm", "unlink", "del", "erase"):
         is_tree = run.has("-r", "-R", "--recursive") or "/s" in [a.lower() for a in run.args]
         for o in run.operands:
-            yield from _deleted(run, o, is_tree=is_tree)
+            yield from _delete_dangers(run, o, is_tree=is_tree)
         if is_tree and not run.operands:
             return
     elif run.name in _TREE_DELETERS or (run.name in ("rd", "rmdir") and "/s" in [a.lower() for a in run.args]):
         for o in run.operands:
-            yield from _deleted(run, o, is_tree=True)
+            yield from _delete_dangers(run, o, is_tree=True)
     elif run.name in ("find", "gfind") and "-delete" in run.args:
-        for path in found_paths(run):
-            yield from _deleted(run, path, is_tree=True)
+        for path in paths_of_find(run):
+            yield from _delete_dangers(run, path, is_tree=True)
     elif run.name == "rsync" and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options):
         for o in run.operands[-1:]:
-            yield from _deleted(run, o if ":" not in o else "/outside", is_tree=True)
+            yield from _delete_dangers(run, o if ":" not in o else "/outside", is_tree=True)
 
 
 def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
     """The same for a path that code of another language deletes."""
-    yield from _deleted(run, path, is_tree=True)
+    yield from _delete_dangers(run, path, is_tree=True)
 
 
-def _deleted(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
+def _delete_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
     if not path:
         return
     if path.startswith("/") and len(path) == 2 and run.name in ("del", "erase", "rd", "rmdir"):
         return
-    place = run.place(path.replace("**/", "")) if "**/" in path else run.place(path)
-    is_tree = (is_tree and not place.is_file) or "**" in path
-    if place.is_artefact or place.zone == "fresh":
+    location = run.classify(path.replace("**/", "")) if "**/" in path else run.classify(path)
+    is_tree = (is_tree and not location.is_file) or "**" in path
+    if location.is_artefact or location.zone == "fresh":
         return
-    if kind := _far_kind(place, is_tree):
-        yield Danger(kind, run.shown)
+    if kind := _protected_kind(location, is_tree):
+        yield Danger(kind, run.summary)
     elif is_tree:
-        kind = "delete-outside" if place.zone == "outside" else "delete-tree"
-        if place.is_wide and place.zone == "workspace" and place.path == run.places.workspace and "**" not in path:
+        kind = "delete-outside" if location.zone == "outside" else "delete-tree"
+        if (
+            location.is_wide
+            and location.zone == "workspace"
+            and location.path == run.zones.workspace
+            and "**" not in path
+        ):
             kind = "delete-everything"
-        yield Danger(kind, run.shown)
-    elif place.is_wide or place.zone == "git":
-        yield Danger("delete-tree", run.shown)
-    elif _is_foreign(run, place):
-        yield Danger("delete-outside", run.shown)
+        yield Danger(kind, run.summary)
+    elif location.is_wide or location.zone == "git":
+        yield Danger("delete-tree", run.summary)
+    elif _is_outside(run, location):
+        yield Danger("delete-outside", run.summary)
 
 
-def _far_kind(place: ShellPath, is_tree: bool) -> str | None:
-    if place.zone == "system":
-        return "delete-everything" if is_tree or place.is_wide else "system-files"
-    if place.zone == "home" and (is_tree or place.is_wide):
+def _protected_kind(location: ShellPath, is_tree: bool) -> str | None:
+    if location.zone == "system":
+        return "delete-everything" if is_tree or location.is_wide else "system-files"
+    if location.zone == "home" and (is_tree or location.is_wide):
         return "delete-everything"
-    if place.zone == "startup":
+    if location.zone == "startup":
         return "startup-files"
-    return "disk" if place.zone == "device" else None
+    return "disk" if location.zone == "device" else None
 
 
 def write_dangers(run: Invocation) -> Iterator[Danger]:
     """Writing outside the workspace, to devices, to what runs at login: by redirection or by a program that writes."""
-    spared = _spared(run)
-    for path in (*run.writes, *_written(run)):
+    preserved = _not_overwritten(run)
+    for path in (*run.writes, *_written_paths(run)):
         if re.match(r"/dev/(?:tcp|udp)/", path):
-            yield Danger("reverse-shell", f"{run.shown} > {path}")
+            yield Danger("reverse-shell", f"{run.summary} > {path}")
             continue
-        place = run.places.written(path)
-        zone = place.zone
+        location = run.zones.resolve_write(path)
+        zone = location.zone
         kind = _WRITTEN_ZONES.get(zone)
         if zone == "home" and run.name == "mv":
             kind = "system-files"
-        if kind is None and _is_foreign(run, place) and path not in spared:
+        if kind is None and _is_outside(run, location) and path not in preserved:
             kind = "write-outside"
         if kind and not (run.name in ("rm", "unlink", "mkdir", "touch") and zone == "git"):
-            yield Danger(kind, _written_as(run, path))
+            yield Danger(kind, _describe_write(run, path))
     for path in run.reads:
         if re.match(r"/dev/(?:tcp|udp)/", path):
-            yield Danger("reverse-shell", f"{run.shown} < {path}")
+            yield Danger("reverse-shell", f"{run.summary} < {path}")
 
 
-def _written_as(run: Invocation, path: str) -> str:
+def _describe_write(run: Invocation, path: str) -> str:
     """The command, with the file it is redirected to: that is what a person must see."""
     if path not in run.writes:
-        return run.shown
-    command = run.shown if run.name not in (">", "{") else ""
-    return f"{command} > {without_marks(path[:_SHOWN_PATH_CHARS], '…')}".strip()
+        return run.summary
+    command = run.summary if run.name not in (">", "{") else ""
+    return f"{command} > {strip_taints(path[:_SHOWN_PATH_CHARS], '…')}".strip()
 
 
-def _is_foreign(run: Invocation, place: ShellPath) -> bool:
+def _is_outside(run: Invocation, location: ShellPath) -> bool:
     """Whether what is written there is somebody else's; without a workspace nothing is known to be ours."""
-    return run.places.workspace is not None and place.zone in ("outside", "home") and not place.is_scratch
+    return run.zones.workspace is not None and location.zone in ("outside", "home") and not location.is_scratch
 
 
-def _spared(run: Invocation) -> tuple[str, ...]:
+def _not_overwritten(run: Invocation) -> tuple[str, ...]:
     """What a program names but does not overwrite: what `mv` takes away, what `mkdir` and `touch` only add."""
     if run.name == "mv":
         target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
@@ -123,8 +128,8 @@ def _spared(run: Invocation) -> tuple[str, ...]:
     return run.operands if run.name in ("mkdir", "touch", "rm", "unlink", "rmdir", "chattr", "setfacl", "xattr") else ()
 
 
-def _written(run: Invocation) -> Iterator[str]:
-    if asks_help(run):
+def _written_paths(run: Invocation) -> Iterator[str]:
+    if is_help(run):
         return
     if run.name in _WRITES_ALL:
         yield from run.operands
@@ -154,8 +159,8 @@ def _dd(run: Invocation) -> bool:
     target = next((a[3:] for a in run.args if a.startswith("of=")), None)
     if target is None:
         return False
-    place = run.place(target)
-    return place.zone in ("device", "unknown", "system", "startup") or not _THROWAWAY_IMAGE.search(target)
+    location = run.classify(target)
+    return location.zone in ("device", "unknown", "system", "startup") or not _THROWAWAY_IMAGE.search(target)
 
 
 def _is_broad(run: Invocation) -> bool:
@@ -163,7 +168,7 @@ def _is_broad(run: Invocation) -> bool:
     if not run.has("-R", "--recursive"):
         return False
     targets = run.operands[1:]
-    return any(p.is_wide or p.zone not in ("workspace", "fresh") for p in map(run.place, targets)) or not targets
+    return any(p.is_wide or p.zone not in ("workspace", "fresh") for p in map(run.classify, targets)) or not targets
 
 
 def _opens_to_all(run: Invocation) -> bool:
@@ -188,7 +193,7 @@ def _overwrites_with_nothing(run: Invocation) -> bool:
 def _empties(run: Invocation) -> bool:
     size = run.value_of("-s", "--size")
     return size in ("0", "0K") and not all(
-        fnmatch.fnmatch(o, "*.log*") or run.place(o).is_artefact for o in run.operands if o != size
+        fnmatch.fnmatch(o, "*.log*") or run.classify(o).is_artefact for o in run.operands if o != size
     )
 
 
@@ -196,26 +201,26 @@ def _links_over(run: Invocation) -> bool:
     return run.name == "cp" and run.operands[:1] == ("/dev/null",) and len(run.operands) > 1
 
 
-def _protected(run: Invocation) -> bool:
+def _changes_protected(run: Invocation) -> bool:
     if run.name == "chmod" and re.fullmatch(
         r"0?[4-7]00|(?:u=rwx?,)?go[-=](?:rwx)?", run.operands[0] if run.operands else ""
     ):
         # For the owner alone: that is how keys are meant to be.
-        return any(run.place(o).zone == "system" for o in run.operands[1:])
-    return any(run.place(o).zone in ("system", "startup") for o in run.operands[1:])
+        return any(run.classify(o).zone == "system" for o in run.operands[1:])
+    return any(run.classify(o).zone in ("system", "startup") for o in run.operands[1:])
 
 
 def _only_lists(run: Invocation) -> bool:
-    return run.has("-l", "--list", "-n", "--no-act") or asks_help(run)
+    return run.has("-l", "--list", "-n", "--no-act") or is_help(run)
 
 
 RULES = (
     RiskRule("disk", "dd", _dd, "dd if=/dev/zero of=/dev/sda bs=1M"),
-    RiskRule("disk", "shred srm wipe scrub", unless(asks_help), "shred -u notes.txt"),
-    RiskRule("disk", "mkfs mkswap wipefs blkdiscard newfs mke2fs", unless(asks_help), "wipefs -a /dev/sdb"),
+    RiskRule("disk", "shred srm wipe scrub", unless(is_help), "shred -u notes.txt"),
+    RiskRule("disk", "mkfs mkswap wipefs blkdiscard newfs mke2fs", unless(is_help), "wipefs -a /dev/sdb"),
     RiskRule("disk", "fdisk sfdisk gdisk sgdisk parted cfdisk", unless(_only_lists), "parted /dev/sda mklabel gpt"),
     RiskRule(
-        "disk", "cryptsetup lvremove vgremove pvremove lvreduce badblocks", unless(asks_help), "lvremove -f vg0/data"
+        "disk", "cryptsetup lvremove vgremove pvremove lvreduce badblocks", unless(is_help), "lvremove -f vg0/data"
     ),
     RiskRule(
         "disk", "zpool zfs btrfs", lambda r: any(w in r.operands for w in ("destroy", "delete")), "zfs destroy -r tank"
@@ -236,11 +241,11 @@ RULES = (
         "diskutil eraseDisk APFS X disk2",
     ),
     RiskRule("disk", "format", lambda r: any(re.match(r"[A-Za-z]:", o) for o in r.operands), "format c: /q"),
-    RiskRule("permissions", "chmod", both(_opens_to_all, unless(asks_help)), "chmod 777 server.key"),
-    RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(asks_help)), "chown -R nobody ~"),
-    RiskRule("permissions", "chmod chown chgrp", _protected, "chown me /etc/passwd"),
+    RiskRule("permissions", "chmod", both(_opens_to_all, unless(is_help)), "chmod 777 server.key"),
+    RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(is_help)), "chown -R nobody ~"),
+    RiskRule("permissions", "chmod chown chgrp", _changes_protected, "chown me /etc/passwd"),
     RiskRule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
-    RiskRule("permissions", "setcap chattr", unless(asks_help), "setcap cap_net_raw+ep ./tool"),
+    RiskRule("permissions", "setcap chattr", unless(is_help), "setcap cap_net_raw+ep ./tool"),
     RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
     RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
     RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),

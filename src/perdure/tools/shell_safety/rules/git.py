@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, command, is_trial, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, command, is_dry_run, unless
 
 # A `git checkout NAME` that names a file, not a branch.
 _FILE_NAME = re.compile(
@@ -21,7 +21,7 @@ def _sub(run: Invocation) -> tuple[str, Invocation]:
     while at < len(args) and args[at].startswith("-"):
         at += 2 if args[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
     name = args[at] if at < len(args) else ""
-    return name, Invocation(name, args[at + 1 :], run.places, run.stdin)
+    return name, Invocation(name, args[at + 1 :], run.zones, run.stdin)
 
 
 def _discards(run: Invocation) -> bool:
@@ -112,7 +112,7 @@ def _switches_checks_off(run: Invocation) -> bool:
 RULES = (
     RiskRule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
-    RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_trial), "bfg --delete-files id_rsa"),
+    RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_dry_run), "bfg --delete-files id_rsa"),
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
     RiskRule("security", "git", _switches_checks_off, "git config --global http.sslVerify false"),
     RiskRule(

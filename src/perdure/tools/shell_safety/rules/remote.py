@@ -9,15 +9,15 @@ from perdure.tools.shell_safety.rules.rule import (
     RiskRule,
     any_command,
     any_operand,
-    asks_help,
     both,
     command,
     either,
-    is_trial,
+    is_dry_run,
+    is_help,
     option,
     unless,
 )
-from perdure.tools.shell_safety.types import has_mark
+from perdure.tools.shell_safety.types import has_taint
 
 _HOST_MOUNT = re.compile(
     r"^(?:/|/etc|/root|/home|/var|/usr|/var/run/docker\.sock|/run/docker\.sock|/proc|/sys|/dev)(?::|\Z)"
@@ -49,7 +49,7 @@ def _docker_removes(run: Invocation) -> bool:
         return True
     removes = words[:1] in (("rm",), ("rmi",)) or words[:2] in (("container", "rm"), ("image", "rm"))
     kills = words[:1] in (("kill",), ("stop",)) or words[:2] in (("container", "stop"), ("container", "kill"))
-    many = any(has_mark(o) for o in words) or run.has("-a", "--all") or len(words) > 12
+    many = any(has_taint(o) for o in words) or run.has("-a", "--all") or len(words) > 12
     return (removes and (run.has("-f", "--force", "-v", "--volumes") or many)) or (kills and many)
 
 
@@ -63,7 +63,7 @@ def _docker_opens_host(run: Invocation) -> bool:
 
 
 def _kube(run: Invocation) -> bool:
-    if is_trial(run) or any(a.startswith("--dry-run") and a != "--dry-run=none" for a in run.args):
+    if is_dry_run(run) or any(a.startswith("--dry-run") and a != "--dry-run=none" for a in run.args):
         return False
     words = run.operands
     if any(w in ("delete", "drain", "evict", "cordon", "taint") for w in words[:3]):
@@ -85,7 +85,7 @@ def _terraform(run: Invocation) -> bool:
 
 
 def _aws(run: Invocation) -> bool:
-    if is_trial(run) or run.has("--dryrun"):
+    if is_dry_run(run) or run.has("--dryrun"):
         return False
     words = run.operands
     if words[:1] == ("s3",):
@@ -110,7 +110,7 @@ def _aws(run: Invocation) -> bool:
 
 
 def _deletes_something(run: Invocation) -> bool:
-    return not is_trial(run) and any(_DELETES.search(w) for w in run.operands[:6])
+    return not is_dry_run(run) and any(_DELETES.search(w) for w in run.operands[:6])
 
 
 def _gsutil(run: Invocation) -> bool:
@@ -120,7 +120,7 @@ def _gsutil(run: Invocation) -> bool:
 
 def _http_delete(run: Invocation) -> bool:
     method = (run.value_of("-X", "--request", "--method") or "").upper()
-    return (method == "DELETE" or "DELETE" in run.operands[:1]) and not asks_help(run)
+    return (method == "DELETE" or "DELETE" in run.operands[:1]) and not is_help(run)
 
 
 def _gh(run: Invocation) -> bool:
@@ -135,7 +135,7 @@ def _gh(run: Invocation) -> bool:
 
 
 def _publishes(run: Invocation) -> bool:
-    if is_trial(run):
+    if is_dry_run(run):
         return False
     words = run.operands
     if run.name in ("npm", "pnpm", "yarn", "bun", "lerna", "nx", "changeset"):
@@ -176,20 +176,20 @@ RULES = (
     RiskRule(
         "cloud",
         "helm",
-        both(any_command("uninstall", "delete", "del", "rollback"), unless(is_trial)),
+        both(any_command("uninstall", "delete", "del", "rollback"), unless(is_dry_run)),
         "helm uninstall shop",
     ),
     RiskRule(
         "cloud",
         "kind minikube k3d eksctl kops kubeadm",
-        both(any_operand("delete", "reset", "destroy"), unless(is_trial)),
+        both(any_operand("delete", "reset", "destroy"), unless(is_dry_run)),
         "eksctl delete cluster --name prod",
     ),
     RiskRule("cloud", "terraform tofu terragrunt", _terraform, "terraform destroy -auto-approve"),
     RiskRule(
         "cloud",
         "pulumi cdk cdktf sst serverless sls copilot sam amplify",
-        lambda r: any(w in ("destroy", "remove", "rm", "delete") for w in r.operands[:2]) and not is_trial(r),
+        lambda r: any(w in ("destroy", "remove", "rm", "delete") for w in r.operands[:2]) and not is_dry_run(r),
         "pulumi destroy --yes",
     ),
     RiskRule("cloud", "aws awslocal", _aws, "aws s3 rm s3://bucket --recursive"),
@@ -233,12 +233,12 @@ RULES = (
     RiskRule("cloud", "curl wget http xh", _http_delete, "curl -X DELETE http://search:9200/_all"),
     RiskRule("publish", "npm pnpm yarn bun lerna nx changeset", _publishes, "npm publish --access public"),
     RiskRule(
-        "publish", "twine flit poetry hatch uv pdm maturin", both(_publishes, unless(asks_help)), "twine upload dist/*"
+        "publish", "twine flit poetry hatch uv pdm maturin", both(_publishes, unless(is_help)), "twine upload dist/*"
     ),
     RiskRule(
         "publish",
         "cargo",
-        lambda r: r.operands[:1] in (("publish",), ("yank",), ("release",)) and not is_trial(r),
+        lambda r: r.operands[:1] in (("publish",), ("yank",), ("release",)) and not is_dry_run(r),
         "cargo publish",
     ),
     RiskRule("publish", "gem", any_command("push", "yank"), "gem push shop-1.0.gem"),
@@ -265,7 +265,7 @@ RULES = (
         "publish",
         "vsce ovsx pod fastlane goreleaser semantic-release np release-it mix",
         lambda r: (
-            not is_trial(r)
+            not is_dry_run(r)
             and (
                 r.name in ("semantic-release", "np", "release-it")
                 or any(

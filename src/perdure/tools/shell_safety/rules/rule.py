@@ -56,11 +56,11 @@ def unless(condition: When) -> When:
     return lambda run: not condition(run)
 
 
-def is_trial(run: Invocation) -> bool:
+def is_dry_run(run: Invocation) -> bool:
     """Only shows what it would do."""
     shows = ("--dry-run", "--help", "--version", "--check", "--what-if")
     return any(o in shows for o in run.options) or "help" in run.operands[:1]
 
 
-def asks_help(run: Invocation) -> bool:
+def is_help(run: Invocation) -> bool:
     return any(o in ("--help", "--version") for o in run.options) or run.args in (("-h",), ("-V",), ("-v",), ("help",))

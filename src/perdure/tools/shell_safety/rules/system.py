@@ -10,9 +10,9 @@ from perdure.tools.shell_safety.rules.rule import (
     always,
     any_command,
     any_operand,
-    asks_help,
     both,
     either,
+    is_help,
     option,
     unless,
 )
@@ -43,7 +43,7 @@ def _pkill_wide(run: Invocation) -> bool:
 
 
 def _crontab(run: Invocation) -> bool:
-    return not run.has("-l") and not asks_help(run)
+    return not run.has("-l") and not is_help(run)
 
 
 def _writes_sysctl(run: Invocation) -> bool:
@@ -93,7 +93,7 @@ def _history_off(run: Invocation) -> bool:
 
 
 RULES = (
-    RiskRule("power", "shutdown reboot halt poweroff", unless(either(asks_help, option("-c"))), "shutdown -h now"),
+    RiskRule("power", "shutdown reboot halt poweroff", unless(either(is_help, option("-c"))), "shutdown -h now"),
     RiskRule("power", "init telinit", any_operand("0", "1", "6", "S"), "init 0"),
     RiskRule(
         "power",
@@ -102,8 +102,8 @@ RULES = (
         "systemctl reboot",
     ),
     RiskRule("kill", "kill", _kills_all, "kill -9 -1"),
-    RiskRule("kill", "killall killall5", unless(either(asks_help, option("-l", "--list"))), "killall -9 node"),
-    RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(asks_help)), "pkill -9 -u root"),
+    RiskRule("kill", "killall killall5", unless(either(is_help, option("-l", "--list"))), "killall -9 node"),
+    RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(is_help)), "pkill -9 -u root"),
     RiskRule("kill", "fuser", option("-k", "--kill"), "fuser -k 8080/tcp"),
     RiskRule("kill", "taskkill", option("/F"), "taskkill /F /IM explorer.exe"),
     RiskRule("kill", "taskkill Stop-Process", always, "taskkill /IM explorer.exe"),
@@ -126,7 +126,7 @@ RULES = (
     RiskRule(
         "startup-files",
         "at batch",
-        lambda r: not r.has("-l") and not asks_help(r) and r.name == "at" and bool(r.args),
+        lambda r: not r.has("-l") and not is_help(r) and r.name == "at" and bool(r.args),
         "at midnight -f cleanup.sh",
     ),
     RiskRule(
@@ -158,18 +158,16 @@ RULES = (
     RiskRule(
         "users",
         "useradd userdel usermod groupadd groupdel groupmod adduser deluser addgroup delgroup gpasswd chpasswd",
-        unless(asks_help),
+        unless(is_help),
         "userdel -r bob",
     ),
-    RiskRule(
-        "users", "passwd chsh chfn vipw visudo", unless(either(asks_help, option("-S", "--status"))), "passwd root"
-    ),
+    RiskRule("users", "passwd chsh chfn vipw visudo", unless(either(is_help, option("-S", "--status"))), "passwd root"),
     RiskRule(
         "users", "dscl sysadminctl", unless(any_operand("-read", "-list", "read", "list")), "dscl . -delete /Users/bob"
     ),
     RiskRule("users", "net", any_command("user", "localgroup"), "net user bob secret /add"),
     RiskRule("security", "setenforce", any_operand("0", "Permissive", "permissive"), "setenforce 0"),
-    RiskRule("security", "aa-teardown aa-disable aa-complain apparmor_parser", unless(asks_help), "aa-teardown"),
+    RiskRule("security", "aa-teardown aa-disable aa-complain apparmor_parser", unless(is_help), "aa-teardown"),
     RiskRule("security", "auditctl", option("-D", "-e"), "auditctl -e 0"),
     RiskRule("security", "csrutil spctl", lambda r: any("disable" in a for a in r.args), "csrutil disable"),
     RiskRule("security", "history", _forgets, "history -c"),
@@ -192,13 +190,13 @@ RULES = (
     RiskRule(
         "kernel",
         "modprobe insmod rmmod kexec depmod",
-        unless(either(asks_help, option("-n", "--dry-run", "-D"))),
+        unless(either(is_help, option("-n", "--dry-run", "-D"))),
         "rmmod nvidia",
     ),
     RiskRule("kernel", "sysctl", _writes_sysctl, "sysctl -w kernel.randomize_va_space=0"),
     RiskRule("kernel", "mount umount", _mounts, "umount -l /data"),
     RiskRule("kernel", "swapoff swapon", option("-a", "--all"), "swapoff -a"),
-    RiskRule("kernel", "grub-install update-grub efibootmgr bcdedit", unless(asks_help), "grub-install /dev/sda"),
+    RiskRule("kernel", "grub-install update-grub efibootmgr bcdedit", unless(is_help), "grub-install /dev/sda"),
     RiskRule("kernel", "sysrq-trigger", always, "sysrq-trigger"),
     RiskRule(
         "packages",
@@ -217,9 +215,7 @@ RULES = (
     RiskRule("packages", "pacman", lambda r: any(re.match(r"-R", o) for o in r.options), "pacman -Rns systemd"),
     RiskRule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
     RiskRule("privileges", "sudo doas pkexec", _root_shell, "sudo su"),
-    RiskRule(
-        "privileges", "su", lambda r: not r.has("-c", "--command") and r.stdin is None and not asks_help(r), "su -"
-    ),
+    RiskRule("privileges", "su", lambda r: not r.has("-c", "--command") and r.stdin is None and not is_help(r), "su -"),
     RiskRule(
         "hidden-code",
         "powershell pwsh",

@@ -62,7 +62,7 @@ from perdure.tools.shell_safety.wrappers import nested_commands
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _READING = ("read", "mapfile", "readarray")
-# They change the shell they run in; everything else runs beside it.
+# Builtins change the current shell; other commands run in a child.
 BUILTINS = frozenset(
     (
         *_DECLARING,
@@ -84,14 +84,14 @@ BUILTINS = frozenset(
 
 
 def apply_builtin(run: Invocation, scope: ShellVariables) -> None:
-    """The scope after the command; nothing for a command that is no builtin."""
+    """Apply the effect of a builtin to the scope; no-op for other commands."""
     if run.name in _DECLARING:
         for name, sign, value in (a.partition("=") for a in run.args):
             if sign:
                 scope.assign(name, [value])
     elif run.name == "unset":
         for o in run.operands:
-            scope.forget(o)
+            scope.unset(o)
     elif run.name == "set" and "--" in run.args:
         scope.arguments = [*(scope.arguments[:1] or ["bash"]), *run.args[run.args.index("--") + 1 :]]
     elif run.name == "shift":
@@ -137,7 +137,7 @@ def runs_itself(node: Node) -> bool:
 MAX_STEPS = 2_500
 _MAX_DEPTH = 24
 _MAX_ITEMS = 8
-# What judging one more argument costs, in characters read.
+# Cost of one more argument, in characters.
 _CHARS_PER_ARGUMENT = 60
 
 MatchRules = Callable[[Invocation], Iterable[Danger]]
@@ -146,7 +146,7 @@ MatchCodeRules = Callable[[CodeReading, Invocation], Iterable[Danger]]
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where in the walk: what comes in, what ran before in the pipeline, how deep."""
+    """The context of a node: scope, stdin, upstream commands, depth."""
 
     scope: ShellVariables
     stdin: str | None = None
@@ -159,7 +159,7 @@ class _Frame:
 
 
 class CommandAnalyzer:
-    """One reading of one command; `dangers` fills up on the way."""
+    """Walk the syntax tree of one command and collect its `dangers`."""
 
     def __init__(
         self, zones: PathZones, budget: Budget, match_rules: MatchRules, match_code_rules: MatchCodeRules
@@ -173,8 +173,8 @@ class CommandAnalyzer:
         self._called_functions: set[str] = set()
         self._steps = 0
 
-    def walk(self, text: str, scope: ShellVariables) -> None:
-        """Raises Unreadable where the command costs too much to read; `dangers` then holds what was found so far."""
+    def analyze(self, text: str, scope: ShellVariables) -> None:
+        """Analyze a command. Raises Unreadable over budget; `dangers` then has the findings so far."""
         scope.assign("PWD", [self._zones.folder or UNKNOWN])
         self._nodes(parse(text, self._budget), _Frame(scope))
         for name in [n for n in self._functions if n not in self._called_functions]:
@@ -182,45 +182,45 @@ class CommandAnalyzer:
             unknown.is_open = True
             self._nodes(self._functions[name].body, _Frame(unknown, depth=1))
 
-    def _nodes(self, nodes: Sequence[Node], at: _Frame) -> str:
-        if at.depth > _MAX_DEPTH:
+    def _nodes(self, nodes: Sequence[Node], frame: _Frame) -> str:
+        if frame.depth > _MAX_DEPTH:
             raise Unreadable
-        output = "".join([self._node(n, at) for n in nodes])
+        output = "".join([self._node(n, frame) for n in nodes])
         self._budget.spend_chars(len(output))
         return output
 
-    def _node(self, node: Node, at: _Frame) -> str:
+    def _node(self, node: Node, frame: _Frame) -> str:
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise Unreadable
         match node:
             case Simple():
-                return self._simple(node, at)
+                return self._simple(node, frame)
             case Pipeline():
-                return self._pipeline(node, at)
+                return self._pipeline(node, frame)
             case Group():
-                return self._group(node, at)
+                return self._group(node, frame)
             case Loop():
-                return self._loop(node, at)
+                return self._loop(node, frame)
             case Function():
                 self._functions[node.name] = node
                 if is_fork_bomb(node):
                     self.dangers.append(Danger("fork-bomb", f"{node.name}() calls itself"))
                 return ""
 
-    def _pipeline(self, node: Pipeline, at: _Frame) -> str:
-        stdin, upstream = at.stdin, at.upstream
+    def _pipeline(self, node: Pipeline, frame: _Frame) -> str:
+        stdin, upstream = frame.stdin, frame.upstream
         if node.is_background and any(runs_itself(c) for c in node.commands):
             self.dangers.append(Danger("fork-bomb", "a script that starts itself in the background"))
         for command in node.commands:
-            here = replace(at, stdin=stdin, upstream=upstream, is_background=node.is_background)
-            stdin = self._node(command, here if len(node.commands) == 1 else replace(here, scope=at.scope.child()))
+            here = replace(frame, stdin=stdin, upstream=upstream, is_background=node.is_background)
+            stdin = self._node(command, here if len(node.commands) == 1 else replace(here, scope=frame.scope.child()))
             upstream = (*upstream, name_of(command))
         return stdin or ""
 
-    def _group(self, node: Group, at: _Frame) -> str:
-        stdin, writes, reads = self._redirects(node.redirects, at)
-        inner = replace(at, stdin=stdin, scope=at.scope.child() if node.is_subshell else at.scope).deeper()
+    def _group(self, node: Group, frame: _Frame) -> str:
+        stdin, writes, reads = self._redirects(node.redirects, frame)
+        inner = replace(frame, stdin=stdin, scope=frame.scope.child() if node.is_subshell else frame.scope).deeper()
         before = self._zones
         out = self._nodes(node.body, inner)
         if node.is_subshell:
@@ -230,24 +230,24 @@ class CommandAnalyzer:
             self._record_files(writes, out)
         return "" if writes else out
 
-    def _loop(self, node: Loop, at: _Frame) -> str:
+    def _loop(self, node: Loop, frame: _Frame) -> str:
         items = [UNKNOWN]
         if node.words is not None:
-            items = [f for w in node.words for f in at.scope.fields(w, lambda s: self._substitution(s, at))] or [
+            items = [f for w in node.words for f in frame.scope.fields(w, lambda s: self._substitution(s, frame))] or [
                 UNKNOWN
             ]
-        elif at.scope.arguments[1:]:
-            items = at.scope.arguments[1:]
+        elif frame.scope.arguments[1:]:
+            items = frame.scope.arguments[1:]
         out = ""
         for item in items[:_MAX_ITEMS]:
-            at.scope.assign(node.name, [item])
-            out += self._nodes(node.body, at.deeper())
+            frame.scope.assign(node.name, [item])
+            out += self._nodes(node.body, frame.deeper())
         return out
 
-    def _substitution(self, substitution: Substitution, at: _Frame) -> str:
+    def _substitution(self, substitution: Substitution, frame: _Frame) -> str:
         stdin = UNKNOWN if substitution.kind == ">" else None
         before = self._zones
-        out = self._nodes(substitution.body, _Frame(at.scope.child(), stdin, depth=at.depth + 1))
+        out = self._nodes(substitution.body, _Frame(frame.scope.child(), stdin, depth=frame.depth + 1))
         self._zones = before
         if substitution.kind == "$":
             return out
@@ -255,55 +255,55 @@ class CommandAnalyzer:
         self._files[name] = out
         return name
 
-    def _redirects(self, redirects: Sequence[Redirect], at: _Frame) -> tuple[str | None, list[str], list[str]]:
-        """What comes in, and the files written and read."""
-        stdin, writes, reads = at.stdin, [], []
+    def _redirects(self, redirects: Sequence[Redirect], frame: _Frame) -> tuple[str | None, list[str], list[str]]:
+        """Return stdin, and the files written and read."""
+        stdin, writes, reads = frame.stdin, [], []
 
         def run(s: Substitution) -> str:
-            return self._substitution(s, at)
+            return self._substitution(s, frame)
 
         for r in redirects:
             if r.here is not None:
-                stdin = at.scope.text(r.here.body, run)
+                stdin = frame.scope.text(r.here.body, run)
             elif r.operator == "<<<":
-                stdin = at.scope.text(r.target, run) + "\n"
+                stdin = frame.scope.text(r.target, run) + "\n"
             elif r.operator in ("<", "<&"):
-                path = at.scope.text(r.target, run)
+                path = frame.scope.text(r.target, run)
                 if not path.isdigit():
                     reads.append(path)
                     stdin = self._files.get(path, self._files.get(self._zones.classify(path).path))
                     stdin = stdin if stdin is not None else (SECRET if self._zones.is_private(path) else FILE)
             else:
-                path = at.scope.text(r.target, run)
+                path = frame.scope.text(r.target, run)
                 if not (r.operator == ">&" and (path.isdigit() or path == "-")):
                     writes.append(path)
         return stdin, writes, reads
 
-    def _simple(self, node: Simple, at: _Frame) -> str:
+    def _simple(self, node: Simple, frame: _Frame) -> str:
         def run(s: Substitution) -> str:
-            return self._substitution(s, at)
+            return self._substitution(s, frame)
 
-        fields = [f for w in node.words for f in at.scope.fields(w, run)]
+        fields = [f for w in node.words for f in frame.scope.fields(w, run)]
         declares = bool(fields) and fields[0] in ("export", "declare", "local", "readonly", "typeset")
-        scope = at.scope if not fields or declares else at.scope.child()
+        scope = frame.scope if not fields or declares else frame.scope.child()
         for a in node.assignments:
             values = (
                 [f for v in a.values for f in scope.fields(v, run)] if a.is_array else [scope.text(a.values[0], run)]
             )
             scope.assign(a.name, values, is_added=a.is_added, is_array=a.is_array)
             if a.name in _RUN_VARIABLES:
-                self._nested(Script(values[0] if values else ""), Invocation(a.name, (), self._zones), at)
+                self._nested(Script(values[0] if values else ""), Invocation(a.name, (), self._zones), frame)
             if declares:
                 fields.append(f"{a.name}={' '.join(values)}")
-        stdin, writes, reads = self._redirects(node.redirects, at)
+        stdin, writes, reads = self._redirects(node.redirects, frame)
         if not fields:
             if writes or reads:
                 self._report(Invocation(">", (), self._zones, writes=tuple(writes), reads=tuple(reads)))
                 self._record_files(writes, "")
-            # `$(< file)` gives the file's text.
+            # `$(< file)` expands to the content of the file.
             return (stdin or "") if reads else ""
-        # A builtin changes the shell it runs in; anything else sees the assignments in front of it.
-        inner = replace(at, scope=at.scope if fields[0] in BUILTINS else scope, stdin=stdin)
+        # A builtin changes the current shell; other commands get the assignments in front of them.
+        inner = replace(frame, scope=frame.scope if fields[0] in BUILTINS else scope, stdin=stdin)
         invocation = Invocation(
             program_of(fields[0]),
             tuple(fields[1:]),
@@ -311,22 +311,22 @@ class CommandAnalyzer:
             stdin,
             tuple(writes),
             tuple(reads),
-            at.upstream,
-            at.is_background,
+            frame.upstream,
+            frame.is_background,
         )
         return self._run(invocation, inner, fields[0])
 
-    def _run(self, run: Invocation, at: _Frame, typed: str) -> str:
+    def _run(self, run: Invocation, frame: _Frame, typed: str) -> str:
         self._steps += 1
-        if at.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
+        if frame.depth > _MAX_DEPTH or self._steps > MAX_STEPS:
             raise Unreadable
-        # What was counted as words where it was typed is looked at again inside every `sudo` and `env`.
-        self._budget.spend_chars(run.size + (_CHARS_PER_ARGUMENT * len(run.args) if at.depth else 0))
+        # Words already counted once are analyzed again inside every `sudo` and `env`.
+        self._budget.spend_chars(run.size + (_CHARS_PER_ARGUMENT * len(run.args) if frame.depth else 0))
         self._check_name(run, typed)
         self._report(run)
-        self._builtin(run, at)
-        out = self._function_call(run, at) if run.name in self._functions else None
-        self._follow_nested(run, at, typed)
+        self._builtin(run, frame)
+        out = self._function_call(run, frame) if run.name in self._functions else None
+        self._follow_nested(run, frame, typed)
         out = out if out is not None else output_of(run, self._files)
         self._budget.spend_chars(len(out))
         self._download(run)
@@ -350,93 +350,93 @@ class CommandAnalyzer:
         for name in names:
             self.dangers += self._match_rules(replace(run, name=name))
 
-    def _builtin(self, run: Invocation, at: _Frame) -> None:
+    def _builtin(self, run: Invocation, frame: _Frame) -> None:
         if run.name in ("cd", "pushd", "popd"):
             target = UNKNOWN if run.name == "popd" else run.operands[0] if run.operands else self._zones.home
             self._zones = self._zones.after_cd(target)
-            at.scope.assign("PWD", [self._zones.folder or UNKNOWN])
+            frame.scope.assign("PWD", [self._zones.folder or UNKNOWN])
         elif run.name == "printf" and run.args[:1] == ("-v",) and len(run.args) > 2:
-            at.scope.assign(run.args[1], [output_of(replace(run, args=run.args[2:]), self._files)])
+            frame.scope.assign(run.args[1], [output_of(replace(run, args=run.args[2:]), self._files)])
         else:
-            apply_builtin(run, at.scope)
+            apply_builtin(run, frame.scope)
 
-    def _function_call(self, run: Invocation, at: _Frame) -> str:
+    def _function_call(self, run: Invocation, frame: _Frame) -> str:
         self._called_functions.add(run.name)
         function = self._functions.pop(run.name)
-        scope = at.scope.child()
+        scope = frame.scope.child()
         scope.arguments = [run.name, *run.args]
         try:
-            return self._nodes(function.body, replace(at, scope=scope).deeper())
+            return self._nodes(function.body, replace(frame, scope=scope).deeper())
         finally:
             self._functions[run.name] = function
 
-    def _follow_nested(self, run: Invocation, at: _Frame, typed: str) -> None:
-        """Everything the program would run in turn."""
+    def _follow_nested(self, run: Invocation, frame: _Frame, typed: str) -> None:
+        """Analyze everything that the program would run."""
         for inner in nested_commands(run):
-            self._nested(inner, run, at)
+            self._nested(inner, run, frame)
         for code in code_of(run):
-            self._nested(code, run, at)
+            self._nested(code, run, frame)
         if run.name in SHELLS:
-            self._shell(run, at)
+            self._shell(run, frame)
         elif (run.name in ("source", ".") and run.operands) or (run.operands and language_of(run.name) is not None):
-            self._file_run(run.operands[0], run, at)
-        self._file_run(typed, run, at)
+            self._file_run(run.operands[0], run, frame)
+        self._file_run(typed, run, frame)
 
-    def _shell(self, run: Invocation, at: _Frame) -> None:
+    def _shell(self, run: Invocation, frame: _Frame) -> None:
         for option in ("--rcfile", "--init-file"):
             if (path := run.value_of(option)) is not None:
-                self._file_run(path, run, at)
+                self._file_run(path, run, frame)
         script = shell_script(run)
         if script is not None:
-            self._nested(Script(script[0], script[1] or (run.name,)), run, at)
+            self._nested(Script(script[0], script[1] or (run.name,)), run, frame)
         elif runs_stdin(run):
             if run.stdin:
-                self._nested(Script(run.stdin, (run.name, *run.operands)), run, at)
+                self._nested(Script(run.stdin, (run.name, *run.operands)), run, frame)
         else:
-            self._file_run(run.operands[0], run, at)
+            self._file_run(run.operands[0], run, frame)
 
-    def _file_run(self, path: str, run: Invocation, at: _Frame) -> None:
+    def _file_run(self, path: str, run: Invocation, frame: _Frame) -> None:
         text = self._files.get(path, self._files.get(self._zones.classify(path).path) if path else None)
         text = run.stdin if path in ("/dev/stdin", "/dev/fd/0") else text
         if text is None:
             return
         is_code = language_of(run.name) is not None
-        self._nested(Code("", text) if is_code else Script(text, (path, *run.args)), run, at)
+        self._nested(Code("", text) if is_code else Script(text, (path, *run.args)), run, frame)
 
-    def _nested(self, inner: NestedCommand, run: Invocation, at: _Frame) -> None:
+    def _nested(self, inner: NestedCommand, run: Invocation, frame: _Frame) -> None:
         before = self._zones
         if not isinstance(inner, Code) and inner.is_remote:
             self._zones = self._zones.remote()
         if isinstance(inner, Code):
-            self._code(inner, run, at)
+            self._code(inner, run, frame)
         elif isinstance(inner, Words):
             if not inner.words:
                 return
             typed = inner.words[0]
             invocation = Invocation(program_of(typed), inner.words[1:], self._zones, inner.stdin, upstream=run.upstream)
-            self._run(invocation, at.deeper(), typed)
+            self._run(invocation, frame.deeper(), typed)
         else:
-            self._script(inner, run, at)
+            self._script(inner, run, frame)
         if not (isinstance(inner, Script) and run.name == "eval"):
             self._zones = before
 
-    def _script(self, inner: Script, run: Invocation, at: _Frame) -> None:
+    def _script(self, inner: Script, run: Invocation, frame: _Frame) -> None:
         text = inner.text
         if DOWNLOADED in text:
             self.dangers.append(Danger("remote-code", run.summary))
         if DECODED in text or (UNKNOWN in text and run.name in (*SHELLS, "eval") and is_command_unknown(text)):
             self.dangers.append(Danger("hidden-code", run.summary))
-        scope = at.scope if run.name == "eval" else at.scope.child()
+        scope = frame.scope if run.name == "eval" else frame.scope.child()
         scope.arguments = list(inner.arguments) or scope.arguments
-        self._nodes(parse(text, self._budget, depth=1), _Frame(scope, None, depth=at.depth + 1))
+        self._nodes(parse(text, self._budget, depth=1), _Frame(scope, None, depth=frame.depth + 1))
 
-    def _code(self, code: Code, run: Invocation, at: _Frame) -> None:
+    def _code(self, code: Code, run: Invocation, frame: _Frame) -> None:
         self._budget.spend_chars(len(code.text))
         reading = read_code(code.text, self._zones, code.language)
         self.dangers += reading.dangers
         self.dangers += self._match_code_rules(reading, run)
         for script in reading.scripts:
-            self._nodes(parse(script, self._budget, depth=1), _Frame(at.scope.child(), None, depth=at.depth + 1))
+            self._nodes(parse(script, self._budget, depth=1), _Frame(frame.scope.child(), None, depth=frame.depth + 1))
 
     def _download(self, run: Invocation) -> None:
         if run.name not in DOWNLOADERS:
@@ -455,7 +455,7 @@ class CommandAnalyzer:
                 self._files[self._zones.classify(p).path] = text
 
 
-# Variables that some program takes for a command.
+# Variables whose value is run as a command.
 _RUN_VARIABLES = frozenset(
     {
         "GIT_SSH_COMMAND",
@@ -476,25 +476,25 @@ RULES: tuple[RiskRule, ...] = (*files.RULES, *git.RULES, *system.RULES, *data.RU
 
 @dataclass(frozen=True, slots=True)
 class ShellContext:
-    """Where a command would run: the workspace, the shell's folder and environment (None: not known), the home."""
+    """The context of a command: workspace, shell folder, home, and environment (None if unknown)."""
 
     workspace: Path
     folder: Path
     home: Path
     environment: Mapping[str, str] | None = None
-    # Follows symbolic links on the disk; by default a path is what its letters say.
+    # Resolves symbolic links on disk; by default paths are not resolved.
     follow_links: Callable[[str], str] = str
 
 
 def find_dangers(command: str, context: ShellContext) -> tuple[Danger, ...]:
-    """Everything dangerous in a shell command, each kind once, worst kept first as met. Runs nothing, never raises."""
+    """Return the dangers in a shell command, the first of each kind. Executes nothing, never raises."""
     dangers: list[Danger] = []
     try:
         budget = Budget(len(command))
         zones = PathZones.at(context.workspace, context.folder, context.home, context.follow_links)
-        walker = CommandAnalyzer(zones, budget, _rule_dangers, _code_dangers)
-        dangers = walker.dangers
-        walker.walk(command, ShellVariables(context.environment, context.home.as_posix(), budget))
+        analyzer = CommandAnalyzer(zones, budget, _rule_dangers, _code_dangers)
+        dangers = analyzer.dangers
+        analyzer.analyze(command, ShellVariables(context.environment, context.home.as_posix(), budget))
     except (Unreadable, RecursionError):
         dangers.append(Danger("unreadable", " ".join(command[:2_000].split())[:120]))
     unique = {d.kind: d for d in reversed(dangers)}

@@ -1,4 +1,4 @@
-"""A shell's variables while a command is read, and words expanded with them."""
+"""Shell variables and word expansion."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from perdure.tools.shell_safety.types import SECRET, UNKNOWN, has_taint
 
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT)(?:_|$)|APIKEY|_PASS$", re.I)
 _MAX_FIELDS = 64
-# Patterns of `${x#…}` and `${x/…}` are tried on values up to this length; beyond it the result is unknown.
+# `${x#…}` and `${x/…}` are evaluated for values up to this length; beyond it the result is UNKNOWN.
 _MAX_PATTERN_CHARS = 200
 _MAX_INDEX_DIGITS = 6
 _SLICE = re.compile(r":\s*(-?\d{1,9})(?::(\d{1,9}))?\Z", re.ASCII)
-# What a piece of a word is: open to braces and blanks as typed, quoted, split as an expansion is, or a field's end.
+# Kinds of pieces of a word: unquoted as typed, quoted, subject to field splitting, or a field boundary.
 _TYPED, _QUOTED, _SPLIT, _BREAK = range(4)
 _Pieces = list[tuple[str, int]]
 
 
 class ShellVariables:
-    """Names and values. `environment` None means that nothing is known of it, so that an unset name is unknown."""
+    """Variables of a shell. With `environment` None, unset names are UNKNOWN."""
 
     def __init__(self, environment: Mapping[str, str] | None, home: str, budget: Budget) -> None:
         self._environment = environment
@@ -32,7 +32,7 @@ class ShellVariables:
         self._budget = budget
         self._set: ChainMap[str, list[str]] = ChainMap()
         self.arguments: list[str] = []
-        # Once a file was sourced or input read, names that were not seen may still hold something.
+        # After a `source`, names that were not assigned may still be set.
         self.is_open = environment is None
 
     def assign(self, name: str, values: Sequence[str], *, is_added: bool = False, is_array: bool = False) -> None:
@@ -45,14 +45,14 @@ class ShellVariables:
             self._set[name] = ["".join((*before[:1], *values[:1])), *before[1:]]
 
     def spend(self, count: int) -> None:
-        """Counts work done for an expansion. Raises Unreadable."""
+        """Charge the cost of an expansion to the budget. Raises Unreadable."""
         self._budget.spend_chars(count)
 
-    def forget(self, name: str) -> None:
+    def unset(self, name: str) -> None:
         self._set[name] = [""]
 
     def child(self) -> ShellVariables:
-        """What a shell of its own starts from; it ends before this one goes on, so nothing is copied."""
+        """Return the scope of a subshell, which ends before this one continues, so nothing is copied."""
         other = ShellVariables(self._environment, self._home, self._budget)
         other._set = self._set.new_child()
         other.arguments = self.arguments
@@ -81,7 +81,7 @@ class ShellVariables:
         return [UNKNOWN] if self.is_open else []
 
     def fields(self, word: Word, run: Callable[[Substitution], str]) -> list[str]:
-        """The arguments a word becomes: braces, variables, substitutions, `~`, and splitting at blanks."""
+        """Expand a word to arguments: braces, variables, substitutions, `~`, and field splitting."""
         if (plain := _plain(word)) is not None:
             return [plain]
         pieces = self._pieces(word, run)
@@ -90,7 +90,7 @@ class ShellVariables:
         return [f for one in _braces(_characters(pieces), self._budget) for f in self._split(self._tilde(one))]
 
     def text(self, word: Word, run: Callable[[Substitution], str]) -> str:
-        """The word as one string: what an assignment, a redirection or a here-document takes."""
+        """Expand a word to one string, as in assignments, redirections and here-documents."""
         if (plain := _plain(word)) is not None:
             return plain
         return "".join(text for text, kind in self._tilde(self._pieces(word, run)) if kind != _BREAK)
@@ -178,7 +178,7 @@ class ShellVariables:
 
 
 def _plain(word: Word) -> str | None:
-    """A word that expands to itself; character by character would be slow for a megabyte in quotes."""
+    """Return a word that expands to itself, else None: a fast path for large quoted text."""
     texts = []
     for p in word.parts:
         if not isinstance(p, Literal) or (not p.is_quoted and ("{" in p.text or p.text.startswith("~"))):
@@ -188,7 +188,7 @@ def _plain(word: Word) -> str | None:
 
 
 def _apply_operator(values: list[str], rest: str, scope: ShellVariables) -> list[str]:
-    """`${x:-y}`, `${x:1:2}`, `${x#y}`, `${x%y}`, `${x/y/z}`, `${x^^}`, `${x,,}`, `${x@Q}`."""
+    """Evaluate `${x:-y}`, `${x:1:2}`, `${x#y}`, `${x%y}`, `${x/y/z}`, `${x^^}`, `${x,,}`, `${x@Q}`."""
     if match := re.match(r":?([-=+?])", rest):
         other = rest[match.end() :].strip("\"'")
         other = re.sub(r"\$\{?(\w+)\}?", lambda m: _expand_nested(m.group(1), scope), other)
@@ -240,12 +240,12 @@ def _trim(value: str, rest: str) -> str:
 
 
 def _characters(pieces: _Pieces) -> _Pieces:
-    """One character each, the way braces are read; a break or an empty quoted piece stays as it is."""
+    """Split pieces into single characters for brace expansion; breaks and empty quoted pieces are kept."""
     return [(c, kind) for text, kind in pieces for c in (text or ("",))]
 
 
 def _braces(chars: _Pieces, budget: Budget) -> list[_Pieces]:
-    """`{a,b}` spread out; quoted braces and lone ones stay as they are."""
+    """Expand `{a,b}`; quoted and unmatched braces are kept."""
     done: list[_Pieces] = []
     todo = [chars]
     while todo and len(done) + len(todo) <= _MAX_FIELDS:
@@ -264,7 +264,7 @@ def _braces(chars: _Pieces, budget: Budget) -> list[_Pieces]:
 
 
 def _brace_group(chars: _Pieces) -> tuple[int, int, list[int]] | None:
-    """The first typed `{…,…}` that closes: where it opens, where it closes, and its commas."""
+    """Return the first unquoted `{…,…}`: its start, its end, and its commas."""
     stack: list[tuple[int, list[int]]] = []
     best: tuple[int, int, list[int]] | None = None
     for at, (c, kind) in enumerate(chars):

@@ -33,18 +33,18 @@ _LANGUAGES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def language_of(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The language a program reads, and the options that take code."""
+    """Return the language of an interpreter, and its options that take code."""
     plain = re.sub(r"[\d.]+\Z", "", name)
     return _LANGUAGES.get(name) or _LANGUAGES.get(plain) or (_LANGUAGES["python"] if plain in ("pypy", "py") else None)
 
 
 def runs_stdin(run: Invocation) -> bool:
-    """Whether a shell or interpreter takes its program from standard input."""
+    """Whether a shell or interpreter reads its program from stdin."""
     return not run.operands or run.operands[0] in ("-", "/dev/stdin", "/dev/fd/0") or run.has("-s")
 
 
 def shell_script(run: Invocation) -> tuple[str, tuple[str, ...]] | None:
-    """The text of `sh -c`, and the arguments behind it; None without -c."""
+    """Return the script of `sh -c` and its arguments; None without -c."""
     has_c, at = False, 0
     while at < len(run.args) and run.args[at][:1] in ("-", "+") and run.args[at] != "--":
         a = run.args[at]
@@ -57,7 +57,7 @@ def shell_script(run: Invocation) -> tuple[str, tuple[str, ...]] | None:
 
 
 def code_of(run: Invocation) -> Iterator[Code]:
-    """Code handed to an interpreter on its command line or through its input."""
+    """Yield the code passed to an interpreter on its command line or stdin."""
     if run.name in ("awk", "gawk", "mawk", "nawk"):
         if run.operands and not run.has("-f"):
             yield Code("awk", run.operands[0] if run.value_of("-v") is None else " ".join(run.operands))
@@ -78,11 +78,11 @@ def code_of(run: Invocation) -> Iterator[Code]:
             has_code = True
             yield Code(language, run.args[i + 1])
     for a in run.args:
-        if match := next(
+        if option := next(
             (o for o in options if len(o) == 2 and a.startswith(o) and len(a) > 2 and not a[1:].isalnum()), None
         ):
             has_code = True
-            yield Code(language, a[len(match) :])
+            yield Code(language, a[len(option) :])
     if not has_code and run.stdin and runs_stdin(run) and run.stdin != PROGRAM:
         yield Code(language, run.stdin)
 
@@ -98,7 +98,7 @@ _RUNS = re.compile(
     r"|create_subprocess_\w+|do shell script|shell-command|call-process|\$`|Kernel\.\w+)\b|\bsubprocess\b|child_process"
     r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|%x[({]"
 )
-# A template string in JavaScript, but a command in these.
+# Backticks quote a template string in JavaScript, but run a command in these languages.
 _BACKTICKS_RUN = frozenset({"", "perl", "ruby", "php"})
 _DELETES = re.compile(
     r"\b(?:rmtree|remove_tree|rm_rf|rm_r|rmSync|rmdirSync|removeSync|emptyDirSync|rimraf|delete_tree|deltree"
@@ -110,7 +110,7 @@ _WRITES = re.compile(
     r"\bopen\s{0,4}\([^)]{0,120}['\"][^'\"]{0,8}[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
     r"|open\s{0,2}\(?\s{0,2}\w{0,20}\W{1,6}['\"]?>|truncate|os\.rename|shutil\.(?:move|copy)|symlink|chmod"
 )
-# A path written out in the call that writes it.
+# A literal path in a call that writes to it.
 _WRITTEN_PATH = re.compile(
     r"""\bopen\s{0,3}\(\s{0,3}(?:[\w.]{1,40}\(\s{0,3})?['"]([~/][^'"\n]{1,200})['"]\)?\s{0,3},\s{0,3}(?:mode\s?=\s?)?['"][^'"r]{0,3}[wax+]"""
     r"""|(?:writeFile(?:Sync)?|appendFile(?:Sync)?|file_put_contents|File\.write|copyfile|os\.truncate)\s{0,3}\("""
@@ -146,19 +146,19 @@ _KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
 
 
 _SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp")
-# Between a loop's head and the fork inside it, and between a fork and the loop behind it.
+# Maximum distances between a loop head and a fork inside it, and between a fork and a loop after it.
 _LOOP_CHARS, _BODY_CHARS, _AFTER_CHARS = 240, 41, 20
 _MAX_MATCHES = 60
 _MAX_STRINGS = 3_000
 _ZONE_KINDS = {"device": "disk", "system": "system-files", "startup": "startup-files"}
 _MAX_STARTS = 12
-# A longer string is no path.
+# Longer strings are not treated as paths.
 _PATH_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class CodeReading:
-    """What code was found to do, what it would run in a shell, delete, and send to a database."""
+    """The result of scanning code: dangers, shell scripts it runs, paths it deletes, SQL statements it executes."""
 
     dangers: tuple[Danger, ...]
     scripts: tuple[str, ...] = ()
@@ -167,19 +167,19 @@ class CodeReading:
 
 
 def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
-    """Looks at code as far as strings and names tell."""
+    """Scan code by its string literals and names; it is not parsed. Raises Unreadable."""
     if language in _BACKTICKS_RUN:
         text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
     strings = list(islice(_strings(text), _MAX_STRINGS + 1))
     if len(strings) > _MAX_STRINGS:
         raise Unreadable
-    # getattr(os, 'sys' + 'tem') names what it calls by a string.
+    # getattr(os, 'sys' + 'tem') builds a name from strings.
     names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))
     what = " ".join(text[:1_000].split())[:160]
     dangers = tuple(Danger(kind, what) for kind in _kinds(text, names, strings, zones))
     scripts: tuple[str, ...] = ()
     if _RUNS.search(names):
-        # A list of arguments is a command too, wherever in the code it begins.
+        # A list of arguments is a command too; it may start at any string.
         scripts = (*strings, *(" ".join(strings[i:]) for i in range(min(len(strings) - 1, _MAX_STARTS))))
     return CodeReading(dangers, scripts, tuple(_deleted_paths(text)), tuple(strings) if _SQL.search(names) else ())
 
@@ -216,7 +216,7 @@ def _writes_outside(text: str, zones: PathZones) -> bool:
 
 
 def _hands_out_shell(text: str, names: str) -> bool:
-    """A socket on one side, a shell on the other."""
+    """Whether the code connects a shell to a socket."""
     if not _SOCKETS.search(names):
         return False
     is_client = "connect" in text.lower()
@@ -232,7 +232,7 @@ def _forks_in_a_loop(text: str) -> bool:
             return True
         before = text[max(0, fork.start() - _LOOP_CHARS) : fork.start()]
         for loop in _LOOP_WORD.finditer(before):
-            # The loop's head ends with its line; its body begins behind a colon, a bracket or a blank near the fork.
+            # The loop head ends with its line; its body starts after a colon, bracket or blank near the fork.
             end = next((i for i in range(loop.end(), len(before)) if before[i] in ";\n"), len(before) - 1)
             if re.search(r"[:;{(\s]", before[max(loop.end(), len(before) - _BODY_CHARS) : end + 1]):
                 return True
@@ -247,18 +247,18 @@ def _shows_secret(text: str, strings: list[str], zones: PathZones) -> bool:
 
 
 def _deleted_paths(text: str) -> Iterator[str]:
-    """The paths given to calls that delete a tree; the unknown mark where they are not written out."""
+    """Yield the paths passed to calls that delete a tree; UNKNOWN for those that are not literals."""
     for number, match in enumerate(_DELETES.finditer(text)):
         if number == _MAX_MATCHES:
             yield UNKNOWN
             return
         call = re.split(r"[)\n;]", text[match.end() : match.end() + 300], maxsplit=1)[0]
-        has_code = [s for s in _strings(call) if s]
-        yield from has_code or [UNKNOWN]
+        paths = [s for s in _strings(call) if s]
+        yield from paths or [UNKNOWN]
 
 
 def _strings(text: str) -> Iterator[str]:
-    """Every string, neighbours joined by + or . as one."""
+    """Yield the string literals; those concatenated with + or . as one."""
     buffer, end = "", -1
     for match in _STRING.finditer(text):
         raw = match.group(1)

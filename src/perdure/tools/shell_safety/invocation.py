@@ -18,15 +18,15 @@ _SUMMARY_CHARS = 160
 
 @dataclass(frozen=True)
 class Invocation:
-    """A program and its arguments after every expansion; `stdin` is what it reads as far as that is known."""
+    """A program and its arguments after expansion; `stdin` is its input as far as it is known."""
 
     name: str
     args: tuple[str, ...]
     zones: PathZones
     stdin: str | None = None
-    # Files it writes through `>` and its kin.
+    # Files written by `>` and similar redirects.
     writes: tuple[str, ...] = ()
-    # Files it reads through `<`.
+    # Files read by `<`.
     reads: tuple[str, ...] = ()
     # Names of the programs before it in the pipeline.
     upstream: tuple[str, ...] = ()
@@ -34,28 +34,28 @@ class Invocation:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """What begins with `-`, up to `--`; `--name=value` as `--name`."""
+        """The arguments that start with `-`, up to `--`; `--name=value` as `--name`."""
         return tuple(a.partition("=")[0] for a in _before_dashes(self.args) if a.startswith("-") and len(a) > 1)
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The arguments that are no options."""
+        """The arguments that are not options."""
         before = list(_before_dashes(self.args))
         return (*(a for a in before if not a.startswith("-") or a == "-"), *self.args[len(before) + 1 :])
 
     @cached_property
     def size(self) -> int:
-        """How many characters a rule may have to look at."""
+        """The number of characters that a rule may scan."""
         return sum(map(len, self.args)) + len(self.args) + len(self.stdin or "")
 
     @cached_property
     def _flags(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The options as they stand, and the letters of `-rf` and its like."""
+        """The options, and the letters of clusters such as `-rf`."""
         clusters = (o[1:] for o in self.options if not o.startswith("--") and o[1:].isascii() and o[1:].isalnum())
         return frozenset(self.options), frozenset(letter for cluster in clusters for letter in cluster)
 
     def has(self, *names: str) -> bool:
-        """Whether an option was given; `-f` is found in `-rf`, `--force` also as `--forc`."""
+        """Whether an option is present; `-f` also in `-rf`, `--force` also as `--forc`."""
         options, letters = self._flags
         for name in names:
             if name in options or (len(name) == 2 and name[1] in letters):
@@ -65,7 +65,7 @@ class Invocation:
         return False
 
     def value_of(self, *names: str) -> str | None:
-        """What an option was given: `-o x`, `-ox`, `--out x`, `--out=x`."""
+        """Return the value of an option: `-o x`, `-ox`, `--out x`, `--out=x`."""
         for i, a in enumerate(self.args):
             for name in names:
                 if a == name:
@@ -77,7 +77,7 @@ class Invocation:
         return None
 
     def all_values_of(self, *names: str) -> list[str]:
-        """The same for an option that may be given several times."""
+        """Return the values of an option that may be repeated."""
         out = []
         for i, a in enumerate(self.args):
             if a.startswith("-") and _opens_with(a, names):
@@ -86,7 +86,7 @@ class Invocation:
         return out
 
     def starts(self, *words: str) -> bool:
-        """Whether the operands begin with these words: the sub-command."""
+        """Whether the operands start with these words, as a sub-command does."""
         return self.operands[: len(words)] == words
 
     def classify(self, path: str) -> ShellPath:
@@ -111,8 +111,8 @@ def _opens_with(arg: str, names: tuple[str, ...]) -> bool:
 
 
 _MAX_PATTERN_CHARS = 200
-# What a pattern in place of a name may stand for.
-_DISGUISED = (
+# Program names that a glob pattern may resolve to.
+_DANGEROUS_PROGRAMS = (
     "rm",
     "dd",
     "mkfs",
@@ -131,29 +131,29 @@ _DISGUISED = (
 
 
 def program_of(typed: str) -> str:
-    """The program's name: without its folder, and without what Windows appends."""
+    """Return the program name without its folder and without a Windows extension."""
     name = typed.rsplit("/", 1)[-1] if not typed.endswith("/") else typed
     return re.sub(r"(?i)\.(?:exe|cmd|bat)\Z", "", name) if len(name) > 4 else name
 
 
 def matching_names(pattern: str) -> tuple[str, ...]:
-    """The programs a pattern in place of a name may stand for; a plain name for itself."""
+    """Return the dangerous programs that a glob pattern matches; a plain name itself."""
     if not re.search(r"[*?\[]", pattern):
         return (pattern,)
     if len(pattern) > _MAX_PATTERN_CHARS:
         raise Unreadable
-    return tuple(n for n in _DISGUISED if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
+    return tuple(n for n in _DANGEROUS_PROGRAMS if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
 
 
 def looks_recursive(run: Invocation) -> bool:
-    """Whether a program nobody knows is given what `rm -r` is given."""
+    """Whether an unknown program has arguments like those of `rm -r`."""
     if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
         return False
     return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.classify, run.operands))
 
 
 def is_command_unknown(text: str) -> bool:
-    """Whether the unknown text may be the command itself and not only an argument of one that is known."""
+    """Whether the unknown text may be the command itself, not only an argument."""
     return any(has_taint(line.strip()[:1]) for line in re.split(r"[\n;|&]", text)) or PROGRAM + UNKNOWN in text
 
 

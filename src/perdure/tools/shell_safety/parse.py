@@ -32,17 +32,17 @@ _NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
 _BRACED = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]]*)\])?", re.S)
 _BACKTICKS = re.compile(r"`([^`\\]*(?:\\.[^`\\]*)*)(?:`|\Z)", re.S)
 _ANSI_QUOTED = re.compile(r"\$'([^'\\]*(?:\\.[^'\\]*)*)(?:'|\Z)", re.S)
-# Nobody writes longer arithmetic; without a bound, every unclosed `$((` would be looked through to the end.
+# Without a bound, every unclosed `$((` would be scanned to the end.
 _MAX_ARITHMETIC = 2_000
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.S)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
-# Reads commands from a text, starting somewhere, up to the closing bracket; gives them and where it stopped.
+# Parses commands from a position up to the closing bracket; returns them and the end position.
 ReadCommands = Callable[[str, int], tuple[tuple[Node, ...], int]]
 
 
 class WordReader:
-    """A place in a text, and the words from there on."""
+    """A cursor over a text that parses words."""
 
     def __init__(self, text: str, at: int, read_commands: ReadCommands, budget: Budget) -> None:
         self.text, self.at = text, at
@@ -50,7 +50,7 @@ class WordReader:
         self._budget = budget
 
     def word(self) -> Word:
-        """The word at the present place; empty where none starts here."""
+        """Parse the word at the cursor; empty if none starts here."""
         parts: list[Part] = []
         if self.at < len(self.text):
             self._budget.spend_piece()
@@ -74,13 +74,13 @@ class WordReader:
             elif match := _PLAIN.match(self.text, self.at):
                 parts.append(Literal(match.group()))
                 self.at = match.end()
-            else:  # a control character that \s takes for blank
+            else:  # a control character that \s matches
                 parts.append(Literal(c))
                 self.at += 1
         return Word(_merge_literals(parts))
 
     def double_quoted(self, end: str) -> list[Part]:
-        """Parts up to the closing quote; an empty `end` reads to the end of the text, as in a here-document."""
+        """Parse the parts up to the closing quote; an empty `end` parses the whole text, as in a here-document."""
         parts: list[Part] = []
         while self.at < len(self.text):
             c = self.text[self.at]
@@ -146,7 +146,7 @@ class WordReader:
         return Literal("$", is_quoted)
 
     def _parse_inside(self, text: str) -> list[Part]:
-        """The parts of a text inside brackets, read again."""
+        """Parse the text inside brackets as parts."""
         self._budget.spend_chars(len(text))
         return WordReader(text, 0, self._read_commands, self._budget).double_quoted("")
 
@@ -185,7 +185,7 @@ class WordReader:
 
 
 def decode_escapes(text: str) -> str:
-    """Backslash escapes as `$'…'`, `echo -e` and `printf` read them."""
+    """Decode backslash escapes as `$'…'`, `echo -e` and `printf` do."""
 
     def decode(match: re.Match[str]) -> str:
         code = match.group(1)
@@ -200,7 +200,7 @@ def decode_escapes(text: str) -> str:
 
 
 def _arithmetic_end(text: str, at: int) -> int | None:
-    """Where `$((` ends; None where the brackets do not close as arithmetic does."""
+    """Return the end of `$((`; None if the brackets do not close as arithmetic."""
     depth = 2
     for i in range(at, min(len(text), at + _MAX_ARITHMETIC)):
         depth += (text[i] == "(") - (text[i] == ")")
@@ -210,7 +210,7 @@ def _arithmetic_end(text: str, at: int) -> int | None:
 
 
 def _brace_end(text: str, at: int) -> int:
-    """Where `${` closes, quotes and inner braces passed over."""
+    """Return the position of the brace that closes `${`, skipping quotes and inner braces."""
     depth, quote = 1, ""
     i = at
     while i < len(text):
@@ -236,7 +236,7 @@ def _literal(part: Part) -> str:
 
 
 def _merge_literals(parts: list[Part]) -> tuple[Part, ...]:
-    """Neighbouring literals of one kind as one."""
+    """Merge adjacent literals with the same quoting."""
     out: list[Part] = []
     for is_quoted, group in groupby(parts, key=lambda p: p.is_quoted if isinstance(p, Literal) else None):
         if is_quoted is None:
@@ -258,13 +258,15 @@ _IGNORED_KEYWORDS = frozenset({"!", "time", "coproc", "then", "do", "else", "eli
 
 
 def parse(text: str, budget: Budget, *, depth: int = 0) -> tuple[Node, ...]:
-    """The commands of a script. Raises Unreadable."""
+    """Parse the commands of a script. Raises Unreadable."""
     clean = text.translate({ord(m): "?" for m in ALL_TAINTS}) if depth == 0 else text
     budget.spend_chars(len(text))
     return _Parser(clean, 0, depth, budget).parse_all()
 
 
 class _Parser:
+    """Recursive-descent parser of commands; unbalanced brackets and keywords are skipped."""
+
     def __init__(self, text: str, at: int, depth: int, budget: Budget) -> None:
         if depth > MAX_DEPTH:
             raise Unreadable
@@ -280,12 +282,12 @@ class _Parser:
             nodes += self._sequence(frozenset())
             if self._r.at >= len(self._r.text):
                 return tuple(nodes)
-            # A bracket or keyword too many: bash would stop here, and what follows is still looked at.
+            # An unbalanced bracket or keyword: bash would stop here, but the rest is still analyzed.
             self._budget.spend_piece()
             self._r.at = max(self._r.at, before) + 1
 
     def _inner(self, text: str, at: int) -> tuple[tuple[Node, ...], int]:
-        """The commands of a substitution, and the place behind its closing bracket."""
+        """Parse the commands of a substitution; return them and the position after its closing bracket."""
         inner = _Parser(text, at, self._depth + 1, self._budget)
         nodes = inner._sequence(frozenset())
         while inner._r.at < len(text) and text[inner._r.at] != ")":
@@ -334,7 +336,7 @@ class _Parser:
             if keyword == "time" and self._at_text("-p "):
                 self._r.at += 3
                 self._skip_blank()
-        if self._at_text("("):  # also `((…))`: read as commands, arithmetic does no harm
+        if self._at_text("("):  # also `((…))`: parsed as commands, arithmetic is harmless
             body, self._r.at = self._inner(self._r.text, self._r.at + 1)
             return Group(body, self._redirects(), is_subshell=True)
         if keyword in _END_KEYWORDS:
@@ -362,11 +364,11 @@ class _Parser:
         body: list[Node] = []
         while True:
             body += self._sequence(frozenset({end, *between}))
-            match = self._peek_keyword()
+            closing = self._peek_keyword()
             if self._r.at >= len(self._r.text) or self._at_text(")"):
                 break
-            self._r.at += len(match)
-            if match == end:
+            self._r.at += len(closing)
+            if closing == end:
                 break
         return Group(tuple(body), self._redirects())
 
@@ -414,7 +416,7 @@ class _Parser:
 
     def _function(self, name: str) -> Node:
         self._skip_newlines()
-        # `f(){f|f&};` lacks a blank that bash wants, but what is meant is plain.
+        # `f(){f|f&};` lacks a space that bash requires, but its meaning is clear.
         body = self._block("{") if self._at_text("{") else self._command()
         return Function(name, (body,) if body is not None else ())
 
@@ -469,7 +471,7 @@ class _Parser:
             words.append(word)
 
     def _test_operators(self) -> None:
-        """Inside `[[ … ]]` brackets and comparisons are words, not operators."""
+        """Skip brackets and comparisons inside `[[ … ]]`: they are not operators there."""
         while self._r.at < len(self._r.text) and self._r.text[self._r.at] in "<>()&| \n" and not self._at_text("<("):
             self._r.at += 1
 
@@ -477,10 +479,10 @@ class _Parser:
         out: list[Redirect] = []
         while True:
             self._skip_blank()
-            match = self._redirect()
-            if match is None:
+            redirect = self._redirect()
+            if redirect is None:
                 return tuple(out)
-            out.append(match)
+            out.append(redirect)
 
     def _redirect(self) -> Redirect | None:
         match = _REDIRECT.match(self._r.text, self._r.at)

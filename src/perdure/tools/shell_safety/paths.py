@@ -128,12 +128,12 @@ _SYSTEM = re.compile(
     r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
 )
 _SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z)")
-# Where bytes only pass through.
+# File descriptors and terminals.
 _PIPE_PATHS = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
 _MADE_BY_MKTEMP = re.compile(
     r"/(?:private/)?(?:tmp|var/tmp|var/folders/\S+/T)/(?:tmp\.\w{6,12}|tmp[a-z0-9_]{8})(?:/|\Z)"
 )
-# What a login, a shell, a scheduler or an identity is made of, under any home.
+# Files of a login, a shell, a scheduler or an identity, under any home.
 _STARTUP = re.compile(
     r"/\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|kshrc|cshrc"
     r"|tcshrc|inputrc|pam_environment|xinitrc|xprofile|xsession|gitconfig|git-credentials|netrc|npmrc|pypirc|rhosts"
@@ -142,7 +142,7 @@ _STARTUP = re.compile(
     r"|/\.config/(?:fish|autostart|systemd|gcloud|gh|git)(?:/|\Z)|/Library/Launch(?:Agents|Daemons)(?:/|\Z)"
     r"|/(?:var/)?spool/cron(?:/|\Z)"
 )
-# A longer path, made absolute, is nobody's: it is not looked up.
+# Longer absolute paths are not resolved.
 _MAX_PATH_CHARS = 1_024
 _SECRET = re.compile(
     r"/\.ssh/(?!.*\.pub\Z)(?:id_|[^/]*_rsa|[^/]*_ed25519|\*|\Z)|/\.ssh\Z|/\.aws(?:/credentials)?\Z|/\.aws/\*\Z|/\.netrc\Z"
@@ -151,7 +151,7 @@ _SECRET = re.compile(
     r"|/\.azure/|/\.terraform\.d/credentials|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|\.kdbx\Z|/wallet\.dat\Z"
     r"|/etc/ssl/private|/etc/kubernetes/admin\.conf|/var/run/secrets"
 )
-# What a pattern such as /etc/sh?dow may stand for.
+# Files that a glob pattern such as /etc/sh?dow may resolve to.
 _SECRET_FILES = (
     "/etc/shadow",
     "/etc/gshadow",
@@ -163,14 +163,14 @@ _SECRET_FILES = (
     "~/.kube/config",
     "~/.git-credentials",
 )
-# Not worth a question when read, but nothing to send away.
+# May be read without approval, but not sent away.
 _PRIVATE = re.compile(
     r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)[\w.-]+)?\Z|\.(?:pem|key|p12|pfx|jks|keystore)\Z"
     r"|(?:^|/)id_[a-z0-9]+\Z"
     r"|(?:^|/)(?:secrets?|credentials?)(?:\.\w+)?\Z|history\Z|(?:^|/)\.htpasswd\Z|/etc/passwd\Z"
 )
 _ARTEFACT = re.compile("|".join(fnmatch.translate(a) for a in ARTEFACTS))
-# A name that is a file's, not a folder's.
+# The name of a file, not a folder.
 _FILE_NAME = re.compile(
     r"[^*?\[\]/]\.(?:py|pyc|js|jsx|mjs|cjs|ts|tsx|vue|go|rs|java|kt|c|h|cc|cpp|hpp|o|a|so|cs|rb|php|swift|sh|sql|html|css|scss|json"
     r"|jsonl|ya?ml|toml|ini|cfg|conf|lock|md|rst|txt|xml|csv|tsv|ipynb|log|pdf|png|jpe?g|gif|svg|zip|tgz|gz|tar|whl|jar|bin|exe|out"
@@ -181,47 +181,48 @@ _FILE_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ShellPath:
-    """One path, made absolute; `is_wide` where it names everything in a folder."""
+    """A classified absolute path; `is_wide` if it matches everything in a folder."""
 
     path: str
     zone: Zone
     is_wide: bool = False
     is_artefact: bool = False
-    # Outside the workspace, but nobody's: a temporary folder, a pipe, /dev/null.
+    # Outside the workspace, but free to write: a temporary folder, a pipe, /dev/null.
     is_scratch: bool = False
 
     @property
     def is_file(self) -> bool:
-        """Whether its name is that of one file."""
+        """Whether the name looks like a single file."""
         return not self.is_wide and bool(_FILE_NAME.search(self.path))
 
 
 @dataclass(frozen=True)
 class PathZones:
-    """A workspace, a home, and the folder a command stands in; on another machine there is no workspace."""
+    """Classify paths by workspace, home and working folder; `workspace` is None on a remote machine."""
 
     workspace: str | None
     home: str
     folder: str | None
-    # Follows symbolic links on the disk; without it a path is what its letters say.
+    # Resolves symbolic links on disk; by default paths are not resolved.
     follow_links: Callable[[str], str] = field(default=str, compare=False, repr=False)
 
     @classmethod
     def at(cls, workspace: Path, folder: Path, home: Path, follow_links: Callable[[str], str] = str) -> PathZones:
-        # Where the whole machine is the workspace, nothing is inside one.
+        # If the workspace is /, no path counts as inside.
         root = workspace.as_posix()
         return cls(None if root == "/" else root, home.as_posix(), folder.as_posix(), follow_links)
 
     def after_cd(self, path: str) -> PathZones:
-        """After `cd path`; a folder only run time knows is no known folder."""
+        """Return the zones after `cd path`; the folder is None if it is only known at run time."""
         there = None if has_taint(path) and FRESH not in path else self._absolute(path)
         return replace(self, folder=there)
 
     def remote(self) -> PathZones:
-        """On another machine or in a container, where nothing is the workspace."""
+        """Return the zones of another machine or a container, which has no workspace."""
         return PathZones(None, "/root", "/root")
 
     def classify(self, path: str) -> ShellPath:
+        """Return the zone of a path as written, without resolving links."""
         whole = self._absolute(path)
         if whole is None:
             name = path.rsplit("/", 1)[-1]
@@ -241,7 +242,7 @@ class PathZones:
         return ShellPath(at, zone, is_wide=is_wide, is_artefact=is_artefact, is_scratch=is_scratch)
 
     def resolve_write(self, path: str) -> ShellPath:
-        """Where writing to a path ends up: a link inside the workspace may lead out of it."""
+        """Classify the path that is really written: a link inside the workspace may point outside."""
         location = self.classify(path)
         if location.zone not in ("workspace", "outside") or _HARMLESS_DEVICES.fullmatch(location.path):
             return location
@@ -249,7 +250,7 @@ class PathZones:
         return location if real == location.path else self.classify(real)
 
     def is_credential(self, path: str) -> bool:
-        """Whether reading it shows a credential."""
+        """Whether the path is a credential file."""
         whole = self._absolute(path) or f"/{path}"
         if len(whole) > _MAX_PATH_CHARS:
             return False
@@ -262,12 +263,12 @@ class PathZones:
         return real != whole and len(real) <= _MAX_PATH_CHARS and bool(_SECRET.search(real))
 
     def contains_home(self, path: str) -> bool:
-        """Whether a home lies in this folder, with everything in it that is nobody else's business."""
+        """Whether the folder contains a home folder."""
         whole = self._absolute(path)
         return whole is not None and _is_under(self.home, whole) and whole != self.workspace
 
     def is_private(self, path: str) -> bool:
-        """Whether sending it away would give something away."""
+        """Whether the file is a credential or other private data that must not be sent away."""
         return self.is_credential(path) or bool(_PRIVATE.search(path[-_MAX_PATH_CHARS:]))
 
     @property
@@ -295,7 +296,7 @@ class PathZones:
         inside = self.workspace is not None and _is_under(path, self.workspace)
         at_home = _is_under(path, self.home)
         is_ours = inside or at_home or _is_under(self.home, path) or self._holds_workspace(path)
-        # A workspace may itself lie in a temporary folder: what is ours is never scratch.
+        # A workspace may itself be in a temporary folder: our own paths are never scratch.
         if not is_ours and _MADE_BY_MKTEMP.match(path):
             return "fresh"
         if _STARTUP.search(path) and (not inside or self.workspace in (self.home, "/")):

@@ -1,4 +1,4 @@
-"""A shell command as values: words made of parts, commands made of words, and what holds commands together."""
+"""Syntax tree of a shell command: words, redirects, simple commands, pipelines, groups, loops, functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Literal:
+    """Plain or quoted text."""
+
     text: str
     is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`$name` or `${name[index]op}`; `rest` is what follows the name inside the braces."""
+    """`$name` or `${name[index]op}`; `rest` is the operator after the name inside the braces."""
 
     name: str
     is_quoted: bool = False
@@ -21,7 +23,7 @@ class Variable:
     rest: str = ""
     is_length: bool = False
     is_indirect: bool = False
-    # Substitutions inside the braces: they run whatever becomes of their text.
+    # Substitutions inside the braces: they run even if their text is not used.
     runs: tuple[Substitution, ...] = ()
 
 
@@ -39,11 +41,13 @@ Part = Literal | Variable | Substitution
 
 @dataclass(frozen=True, slots=True)
 class Word:
+    """A word of a command, before expansion."""
+
     parts: tuple[Part, ...] = ()
 
     @property
     def bare(self) -> str:
-        """The word where it is plain unquoted text, else nothing: only such a word can be a keyword."""
+        """Return the word if it is plain unquoted text, else "": only such a word can be a keyword."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Literal) and not self.parts[0].is_quoted:
             return self.parts[0].text
         return ""
@@ -51,7 +55,7 @@ class Word:
 
 @dataclass(slots=True)
 class HereText:
-    """A here-document; its body is filled in when the reader comes to it."""
+    """A here-document; the parser sets `body` when it reaches it."""
 
     delimiter: str
     is_quoted: bool
@@ -61,6 +65,8 @@ class HereText:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
+    """A redirection such as `> file` or `<<EOF`."""
+
     operator: str
     target: Word
     here: HereText | None = None
@@ -68,6 +74,8 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
+    """`name=value`, `name+=value` or `name=(values)`."""
+
     name: str
     values: tuple[Word, ...]
     is_array: bool = False
@@ -76,6 +84,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Simple:
+    """A simple command with its assignments and redirects."""
+
     assignments: tuple[Assignment, ...]
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
@@ -83,13 +93,15 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
+    """Commands connected by `|`, possibly in the background."""
+
     commands: tuple[Node, ...]
     is_background: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`( … )`, `{ … }`, and the bodies of if, while and case, run as if every branch were taken."""
+    """`( … )`, `{ … }`, and the bodies of if, while and case, with every branch included."""
 
     body: tuple[Node, ...]
     redirects: tuple[Redirect, ...] = ()
@@ -107,6 +119,8 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Function:
+    """`name() { body; }`."""
+
     name: str
     body: tuple[Node, ...]
 

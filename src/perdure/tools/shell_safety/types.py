@@ -1,4 +1,4 @@
-"""Risk kinds, findings and taint marks."""
+"""Kinds of danger, findings, nested commands and taint markers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`is_lasting` False: so far-reaching that it is asked every time, whatever was answered before."""
+    """A kind of danger; if not `is_lasting`, it needs approval every time, whatever was answered before."""
 
     why: str
-    instead: str = "Tell the person what you wanted to do and why, or find a way that can be undone."
+    instead: str = "Tell the user what you wanted to do and why, or find a reversible way."
     is_lasting: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """One thing in a command that a person should be asked about."""
+    """One finding in a command that needs approval."""
 
     kind: str
     what: str
@@ -35,8 +35,8 @@ KINDS: dict[str, Kind] = {
     "delete-everything": Kind("it deletes the system, a home or the whole workspace", _BACKUP, is_lasting=False),
     "disk": Kind("it writes to a disk or device directly, or makes data unrecoverable", is_lasting=False),
     "permissions": Kind("it opens or changes permissions far and wide", "Change the one file that needs it."),
-    "system-files": Kind("it changes files of the system", "Keep changes inside the workspace, or ask the person."),
-    "startup-files": Kind("it changes what runs at login, keys, or a schedule", "Ask the person to change it."),
+    "system-files": Kind("it changes files of the system", "Keep changes inside the workspace, or ask the user."),
+    "startup-files": Kind("it changes what runs at login, keys, or a schedule", "Ask the user to change it."),
     "git-internals": Kind("it changes Git's own files", "Use git commands instead."),
     "power": Kind("it stops or restarts the machine", is_lasting=False),
     "kill": Kind("it ends processes that are not its own", "End one process by its id."),
@@ -67,7 +67,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A program and its arguments."""
+    """A nested program and its arguments; `is_remote` on another machine or in a container."""
 
     words: tuple[str, ...]
     stdin: str | None = None
@@ -76,7 +76,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Shell text."""
+    """A nested shell script."""
 
     text: str
     arguments: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Text in another language."""
+    """Nested code in another language."""
 
     language: str
     text: str
@@ -94,19 +94,19 @@ class Code:
 NestedCommand = Words | Script | Code
 
 
-# Nothing is known of it.
+# Unknown text.
 UNKNOWN = "\ufdd0"
-# It was fetched from the network.
+# Fetched from the network.
 DOWNLOADED = "\ufdd1"
-# It was decoded, reversed or otherwise unmasked on the way.
+# Decoded, reversed or otherwise transformed.
 DECODED = "\ufdd2"
-# It is, or holds, a credential.
+# Contains a credential.
 SECRET = "\ufdd3"
-# What an ordinary program says.
+# Output of an ordinary program.
 PROGRAM = "\ufdd4"
-# The text of a file.
+# Content of a file.
 FILE = "\ufdd5"
-# A folder that `mktemp` has just made.
+# A folder created by `mktemp`.
 FRESH = "\ufdd6"
 
 ALL_TAINTS = UNKNOWN + DOWNLOADED + DECODED + SECRET + PROGRAM + FILE + FRESH
@@ -118,10 +118,10 @@ def has_taint(text: str) -> bool:
 
 
 def taints_of(text: str, candidates: str = ALL_TAINTS) -> str:
-    """The marks among `wanted` that stand in the text, each once."""
+    """Return the taint markers among `candidates` that occur in the text, each once."""
     return "".join(m for m in candidates if m in text)
 
 
 def strip_taints(text: str, placeholder: str = "?") -> str:
-    """The text as a person may read it."""
+    """Replace taint markers for display."""
     return _ANY_TAINT.sub(placeholder, text)

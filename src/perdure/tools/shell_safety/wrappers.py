@@ -14,7 +14,7 @@ from perdure.tools.shell_safety.types import UNKNOWN, Code, NestedCommand, Scrip
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A program in front of another: which options take a value, how many operands come before the other."""
+    """A wrapper command: its options that take a value, and how many operands precede the nested command."""
 
     values: str = ""
     skips: int = 0
@@ -81,7 +81,7 @@ PREFIXES: dict[str, Prefix] = {
     "sg": Prefix("", 1, "-c"),
     "start-stop-daemon": Prefix("", 99, "--exec"),
 }
-# A program whose first words say that another follows.
+# Sub-commands that run another command.
 SUBCOMMANDS: dict[tuple[str, ...], Prefix] = {
     ("bundle", "exec"): Prefix(),
     ("poetry", "run"): Prefix(),
@@ -129,20 +129,20 @@ SUBCOMMANDS: dict[tuple[str, ...], Prefix] = {
 
 
 def nested_commands(run: Invocation) -> Iterator[NestedCommand]:
-    """Everything this program would run in turn."""
+    """Yield every command that this program would run."""
     name = {"podman": "docker", "nerdctl": "docker"}.get(run.name, run.name)
     special = _SPECIAL.get(name)
     if special is not None:
         yield from special(run)
     if name in PREFIXES:
-        yield from _skip_prefix(run, run.args, PREFIXES[name])
+        yield from _nested_after(run, run.args, PREFIXES[name])
     for words, prefix in SUBCOMMANDS.items():
-        if words[0] == name and (rest := _after(run.args, words[1:])) is not None:
-            yield from _skip_prefix(run, rest, prefix)
+        if words[0] == name and (rest := _after_subcommand(run.args, words[1:])) is not None:
+            yield from _nested_after(run, rest, prefix)
 
 
-def _after(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | None:
-    """What follows the sub-command; options before it are passed over, with a value where it is not the word."""
+def _after_subcommand(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the arguments after the sub-command, skipping options and their values before it."""
     at = 0
     for w in words:
         while at < len(args) and args[at] != w and (args[at].startswith("-") or (at and args[at - 1].startswith("-"))):
@@ -153,7 +153,7 @@ def _after(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | N
     return args[at:]
 
 
-def _skip_prefix(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[NestedCommand]:
+def _nested_after(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[NestedCommand]:
     values, skips = prefix.values.split(), prefix.skips
     if prefix.script:
         text = Invocation(run.name, args, run.zones).value_of(prefix.script)
@@ -165,7 +165,7 @@ def _skip_prefix(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iter
         a = args[at]
         if a == "--":
             at += 1
-            # What stands before the dashes was the wrapper's own.
+            # Operands before the dashes belong to the wrapper.
             skips = 0 if prefix.is_remote else skips
             if skips == 0:
                 break
@@ -229,7 +229,7 @@ def _xargs(run: Invocation) -> Iterator[NestedCommand]:
         at += 2 if a in values and a != "-i" else 1
     words = run.args[at:] or ("echo",)
     arguments = (run.stdin or "").split()
-    # Many things nobody has seen: a delete of them is a delete of a tree.
+    # Unknown items: deleting them is treated as deleting a tree.
     items = [f"**/{g}" if has_taint(g) else g for g in arguments[:20]] or [f"**/{UNKNOWN}"]
     if placeholder:
         for item in items[:5]:
@@ -318,7 +318,7 @@ def _git(run: Invocation) -> Iterator[NestedCommand]:
             yield Script(value)
     if run.operands[:1] == ("config",):
         yield from (Script(o[1:]) for o in run.operands if o.startswith("!"))
-    if (rest := _after(run.args, ("submodule", "foreach"))) is not None:
+    if (rest := _after_subcommand(run.args, ("submodule", "foreach"))) is not None:
         yield Script(" ".join(a for a in rest if a != "--recursive"))
     if "rebase" in run.args:
         yield from (Script(t) for t in run.all_values_of("-x", "--exec"))
@@ -373,7 +373,7 @@ def _alias(run: Invocation) -> Iterator[NestedCommand]:
 
 def _command(run: Invocation) -> Iterator[NestedCommand]:
     if not run.has("-v", "-V"):
-        yield from _skip_prefix(run, run.args, Prefix())
+        yield from _nested_after(run, run.args, Prefix())
 
 
 def _at(run: Invocation) -> Iterator[NestedCommand]:
@@ -409,7 +409,7 @@ def _pwsh(run: Invocation) -> Iterator[NestedCommand]:
 
 
 def _cmd(run: Invocation) -> Iterator[NestedCommand]:
-    rest = _after(run.args, ("/c",)) or _after(run.args, ("/C",))
+    rest = _after_subcommand(run.args, ("/c",)) or _after_subcommand(run.args, ("/C",))
     if rest:
         yield Script(" ".join(rest))
 

@@ -1,4 +1,4 @@
-"""Statements for a database, read far enough to tell which of them delete."""
+"""Rules for databases, and detection of destructive statements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DOCUMENTS = re.compile(
 
 
 def destructive_statements(text: str) -> Iterator[str]:
-    """The statements that drop, empty, or delete and change without saying which rows."""
+    """Yield the statements that drop, truncate, or delete and update without a filter."""
     plain = " ".join(_LINE_COMMENT.sub(" ", _without_block_comments(text)).split())
     if match := _DOCUMENTS.search(plain):
         yield match.group()
@@ -49,7 +49,7 @@ def _is_unfiltered(statement: str, first: str) -> bool:
 
 
 def _without_block_comments(text: str) -> str:
-    """Cut by hand: a pattern looks from every `/*` to the end for a `*/` that never comes."""
+    """Remove block comments with `find`: a pattern is quadratic in unclosed `/*`."""
     parts, at = [], 0
     while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
         parts.append(text[at:start])
@@ -58,7 +58,7 @@ def _without_block_comments(text: str) -> str:
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Split at `;` outside quotes; a statement inside BEGIN … or EXPLAIN stays one."""
+    """Split at `;` outside quotes, and remove a BEGIN or WITH preamble."""
     cuts = [m.start() for m in _QUOTED_OR_END.finditer(text) if m.group() == ";"]
     for start, end in zip([0, *(c + 1 for c in cuts)], [*cuts, len(text)], strict=True):
         if statement := text[start:end].strip():
@@ -103,7 +103,7 @@ _REDIS = frozenset({"flushall", "flushdb", "shutdown", "debug", "swapdb"})
 
 
 def statement_dangers(run: Invocation) -> Iterator[Danger]:
-    """What a database client is told to do, on its command line or through its input."""
+    """Yield a danger if a database client runs destructive statements, from its arguments or stdin."""
     if run.name in ("redis-cli", "valkey-cli", "keydb-cli"):
         words = {w.lower() for w in (*run.operands, *(run.stdin or "").split()[:50])}
         if words & _REDIS:

@@ -1,4 +1,4 @@
-"""Deleting, overwriting, permissions, and places that nobody should write to by the way."""
+"""Rules for files: deletion, overwriting, permissions, writes to protected paths."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from perdure.tools.shell_safety.taint import paths_of_find
 from perdure.tools.shell_safety.types import Danger, strip_taints
 
 _TREE_DELETERS = frozenset({"rimraf", "rimraf-cli", "del-cli", "deltree", "rmtree", "srm"})
-# Programs whose last operand (or all of them) is written.
+# Programs that write their last operand, or all of them.
 _WRITES_LAST = frozenset({"cp", "mv", "install", "ln", "scp", "rsync", "ditto"})
 _WRITES_ALL = frozenset(
     {"tee", "truncate", "touch", "rm", "unlink", "sponge", "chattr", "setfacl", "xattr", "rmdir", "mkdir"}
 )
-_SHOWN_PATH_CHARS = 200
+_MAX_PATH_CHARS = 200
 _WRITTEN_ZONES = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
 
 def delete_dangers(run: Invocation) -> Iterator[Danger]:
-    """Deletes judged by what they name: `rm`, `find -delete`, and programs that do as `rm -r` does."""
+    """Yield the dangers of deletions by their paths: `rm`, `find -delete`, and programs like `rm -r`."""
     if is_help(run):
         return
     if run.name in ("rm", "grm", "unlink", "del", "erase"):
         is_tree = run.has("-r", "-R", "--recursive") or "/s" in [a.lower() for a in run.args]
         for o in run.operands:
-            yield from _delete_dangers(run, o, is_tree=is_tree)
+            yield from _path_dangers(run, o, is_tree=is_tree)
         if is_tree and not run.operands:
             return
     elif run.name in _TREE_DELETERS or (run.name in ("rd", "rmdir") and "/s" in [a.lower() for a in run.args]):
         for o in run.operands:
-            yield from _delete_dangers(run, o, is_tree=True)
+            yield from _path_dangers(run, o, is_tree=True)
     elif run.name in ("find", "gfind") and "-delete" in run.args:
         for path in paths_of_find(run):
-            yield from _delete_dangers(run, path, is_tree=True)
+            yield from _path_dangers(run, path, is_tree=True)
     elif run.name == "rsync" and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options):
         for o in run.operands[-1:]:
-            yield from _delete_dangers(run, o if ":" not in o else "/outside", is_tree=True)
+            yield from _path_dangers(run, o if ":" not in o else "/outside", is_tree=True)
 
 
 def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
-    """The same for a path that code of another language deletes."""
-    yield from _delete_dangers(run, path, is_tree=True)
+    """Yield the dangers of a tree deleted by nested code."""
+    yield from _path_dangers(run, path, is_tree=True)
 
 
-def _delete_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
+def _path_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
     if not path:
         return
     if path.startswith("/") and len(path) == 2 and run.name in ("del", "erase", "rd", "rmdir"):
@@ -87,7 +87,7 @@ def _protected_kind(location: ShellPath, is_tree: bool) -> str | None:
 
 
 def write_dangers(run: Invocation) -> Iterator[Danger]:
-    """Writing outside the workspace, to devices, to what runs at login: by redirection or by a program that writes."""
+    """Yield the dangers of writes, by redirection or by program: outside the workspace, devices, startup files."""
     preserved = _not_overwritten(run)
     for path in (*run.writes, *_written_paths(run)):
         if re.match(r"/dev/(?:tcp|udp)/", path):
@@ -108,20 +108,20 @@ def write_dangers(run: Invocation) -> Iterator[Danger]:
 
 
 def _describe_write(run: Invocation, path: str) -> str:
-    """The command, with the file it is redirected to: that is what a person must see."""
+    """Format the command with the target of its redirect, for the approval request."""
     if path not in run.writes:
         return run.summary
     command = run.summary if run.name not in (">", "{") else ""
-    return f"{command} > {strip_taints(path[:_SHOWN_PATH_CHARS], '…')}".strip()
+    return f"{command} > {strip_taints(path[:_MAX_PATH_CHARS], '…')}".strip()
 
 
 def _is_outside(run: Invocation, location: ShellPath) -> bool:
-    """Whether what is written there is somebody else's; without a workspace nothing is known to be ours."""
+    """Whether a path is outside the workspace and not scratch; False without a workspace."""
     return run.zones.workspace is not None and location.zone in ("outside", "home") and not location.is_scratch
 
 
 def _not_overwritten(run: Invocation) -> tuple[str, ...]:
-    """What a program names but does not overwrite: what `mv` takes away, what `mkdir` and `touch` only add."""
+    """Return the operands that are not overwritten: the sources of `mv`, the targets of `mkdir` and `touch`."""
     if run.name == "mv":
         target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
         return tuple(o for o in run.operands if o != target)
@@ -164,7 +164,7 @@ def _dd(run: Invocation) -> bool:
 
 
 def _is_broad(run: Invocation) -> bool:
-    """Permissions changed down a tree that is not just some folder of the workspace."""
+    """Whether permissions change recursively beyond a folder of the workspace."""
     if not run.has("-R", "--recursive"):
         return False
     targets = run.operands[1:]
@@ -205,7 +205,7 @@ def _changes_protected(run: Invocation) -> bool:
     if run.name == "chmod" and re.fullmatch(
         r"0?[4-7]00|(?:u=rwx?,)?go[-=](?:rwx)?", run.operands[0] if run.operands else ""
     ):
-        # For the owner alone: that is how keys are meant to be.
+        # Restricting to the owner is the proper mode for keys.
         return any(run.classify(o).zone == "system" for o in run.operands[1:])
     return any(run.classify(o).zone in ("system", "startup") for o in run.operands[1:])
 

@@ -1,4 +1,4 @@
-"""Version control: what throws work away, rewrites history, or overwrites what others see."""
+"""Rules for version control: discarded work, rewritten history, overwritten remotes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE_NAME = re.compile(
 
 
 def _sub(run: Invocation) -> tuple[str, Invocation]:
-    """The sub-command, and the run of what follows it; `git -C dir`, `-c x=y` and the like passed over."""
+    """Return the sub-command and its invocation, skipping global options such as `-C dir`."""
     args, at = run.args, 0
     while at < len(args) and args[at].startswith("-"):
         at += 2 if args[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1

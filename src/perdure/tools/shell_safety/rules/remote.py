@@ -1,4 +1,4 @@
-"""Containers, clusters, clouds, package registries: what reaches beyond this machine, or removes in bulk."""
+"""Rules for containers, clusters, clouds and package registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of a table: which programs it is about, when it applies, and a sample that it catches."""
+"""Rules: the programs they apply to, a condition, and a sample command that matches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ When = Callable[[Invocation], bool]
 
 @dataclass(frozen=True, slots=True)
 class RiskRule:
-    """`programs` is a list of names in one string; "*" means every program."""
+    """A rule for the space-separated `programs`."""
 
     kind: str
     programs: str
@@ -21,26 +21,27 @@ class RiskRule:
 
 
 def always(run: Invocation) -> bool:
+    """Match every invocation."""
     return True
 
 
 def option(*names: str) -> When:
-    """Any of the options."""
+    """Match any of the options."""
     return lambda run: run.has(*names)
 
 
 def command(*words: str) -> When:
-    """The sub-command, options in front of it passed over."""
+    """Match a sub-command, ignoring options before it."""
     return lambda run: run.starts(*words)
 
 
 def any_command(*names: str) -> When:
-    """The first operand is one of these."""
+    """Match if the first operand is one of these."""
     return lambda run: bool(run.operands) and run.operands[0] in names
 
 
 def any_operand(*names: str) -> When:
-    """One of the operands is one of these."""
+    """Match if any operand is one of these."""
     return lambda run: any(o in names for o in run.operands)
 
 
@@ -57,7 +58,7 @@ def unless(condition: When) -> When:
 
 
 def is_dry_run(run: Invocation) -> bool:
-    """Only shows what it would do."""
+    """Whether the command only displays what it would do."""
     shows = ("--dry-run", "--help", "--version", "--check", "--what-if")
     return any(o in shows for o in run.options) or "help" in run.operands[:1]
 

@@ -1,4 +1,4 @@
-"""Credentials read or sent away, and shells handed to the network."""
+"""Rules for credentials that are read or sent away, and for reverse shells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.tools.shell_safety.rules.remote import is_local
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.types import DOWNLOADED, SECRET, Danger
 
-# Programs that take a key file without showing it.
+# Programs that use a key file without printing it.
 _USES_KEYS = frozenset(
     [
         "ssh",
@@ -104,7 +104,7 @@ _NETCATS = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
 
 
 def secret_dangers(run: Invocation) -> Iterator[Danger]:
-    """A credential's file named to a program that shows it, or a secret on its way out."""
+    """Yield the dangers of printing a credential file, or sending a secret over the network."""
     if run.name not in _USES_KEYS:
         for path in (*_paths(run), *run.reads):
             if run.zones.is_credential(path):
@@ -117,7 +117,7 @@ def secret_dangers(run: Invocation) -> Iterator[Danger]:
 def _paths(run: Invocation) -> Iterator[str]:
     for a in run.args:
         value = a.partition("=")[2] if a.startswith("--") and "=" in a else a
-        # A bare name counts, too: the shell may stand in the folder of keys, or the name may be a link to one.
+        # A bare name counts too: it may be relative to a folder of keys, or a link to one.
         if "/" in value or value.startswith((".", "~")) or (value and len(value) < 100 and not a.startswith("-")):
             yield re.sub(r"^(?:@|\w+=@|if=|file://)", "", value)
 
@@ -170,7 +170,7 @@ def _socat_shell(run: Invocation) -> bool:
 
 
 def _shell_on_socket(run: Invocation) -> bool:
-    """A shell whose input or output is a connection."""
+    """Whether the input or output of a shell is a network connection."""
     ends = (*run.writes, *run.reads)
     return any(re.match(r"/dev/(?:tcp|udp)/", e) for e in ends) or (
         run.has("-i")
@@ -190,7 +190,7 @@ def _reveals(run: Invocation) -> bool:
     return run.name in ("mimikatz", "secretsdump.py", "lazagne")
 
 
-# Sub-commands that print a credential, by the words they begin with.
+# Sub-commands that print a credential, by their first words.
 _PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
     "gh": (("auth", "token"),),
     "glab": (("auth", "token"),),
@@ -211,7 +211,7 @@ _PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
     "doppler": (("secrets", "download"), ("secrets", "get")),
 }
 _SECRET_SETTING = re.compile(r"secret|session_token|password", re.I)
-# Where a cloud hands credentials to whatever runs on its machines.
+# Metadata services, which return cloud credentials.
 _METADATA = re.compile(
     r"169\.254\.169\.254|metadata\.google\.internal|169\.254\.170\.2|100\.100\.100\.200|fd00:ec2::254", re.I
 )
@@ -232,7 +232,7 @@ def _asks_metadata(run: Invocation) -> bool:
 
 
 def _searches_a_home(run: Invocation) -> bool:
-    """A search through every file of a home reads its keys as well."""
+    """Whether a recursive search covers a home folder, and so its keys."""
     is_recursive = run.has("-r", "-R", "--recursive", "--dereference-recursive") or run.name == "rgrep"
     reads_hidden = run.has("--hidden", "-u", "-uu", "-uuu", "--unrestricted", "-.")
     if not (reads_hidden if run.name in ("rg", "ag") else is_recursive):

@@ -1,4 +1,4 @@
-"""The machine: power, processes, services, network, accounts, protection, the kernel, installed software."""
+"""Rules for the machine: power, processes, services, network, accounts, security, kernel, packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VITAL = re.compile(
 
 
 def _kills_all(run: Invocation) -> bool:
-    """`kill -1`, `kill -9 -1`, `kill -- -1`, `kill -9 1`: everything, or the first process."""
+    """Match `kill -1`, `kill -9 -1`, `kill -- -1`, `kill -9 1`: all processes, or init."""
     targets = list(run.args)
     signal = next((i for i, a in enumerate(targets) if a in ("-s", "-n", "--signal")), None)
     if signal is not None:

@@ -1,9 +1,9 @@
-"""The gateway: many people, many conversations, one memory.
+"""The gateway: many users and conversations over one store.
 
-A message's way: a door (`http/`, `openai_api/`, `adapters/`) lets in whom the `guards/` know → `hub` puts it into the
-store's inbox, on disk, and then into its lane → in `lanes/`, `lane` takes one message after the other, oldest first,
-whichever process took it; `running` answers a slash command, or makes of anything else a turn of the conversation's
-agent (`pool`), compacting first what is nearly full (`hygiene`); `beats` takes over what a process that died had begun
-→ its events go out through `telling/`, numbered, so that a reader who lost the connection goes on where it was.
-`watchers/` look on. Read `telling/chats.py`, `hub.py` and `lanes/running.py` first.
+A message passes authentication (`auth/`) at an endpoint (`api/`, `openai_api/`) or a platform adapter (`adapters/`).
+`hub` stores it in the inbox and wakes its queue. In `workers/`, `queue` claims messages oldest first, `worker` runs a
+slash command or a turn on a pooled agent (`agent_pool`), `precompaction` compacts a nearly full conversation first, and
+`maintenance` takes over the messages of processes that died. `events/` sequences the events of a turn and streams them
+to subscribers, who resume after a lost connection by number. `observability/` logs, counts and traces.
+Read `events/types.py`, `hub.py` and `workers/worker.py` first.
 """

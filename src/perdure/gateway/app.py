@@ -1,4 +1,4 @@
-"""The gateway as people run it: every door, the page, and everybody who watches."""
+"""Assemble the gateway: API routes, web UI, metrics and observers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def build_gateway(
     tracer_provider: TracerProvider | None = None,
     on_ready: Callable[[str, int], None] = lambda host, port: None,
 ) -> GatewayConfig:
-    """All of it, ready to be served."""
+    """Build the configuration that `server.run` serves."""
     clock, metrics = SystemClock(), Metrics()
     observers: list[Observer] = [LogObserver(log_writer), metrics]
     if (span_observer := make_span_observer(tracer_provider)) is not None:
@@ -89,7 +89,7 @@ def build_gateway(
 
 
 class WebUiFiles:
-    """The page where it is public, and no such path everywhere else: what is mistyped in the API is no page."""
+    """Serve the web UI's static files on its public paths, and a JSON 404 on every other unknown path."""
 
     def __init__(self) -> None:
         self._files = static_files()
@@ -125,10 +125,10 @@ def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
             outcome=outcome,
         )
 
-    # A plain function: how much waits is asked of the database, in a thread.
+    # A sync route, so that FastAPI runs it in a thread: the queue depth is a database query.
     @router.get("/metrics", dependencies=[Depends(require_scope("admin"))], response_class=Response)
     def render() -> Response:
-        """This process's figures, as Prometheus reads them."""
+        """Return this process's metrics in the Prometheus text format."""
         return Response(metrics.render(), media_type=CONTENT_TYPE)
 
     return router

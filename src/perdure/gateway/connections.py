@@ -1,7 +1,7 @@
-"""Limits on a connection before there is a request: how many bytes of headers, and how long they may take.
+"""Limit the size and duration of request headers, before there is a request.
 
-Whatever comes later is limited by ASGI middleware. Header bytes never get that far: the parser holds them until they
-are complete, for anybody who can connect, so they are counted in the protocol itself.
+ASGI middleware limits everything that comes later. Headers never reach it while they are incomplete: the parser
+buffers them for any client that can connect, so the protocol class counts them itself.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from perdure.gateway.errors import ApiError
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with a limit on bytes that complete nothing (a request line, headers, trailers) and on their time."""
+    """HTTP/1.1 protocol with a limit on the bytes, and the time, of incomplete request lines, headers and trailers."""
 
     max_header_bytes = 65_536
     header_timeout_s = 10.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Bytes received since a header block or a piece of a body was last complete.
+        # Bytes received since the parser last completed a header block or a body chunk.
         self._pending_bytes = 0
         self._has_progressed = False
         self._is_in_request = False
@@ -49,7 +49,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._deadline is None:  # a further request on the same connection
+        if self._deadline is None:  # another request on a keep-alive connection
             self._arm()
 
     def on_headers_complete(self) -> None:
@@ -58,7 +58,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers: nothing reads them, so they are not kept.
+        # Discard trailers: no code reads them.
         if not self._is_in_request:
             super().on_header(name, value)
 
@@ -75,7 +75,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self._is_in_request and self._deadline is None:
-            # Answered before all of it came: what is still sent is thrown away, but not for ever.
+            # The response was sent before the whole request arrived: discard the rest, but not indefinitely.
             self._arm()
 
     @property
@@ -99,7 +99,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _reject(self, status: int, code: str, message: str) -> None:
-        """Answers where no answer is under way, and hangs up."""
+        """Send an error response unless one is under way, and close the connection."""
         self._disarm()
         if self.transport.is_closing():
             return
@@ -109,6 +109,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 def bounded_protocol(*, max_header_bytes: int, header_timeout_s: float) -> type[asyncio.Protocol]:
-    """The protocol class with these limits, for uvicorn's `http` setting."""
+    """Return the protocol class with these limits, for uvicorn's `http` setting."""
     limits = {"max_header_bytes": max_header_bytes, "header_timeout_s": header_timeout_s}
     return type("BoundedHttpProtocol", (BoundedHttpProtocol,), limits)

@@ -1,4 +1,4 @@
-"""API errors and their OpenAPI description."""
+"""API errors: one JSON shape for every endpoint, and its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TYPES = {
     429: "rate_limit_error",
     431: "request_too_large",
 }
-# What an error of ours means over HTTP; the first that fits is taken.
+# HTTP status and code by exception class; the first match wins.
 _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
     (Draining, 503, "stopping"),
     (InboxFull, 429, "too_many_waiting"),
@@ -50,7 +50,7 @@ _POLICY, _TRY_LATER = 1008, 1013
 
 @dataclass(frozen=True, slots=True)
 class ApiError:
-    """A status, a word for programs and a sentence for people."""
+    """An HTTP status with a machine-readable code and a human-readable message."""
 
     status: int
     code: str
@@ -74,7 +74,7 @@ class ApiError:
         return self.status in (429, 503)
 
     async def send_to(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers an HTTP request or a WebSocket handshake that goes no further."""
+        """Respond to an HTTP request, or reject a WebSocket handshake."""
         self.record_in(scope)
         if scope["type"] == "http":
             await self._respond(send, "http.response")
@@ -86,19 +86,19 @@ class ApiError:
             await send(self.as_websocket_close)
 
     def record_in(self, scope: Scope) -> None:
-        """Leaves its word with the request, for whoever counts refusals."""
+        """Store the code in the request state, for the request log and metrics."""
         scope.setdefault("state", {})["error_code"] = self.code
 
     @property
     def as_websocket_close(self) -> Message:
-        """The same for a WebSocket that is open already."""
+        """The close message for a WebSocket that is already open."""
         code = _TRY_LATER if self.is_temporary else _POLICY
         # A close frame holds 123 bytes of reason at most.
         return {"type": "websocket.close", "code": code, "reason": self.message.encode()[:120].decode(errors="ignore")}
 
     @property
     def as_http(self) -> bytes:
-        """The same as a whole HTTP response, for a connection on which there is no request yet."""
+        """The error as raw HTTP response bytes, for a connection without a parsed request."""
         content = json.dumps(self.body).encode()
         status = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"
         head = f"{status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\nconnection: close"
@@ -112,7 +112,7 @@ class ApiError:
         await send({"type": f"{kind}.body", "body": content})
 
 
-# What a database says of itself may name hosts and paths, so it is not passed on.
+# A database error may name hosts and paths, so its text is not passed to the client.
 _STORE_FAILED = ApiError(
     503,
     "store_unavailable",
@@ -122,7 +122,7 @@ _STORE_FAILED = ApiError(
 
 
 class ApiException(HTTPException):
-    """A refusal raised inside a route. An HTTPException, since FastAPI turns every other error of a body into 400."""
+    """An ApiError raised inside a route; an HTTPException, since FastAPI turns other body errors into 400."""
 
     def __init__(self, api_error: ApiError) -> None:
         super().__init__(api_error.status, api_error.message, dict(api_error.headers) or None)
@@ -134,7 +134,7 @@ def error_type(status: int) -> str:
 
 
 def to_api_error(error: Exception) -> ApiError:
-    """What to answer for an error: of ours, of the framework's, or one nobody foresaw."""
+    """Map an exception of Perdure, of the framework, or an unexpected one to an ApiError."""
     if isinstance(error, ApiException):
         return error.api_error
     if isinstance(error, HTTPException):
@@ -147,7 +147,7 @@ def to_api_error(error: Exception) -> ApiError:
             return ApiError(status, code, str(error))
     if isinstance(error, PerdureError):
         return ApiError(400, "invalid_request", str(error))
-    # The text of an unforeseen error may hold anything; it goes to the log by its kind alone.
+    # The text of an unexpected error may contain user data, so the response does not include it.
     return ApiError(500, "internal_error", "something went wrong inside the gateway; its log names the request")
 
 
@@ -172,7 +172,7 @@ _ERROR_RESPONSE = {
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refused"}}},
 }
 
-# What needs no token can be refused all the same: for its host name, or for coming too often.
+# Public paths can still be rejected: for the host name or an invalid request.
 _PUBLIC_ERROR_RESPONSE = {
     **_ERROR_RESPONSE,
     "description": "Refused: another site's, too often, not understood. Needs no token.",
@@ -180,7 +180,7 @@ _PUBLIC_ERROR_RESPONSE = {
 
 
 def patch_openapi(app: FastAPI, *, public: tuple[str, ...]) -> None:
-    """Has the app's own document tell the truth about tokens and errors."""
+    """Add the bearer scheme and the error responses to the app's OpenAPI schema."""
     build_openapi = app.openapi
 
     def openapi() -> dict[str, Any]:

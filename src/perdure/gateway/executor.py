@@ -1,6 +1,7 @@
-"""The store is synchronous, and the loop waits for nobody: what reads or writes it runs in a thread of these.
+"""Run blocking store calls in worker threads, off the event loop.
 
-Apart from the loop's own threads, where a command or a summary may take minutes: a message must never wait for those.
+A pool of its own: in the loop's default executor a command or a summary may take minutes, and a message must not
+queue behind those.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Few: what they do takes moments, and each more takes the interpreter from the loop that all streams run in.
+# Few threads: store calls are short, and every further thread competes with the event loop for the GIL.
 _STORE_THREADS = 4
 
 
@@ -25,17 +26,17 @@ def _store_threads() -> ThreadPoolExecutor:
 
 
 async def run_blocking(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns, without holding up the loop."""
+    """Run `work` in a worker thread and return its result."""
     return await asyncio.get_running_loop().run_in_executor(_store_threads(), partial(work, *args, **kwargs))
 
 
 async def run_shielded(work: Callable[[], T]) -> T:
-    """The same for what an agent writes down: once begun it is finished, before anybody goes on."""
+    """Run a store write that is always awaited to completion, even when the calling task is cancelled."""
     future = asyncio.get_running_loop().run_in_executor(_store_threads(), work)
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        # Whoever cancels once more waits for it too: what comes next may need what it writes.
+        # Keep waiting through repeated cancellation: the next step may depend on this write.
         while not future.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([future])

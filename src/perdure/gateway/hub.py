@@ -1,7 +1,7 @@
-"""The hub: every door hands messages in here, and every answer goes out from here.
+"""The hub: endpoints and adapters submit messages here, and subscribe to events here.
 
-submit → the inbox, on disk → the chat's or the conversation's lane → `running` → events into the chat's stream, and to
-the adapter of its platform. Nothing here is needed to find a message again: that is all in the store.
+submit → inbox in the store → queue of the chat or conversation → `workers.worker` → events to the chat's channel and to
+the adapter of its platform. The hub holds no state that the store does not have as well.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
 MAX_NAME_CHARS = 200
-# Parts of one message: each is looked at several times before a model sees it.
+# Limit the parts of one message: each is parsed and validated several times before a model call.
 MAX_PARTS = 1_000
-# How long a turn that was told to end may take to do so.
+# Timeout for turns that were interrupted at shutdown.
 _ABANDON_S = 10.0
 
 
 class Hub:
-    """All conversations of one process. Made within its running loop; `start` before use, `drain` at the end."""
+    """All conversations of one process. Create it inside the running loop; call `start` first and `drain` last."""
 
     def __init__(
         self,
@@ -108,10 +108,10 @@ class Hub:
         )
         self._periodic_tasks = PeriodicTasks(self, idle_s=settings.idle_close_s)
 
-    # -- its life ----------------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begins to look after what it owns and what nobody owns; adapters begin to take messages."""
+        """Start the periodic tasks, then the adapters."""
         self._periodic_tasks.start()
         for adapter in self._adapters.values():
             await adapter.start(self)
@@ -122,16 +122,16 @@ class Hub:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything was taken here that is not answered yet."""
+        """Whether this process has messages that are not answered yet."""
         return bool(self._queues)
 
     @property
     def running(self) -> int:
-        """Messages being worked on right now."""
+        """The number of messages being processed."""
         return sum(queue.running is not None for queue in self._queues.values())
 
     async def drain(self, timeout_s: float) -> None:
-        """Takes nothing more, lets turns finish for a while, and leaves the rest to another process."""
+        """Stop accepting messages, let turns finish within the timeout, and release the rest to other processes."""
         self._is_draining = True
         for adapter in self._adapters.values():
             await adapter.stop()
@@ -149,10 +149,10 @@ class Hub:
             await adapter.close()
         await self.pool.close()
 
-    # -- messages ----------------------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------------------------
 
     async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
-        """Takes a message, durably. Raises InvalidMessage, NotFound, InboxFull, KeyReused, Draining."""
+        """Store and queue a message. Raises InvalidMessage, NotFound, InboxFull, KeyReused, Draining."""
         if self._is_draining:
             raise Draining("this gateway is stopping; send it again in a moment")
         result = await run_blocking(self._enqueue, incoming, principal)
@@ -167,7 +167,7 @@ class Hub:
         return Ticket(queued.id, None, "running" if result.is_first else "queued", incoming.chat)
 
     def _enqueue(self, incoming: ChatMessage, principal: Principal) -> EnqueueResult:
-        """In a thread."""
+        """Validate and store; runs in a worker thread."""
         inbound, max_waiting = self._validate(incoming, principal), self._settings.max_queued
         result = self.store.inbox.enqueue(inbound, owner=self.owner, ttl_ms=OWNERSHIP_TTL_MS, max_pending=max_waiting)
         if not result.is_new and not is_same_message(result.queued, inbound.content):
@@ -175,7 +175,7 @@ class Hub:
         return result
 
     async def stop(self, chat: ChatKey, principal: Principal) -> bool:
-        """Interrupts the chat's turn, wherever it runs; whether there was one."""
+        """Interrupt the chat's turn in whichever process runs it; return whether there was one."""
         if chat.user_key != principal.user_key:
             raise NotFound(f"no chat {chat.chat!r}")
         jobs = [queue.running for queue in self._queues.values() if queue.running is not None]
@@ -185,7 +185,7 @@ class Hub:
         return bool(matching) or await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)
 
     async def stop_message(self, turn_id: str, principal: Principal) -> bool:
-        """Interrupts one message of a person's own, wherever it is worked on. Raises NotFound."""
+        """Interrupt one of the principal's own messages, in whichever process runs it. Raises NotFound."""
         queued = await self.get_message(turn_id, principal)
         if queued.inbound.user_key != principal.user_key:
             raise NotFound(f"no message {turn_id!r} was taken")
@@ -196,7 +196,7 @@ class Hub:
         return bool(matching) or await run_blocking(self.store.inbox.stop_message, turn_id)
 
     async def unanswered(self, conversation_id: str, principal: Principal) -> list[QueuedMessage]:
-        """What a person said in a conversation that is worked on or waits, oldest first. Raises NotFound."""
+        """Return the principal's running and queued messages of a conversation, oldest first. Raises NotFound."""
 
         def read_unanswered() -> list[QueuedMessage]:
             conversation = self.store.conversations.get(conversation_id, visibility=principal.visibility)
@@ -205,41 +205,41 @@ class Hub:
         return await run_blocking(read_unanswered)
 
     async def answer(self, question_id: str, text: str, principal: Principal) -> None:
-        """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
+        """Answer an approval request or a question. Raises NotFound if it is closed or belongs to another user."""
         await self.questions.answer(question_id, text, principal)
 
     async def open_questions(self, principal: Principal) -> list[OpenQuestion]:
         return await self.questions.open_for(principal)
 
     async def get_message(self, turn_id: str, principal: Principal) -> QueuedMessage:
-        """A message by its id. Raises NotFound, also for somebody else's."""
+        """Return a message by its id. Raises NotFound, also for a message that is not visible to the principal."""
         queued = await run_blocking(self.store.inbox.get, turn_id)
         if not principal.visibility.includes(queued.inbound.user_key):
             raise NotFound(f"no message {turn_id!r} was taken")
         return queued
 
-    # -- events ------------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
     async def events(self, chat: ChatKey, *, after: int | None = None) -> AsyncIterator[SequencedEvent]:
-        """What happens in a chat, live; with `after`, first what is still known since then."""
+        """Stream the events of a chat; with `after`, first replay the buffered ones since that number."""
         async for batch in self.feeds.chat(chat, after=after):
             for sequenced in batch:
                 yield sequenced
 
     async def turn_events(self, ticket: Ticket) -> AsyncIterator[SequencedEvent]:
-        """The events of one message, up to its last; of one that ran elsewhere, its end."""
+        """Stream the events of one message up to its final one; of a message run by another process, only that one."""
         async for batch in self.feeds.turn(ticket):
             for sequenced in batch:
                 yield sequenced
 
-    # -- lanes -------------------------------------------------------------------------------------------------------
+    # -- queues --------------------------------------------------------------------------------------------------------
 
     def wake(self, queued: QueuedMessage, *, is_first: bool = False) -> None:
-        """A message of ours waits in its lane."""
+        """Hand a message that this process owns to its queue."""
         self._queue_for(queued.inbound.queue_key).add(queued.id, self._drop_if_idle, first=queued if is_first else None)
 
     def stop_turns(self, turn_ids: Collection[str]) -> None:
-        """Interrupts turns of ours that were asked to stop through another process."""
+        """Interrupt running turns, for stop requests that reached another process."""
         for queue in self._queues.values():
             if queue.running is not None and queue.running.queued.id in turn_ids:
                 queue.running.stop()
@@ -267,7 +267,7 @@ class Hub:
             await run_blocking(self.store.inbox.stop_queue, key)
 
     async def _answer_stop(self, queued: QueuedMessage, chat: ChatKey, principal: Principal) -> Ticket:
-        """`/stop` waits for nothing: it is answered at once."""
+        """Answer `/stop` at once, without queueing it behind the turn it stops."""
         self._delivery.start(chat, queued.id)
         was_running = await self.stop(chat, principal)
         event = CommandAnswered("Stopped." if was_running else "Nothing was running.")
@@ -275,10 +275,10 @@ class Hub:
         self.broker.publish(chat, queued.id, event)
         return Ticket(queued.id, None, "done")
 
-    # -- within ------------------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------------------
 
     def _validate(self, incoming: ChatMessage, principal: Principal) -> InboundMessage:
-        """The message as it is kept, checked. In a thread: whose the conversation is, the store knows."""
+        """Validate a message for the inbox; runs in a worker thread, since it reads the store."""
         chat = incoming.chat
         if chat.user_key != principal.user_key:
             raise NotFound(f"no chat {chat.chat!r}")
@@ -313,7 +313,7 @@ class Hub:
 
 
 def _ticket(queued: QueuedMessage) -> Ticket:
-    """The ticket of a message that was known already."""
+    """Return the ticket of a message that was stored by an earlier request with the same key."""
     return Ticket(queued.id, queued.conversation_id, "queued" if queued.state == "waiting" else queued.state)
 
 

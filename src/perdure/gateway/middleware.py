@@ -1,4 +1,4 @@
-"""Install middleware and error handlers."""
+"""Middleware and error handlers that every request passes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.errors import ApiError, patch_openapi, to_api_error
 from perdure.gateway.observability.base import Observer, RequestLogMiddleware
 
-# The page is plain files of ours and data it fetches; text of a model's is never markup there, and could do nothing.
+# The web UI is static files plus JSON; model output is never rendered as markup, and could run nothing if it were.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -48,7 +48,7 @@ SECURITY_HEADERS = {
 
 
 class SecurityHeadersMiddleware:
-    """Adds them to every answer. What a conversation holds is not kept by caches, unless a route says otherwise."""
+    """Add security headers to every response; conversations are not cached unless a route sets cache-control."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -66,13 +66,13 @@ class SecurityHeadersMiddleware:
 
 
 HEALTH_PATHS = ("/healthz", "/readyz")
-# The page's own files hold nothing of anybody's: its token comes with the data it fetches.
+# The web UI's files contain no user data: its requests for data carry the token.
 _WEB_UI_FILES = ("/", "/index.html", "/favicon.ico")
 _WEB_UI_FOLDERS = ("/static/", "/assets/")
 
 
 def is_public(method: str, path: str) -> bool:
-    """The paths that need no token: health, and the page's files."""
+    """Return whether a path needs no token: health checks and the web UI's static files."""
     if method not in ("GET", "HEAD"):
         return False
     return path in HEALTH_PATHS or path in _WEB_UI_FILES or (path.startswith(_WEB_UI_FOLDERS) and ".." not in path)
@@ -86,23 +86,23 @@ def install_middleware(
     clock: Clock | None = None,
     observers: Sequence[Observer] = (),
 ) -> None:
-    """Puts every check there is in front of `app`, and lets all of its errors leave in one shape."""
+    """Add authentication, limits, host checks, request logging and error handlers to `app`."""
     clock = clock or SystemClock()
     rate = RateLimit(settings.requests_per_minute, settings.request_burst, clock=clock)
-    # The last one added is the first to see a request.
+    # The middleware added last sees a request first.
     app.add_middleware(AuthMiddleware, authenticator=authenticator, is_public=is_public, rate=rate, clock=clock)
     app.add_middleware(BodyLimitMiddleware, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
     names = HostNames(settings.host, public_url=settings.public_url, allowed=settings.allowed_hosts)
     app.add_middleware(HostCheckMiddleware, names=names)
     app.add_middleware(RequestLogMiddleware, observers=observers, clock=clock)
-    # Outside of all, so that even the answer to an error nobody foresaw has them.
+    # Outermost, so that error responses carry the headers too.
     app.add_middleware(SecurityHeadersMiddleware)
     install_error_handlers(app)
     patch_openapi(app, public=HEALTH_PATHS)
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Every error leaves in the one shape of `refusals`."""
+    """Return every error in the JSON shape of `ApiError`."""
 
     def handle_error(request: Request, error: Exception) -> JSONResponse:
         api_error = to_api_error(error)
@@ -111,10 +111,10 @@ def install_error_handlers(app: FastAPI) -> None:
 
     def handle_validation_error(request: Request, error: Exception) -> JSONResponse:
         errors = error.errors() if isinstance(error, RequestValidationError) else []
-        # Of the alternatives a field has, the one that is merely too long is the one that was meant.
+        # A union field reports an error per alternative; `too_long` is the one that explains the request.
         first = next((e for e in errors if e["type"] == "too_long"), errors[0] if errors else {})
         path = ".".join(str(part) for part in first.get("loc", ())[1:])
-        # What was sent is not sent back: it may be long, and it may be a secret.
+        # Do not echo the input: it may be long, and it may be a secret.
         message = f"{path}: {first.get('msg', 'not valid')}" if path else str(first.get("msg", "not valid"))
         api_error = ApiError(422, "invalid_request", message, param=path or None)
         api_error.record_in(request.scope)

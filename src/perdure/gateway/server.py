@@ -37,7 +37,7 @@ from perdure.store.store import SessionStore
 
 
 def check_bind_address(settings: GatewaySettings, *, has_tokens: bool) -> None:
-    """Raises ConfigError where others could reach a gateway that asks nobody for a token."""
+    """Raise ConfigError if other machines could reach a gateway that requires no token."""
     if has_tokens:
         return
     if not is_loopback_host(settings.host):
@@ -49,37 +49,37 @@ def check_bind_address(settings: GatewaySettings, *, has_tokens: bool) -> None:
     raise ConfigError(f"{reach}, and no token is set; make one first: perdure gateway token add USER")
 
 
-# Once the turns are over, what is left are connections nobody says anything on.
+# Grace period for open connections once all turns have finished.
 _CONNECTION_GRACE_S = 3
 _SWITCH_INTERVAL_S = 0.001
-# Young objects are looked at after so many, so that each look is short; old ones after so many looks at the young.
+# Small young-generation threshold for short pauses; full collections are rare.
 _GC_THRESHOLDS = (1_000, 5, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """What a gateway process is made of."""
+    """Everything a gateway process is built from."""
 
     settings: Settings
     home: Path
     store: SessionStore
     authenticator: Authenticator
-    # Further doors, made once there is a hub: OpenAI's, the page's.
+    # Factory of additional routers (OpenAI API, web UI), called once the hub exists.
     routers: Callable[[Hub], Sequence[APIRouter]] = lambda hub: ()
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
-    # Hears every event of this process; must neither wait nor raise.
+    # Called with every event of this process; must not block or raise.
     on_event: OnEvent | None = None
-    # See every request come and go.
+    # Notified of every request and response.
     observers: Sequence[Observer] = ()
-    # Whatever else belongs beside the routes: the page's files.
+    # Hook to mount more on the app, such as the web UI's files.
     configure_app: Callable[[FastAPI, Hub], None] = lambda app, hub: None
-    # Told where it listens, once it does.
+    # Called with host and port once the server listens.
     on_ready: Callable[[str, int], None] = lambda host, port: None
 
 
 def run(config: GatewayConfig) -> None:
-    """Serves until it is told to stop."""
-    # A thread that waits for the interpreter gets it sooner: here that is most often the one that all streams run in.
+    """Serve until a signal stops the process."""
+    # Switch threads sooner, so that the event loop with its streams waits less for the GIL.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _tune_gc()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -87,8 +87,8 @@ def run(config: GatewayConfig) -> None:
 
 
 async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) -> None:
-    """The same within a running loop; ends after SIGTERM, SIGINT, SIGHUP, or once `stopped` is set."""
-    # A thread for each job: commands and summaries may take minutes, and none may wait for another.
+    """Serve inside a running loop until SIGTERM, SIGINT, SIGHUP, or until `stopped` is set."""
+    # One thread per job: commands and summaries may take minutes and must not queue behind each other.
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
     shared = Shared(
         config.settings,
@@ -133,7 +133,7 @@ async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) 
 
 
 class _GatewayServer(uvicorn.Server):
-    """Uvicorn without its own ideas about signals: what happens first is ours to say."""
+    """Uvicorn without signal handlers: the gateway drains before the server exits."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -151,7 +151,7 @@ def _uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         app,
         host=gateway.host,
         port=gateway.port,
-        # The log is the gateway's own, and who a proxy speaks for is decided by the guard's settings.
+        # The gateway writes its own log, and gateway.trusted_proxies decides which proxies to trust.
         log_config=None,
         access_log=False,
         server_header=False,
@@ -170,21 +170,21 @@ async def _wait_started(server: _GatewayServer, serving: asyncio.Task[None]) -> 
 
 
 async def _wait_first(task: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> None:
-    """Waits for whichever is first; a server that failed says why."""
+    """Wait until either finishes."""
     waiting = asyncio.create_task(other)
     await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
 
 
 def stop_signals() -> list[int]:
-    """What ends a gateway. One started to outlive its terminal (nohup) ignores SIGHUP, and goes on doing so."""
+    """Return the signals that stop a gateway, except those the process ignores (SIGHUP under nohup)."""
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
     return [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
 
 
 @contextlib.contextmanager
 def _handle_signals(stopped: asyncio.Event) -> Iterator[None]:
-    """SIGTERM, Ctrl-C and a closed terminal set the event, where this thread is the one that hears them."""
+    """Set the event on SIGTERM, Ctrl-C or SIGHUP, where this thread can handle signals."""
     loop, run_shielded = asyncio.get_running_loop(), []
     for number in stop_signals():
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread
@@ -198,19 +198,19 @@ def _handle_signals(stopped: asyncio.Event) -> Iterator[None]:
 
 
 def _tune_gc() -> None:
-    """A thousand conversations are a million objects, and looking through them all holds every stream up for long."""
+    """Tune the garbage collector: a full pass over a thousand conversations would stall every stream."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _http_client() -> HttpClient:
-    """Straight to the services, unless the environment wants it otherwise."""
+    """Return the lean HTTP client, or httpx where the environment configures a proxy."""
     return HttpxClient() if has_proxy() else AsyncioHttpClient()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed."""
+    """Return uvloop's loop factory where it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,1 +1,1 @@
-"""Doors for chat platforms: `contract.py` is what one is, `telegram.py` the model for more."""
+"""Adapters for chat platforms: `base.py` defines the protocol, `telegram.py` is the reference implementation."""

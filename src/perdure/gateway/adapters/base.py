@@ -1,8 +1,8 @@
-"""What a chat platform's adapter is: one small Protocol, and what the hub lends it.
+"""The protocol of a chat platform's adapter, and the part of the hub it uses.
 
-A person writes → the adapter says who and where, and submits → whichever process runs the turn hands its events to the
-adapter of that platform there, which shows them. Taking messages and showing answers are apart, so that an answer is
-shown also where the process that took the message has died.
+An adapter maps an inbound message to a principal and a chat, and submits it. The process that runs the turn passes the
+events to its own adapter for that platform. Receiving and delivering are separate, so that an answer is delivered even
+if the process that received the message has died.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ class GatewayPort(Protocol):
     """The hub, as an adapter sees it."""
 
     async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
-        """Takes a message, durably. The same key again is the same message."""
+        """Store and queue a message; the same idempotency key again is the same message."""
         ...
 
     async def answer(self, question_id: str, text: str, principal: Principal) -> None:
-        """Answers an approval or a question. Raises NotFound once it is closed, or was never this person's."""
+        """Answer an approval request or a question. Raises NotFound if it is closed or belongs to another user."""
         ...
 
     async def stop(self, chat: ChatKey, principal: Principal) -> bool:
-        """Interrupts the chat's turn; whether there was one."""
+        """Interrupt the chat's turn; return whether there was one."""
         ...
 
 
 class Adapter(Protocol):
-    """One platform. It keeps no state that matters: everything is in the store."""
+    """One chat platform. It holds no persistent state: everything is in the store."""
 
     platform: str
 
     async def start(self, hub: GatewayPort) -> None:
-        """Begins to take messages; returns once it does. Raises ConfigError for what a person must mend."""
+        """Start receiving messages. Raises ConfigError for an invalid configuration."""
         ...
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
-        """Shows one turn of one of its chats, to its end. The hub calls it for every turn, also one it took over."""
+        """Deliver the events of one turn to its chat; called for every turn, including those taken over."""
         ...
 
     async def stop(self) -> None:
-        """Takes no more messages; what is under way is still shown."""
+        """Stop receiving messages; running deliveries continue."""
         ...
 
     async def close(self) -> None:
-        """Nothing more will be shown either."""
+        """Release all resources; no deliveries follow."""
         ...

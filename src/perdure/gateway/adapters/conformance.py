@@ -1,4 +1,4 @@
-"""What every platform's adapter must do, as checks its author can run against a stand-in of the platform.
+"""Conformance checks for platform adapters, to be run against a fake of the platform.
 
     from perdure.gateway.adapters import conformance
 
@@ -7,7 +7,7 @@
         with my_platform() as (platform, adapter):
             asyncio.run(conformance.run(check, adapter, platform))
 
-A check raises AssertionError with what went wrong.
+A failing check raises AssertionError with the reason.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from perdure.gateway.events.types import (
 
 
 class Platform(Protocol):
-    """A stand-in of the platform. What it returns is what people see; its methods may be called from any thread."""
+    """A fake of the platform, seen from its users; its methods may be called from any thread."""
 
     def write(self, text: str) -> None:
-        """A person the adapter knows writes."""
+        """Send a message as an allowed user."""
         ...
 
     def write_as_stranger(self, text: str) -> None: ...
 
     def repeat(self) -> None:
-        """The platform delivers the last message once more, as after a lost confirmation."""
+        """Deliver the last message again, as after a lost acknowledgement."""
         ...
 
     def messages(self) -> list[str]:
-        """Everything the adapter has shown, in order, as it reads now; a file counts by its content."""
+        """Return the current text of every message the adapter has sent, in order; a file counts as its content."""
         ...
 
     def choose(self, label: str) -> None:
-        """The person picks one of the answers offered under the newest question."""
+        """Select one of the choices of the newest question."""
         ...
 
 
 class ScriptedHub:
-    """A hub whose turns are played from a script: it keeps what it was handed."""
+    """A hub that records what an adapter submits."""
 
     def __init__(self) -> None:
         self.submitted: list[tuple[ChatMessage, Principal]] = []
         self.answers: list[tuple[str, str]] = []
-        # What the next submissions raise, in order.
+        # Exceptions that the next submissions raise, in order.
         self.errors: list[PerdureError] = []
         self.open_questions: set[str] = set()
 
@@ -85,7 +85,7 @@ Check = Callable[[Adapter, Platform, ScriptedHub], Awaitable[None]]
 
 
 async def run(check: Check, adapter: Adapter, platform: Platform) -> None:
-    """One check, from the adapter's start to its stop."""
+    """Run one check between the adapter's start and stop."""
     hub = ScriptedHub()
     await adapter.start(hub)
     try:
@@ -96,7 +96,7 @@ async def run(check: Check, adapter: Adapter, platform: Platform) -> None:
 
 
 async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Each once, as written, under the platform's name, one chat for one person, a key of its own."""
+    """Each message arrives once and unchanged, in one chat of the platform, with a unique key."""
     for i in range(5):
         platform.write(f"message {i}")
     await _wait_until(lambda: len(hub.submitted) >= 5, "five messages were written, but not taken")
@@ -112,7 +112,7 @@ async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub
 
 
 async def check_a_repeated_message_keeps_its_key(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """What a platform delivers twice is known for the same message."""
+    """A message the platform delivers twice has the same idempotency key."""
     platform.write("once")
     await _wait_until(lambda: len(hub.submitted) >= 1, "a message was not taken")
     platform.repeat()
@@ -123,7 +123,7 @@ async def check_a_repeated_message_keeps_its_key(adapter: Adapter, platform: Pla
 
 
 async def check_strangers_are_rejected(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Somebody nobody let in is told so, and reaches nothing."""
+    """An unknown user gets a reply, and no message is submitted."""
     platform.write_as_stranger("let me in")
     platform.write("hello")
     await _wait_until(lambda: len(hub.submitted) >= 1, "a known person's message was not taken")
@@ -132,14 +132,14 @@ async def check_strangers_are_rejected(adapter: Adapter, platform: Platform, hub
 
 
 async def check_commands_are_passed_unchanged(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Slash commands are the hub's, not the platform's."""
+    """Slash commands are passed to the hub, not handled by the platform."""
     platform.write("/compress database schema")
     await _wait_until(lambda: len(hub.submitted) >= 1, "a command was not taken")
     _require(hub.submitted[0][0].content == "/compress database schema", f"taken as {hub.submitted[0][0].content!r}")
 
 
 async def check_an_answer_is_shown_whole(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Streamed or not, the final text stands there once."""
+    """With or without streaming, the final text is displayed exactly once."""
     deltas = ["The ", "answer ", "is ", "forty-two."]
     await _deliver(adapter, platform, hub, *map(TextDelta, deltas), TurnFinished("completed", "".join(deltas)))
     message = "\n".join(platform.messages())
@@ -147,7 +147,7 @@ async def check_an_answer_is_shown_whole(adapter: Adapter, platform: Platform, h
 
 
 async def check_a_long_answer_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Longer than the platform takes: in pieces or as a file, with every word."""
+    """An answer over the platform's limit is split or sent as a file, with every word."""
     for deltas in (2_000, 20_000):
         text = " ".join(f"word{i}" for i in range(deltas))
         await _deliver(adapter, platform, hub, TextDelta(text[:100]), TurnFinished("completed", text))
@@ -157,7 +157,7 @@ async def check_a_long_answer_loses_nothing(adapter: Adapter, platform: Platform
 
 
 async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """What was said before it went wrong is kept, and why it went wrong is there to read."""
+    """The text streamed before a failure remains, followed by the error."""
     failed = TurnFinished("failed", "", error="the model is overloaded; try again in a minute")
     await _deliver(adapter, platform, hub, TextDelta("I was about to "), failed)
     message = "\n".join(platform.messages())
@@ -166,7 +166,7 @@ async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub:
 
 
 async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A question of the model's is shown with its choices; the one picked comes back."""
+    """A question is displayed with its choices, and the selected one is returned."""
     question = QuestionAsked("q_1", "clarify", "Which colour?", ("red", "a choice of rather more words than most"))
     hub.open_questions.add("q_1")
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
@@ -184,7 +184,7 @@ async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub
 
 
 async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A dangerous command is shown with its reason; "no" comes back as no."""
+    """A dangerous command is displayed with its reason; "no" is returned as no."""
     hub.open_questions.add("q_2")
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     chat = await _chat(platform, hub)
@@ -200,7 +200,7 @@ async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub
 
 
 async def check_a_rejection_is_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """What the hub cannot take, the person reads; the next message is taken as ever."""
+    """A rejected message is answered with the error, and the next one is submitted as usual."""
     hub.errors.append(PerdureError("twenty messages wait already; give it a moment"))
     platform.write("one too many")
     await _wait_until(lambda: "twenty messages wait" in "\n".join(platform.messages()), "a refusal is not shown")
@@ -209,7 +209,7 @@ async def check_a_rejection_is_reported(adapter: Adapter, platform: Platform, hu
 
 
 async def check_a_store_failure_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A message that could not be stored comes again, by itself, in its place."""
+    """A message that could not be stored is submitted again, in order."""
     hub.errors.append(StoreUnavailable("the database is away"))
     platform.write("first")
     platform.write("second")
@@ -221,7 +221,7 @@ async def check_a_store_failure_loses_nothing(adapter: Adapter, platform: Platfo
 
 
 async def check_answers_are_delivered_after_stop(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """After its stop nothing more is taken, and the answer of a turn under way arrives."""
+    """After stop, no message is submitted, and the answer of a running turn is delivered."""
     chat = await _chat(platform, hub)
     await adapter.stop()
     platform.write("too late")
@@ -249,7 +249,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 async def _deliver(adapter: Adapter, platform: Platform, hub: ScriptedHub, *script: GatewayEvent) -> None:
-    """Somebody writes, and a turn is played back to them."""
+    """Deliver a scripted turn to a chat."""
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     for event in script:
         events.put_nowait(event)
@@ -257,7 +257,7 @@ async def _deliver(adapter: Adapter, platform: Platform, hub: ScriptedHub, *scri
 
 
 async def _chat(platform: Platform, hub: ScriptedHub) -> ChatKey:
-    """The chat a message came from."""
+    """Return the chat of a submitted message."""
     before = len(hub.submitted)
     platform.write("a question")
     await _wait_until(lambda: len(hub.submitted) > before, "a message was not taken")

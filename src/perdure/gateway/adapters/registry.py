@@ -1,4 +1,4 @@
-"""The platforms Perdure can speak on, made of the settings: those that are switched on."""
+"""Create the adapters of the enabled platforms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN_COMMAND_TIMEOUT_S = 30
 
 
 def make_adapters(settings: GatewaySettings) -> dict[str, Adapter]:
-    """Adapters by platform. Raises ConfigError, naming what is missing."""
+    """Return adapters by platform. Raises ConfigError if a package or token is missing."""
     return {"telegram": _telegram(settings.telegram)} if settings.telegram.enabled else {}
 
 
@@ -24,7 +24,7 @@ def _telegram(settings: TelegramSettings) -> Adapter:
         raise ConfigError(
             f"Telegram needs a package that is not installed ({error}): pip install 'perdure[telegram]'"
         ) from error
-    # With nobody allowed it runs too: it tells whoever writes the number that its owner must allow.
+    # An empty allow list is valid: the bot then replies with the user id to add.
     return TelegramAdapter(_token(settings), settings)
 
 

@@ -1,4 +1,4 @@
-"""Telegram adapter: updates in, replies out in pieces."""
+"""Telegram adapter: receive updates by long polling, deliver turns as messages that are edited while they stream."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from perdure.gateway.events.types import (
 )
 
 _FENCE = "```"
-# A cut that would leave less than this share of a piece is made further down instead.
+# Do not split at a boundary that would leave a piece emptier than this fraction.
 _MIN_FILL = 0.5
 
 
 def utf16_length(text: str) -> int:
-    """Length as platforms count it: UTF-16 units, where an emoji is two."""
+    """Return the length in UTF-16 code units, as Telegram counts; an emoji has two."""
     return len(text) + sum(c > "\uffff" for c in text)
 
 
 def split_text(text: str, *, limit: int) -> list[str]:
-    """The text in order, each piece at most `limit` units long; what is only space is left out."""
+    """Split a text into pieces of at most `limit` UTF-16 units, closing and reopening code blocks."""
     result, rest, fence = [], text, ""
     while rest.strip():
         opening = f"{fence}\n" if fence else ""
@@ -69,7 +69,7 @@ def split_text(text: str, *, limit: int) -> list[str]:
 
 
 def _head(text: str, room: int) -> str:
-    """As much as fits, cut at the best place there is."""
+    """Return the longest prefix that fits, cut at the best boundary."""
     most = _fitting(text, room)
     for mark in ("\n\n", "\n", "。", ". ", " "):
         at = text.rfind(mark, int(most * _MIN_FILL), most)
@@ -79,7 +79,7 @@ def _head(text: str, room: int) -> str:
 
 
 def _fitting(text: str, room: int) -> int:
-    """How many characters come to no more than `room` units."""
+    """Return how many characters fit into `room` UTF-16 units."""
     window = text[: max(room, 1)]
     while utf16_length(window) > room and len(window) > 1:
         window = window[: len(window) - max(1, (utf16_length(window) - room) // 2)]
@@ -87,19 +87,19 @@ def _fitting(text: str, room: int) -> int:
 
 
 def _open_fence(text: str) -> str:
-    """The opening line of a code block that is not closed; "" where none is open."""
+    """Return the opening line of an unclosed code block; "" if there is none."""
     fence = ""
     for line in text.splitlines():
         if line.lstrip().startswith(_FENCE):
             fence = "" if fence else line.strip()
-    # A language is a word; a longer line is prose that happened to begin with a fence.
+    # A longer line is prose that happens to start with a fence, not a language name.
     return fence if len(fence) <= 40 else _FENCE if fence else ""
 
 
 LIMIT = 4_096
-# An answer of more messages than this comes as its beginning and a file.
+# Send a longer answer as its first message and a file.
 _MAX_PIECES = 4
-# Telegram slows down those who edit more often.
+# Telegram rate limits more frequent edits.
 _EDIT_EVERY_S = 1.5
 _TYPING_EVERY_S = 4.0
 _MAX_ATTEMPTS = 5
@@ -107,7 +107,7 @@ _APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no
 
 
 class TelegramClient:
-    """Sends, and waits when Telegram asks for it. Raises TelegramError once that is of no use."""
+    """Sends messages with retries. Raises TelegramError once they are exhausted."""
 
     def __init__(self, bot: Bot) -> None:
         self._bot = bot
@@ -115,7 +115,7 @@ class TelegramClient:
     async def send_text(
         self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None = None, *, has_columns: bool = False
     ) -> int:
-        """Sends one text, in as many messages as it needs; the id of the last. Columns stand in a fixed width."""
+        """Send a text in as many messages as needed and return the last id; `has_columns` uses a fixed-width font."""
         message_id = 0
         for piece in split_text(text, limit=LIMIT):
             fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
@@ -126,7 +126,7 @@ class TelegramClient:
         return message_id
 
     async def edit(self, chat_id: int, message_id: int, text: str) -> None:
-        """Another text in place of what it says; its buttons go."""
+        """Replace the text of a message and remove its buttons."""
         try:
             await _with_retries(lambda: self._bot.edit_message_text(text, chat_id=chat_id, message_id=message_id))
         except BadRequest as error:
@@ -141,7 +141,7 @@ class TelegramClient:
 
 
 class LiveReply:
-    """The events of one turn, shown in one chat."""
+    """Displays the events of one turn in one chat."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class LiveReply:
         self._chat_id = chat_id
         self._now = now
         self._text = ""
-        # The message that grows, and how it reads now.
+        # The message being edited, and its current text.
         self._message_id: int | None = None
         self._displayed = ""
         self._edited_at = 0.0
@@ -169,7 +169,7 @@ class LiveReply:
                 self._text += text
                 await self._update_preview()
             case ToolStarted():
-                # What was said before a tool stands by itself; the answer comes after.
+                # Text before a tool call is a message of its own; the answer is the next one.
                 await self._flush(self._text)
                 await self._show_typing()
             case QuestionAsked():
@@ -189,11 +189,11 @@ class LiveReply:
                 await self._show_typing()
 
     async def finish(self) -> None:
-        """No more comes: what was said is there."""
+        """Send the remaining text."""
         await self._flush(self._text)
 
     async def _update_preview(self) -> None:
-        """Shows what has come so far, as often as Telegram likes, as long as it fits one message."""
+        """Update the message with the text so far, within the edit interval and the length limit."""
         text = self._text.strip()
         if not text or utf16_length(text) > LIMIT or self._now() - self._edited_at < _EDIT_EVERY_S:
             return
@@ -208,7 +208,7 @@ class LiveReply:
         self._displayed = text
 
     async def _flush(self, text: str) -> None:
-        """The message that grew gets its last words; what does not fit follows in more, or as a file."""
+        """Complete the message; the rest follows in further messages or as a file."""
         whole = text.strip()
         parts = split_text(whole, limit=LIMIT)
         if parts:
@@ -228,7 +228,7 @@ class LiveReply:
         elif event.outcome == "interrupted":
             await self._flush(f"{self._text}\n\n(stopped)")
         else:
-            # The final text is the truth; what was streamed of it may lack pieces.
+            # The final text is authoritative: the stream may have gaps.
             await self._flush(event.final_response or self._text)
 
     async def _show_question(self, question: QuestionAsked) -> None:
@@ -237,7 +237,7 @@ class LiveReply:
         text = f"May I run this?\n{question.text}" if is_approval else question.text
         for detail in (question.reason, question.covers):
             text += f"\n{detail}" if detail else ""
-        # 64 bytes is all a button may carry: which one it is; its label says the rest.
+        # Button data is limited to 64 bytes, so it has an index; the label has the text.
         prefix = "a" if is_approval else "c"
         rows = [
             [InlineKeyboardButton(label, callback_data=f"{question.question_id}|{prefix}{i}")]
@@ -249,7 +249,7 @@ class LiveReply:
         self._questions[question.question_id] = (await self._client.send_text(self._chat_id, text, keyboard), text)
 
     async def _close_question(self, question_id: str, answer: str) -> None:
-        """The buttons go, the answer stays."""
+        """Replace a question's buttons by its answer."""
         if self._pending_questions.get(self._chat_id) == question_id:
             del self._pending_questions[self._chat_id]
         message_id, text = self._questions.pop(question_id, (0, ""))
@@ -264,7 +264,7 @@ class LiveReply:
 
 
 def parse_answer(query: CallbackQuery) -> tuple[str, str]:
-    """The question a pressed button belongs to, and what it says; read from the message alone, in any process."""
+    """Return the question id and answer of a pressed button, from the message alone, so that any process can."""
     data = query.data or ""
     question_id, _, button = data.partition("|")
     if button.startswith("a"):
@@ -275,7 +275,7 @@ def parse_answer(query: CallbackQuery) -> tuple[str, str]:
 
 
 async def _with_retries(call: Callable[[], Awaitable[Any]]) -> Any:
-    """One call, made again when Telegram says to wait or the line drops."""
+    """Call the API, retrying after rate limits and network errors."""
     for attempt in range(_MAX_ATTEMPTS):
         try:
             return await call()
@@ -294,7 +294,7 @@ async def _with_retries(call: Callable[[], Awaitable[Any]]) -> Any:
 _LOG = logging.getLogger(__name__)
 _TELEGRAM = "https://api.telegram.org"
 _POLL_S = 30
-# After another process was found reading; longer than it takes that one to ask again.
+# Delay after a polling conflict; longer than the other process's poll, so that it keeps polling.
 _CONFLICT_DELAY_S = 45.0
 _MAX_RETRY_DELAY_S = 60.0
 _MAX_FILE_BYTES = 10_000_000
@@ -303,13 +303,13 @@ _GREETING = "Write to me as you would to a colleague. /help lists the commands; 
 
 
 class TelegramAdapter:
-    """One bot."""
+    """The adapter of one bot."""
 
     platform = "telegram"
 
     def __init__(self, token: str, settings: TelegramSettings, *, conflict_delay_s: float = _CONFLICT_DELAY_S) -> None:
         base = (settings.base_url or _TELEGRAM).rstrip("/")
-        # Reading waits for half a minute at a time; it must not use up the connections that answers need.
+        # Separate connection pools: long polling must not block the connections that deliveries use.
         self._bot = Bot(
             token,
             base_url=f"{base}/bot",
@@ -319,18 +319,18 @@ class TelegramAdapter:
         )
         self._client = TelegramClient(self._bot)
         self._principals = dict(_principals(settings))
-        # Questions of the model's that a person may answer in words, by chat.
+        # Open questions that the next text message answers, by chat id.
         self._pending_questions: dict[int, str] = {}
         self._conflict_delay_s = conflict_delay_s
         self._poller: asyncio.Task[None] | None = None
 
     async def start(self, hub: GatewayPort) -> None:
-        """Begins to take messages. Raises ConfigError where Telegram does not know the token."""
+        """Start polling. Raises ConfigError if Telegram rejects the token."""
         try:
             await self._bot.initialize()
         except InvalidToken as error:
             raise ConfigError("Telegram refuses the bot's token; ask @BotFather for it and set it anew") from error
-        except TelegramError as error:  # offline now, perhaps not later: reading goes on trying
+        except TelegramError as error:  # temporarily offline: polling retries
             _LOG.warning("Telegram cannot be reached: %s", error)
         self._poller = asyncio.create_task(self._poll_updates(hub), name="telegram-updates")
 
@@ -345,7 +345,7 @@ class TelegramAdapter:
         await self._bot.shutdown()
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
-        """Shows a turn as it comes; a platform that fails costs the showing, never the turn."""
+        """Display a turn as it streams; a platform failure does not affect the turn."""
         reply = LiveReply(self._client, int(chat.chat), pending_questions=self._pending_questions)
         try:
             async for sequenced in events:
@@ -354,10 +354,10 @@ class TelegramAdapter:
         except TelegramError as error:
             _LOG.warning("turn %s could not be shown in chat %s: %s", turn_id, chat.chat, error)
 
-    # -- what comes in -----------------------------------------------------------------------------------------------
+    # -- inbound -------------------------------------------------------------------------------------------------------
 
     async def _poll_updates(self, hub: GatewayPort) -> None:
-        """Reads updates for ever; each is confirmed by asking for the next."""
+        """Poll updates forever; requesting the next one acknowledges the previous."""
         next_id, delay_s, are_commands_registered = 0, 1.0, False
         while True:
             try:
@@ -376,7 +376,7 @@ class TelegramAdapter:
             except RetryAfter as retry:
                 await asyncio.sleep(_seconds(retry))
             except (TelegramError, StoreError) as error:
-                # Nothing was confirmed: the same updates come again.
+                # Not acknowledged: the same updates are delivered again.
                 _LOG.warning("updates wait: %s", error)
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
@@ -403,7 +403,7 @@ class TelegramAdapter:
             await self._client.send_text(message.chat_id, _GREETING)
             return
         if isinstance(content, str) and not content.startswith("/") and message.chat_id in self._pending_questions:
-            with suppress(NotFound):  # closed meanwhile: then it is an ordinary message
+            with suppress(NotFound):  # closed meanwhile: an ordinary message then
                 await hub.answer(self._pending_questions.pop(message.chat_id), content, principal)
                 return
         chat = ChatKey(self.platform, principal.user_key, str(message.chat_id))
@@ -416,7 +416,7 @@ class TelegramAdapter:
             await self._client.send_text(message.chat_id, str(error))
 
     async def _handle_button(self, query: CallbackQuery, hub: GatewayPort) -> None:
-        """A button was pressed: the answer to a question of a turn's."""
+        """Handle a pressed button: the answer to a question."""
         principal = self._principals.get(query.from_user.id)
         question_id, answer = parse_answer(query)
         notice = None
@@ -425,11 +425,11 @@ class TelegramAdapter:
                 await hub.answer(question_id, answer, principal)
         except NotFound:
             notice = "This question is closed."
-        with suppress(TelegramError):  # a button that was answered too late keeps its little clock; no more than that
+        with suppress(TelegramError):  # only the button's spinner remains if this fails
             await query.answer(notice)
 
     async def _content(self, message: Message) -> str | Mapping[str, Any] | None:
-        """What was said, as the hub takes it; None for what cannot be read."""
+        """Return the message content for the hub; None for unsupported types."""
         text = message.text or message.caption or ""
         if message.photo:
             data = await self._download(message.photo[-1].file_id)
@@ -448,7 +448,7 @@ class TelegramAdapter:
     def _is_bot_known(self) -> bool:
         try:
             return bool(self._bot.username)
-        except (RuntimeError, TelegramError):  # not asked yet: Telegram could not be reached at the start
+        except (RuntimeError, TelegramError):  # not initialized: Telegram was unreachable at startup
             return False
 
     async def _download(self, file_id: str) -> bytes | None:
@@ -465,13 +465,13 @@ class TelegramAdapter:
         )
 
     async def _register_commands(self) -> None:
-        """The list behind the slash in the app."""
+        """Register the slash commands for the app's menu."""
         commands = [BotCommand(c.name, c.summary[:256]) for c in all_commands() if c.name != "quit"]
         await self._bot.set_my_commands(commands)
 
 
 def _principals(settings: TelegramSettings) -> Mapping[int, Principal]:
-    """Telegram's numbers → persons; `123=alice` shares what alice has elsewhere."""
+    """Map Telegram user ids to principals; `123=alice` shares alice's conversations."""
     principals = {}
     for item in settings.allowed_users:
         number, _, user = item.partition("=")
@@ -486,7 +486,7 @@ def _with_image(text: str, data: bytes, media_type: str) -> Mapping[str, Any]:
 
 
 def _with_file(text: str, data: bytes, name: str) -> str | None:
-    """A text file's content behind what was said of it; None for what is no text."""
+    """Append the content of a text file to the caption; None for a binary file."""
     try:
         content = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -500,7 +500,7 @@ def _with_file(text: str, data: bytes, name: str) -> str | None:
 
 
 def _without_bot_name(text: str, username: str) -> str:
-    """In groups a command names its bot: /help@perdure_bot."""
+    """Remove the bot name from a group command: /help@perdure_bot."""
     first, space, rest = text.partition(" ")
     if username and first.startswith("/") and first.lower().endswith(f"@{username.lower()}"):
         first = first[: -len(username) - 1]

@@ -1,4 +1,4 @@
-"""The API router with health and question endpoints."""
+"""The API application: health and question endpoints, and `create_app`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.questions import OpenQuestion
 from perdure.store.store import SessionStore
 
-# A database that takes longer than this is not there for anybody who waits.
+# Timeout of the database check in the readiness probe.
 _READY_TIMEOUT_S = 2.0
 
 
@@ -33,12 +33,12 @@ def health_router(hub: Hub) -> APIRouter:
 
     @router.get("/healthz", response_model=HealthBody)
     async def get_health() -> Any:
-        """The process lives."""
+        """Return ok while the process runs."""
         return {"status": "ok"}
 
     @router.get("/readyz", response_model=HealthBody, responses={503: {"model": HealthBody}})
     async def get_readiness() -> Any:
-        """It takes messages: the database answers, and it is not stopping."""
+        """Return ok while the database responds and the gateway is not draining."""
         if hub.is_draining:
             return JSONResponse({"status": "draining"}, 503)
         try:
@@ -51,23 +51,23 @@ def health_router(hub: Hub) -> APIRouter:
 
 
 def question_router(hub: Hub) -> APIRouter:
-    """Answering, and completing."""
+    """Endpoints for open questions and command completion."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
     @router.get("/questions", response_model=list[QuestionBody])
     async def questions(principal: ChatPrincipal) -> Any:
-        """What waits for an answer of yours."""
+        """List your open questions."""
         return [question_to_dict(q) for q in await hub.open_questions(principal)]
 
     @router.post("/questions/{question_id}", status_code=204)
     async def answer(question_id: Name, body: AnswerToQuestion, principal: ChatPrincipal) -> Response:
-        """Answers an approval (once, session, always, no) or a question of the model's."""
+        """Answer an approval request (once, session, always, no) or a question of the model."""
         await hub.answer(question_id, body.answer, principal)
         return Response(status_code=204)
 
     @router.get("/commands", response_model=list[CommandBody])
     async def commands(principal: ChatPrincipal) -> Any:
-        """Every slash command, to complete while typing."""
+        """List the slash commands, for completion."""
         return [{"name": c.name, "usage": c.usage, "summary": c.summary} for c in hub.commands]
 
     return router
@@ -99,7 +99,7 @@ def create_app(
     routers: Sequence[APIRouter] = (),
     observers: Sequence[Observer] = (),
 ) -> FastAPI:
-    """The gateway's own routes and whatever else is handed in, with every check in front of them."""
+    """Create the app with the gateway's routes, additional routers, and all middleware."""
     app = FastAPI(title="Perdure gateway", version=perdure.__version__, docs_url=None, redoc_url=None)
     message_routers = (message_router(hub), chat_router(hub), question_router(hub), socket_router(hub))
     own = (health_router(hub), *message_routers, output_router(store))

@@ -1,4 +1,4 @@
-"""Messages and chats over HTTP."""
+"""Message and chat endpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATES = {"waiting": "queued", "running": "running", "done": "done"}
 
 
 def message_router(hub: Hub) -> APIRouter:
-    """Sending a message, and whatever becomes of it."""
+    """Endpoints to send a message and get its result."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
     @router.post("/messages", status_code=202, response_model=TicketBody, responses={200: {"model": AnswerBody}})
@@ -36,7 +36,7 @@ def message_router(hub: Hub) -> APIRouter:
         wait: Annotated[bool, Query(description="Answer with what came of it, once it is there.")] = False,
         idempotency_key: Annotated[str, Header(max_length=200)] = "",
     ) -> Response:
-        """Takes a message: it is on disk when this answers. `Accept: text/event-stream` asks for its events instead."""
+        """Store a message and return its ticket; with `Accept: text/event-stream`, stream its events instead."""
         ticket = await hub.submit(to_chat_message(body, principal, key=body.key or idempotency_key), principal)
         if "text/event-stream" in request.headers.get("accept", ""):
             return event_stream(lambda sink: hub.feeds.turn(ticket, idle_s=IDLE_S, sink=sink))
@@ -50,52 +50,52 @@ def message_router(hub: Hub) -> APIRouter:
 
     @router.get("/messages/{turn_id}", response_model=AnswerBody)
     async def get_message(turn_id: Name, principal: ChatPrincipal) -> Any:
-        """How far a message of one's own is, and what came of it; for a week."""
+        """Return the state and result of one of your messages; results are stored for a week."""
         return answer_to_dict(await hub.get_message(turn_id, principal))
 
     @router.get("/messages/{turn_id}/events")
     async def follow_message(turn_id: Name, principal: ChatPrincipal, last_event_id: LastEventId = "") -> Response:
-        """The events of one message, up to its last; with `Last-Event-ID`, those since then."""
+        """Stream the events of one message to its final one; with `Last-Event-ID`, resume after that event."""
         queued, after = await hub.get_message(turn_id, principal), _parse_event_id(last_event_id)
         ticket = Ticket(queued.id, queued.conversation_id, "queued")
         return event_stream(lambda sink: hub.feeds.turn(ticket, after=after, idle_s=IDLE_S, sink=sink))
 
     @router.post("/messages/{turn_id}/stop", response_model=StoppedBody)
     async def stop_message(turn_id: Name, principal: ChatPrincipal) -> Any:
-        """Interrupts one message of one's own, in whichever chat and process it is worked on."""
+        """Interrupt one of your messages, in whichever process it runs."""
         return {"was_running": await hub.stop_message(turn_id, principal)}
 
     return router
 
 
 def chat_router(hub: Hub) -> APIRouter:
-    """Where messages are said: what waits there, following it, and stopping it."""
+    """Endpoints of a chat: list unanswered messages, stream events, stop."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
     @router.get("/conversations/{conversation_id}/messages", response_model=list[UnansweredBody])
     async def unanswered(conversation_id: Name, principal: ChatPrincipal) -> Any:
-        """What one said in a conversation that is worked on or waits, oldest first."""
+        """List your running and queued messages of a conversation, oldest first."""
         return [unanswered_to_dict(queued) for queued in await hub.unanswered(conversation_id, principal)]
 
     @router.get("/chats/{chat}/events")
     async def subscribe(
         chat: Name, principal: ChatPrincipal, platform: Platform = "http", last_event_id: LastEventId = ""
     ) -> Response:
-        """What happens in a chat, live; with `Last-Event-ID`, first what was missed since then."""
+        """Stream the events of a chat; with `Last-Event-ID`, first replay those that were missed."""
         after = _parse_event_id(last_event_id)
         chat_key = ChatKey(platform, principal.user_key, chat)
         return event_stream(lambda sink: hub.feeds.chat(chat_key, after=after, idle_s=IDLE_S, sink=sink))
 
     @router.post("/chats/{chat}/stop", response_model=StoppedBody)
     async def stop(chat: Name, principal: ChatPrincipal, platform: Platform = "http") -> Any:
-        """Interrupts the turn under way, in whichever process it runs."""
+        """Interrupt the running turn, in whichever process it runs."""
         return {"was_running": await hub.stop(ChatKey(platform, principal.user_key, chat), principal)}
 
     return router
 
 
 def to_chat_message(body: MessageBody, principal: Principal, *, key: str) -> ChatMessage:
-    """A message as the hub takes it."""
+    """Convert a request body to the hub's message. Raises InvalidMessage."""
     content: Any = body.content
     if not isinstance(content, str):
         if not all(isinstance(part.get("type"), str) for part in content):
@@ -106,14 +106,14 @@ def to_chat_message(body: MessageBody, principal: Principal, *, key: str) -> Cha
 
 
 def answer_to_dict(queued: QueuedMessage) -> dict[str, Any]:
-    """A message with what came of it."""
+    """Return a message's state and result as JSON."""
     common = {"turn_id": queued.id, "conversation_id": queued.conversation_id, "state": _STATES[queued.state]}
     result = queued.result or {}
     return {**common, **{name: result.get(name) for name in ("kind", "outcome", "text", "error", "level", "usage")}}
 
 
 def unanswered_to_dict(queued: QueuedMessage) -> dict[str, Any]:
-    """A message that is not answered yet, with its words: those that wait stand nowhere else."""
+    """Return an unanswered message as JSON, with its text, which the timeline does not have yet."""
     text = Message.from_dict(queued.inbound.content).text
     common = {"turn_id": queued.id, "conversation_id": queued.conversation_id, "state": _STATES[queued.state]}
     return {**common, "platform": queued.inbound.platform, "chat": queued.inbound.chat, "text": text}

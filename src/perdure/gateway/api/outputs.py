@@ -1,4 +1,4 @@
-"""Long texts as files: a tool output by its id, or the answer of a turn by the turn's."""
+"""Serve long texts in pages or as files: tool outputs by id, and the answer of a turn by its turn id."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def output_router(store: SessionStore) -> APIRouter:
-    """Reads what is one's own; somebody else's is as unknown as what never was."""
+    """Endpoint for outputs visible to the principal; others are not found."""
     router = APIRouter(prefix="/api", tags=["outputs"])
 
-    # Plain functions: the framework runs them in threads, as the synchronous store needs.
+    # Sync routes, which FastAPI runs in threads, since the store is synchronous.
     @router.get("/outputs/{output_id}", response_model=OutputPage)
     def read(
         output_id: Annotated[str, Path(min_length=1, max_length=200)],
@@ -32,7 +32,7 @@ def output_router(store: SessionStore) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1_000_000)] = 20_000,
         download: Annotated[bool, Query(description="The whole of it, as a text file.")] = False,
     ) -> Any:
-        """A page of a long text, or all of it as a file."""
+        """Return a page of a long text, or the whole text as a file."""
         source = (
             _find_answer(store, output_id, principal)
             if output_id.startswith("t_")
@@ -74,7 +74,7 @@ class _ToolOutput:
 
 
 class _AnswerText:
-    """What a turn answered."""
+    """The final answer of a turn."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""What the gateway's own routes take and answer."""
+"""Request and response schemas of the gateway's API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MessageBody(BaseModel):
 
 
 class TicketBody(BaseModel):
-    """A message was taken. `state` is done where it was answered already."""
+    """The receipt of a stored message; `state` is done if it was answered already."""
 
     turn_id: str
     conversation_id: str | None
@@ -37,7 +37,7 @@ class TicketBody(BaseModel):
 
 
 class AnswerBody(TicketBody):
-    """What came of a message; all null while it is not answered."""
+    """The result of a message; all fields are null until it is answered."""
 
     kind: Literal["turn", "command"] | None = None
     outcome: Literal["completed", "interrupted", "budget", "failed"] | None = None
@@ -48,7 +48,7 @@ class AnswerBody(TicketBody):
 
 
 class UnansweredBody(TicketBody):
-    """A message that is worked on or waits, and where it was said."""
+    """A running or queued message, with its chat."""
 
     platform: str
     chat: str
@@ -60,7 +60,7 @@ class StoppedBody(BaseModel):
 
 
 class QuestionBody(BaseModel):
-    """Something a turn waits for. Approvals take one of `choices`; they are denied when nobody answers."""
+    """A question a turn waits for. Approvals take one of `choices` and are denied after a timeout."""
 
     question_id: str
     kind: Literal["approval", "clarify"]
@@ -88,7 +88,7 @@ class CommandBody(BaseModel):
 
 
 class OutputPage(BaseModel):
-    """A piece of a long text; `next_offset` is null at its end."""
+    """A page of a long text; `next_offset` is null at its end."""
 
     id: str
     text: str

@@ -1,4 +1,4 @@
-"""Events as server-sent events: all that came since the last write goes out in one, so that slow readers catch up."""
+"""Stream events as server-sent events, one write per batch, so that slow clients catch up."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from perdure.gateway.events.serialize import encode_event, event_type, to_json
 from perdure.gateway.events.subscribe import Batches
 from perdure.gateway.events.types import SequencedEvent
 
-# A comment now and then keeps proxies from hanging up on a chat in which nothing happens.
+# Interval of the comments that keep proxies from closing an idle connection.
 IDLE_S = 15.0
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class EventStream(Response):
-    """A response that goes on as long as events come; written straight to the server, without a task for each piece."""
+    """A streaming response that writes directly to the server, without scheduling a task per event."""
 
     media_type = "text/event-stream"
 
@@ -32,13 +32,13 @@ class EventStream(Response):
         self.background = None
         self._open_feed = open_feed
         self._send: Send | None = None
-        # A piece of text that was begun at once, and that the connection made wait after all.
+        # A write that was started immediately and then blocked on the connection.
         self._pending_send: asyncio.Future[None] | None = None
         self.init_headers(_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        # The first bytes tell the reader that it is connected, before anything happens.
+        # Send the first bytes at once, so that the client knows it is connected.
         await send(_body(b": open\n\n"))
         self._send = send
         writer = asyncio.ensure_future(self._write(send))
@@ -72,7 +72,7 @@ class EventStream(Response):
                 self._pending_send.cancel()
 
     def _write_now(self, sequenced: SequencedEvent) -> bool:
-        """The sink: to the server within the very call that brings the text, as long as the connection takes it."""
+        """Sink: write a delta synchronously if the connection accepts it; return whether it was written."""
         if self._send is None or self._pending_send is not None:
             return False
         coroutine = self._send(_body(format_event(sequenced))).__await__()
@@ -80,13 +80,13 @@ class EventStream(Response):
             awaited = next(coroutine)
         except StopIteration:
             return True
-        except Exception:  # nothing went out: the writing task meets the same trouble, and deals with it
+        except Exception:  # nothing was sent: the writer task will hit the same error and handle it
             return False
         self._pending_send = asyncio.ensure_future(_resume(coroutine, awaited))
         return True
 
     async def _flush_pending(self) -> None:
-        """What was begun is out before anything else goes. Raises what it raised."""
+        """Wait for the blocked write before the next one. Raises its exception."""
         if self._pending_send is not None:
             await self._pending_send
             self._pending_send = None
@@ -102,7 +102,7 @@ def _body(content: bytes) -> Message:
 
 @types.coroutine
 def _resume(coroutine: Generator[Any, None, None], awaited: Any) -> Generator[Any, None, None]:
-    """Goes on, as a coroutine of its own, with one whose first step was made by hand."""
+    """Continue a coroutine whose first step was already run."""
     yield awaited
     yield from coroutine
 
@@ -113,9 +113,9 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def format_event(sequenced: SequencedEvent) -> bytes:
-    """`id`, `event` and `data`; the data is one line of JSON."""
+    """Format `id`, `event` and `data`, with the data as one line of JSON."""
     event = sequenced.event
-    if type(event) is TextDelta:  # nearly all there are: put together by hand, in the very same words
+    if type(event) is TextDelta:  # by far the most frequent: formatted by hand, byte for byte the same
         number, text = sequenced.number, encode_basestring_ascii(event.text)
         data = f'{{"type":"text_delta","number":{number},"turn_id":"{sequenced.turn_id}","text":{text}}}'
         return f"id: {number}\nevent: text_delta\ndata: {data}\n\n".encode()

@@ -1,10 +1,10 @@
-"""The WebSocket: the same JSON as everywhere, both ways over one connection.
+"""The WebSocket endpoint: commands in, events out, in the same JSON as the other endpoints.
 
 in    {"type": "message", "content": "…", "chat": "main", …}   {"type": "follow", "chat": "main", "after": 7}
       {"type": "stop", "chat": "main"}   {"type": "answer", "question_id": "q_…", "answer": "once"}
-out   {"type": "ticket", …}   {"type": "error", "error": {…}}   and every event of the chats one follows
+out   {"type": "ticket", …}   {"type": "error", "error": {…}}   and the events of every subscribed chat
 
-Whoever sends to a chat follows it from then on. An "id" in what comes in is given back in what answers it.
+Sending to a chat subscribes to it. The "id" of a command is returned in its response.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from perdure.gateway.executor import run_blocking
 from perdure.gateway.hub import Hub
 
 MAX_SUBSCRIPTIONS = 100
-# Parsing a longer message takes long enough to hold others up.
+# Parse longer messages in a worker thread.
 _LONG_CHARS = 262_144
-# A frame of a kind that is not taken, as a WebSocket's close code.
+# WebSocket close code: unsupported data.
 _UNSUPPORTED = 1003
 
 
@@ -81,7 +81,7 @@ def socket_router(hub: Hub) -> APIRouter:
 
 
 class _SocketSession:
-    """One open socket: what it follows, and one message out at a time."""
+    """One connection: its subscriptions, and a lock that serializes writes."""
 
     def __init__(self, socket: WebSocket, principal: Principal, hub: Hub) -> None:
         self._socket = socket
@@ -102,7 +102,7 @@ class _SocketSession:
             await asyncio.gather(*self._feeds.values(), return_exceptions=True)
 
     async def _next_text(self) -> str | None:
-        """The next text frame; None once the connection is over. Bytes are refused, and end it."""
+        """Return the next text frame; None once the connection is closed. Binary frames are rejected."""
         message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
             return None
@@ -151,7 +151,7 @@ class _SocketSession:
             return
         if len(self._feeds) >= MAX_SUBSCRIPTIONS:
             raise InvalidMessage(f"one connection follows at most {MAX_SUBSCRIPTIONS} chats")
-        # Followed from this very moment: nothing that happens before the task has begun is missed.
+        # Subscribe before the task starts, so that no event is missed.
         batches = self._hub.feeds.chat(chat, after=after)
 
         async def forward() -> None:

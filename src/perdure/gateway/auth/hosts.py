@@ -1,8 +1,8 @@
-"""Which host names and origins are answered: no foreign page reaches a gateway through the browser of its user.
+"""Check `Host` and `Origin`, so that web pages of other sites cannot use a gateway through its user's browser.
 
-A page on another site may send requests to this machine. Under its own name made to point here (DNS rebinding) it could
-even read the answers: so `Host` must be an address or a name we know. Whatever changes something, and every WebSocket,
-must come from our own page or from no page at all. No CORS header is ever sent, so nothing else is readable elsewhere.
+Any page may send requests to this machine, and with DNS rebinding it could even read the responses: so `Host` must be
+an IP address or a configured name. Requests that change state, and WebSockets, must come from the gateway's own origin
+or from a client without one. No CORS header is ever sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRONG_ORIGIN = ApiError(403, "wrong_origin", "requests from pages of other sites
 
 
 class HostNames:
-    """The host names a gateway goes by."""
+    """The host names a gateway answers to."""
 
     def __init__(self, host: str, *, public_url: str | None = None, allowed: Iterable[str] = ()) -> None:
         self._public_origin = _origin(public_url) if public_url else None
@@ -38,15 +38,15 @@ class HostNames:
         self._below = tuple(n[1:].lower() for n in names if n.startswith("*."))
 
     def is_known_host(self, host_header: str) -> bool:
-        """True for a name we know and for any address: a page cannot have a bare address made to point elsewhere."""
+        """Return True for a configured name and for any IP address, which DNS rebinding cannot forge."""
         name = _hostname(host_header)
         if name is None:
             return False
         return name in self._exact or name.endswith(self._below or ("\0",)) or _is_address(name)
 
     def is_own_origin(self, origin: str, host_header: str) -> bool:
-        """True for a page of our own: served under the host it calls, or under the public URL."""
-        # A proxy may end TLS, so the scheme we see can differ from the page's; name and port decide.
+        """Return True if the origin is the requested host or the public URL."""
+        # A proxy may terminate TLS, so the schemes can differ: compare host and port.
         parts = _split(origin)
         if parts is None or parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
             return False
@@ -57,7 +57,7 @@ class HostNames:
 
 
 class HostCheckMiddleware:
-    """Refuses unknown hosts and foreign pages, before anything else looks at the request."""
+    """Reject unknown hosts and cross-site requests, before any other middleware."""
 
     def __init__(self, app: ASGIApp, *, names: HostNames) -> None:
         self._app = app
@@ -80,7 +80,7 @@ class HostCheckMiddleware:
         is_foreign = any(not self._names.is_own_origin(origin, hosts[0]) for origin in origins)
         if is_foreign and (scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS):
             return WRONG_ORIGIN
-        # Browsers say where a request comes from even where they send no Origin; a link that is followed is fine.
+        # Browsers send Sec-Fetch-Site even without an Origin; following a link is allowed.
         is_embedded = headers.get("sec-fetch-mode") not in (None, "navigate")
         if headers.get("sec-fetch-site") == "cross-site" and is_embedded:
             return WRONG_ORIGIN
@@ -90,7 +90,7 @@ class HostCheckMiddleware:
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # a port that is no number is found out only now
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return None
     return parts
@@ -104,7 +104,7 @@ def _origin(url: str) -> tuple[str, str, str] | None:
 
 
 def _hostname(host_header: str) -> str | None:
-    """The name in a Host header, without its port; None where it is none."""
+    """Return the host name of a Host header without its port; None if it is invalid."""
     if any(c in host_header for c in "/\\@?# \t,"):
         return None
     parts = _split(f"//{host_header}")

@@ -1,4 +1,4 @@
-"""How much one may ask: requests in a minute, bytes in a request, seconds for them to arrive. Counted by process."""
+"""Limits per process: requests per minute and caller, request body size, and request timeout."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from perdure.core.ports import Clock
 from perdure.gateway.errors import ApiError, ApiException
 
-# Callers remembered at once; the one unseen longest is forgotten, and would have been full again long since.
+# Buckets in memory; the least recently used is evicted, and would be full again by then.
 _MAX_CALLERS = 20_000
-# A frame too large, as a WebSocket's close code.
+# WebSocket close code: message too big.
 _TOO_BIG = 1009
 
 
 class RateLimit:
-    """A bucket of requests for each caller: `burst` deep, filled again at `per_minute`."""
+    """A token bucket for each caller: capacity `burst`, refilled at `per_minute`."""
 
     def __init__(self, per_minute: int | None, burst: int, *, clock: Clock) -> None:
         self._per_s = None if per_minute is None else per_minute / 60
@@ -29,7 +29,7 @@ class RateLimit:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: Hashable) -> float:
-        """Takes one request out. 0 where there was one; else the seconds until there is, and nothing is taken."""
+        """Consume one request and return 0, or return the seconds until one is available."""
         if self._per_s is None:
             return 0.0
         now = self._clock.monotonic_s()
@@ -51,13 +51,13 @@ def rate_limit_error(wait_s: float) -> ApiError:
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies that are too long, said so or not, and those that do not come to an end."""
+    """Reject request bodies over the size limit, declared or not, and those that time out."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, timeout_s: float) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
-        # The rest of the body is not read, so the connection is of no further use.
+        # The rest of the body is not read, so the connection cannot be reused.
         self._too_large = ApiError(
             413, "too_large", f"the request is over {max_bytes:,} bytes", headers={"connection": "close"}
         )
@@ -82,7 +82,7 @@ class BodyLimitMiddleware:
 
         async def limited_receive() -> Message:
             nonlocal received, is_complete
-            if is_complete:  # only a disconnect can follow, whenever it may come
+            if is_complete:  # only a disconnect can follow, at any time
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):

@@ -1,8 +1,8 @@
-"""The way in: a bearer token becomes a person, and the person goes along with the request.
+"""Authenticate requests: a bearer token becomes the principal in the request state.
 
-Nobody passes without one but to the few public paths. Routes say what they need by depending on `needs("chat")`.
-A browser cannot put headers on a WebSocket, so there a token may come as the subprotocol `bearer.<token>` beside
-`perdure`. Tokens are never read from a query string, where servers would log them.
+Only public paths pass without a token. Routes declare the scope they need with `Depends(require_scope("chat"))`.
+Browsers cannot set headers on a WebSocket, so there the token may be sent as the subprotocol `bearer.<token>` next to
+`perdure`. Tokens are never read from a query string, which servers would log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perdure.gateway.errors import ApiError, ApiException, to_api_error
 
 SUBPROTOCOL = "perdure"
 _TOKEN_PROTOCOL = "bearer."
-# An open stream asks again this often whether its token still holds.
+# How often an open stream validates its token again.
 RECHECK_S = 5.0
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
@@ -42,7 +42,7 @@ BEHIND_PROXY = ApiError(
 
 
 class AuthMiddleware:
-    """Lets in who is known, at the pace they may come."""
+    """Authenticates and rate limits every request."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class AuthMiddleware:
         self._is_public = is_public
         self._rate = rate
         self._clock = clock
-        # The database is asked here, one at a time: the event loop waits for none.
+        # Token lookups run here, one at a time, so that the event loop never waits for the database.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-tokens")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +71,7 @@ class AuthMiddleware:
             await self._throttle(_address(scope), error.api_error).send_to(scope, receive, send)
             return
         caller = _address(scope) if principal is None else ("user", principal.user_key)
-        # Health is asked by machines, and a page is dozens of small files: counting those would only get in the way.
+        # Public paths are not counted: health checks are frequent, and the web UI loads dozens of small files.
         if principal is not None and (wait_s := self._rate.take(caller)):
             await rate_limit_error(wait_s).send_to(scope, receive, send)
             return
@@ -82,7 +82,7 @@ class AuthMiddleware:
             await AuthenticatedRequest(self, scope, token, caller=caller).run(self._app, receive, send)
 
     async def _authenticate(self, scope: Scope) -> tuple[Principal | None, str | None]:
-        """The person and their token; no person on public paths. Raises ApiException."""
+        """Return the principal and its token; None on public paths. Raises ApiException."""
         if self._is_public(scope.get("method", "GET"), scope["path"]):
             return None, None
         headers = Headers(scope=scope)
@@ -96,7 +96,7 @@ class AuthMiddleware:
         return principal, token
 
     async def authenticate(self, token: str | None) -> Principal | None:
-        """Who the token stands for now. Raises ApiException where the database cannot tell."""
+        """Return the token's principal, if any. Raises ApiException if the database is unavailable."""
         try:
             if getattr(self._authenticator, "is_fresh", False):
                 return self._authenticator.authenticate(token)
@@ -110,18 +110,18 @@ class AuthMiddleware:
         return self._clock.monotonic_s()
 
     async def wait_for_rate(self, caller: tuple[str, str]) -> None:
-        """Holds up whoever comes too often; on an open connection there is nothing to refuse."""
+        """Delay messages of an open WebSocket to the rate limit; they cannot be rejected with a status."""
         while wait_s := self._rate.take(caller):
             await asyncio.sleep(wait_s)
 
     def _throttle(self, caller: tuple[str, str], api_error: ApiError) -> ApiError:
-        """Guessing is slowed down by address: 429 where one has been refused too often."""
+        """Rate limit failed authentication by address: return 429 instead of 401 after too many attempts."""
         wait_s = self._rate.take(caller) if api_error.status == 401 else 0.0
         return rate_limit_error(wait_s) if wait_s else api_error
 
 
 class AuthenticatedRequest:
-    """One request on its way: a stream ends when its token does."""
+    """One authenticated request: a stream ends when its token expires or is revoked."""
 
     def __init__(self, middleware: AuthMiddleware, scope: Scope, token: str | None, *, caller: tuple[str, str]) -> None:
         self._middleware = middleware
@@ -138,7 +138,7 @@ class AuthenticatedRequest:
                 self._choose_protocol(message)
             if self._is_open and self._is_recheck_due and await self._is_token_invalid():
                 await self._close_stream(send)
-                # What a server raises when the other side has gone; the framework winds the route up for it.
+                # As if the client had disconnected: the framework then cancels the route.
                 raise OSError("the token no longer holds")
             await send(message)
             self._is_open = True
@@ -146,7 +146,7 @@ class AuthenticatedRequest:
         async def checked_receive() -> Message:
             message = await receive()
             if message["type"] == "websocket.receive":
-                # Each message over a socket counts like a request.
+                # Each WebSocket message counts as a request.
                 await self._middleware.wait_for_rate(self._caller)
                 if await self._is_token_invalid():
                     await self._close_stream(send)
@@ -155,18 +155,18 @@ class AuthenticatedRequest:
 
         try:
             await app(self._scope, checked_receive, checked_send)
-        except Exception:  # of whatever kind the framework made of the end we put to it ourselves
+        except Exception:  # the framework's reaction to the stream that was closed here
             if not self._is_closed:
                 raise
 
     def _choose_protocol(self, message: Message) -> None:
-        """A browser that offered subprotocols hangs up unless one is chosen; the token must not be it."""
+        """Select `perdure`: browsers require one of the offered subprotocols, and it must not be the token."""
         if not message.get("subprotocol") and SUBPROTOCOL in self._scope.get("subprotocols", ()):
             message["subprotocol"] = SUBPROTOCOL
 
     @property
     def _is_recheck_due(self) -> bool:
-        """Whether there is anything to ask: most pieces of a stream pass without."""
+        """Whether the token has to be validated again; most chunks of a stream pass without."""
         return self._is_closed or self._middleware.now_s() - self._checked_s >= RECHECK_S
 
     async def _is_token_invalid(self) -> bool:
@@ -176,7 +176,7 @@ class AuthenticatedRequest:
         self._checked_s = now_s
         try:
             return await self._middleware.authenticate(self._token) is None
-        except ApiException:  # the database cannot tell now; what was let in goes on until it can
+        except ApiException:  # the database is unavailable: keep the stream open until it can be checked
             return False
 
     async def _close_stream(self, send: Send) -> None:
@@ -190,9 +190,9 @@ class AuthenticatedRequest:
 
 
 def require_scope(scope: TokenScope) -> Callable[[HTTPConnection], Awaitable[Principal]]:
-    """What a route depends on: the person who asks, if they have the scope."""
+    """Return a route dependency that requires a scope and returns the principal."""
 
-    # Async, though nothing in it waits: a plain function would be run in a thread, for each request anew.
+    # Async, since FastAPI would run a sync dependency in a thread for each request.
     async def dependency(connection: HTTPConnection) -> Principal:
         return principal_with_scope(scope, connection)
 
@@ -200,7 +200,7 @@ def require_scope(scope: TokenScope) -> Callable[[HTTPConnection], Awaitable[Pri
 
 
 def principal_with_scope(scope: TokenScope, connection: HTTPConnection) -> Principal:
-    """The person who asks. Raises ApiException without the scope."""
+    """Return the request's principal. Raises ApiException if it lacks the scope."""
     principal = cast(Principal | None, getattr(connection.state, "principal", None))
     if principal is None:
         raise ApiException(NO_TOKEN)

@@ -1,4 +1,4 @@
-"""Who speaks: a person known by a token, and what they may do."""
+"""Principals and their scopes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Literal, Protocol, get_args
 
 from perdure.core.visibility import Everyone, Visibility, only
 
-# chat: talk and use commands · read: look at one's own conversations · shell: terminal and file tools ·
-# admin: everybody's conversations, metrics and tokens.
+# chat: send messages and use commands · read: read one's own conversations · shell: terminal and file tools · admin:
+# all users' conversations, metrics and tokens.
 Scope = Literal["chat", "read", "shell", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """One user. `user_key` is what conversations, memory and outputs are kept under; "" is the owner of the machine."""
+    """An authenticated user; `user_key` owns conversations, memory and outputs, and is "" for the machine's owner."""
 
     user_key: str
     scopes: frozenset[Scope]
@@ -25,13 +25,13 @@ class Principal:
 
     @property
     def visibility(self) -> Visibility:
-        """Whose conversations every route, command and listing may show this person."""
+        """Whose conversations routes, commands and listings may show this principal."""
         return Everyone() if self.has_scope("admin") else only(self.user_key)
 
 
 class Authenticator(Protocol):
-    """Tokens → persons."""
+    """Maps bearer tokens to principals."""
 
     def authenticate(self, token: str | None) -> Principal | None:
-        """Who a bearer token stands for; None: whoever needs none (on loopback, while no token is set)."""
+        """Return the token's principal; for None, the principal of requests without a token, if allowed."""
         ...

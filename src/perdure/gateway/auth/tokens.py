@@ -1,7 +1,7 @@
-"""Bearer tokens: made once, shown once, kept as a hash. Every process on the database knows them.
+"""Bearer tokens: shown once when created, stored as a hash, valid in every process on the database.
 
-A token is 256 random bits, so its plain SHA-256 cannot be guessed back and needs no salt. A row is written when the
-token is made and once more when it is revoked; when it was last used is kept apart, so that the two never race.
+A token is 256 random bits, so its SHA-256 cannot be reversed and needs no salt. A row is written when the token is
+created and when it is revoked; the time of last use is stored separately, so that the two never race.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from perdure.core.ports import Clock, KeyValue
 from perdure.gateway.auth.principal import SCOPES, Principal, Scope
 
 PREFIX = "pdr_"
-# How long another process may not know of a token that was made or revoked here.
+# How long another process may use a cached token list.
 MAX_AGE_S = 2.0
-# Last use is written at most this often: a page asks many times a second.
+# Minimum interval between writes of the last use: the web UI sends many requests per second.
 _USE_INTERVAL_MS = 60_000
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _ID_CHARS = 12
 
 
 class KeyValueStore(KeyValue, Protocol):
-    """One scope of the store's small values."""
+    """One scope of the key-value store."""
 
     def items(self) -> dict[str, Any]: ...
 
@@ -43,7 +43,7 @@ class StateStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token; the token itself is not."""
+    """The stored data of a token, without its secret."""
 
     digest: str
     user_key: str
@@ -70,7 +70,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token at the only moment its text is known."""
+    """A new token with its secret, which is available only now."""
 
     text: str
     token: Token
@@ -85,7 +85,7 @@ class AccessTokens:
         self._clock = clock
 
     def add(self, user_key: str, scopes: Iterable[Scope], *, expires_in_ms: int | None = None) -> NewToken:
-        """A new token for `user_key`; "" is the owner, whose conversations the terminal shows. Raises ConfigError."""
+        """Create a token for `user_key`; "" is the machine's owner. Raises ConfigError."""
         granted = frozenset(scopes)
         if user_key and not _USER.fullmatch(user_key):
             raise ConfigError(
@@ -105,13 +105,13 @@ class AccessTokens:
         return NewToken(text, token)
 
     def all(self) -> list[Token]:
-        """Every token ever made, oldest first."""
+        """Return every token ever created, oldest first."""
         uses = self._uses.items()
         tokens = [_token(digest, row, uses.get(digest)) for digest, row in self._rows.items().items()]
         return sorted(tokens, key=lambda t: (t.created_at_ms, t.digest))
 
     def revoke(self, id_or_user: str) -> list[Token]:
-        """Ends one token by its id, or every valid one of a user. Raises NotFound where there is none."""
+        """Revoke one token by its id, or all of a user. Raises NotFound if there is none."""
         now = self._clock.now_ms()
         valid = [t for t in self.all() if t.status(now) != "revoked"]
         by_id = [t for t in valid if len(id_or_user) >= _ID_CHARS and t.digest.startswith(id_or_user)]
@@ -123,21 +123,21 @@ class AccessTokens:
         return to_revoke
 
     def record_use(self, token: Token) -> None:
-        """Remembers when it was last used, to the minute."""
+        """Record the time of last use."""
         self._uses.set(token.digest, self._clock.now_ms())
 
 
 class TokenAuthenticator:
-    """People by the tokens of a database. While none was ever made, whoever is let in without one is the owner.
+    """Authenticates by the tokens of a database; before the first token is created, local requests are the owner's.
 
-    What is known is at most `MAX_AGE_S` old: `known` reads the database again where it is older, so ask `is_fresh`
-    first where that must not hold anything up.
+    The token list is cached for `MAX_AGE_S`. `authenticate` reads the database when the cache has expired: check
+    `is_fresh` first where that must not block.
     """
 
     def __init__(self, tokens: AccessTokens, clock: Clock, *, is_open: bool) -> None:
         self._tokens = tokens
         self._clock = clock
-        # Only where nobody but this machine can reach the gateway.
+        # Only set when the gateway is reachable from this machine alone.
         self._is_open = is_open
         self._lock = threading.Lock()
         self._by_digest: Mapping[str, Token] = {}
@@ -146,31 +146,31 @@ class TokenAuthenticator:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the next `known` is answered from memory."""
+        """Whether the next `authenticate` uses the cache."""
         return self._read_at_s is not None and self._clock.monotonic_s() - self._read_at_s < MAX_AGE_S
 
     @property
     def has_tokens(self) -> bool:
-        """Whether a token was ever made; a revoked one counts, lest revoking the last one opened the door."""
+        """Whether a token was ever created; revoked ones count, or revoking the last would disable authentication."""
         return bool(self._current())
 
     @property
     def users(self) -> list[str]:
-        """Everybody with a token that holds now, by name."""
+        """The users with a valid token, sorted."""
         now = self._clock.now_ms()
         return sorted({t.user_key for t in self._current().values() if t.status(now) == "valid"})
 
     def authenticate(self, token: str | None) -> Principal | None:
-        """Who a token stands for; None where nobody."""
+        """Return the token's principal; None if it is unknown, revoked or expired."""
         tokens = self._current()
         if self._is_open and not tokens:
-            # Clients of OpenAI's API must send some key; with none set, any is as good as none.
+            # OpenAI clients have to send some key; while no token exists, any is accepted.
             return OWNER
         if token is None:
             return None
         digest = digest_of(token)
         match = tokens.get(digest)
-        # The lookup is by hash, which tells an attacker nothing of the token; the comparison is for the letter of it.
+        # A lookup by hash leaks nothing about the token; compare in constant time regardless.
         if match is None or not hmac.compare_digest(match.digest, digest):
             return None
         if match.status(self._clock.now_ms()) != "valid":
@@ -188,7 +188,7 @@ class TokenAuthenticator:
             return self._by_digest
 
     def _record_use(self, token: Token) -> None:
-        """Keeps the use in memory: it is written with the next reading, when the database is waited for anyway."""
+        """Buffer the use; it is written with the next read of the database."""
         now = self._clock.now_ms()
         if now - (token.last_used_at_ms or 0) >= _USE_INTERVAL_MS:
             self._pending_uses[token.digest] = now
@@ -199,12 +199,12 @@ class TokenAuthenticator:
         for digest in uses:
             token = self._by_digest.get(digest)
             if token is not None and now - (token.last_used_at_ms or 0) >= _USE_INTERVAL_MS:
-                with suppress(StoreError):  # a nicety: nobody is locked out because it could not be written
+                with suppress(StoreError):  # best effort: a failed write must not lock out a user
                     self._tokens.record_use(token)
 
 
 class ProcessTokenAuthenticator:
-    """One person with one token that lives as long as this process: `perdure serve`."""
+    """Authenticates with one token that is valid as long as this process: `perdure serve`."""
 
     is_fresh = True
 
@@ -218,7 +218,7 @@ class ProcessTokenAuthenticator:
         return Principal("", frozenset(SCOPES))
 
 
-# Whoever sits at this machine while no token is set. No shell: any page in a browser can try to reach loopback.
+# Local requests while no token exists. Without shell: any web page can try to reach loopback.
 OWNER = Principal("", frozenset({"chat", "read", "admin"}))
 
 
@@ -227,7 +227,7 @@ def new_secret() -> str:
 
 
 def digest_of(token: str) -> str:
-    # Headers may hold any character; a token never does, and what cannot be one must not raise.
+    # A header may contain any character; encoding an invalid token must not raise.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -245,7 +245,7 @@ def _token(digest: str, row: Mapping[str, Any], last_used: int | None) -> Token:
     return Token(
         digest,
         user_key=str(row["user"]),
-        # A scope of a newer version means nothing here, and must not lock its person out.
+        # Ignore the scopes of a newer version instead of rejecting the token.
         scopes=frozenset(s for s in SCOPES if s in row["scopes"]),
         created_at_ms=int(row["created_at"]),
         expires_at_ms=row.get("expires_at"),

@@ -1,7 +1,8 @@
-"""What happens in a chat, numbered, to whoever follows it; a reader who lost the connection goes on where it was.
+"""Sequence the events of each chat and push them to subscribers.
 
-Numbers grow with time in every process, so that one a reader got from another process still says where it was. The
-events of a running turn are kept whole; of a finished one only what its last event does not say again.
+Sequence numbers are based on the clock, so a subscriber can resume in another process with the number of its last
+event. The events of a running turn are buffered in full; of a finished turn, text deltas are dropped, since the final
+event contains the whole text.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, GatewayEvent, SequencedEvent
 
 OnEvent = Callable[[ChatKey, str, GatewayEvent], None]
-# Takes a piece of text at once, if it can; whether it did. Must neither wait nor raise.
+# Write a text delta immediately and return True, or return False if it has to be queued. Must not block or raise.
 Sink = Callable[[SequencedEvent], bool]
-# Events of a running turn that a late reader can still have, and of finished ones.
+# Buffered events per channel: of running turns, and of finished ones.
 MAX_RUNNING_EVENTS = 5_000
 MAX_FINISHED_EVENTS = 24
-# A reader this far behind is let go: it comes back with the number it was at.
+# Disconnect a subscriber whose queue is this long; it can reconnect with its last event number.
 MAX_BUFFERED_EVENTS = 2_000
 
 
 class Subscriber:
-    """One follower's queue. Pieces of text that it has not come to yet are joined into one.
+    """The event queue of one subscriber; consecutive text deltas in the queue are merged.
 
-    With a sink, a piece of text that nothing waits before goes straight there: no task is woken for it, and so it does
-    not wait for the pieces of every other stream.
+    With a sink, a text delta bypasses the empty queue: no task has to be scheduled for it, so it does not wait behind
+    the deltas of every other stream.
     """
 
     def __init__(self, turn_id: str | None = None, *, sink: Sink | None = None) -> None:
-        # Set where one turn alone is followed.
+        # Set when subscribed to a single turn.
         self._turn_id = turn_id
         self._sink = sink
         self._pending: collections.deque[SequencedEvent] = collections.deque()
         self._wakeup = asyncio.Event()
-        # Its reader has dealt with all there was, and waits for more.
+        # The consumer has processed the queue and waits for more.
         self._is_idle = False
         self._is_silent = True
         self.is_closed = False
@@ -67,7 +68,7 @@ class Subscriber:
         self._wake()
 
     def close(self) -> None:
-        """No more comes; what waits is still read."""
+        """Accept no more events; those in the queue are still delivered."""
         self.is_closed = True
         self._wake()
 
@@ -76,8 +77,8 @@ class Subscriber:
         self._wakeup.set()
 
     async def batches(self, idle_s: float | None = None) -> AsyncIterator[list[SequencedEvent]]:
-        """What has come since the last look; an empty one where nothing has for so long."""
-        # One timer for all the time, not one for each piece of text.
+        """Yield the events since the last batch; an empty batch after `idle_s` without any."""
+        # One timer for the whole subscription, not one per delta.
         idle_timer = asyncio.create_task(self._wake_when_idle(idle_s)) if idle_s is not None else None
         try:
             while True:
@@ -107,7 +108,7 @@ class Subscriber:
 
 
 class EventChannel:
-    """One chat's events of this process."""
+    """The events of one chat in this process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -122,11 +123,11 @@ class EventChannel:
 
     @property
     def last_number(self) -> int:
-        """The newest event's; 0 before the first."""
+        """The number of the newest event; 0 before the first."""
         return self._last_number
 
     def publish(self, turn_id: str, event: GatewayEvent) -> None:
-        """Never waits. Only in the loop's own thread."""
+        """Number an event and push it to all subscribers. Does not block; call it in the loop's thread."""
         self._last_number = max(self._last_number + 1, self._clock.now_ms() * 1_000)
         sequenced = SequencedEvent(self._last_number, turn_id, event)
         self._buffer.append(sequenced)
@@ -139,7 +140,7 @@ class EventChannel:
     def subscribe(
         self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None
     ) -> Subscriber:
-        """Everything from now on, or from after a number; or one turn alone, as far as it is kept or after a number."""
+        """Subscribe to new events, those after a number, or a single turn with its buffered events."""
         subscriber = Subscriber(turn_id, sink=sink)
         if after is None:
             after = self._last_number if turn_id is None else 0
@@ -159,7 +160,7 @@ class EventChannel:
             self.unsubscribe(subscriber)
 
     def _compact_buffer(self, turn_id: str) -> None:
-        """A turn is over: its last event says the whole text, so that its pieces need not be kept."""
+        """Drop the deltas of a finished turn, whose final event has the whole text, and old finished turns."""
         events = [
             n for n in self._buffer if n.turn_id != turn_id or not isinstance(n.event, TextDelta | ReasoningDelta)
         ]
@@ -171,11 +172,11 @@ class EventChannel:
 
 
 class EventBroker:
-    """The streams of this process, by chat; made when something happens in one, dropped when nobody cares."""
+    """The event channels of this process by chat; created on demand and dropped when idle."""
 
     def __init__(self, clock: Clock, *, on_event: OnEvent | None = None) -> None:
         self._clock = clock
-        # Hears every event of this process; must neither wait nor raise.
+        # Called with every event of this process; must not block or raise.
         self._on_event = on_event
         self._channels: dict[ChatKey, EventChannel] = {}
         self._loop = asyncio.get_running_loop()
@@ -187,11 +188,11 @@ class EventBroker:
         return self._channels[chat]
 
     def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
-        """From any thread; events of one thread keep their order."""
+        """Publish an event from any thread; events of one thread keep their order."""
         self.publisher(chat, turn_id)(event)
 
     def publisher(self, chat: ChatKey, turn_id: str) -> Callable[[GatewayEvent], None]:
-        """The same for one turn, which may have thousands of events to tell."""
+        """Return a publish function for one turn, which may have thousands of events."""
         on_event, loop_thread, loop = self._on_event, self._thread, self._loop
 
         def publish_event(event: GatewayEvent) -> None:
@@ -225,7 +226,7 @@ class EventBroker:
 
 
 def _merge_deltas(last: SequencedEvent, new: SequencedEvent) -> SequencedEvent | None:
-    """Two pieces of one text as one; None where they are not. It bears the newer number."""
+    """Merge two consecutive deltas under the newer number; None if they cannot be merged."""
     if last.turn_id != new.turn_id:
         return None
     match last.event, new.event:

@@ -1,4 +1,4 @@
-"""Events as JSON, the same for every door: `{"type": "text_delta", "number": 7, "turn_id": "t_…", "text": "…"}`."""
+"""Serialize events to JSON: `{"type": "text_delta", "number": 7, "turn_id": "t_…", "text": "…"}`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.core.messages import Message, ToolCall
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.events.types import CommandAnswered, GatewayEvent, SequencedEvent, Ticket
 
-# A tool's whole result is in the timeline; the stream shows enough to follow along.
+# Truncate tool results in the stream; the timeline has them in full.
 RESULT_CHARS = 4_000
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _WORD_BOUNDARY = re.compile(r"(?<!^)(?=[A-Z])")
@@ -23,16 +23,16 @@ _TYPE_NAMES = {"ContextUsageChanged": "gauge_moved"}
 
 
 def encode_event(sequenced: SequencedEvent) -> dict[str, Any]:
-    """One event as a JSON object."""
+    """Return one event as a JSON object."""
     event = sequenced.event
     common = {"type": event_type(event), "number": sequenced.number, "turn_id": sequenced.turn_id}
-    if isinstance(event, TextDelta):  # nearly all there are
+    if isinstance(event, TextDelta):  # by far the most frequent
         return {**common, "text": event.text}
     return {**common, **{f.name: _to_json_value(getattr(event, f.name)) for f in fields(event)}}
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON in plain ASCII, which carries every character there is, lone surrogates included."""
+    """Return compact ASCII JSON, which can carry every character, including lone surrogates."""
     return _ENCODER.encode(value)
 
 
@@ -45,7 +45,7 @@ def event_type(event: GatewayEvent) -> str:
 
 
 def is_final(event: GatewayEvent) -> bool:
-    """Whether nothing more comes of this message."""
+    """Return whether this is the last event of its message."""
     return isinstance(event, TurnFinished | CommandAnswered)
 
 
@@ -73,7 +73,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:
-    """Tokens by class, as providers were heard to count them."""
+    """Return the token counts of each class and their totals."""
     return {f.name: getattr(usage, f.name) for f in fields(usage)} | {
         "prompt_tokens": usage.prompt_tokens,
         "total_tokens": usage.total_tokens,

@@ -1,4 +1,4 @@
-"""Answers on their way to the platforms: each turn of a chat is shown by the adapter of its platform, to its end."""
+"""Consume events: batches for HTTP and WebSocket clients, deliveries for chat platforms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class PlatformDelivery:
-    """What is being shown right now."""
+    """The running deliveries of turns to platform adapters."""
 
     def __init__(self, adapters: Mapping[str, Adapter], broker: EventBroker) -> None:
         self._adapters = adapters
@@ -28,25 +28,25 @@ class PlatformDelivery:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, chat: ChatKey, turn_id: str) -> None:
-        """Has the chat's platform, if it is one of ours, show a turn from its first event to its last."""
+        """Deliver a turn, from its first event to its last, if its chat belongs to one of the adapters."""
         adapter = self._adapters.get(chat.platform)
         if adapter is None:
             return
-        # Followed from this very moment: the turn has not begun yet.
+        # Subscribe before the turn starts, so that no event is missed.
         subscriber = self._broker.channel(chat).subscribe(turn_id=turn_id)
         task = asyncio.create_task(self._deliver(adapter, chat, turn_id, subscriber), name=f"deliver {turn_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def wait(self, timeout_s: float) -> None:
-        """Waits for what is under way."""
+        """Wait for running deliveries."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     async def _deliver(self, adapter: Adapter, chat: ChatKey, turn_id: str, subscriber: Subscriber) -> None:
         try:
             await adapter.deliver(chat, turn_id, _events(subscriber))
-        except Exception:  # a platform's trouble is not the conversation's: the answer is in the log
+        except Exception:  # a platform failure must not affect the conversation, which has the answer
             _log.exception("an answer could not be delivered on %s", chat.platform)
         finally:
             self._broker.channel(chat).unsubscribe(subscriber)
@@ -60,16 +60,16 @@ async def _events(subscriber: Subscriber) -> AsyncIterator[SequencedEvent]:
                 return
 
 
-# How often the end of a message is looked up: of one that another process works on, and of one of ours.
+# Polling intervals for the end of a message: run by another process, and by this one.
 _POLL_S, _OWN_POLL_S = 0.3, 5.0
 
 Batches = AsyncGenerator[list[SequencedEvent], None]
 
 
 class EventFeeds:
-    """Events in batches: all that came since the last look; an empty one after `idle_s` without any.
+    """Event streams of chats and turns, in batches; an empty batch after `idle_s` without events.
 
-    Pieces of text that a `sink` takes the moment they come are in none of them.
+    Text deltas that a `sink` accepts are not part of the batches.
     """
 
     def __init__(self, broker: EventBroker, store: SessionStore, *, owner: str) -> None:
@@ -80,11 +80,11 @@ class EventFeeds:
     def chat(
         self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
     ) -> Batches:
-        """What happens in a chat from the moment of this call; with `after`, first what is still known since then."""
+        """Stream a chat's events from the time of this call; with `after`, first replay the buffered ones since."""
         start = self._broker.channel(chat).last_number if after is None else after
 
         async def batches() -> Batches:
-            # Only now: whoever never reads leaves nothing behind, and what happened since the call is still known.
+            # Subscribe on first iteration: an unused generator leaks no subscription, and the buffer covers the gap.
             channel = self._broker.channel(chat)
             subscriber = channel.subscribe(after=start, sink=sink)
             try:
@@ -98,7 +98,7 @@ class EventFeeds:
     async def turn(
         self, ticket: Ticket, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
     ) -> Batches:
-        """The events of one message, up to its last; of one that ran elsewhere, its end. With `after`, those since."""
+        """Stream the events of one message to its final one; if another process ran it, only that one."""
         turn_id, chat, queued = ticket.turn_id, ticket.chat, None
         if chat is None:
             queued = await run_blocking(self._store.inbox.get, turn_id)
@@ -116,7 +116,7 @@ class EventFeeds:
             channel.unsubscribe(subscriber)
 
     async def _watch_other_process(self, turn_id: str, queued: QueuedMessage | None, subscriber: Subscriber) -> None:
-        """Tells a reader of an end that another process wrote; of what is ours (None) the stream itself tells."""
+        """Push the final event of a message that another process ran; `queued` is None while this process owns it."""
         while True:
             if queued is not None and queued.state == "done":
                 event = finished_event(queued.result, queued.conversation_id)

@@ -1,4 +1,4 @@
-"""What comes in and what goes out, as values: the words every door and the hub share."""
+"""Messages, tickets and events: the values that endpoints, hub and workers exchange."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from perdure.core.events import Event
 
 
 class KeyReused(PerdureError):
-    """An idempotency key came again with another message than the one it was first sent with."""
+    """An idempotency key was reused with a different message."""
 
 
 class Draining(PerdureError):
-    """This process is stopping and takes nothing more; send it again in a moment."""
+    """The process is shutting down and accepts no more messages; retry in a moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatKey:
-    """Where somebody speaks: `platform` (http, page, openai, telegram …), who, and which of their chats."""
+    """The address of a chat: `platform` (http, page, openai, telegram …), user and chat name."""
 
     platform: str
     user_key: str
@@ -29,48 +29,48 @@ class ChatKey:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message from outside. With `conversation_id` it goes to that one, else to the chat's own."""
+    """An inbound message, for `conversation_id` if set, else for the chat's current conversation."""
 
     chat: ChatKey
     # Text, or a user message in OpenAI's shape (parts with images).
     content: str | Mapping[str, Any]
     conversation_id: str | None = None
-    # The same key twice is the same message: it is taken once, and answered with the first ticket.
+    # Idempotency key: the same key again returns the first ticket.
     key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A message was taken: durably, before this is handed out."""
+    """The receipt of a message that is durably stored."""
 
     turn_id: str
-    # None until the first message of a new conversation has begun its turn.
+    # None until the first message of a new conversation has started its turn.
     conversation_id: str | None
     state: Literal["running", "queued", "done"]
-    # Where this process will tell its events; None where it may be told elsewhere.
+    # The channel on which this process will publish its events; None if another process may.
     chat: ChatKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswered:
-    """A slash command's answer, as an event of its chat."""
+    """The response of a slash command, as an event of its chat."""
 
     text: str
     level: Literal["info", "warning", "error"] = "info"
-    # The conversation the chat is in now: /new, /resume and /branch change it.
+    # The chat's current conversation: /new, /resume and /branch change it.
     conversation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """The turn waits for a person: a dangerous command to approve, or a question of the model's."""
+    """The turn waits for the user: for an approval of a dangerous command, or an answer to the model."""
 
     question_id: str
     kind: Literal["approval", "clarify"]
     text: str
     choices: tuple[str, ...] = ()
     reason: str = ""
-    # Of an approval: which later calls "session" and "always" would allow too, and the dangerous pieces of the text.
+    # Of an approval: which later calls "session" and "always" would allow too, and the dangerous parts of the text.
     covers: str = ""
     dangerous: tuple[str, ...] = ()
 
@@ -78,13 +78,13 @@ class QuestionAsked:
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
     question_id: str
-    # "" where nobody answered in time: an approval is then denied.
+    # "" after a timeout: an approval is then denied.
     answer: str
 
 
 @dataclass(frozen=True, slots=True)
 class ContextUsageChanged:
-    """The context meter after something changed: the same counter the gate reads."""
+    """Context usage after a turn, from the same counter that triggers compaction."""
 
     model: str
     tokens: int
@@ -99,7 +99,7 @@ GatewayEvent = Event | CommandAnswered | QuestionAsked | QuestionClosed | Contex
 
 @dataclass(frozen=True, slots=True)
 class SequencedEvent:
-    """An event with its place in its chat's stream: what `Last-Event-ID` names. `turn_id` says whose it is."""
+    """An event with its sequence number in the channel, which clients send as `Last-Event-ID`."""
 
     number: int
     turn_id: str

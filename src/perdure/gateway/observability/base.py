@@ -1,7 +1,7 @@
-"""Who watches the gateway: requests as they come and go, turns as they run. Watchers see figures, and may do nothing.
+"""Observers of requests and turns. They receive statistics and cannot change anything.
 
-`Requests` stands before everything else: it names each request, sees what became of it, and turns an error that nobody
-foresaw into an answer. `Turns` adds up one turn's events, so that no watcher has to.
+`RequestLogMiddleware` is the outermost middleware: it assigns the request id, records the response, and turns an
+unexpected error into a response. `TurnObserver` adds up the events of each turn, so that observers need not.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
 
 _log = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
-# Turns whose end never came (their process lost them) are forgotten in the end.
+# Evict turns whose final event never came.
 _MAX_TURNS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request and what became of it. `route` is the pattern, since a path may hold what somebody typed."""
+    """A request and its response; `route` is the pattern, since a path may contain user input."""
 
     request_id: str
     kind: str
@@ -53,13 +53,13 @@ class RequestRecord:
     user_key: str | None
     address: str
     sent_bytes: int
-    # The word of a refusal, where it was one.
+    # The code of an API error, if the request was rejected.
     code: str | None = None
 
 
 @dataclass(slots=True)
 class TurnStats:
-    """One turn so far."""
+    """The statistics of a running turn."""
 
     turn_id: str
     chat: ChatKey
@@ -75,17 +75,17 @@ class TurnStats:
 
 
 class Observer(Protocol):
-    """Sees what happens. Must not wait; what it raises is logged and forgotten."""
+    """Receives requests and events. Must not block; its exceptions are logged and ignored."""
 
     def on_request(self, record: RequestRecord) -> None: ...
 
     def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
-        """An event of a turn, already added to its figures."""
+        """Handle an event, after it was added to the turn's statistics."""
         ...
 
 
 class TurnObserver:
-    """Every turn's figures, told to every watcher with each event."""
+    """Updates the statistics of every turn and passes them on with each event."""
 
     def __init__(self, observers: Sequence[Observer], clock: Clock) -> None:
         self._observers = tuple(observers)
@@ -93,13 +93,13 @@ class TurnObserver:
         self._running: OrderedDict[str, TurnStats] = OrderedDict()
 
     def on_event(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
-        """Called with every event of this process, in the loop's own thread."""
+        """Handle every event of this process; called in the loop's thread."""
         stats = self._running.get(turn_id)
         if stats is None:
             stats = self._running[turn_id] = TurnStats(turn_id, chat, self._clock.monotonic_s())
             if len(self._running) > _MAX_TURNS:
                 self._running.popitem(last=False)
-        if isinstance(event, TextDelta | ReasoningDelta):  # nearly all there are, and only the first one counts
+        if isinstance(event, TextDelta | ReasoningDelta):  # by far the most frequent, and only the first one counts
             if stats.first_text_s is None:
                 stats.first_text_s = self._clock.monotonic_s() - stats.began_s
             return
@@ -107,7 +107,7 @@ class TurnObserver:
         for watcher in self._observers:
             try:
                 watcher.on_event(stats, event)
-            except Exception:  # a watcher is anybody's code: the turn must survive it
+            except Exception:  # an observer may be third-party code: the turn must survive it
                 _log.exception("a watcher failed on %s", type(event).__name__)
         if is_final(event):
             self._running.pop(turn_id, None)
@@ -130,7 +130,7 @@ class TurnObserver:
 
 
 class RequestLogMiddleware:
-    """The outermost layer of the app."""
+    """Assign request ids, record responses and handle unexpected errors."""
 
     def __init__(self, app: ASGIApp, *, observers: Sequence[Observer], clock: Clock) -> None:
         self._app = app
@@ -150,13 +150,13 @@ class RequestLogMiddleware:
         try:
             await self._app(scope, receive, observed_send)
         except ClientDisconnect:
-            response.status = response.status or 499  # whoever asked has gone: there is nobody to answer
-        except Exception as error:  # the process's edge: whoever asked gets an answer, the log its place
+            response.status = response.status or 499  # the client disconnected: there is no response to send
+        except Exception as error:  # process edge: the client gets a response, the log a traceback
             api_error = to_api_error(error)
             if api_error.status >= 500:
                 _log.exception("request %s failed", response.request_id)
             if response.status is not None:
-                raise  # half an answer is out: only the server can cut the connection
+                raise  # the response has started: only the server can close the connection
             await api_error.send_to(scope, receive, observed_send)
         finally:
             self._notify(scope, response)
@@ -181,12 +181,12 @@ class RequestLogMiddleware:
         for watcher in self._observers:
             try:
                 watcher.on_request(record)
-            except Exception:  # a watcher is anybody's code
+            except Exception:  # an observer may be third-party code
                 _log.exception("a watcher failed on request %s", response.request_id)
 
 
 class _ResponseState:
-    """What went out of one request so far."""
+    """The part of a response that was sent so far."""
 
     def __init__(self, request_id: str, began_s: float) -> None:
         self.request_id = request_id
@@ -196,7 +196,7 @@ class _ResponseState:
 
     def observe(self, message: Message) -> None:
         kind = message["type"]
-        if kind == "http.response.body":  # nearly all there are
+        if kind == "http.response.body":  # by far the most frequent
             self.sent_bytes += len(message.get("body", b""))
         elif kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
@@ -210,6 +210,6 @@ class _ResponseState:
 
 
 def _request_id(scope: Scope) -> str:
-    """The proxy's own name for it where it has a sound one, so that its log and ours can be laid side by side."""
+    """Return the proxy's X-Request-ID if it is valid, so that its log can be correlated, else a new id."""
     value = Headers(scope=scope).get("x-request-id", "")
     return value if _REQUEST_ID.fullmatch(value) else f"r_{secrets.token_hex(8)}"

@@ -16,12 +16,12 @@ from perdure.gateway.events.types import CommandAnswered, GatewayEvent
 from perdure.gateway.observability.base import RequestRecord, TurnStats
 from perdure.redaction import redact
 
-# Asked every few seconds by machines that only want to know whether we live.
+# Polled every few seconds by monitoring; logged only on errors.
 _UNLOGGED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class LogObserver:
-    """A watcher that writes."""
+    """Writes requests and turns to the log."""
 
     def __init__(self, log_writer: LogWriter) -> None:
         self._log_writer = log_writer
@@ -85,12 +85,12 @@ def _level(status: int) -> str:
 
 
 Form = Literal["json", "plain", "off"]
-# Text of another's can be a whole request; a line should stay a line.
+# Truncate third-party log messages, which may contain a whole request.
 _MAX_TEXT = 2_000
 
 
 class LogWriter:
-    """Writes lines. Safe to use from any thread; never raises, for a full disk must not end a turn."""
+    """Writes log lines as JSON or plain text. Thread-safe; never raises, since a full disk must not end a turn."""
 
     def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, warnings_only: bool = False) -> None:
         self._form = form
@@ -100,7 +100,7 @@ class LogWriter:
         self._lock = threading.Lock()
 
     def write(self, event: str, fields: Mapping[str, Any], *, level: str = "info") -> None:
-        """One line: when, how grave, what, and the fields that are set."""
+        """Write one line: time, level, event and the fields that are not None."""
         if self._form == "off" or (self._warnings_only and level == "info"):
             return
         at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
@@ -113,12 +113,12 @@ class LogWriter:
             with self._lock:
                 self._stream.write(line + "\n")
                 self._stream.flush()
-        except (OSError, ValueError):  # the reader has gone, or the disk is full
+        except (OSError, ValueError):  # the stream is closed, or the disk is full
             self._form = "off"
 
 
 class LogWriterHandler(logging.Handler):
-    """Everything else that is logged in this process, as lines of the journal."""
+    """Forwards the records of Python's logging to the LogWriter."""
 
     def __init__(self, log_writer: LogWriter, level: int = logging.WARNING) -> None:
         super().__init__(level)
@@ -127,26 +127,26 @@ class LogWriterHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = {"logger": record.name, "text": _message_of(record)}
         if record.exc_info and record.exc_info[0] is not None:
-            # The kind and place of an error; its text and its variables may hold what somebody said.
+            # Only the type and location: the text and variables of an error may contain messages.
             fields |= {"error": record.exc_info[0].__name__, "where": _error_location(record)}
         self._log_writer.write("log", fields, level=record.levelname.lower())
 
 
 def configure_logging(log_writer: LogWriter) -> None:
-    """Sends what this process logs to the journal, and nowhere else."""
+    """Send all logging of this process to the LogWriter only."""
     root = logging.getLogger()
     root.handlers = [LogWriterHandler(log_writer)]
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "websockets"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
-        # At "info" these tell of every request, with its query string.
+        # At INFO these log every request, including its query string.
         logger.setLevel(logging.WARNING)
 
 
 def _message_of(record: logging.LogRecord) -> str:
     try:
         text = record.getMessage()
-    except (TypeError, ValueError):  # a line whose arguments do not fit it
+    except (TypeError, ValueError):  # arguments that do not match the format string
         text = str(record.msg)
     return redact(text[:_MAX_TEXT])
 

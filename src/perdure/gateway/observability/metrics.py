@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what came in, what it cost, what was refused, how much is waiting. Counted by process."""
+"""Prometheus metrics of this process: requests, turns, tokens, cost, errors and queue depth."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from perdure.gateway.observability.base import RequestRecord, TurnStats
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _TURN_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
-# People may name any model; a label must not grow without end.
+# Limit the cardinality of labels: clients may send any model name.
 _MAX_NAMES = 100
 
 
 class Metrics:
-    """A watcher that counts. `read` is the page a Prometheus server fetches."""
+    """Counts requests and events; `render` returns the scrape response."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -55,11 +55,11 @@ class Metrics:
         self._recoveries = counter("recoveries", "Provider errors met and handled.", "kind", "action")
 
     def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
-        """A figure that is asked for when somebody reads."""
+        """Register a gauge whose value is read at scrape time."""
         Gauge(f"perdure_{name}", help_text, registry=self._registry).set_function(value)
 
     def total(self, name: str, help_text: str, value: Callable[[], float], **labels: str) -> None:
-        """A count that somebody else keeps, asked for when somebody reads."""
+        """Register a counter whose value another component maintains, read at scrape time."""
         if name not in self._totals:
             self._totals[name] = _Totals(f"perdure_{name}", help_text)
             self._registry.register(self._totals[name])
@@ -82,7 +82,7 @@ class Metrics:
             case CallFinished():
                 self._call(event)
             case ToolFinished(call=call, is_error=is_error, is_registered=is_registered):
-                # A name the model made up is anybody's text: no series of its own, and nothing of it in the metrics.
+                # A tool name the model invented may contain anything, so it gets no time series.
                 name = self._bounded_label(call.name) if is_registered else "other"
                 self._tools.labels(name, "error" if is_error else "ok").inc()
             case OutputSpilled():
@@ -128,7 +128,7 @@ class Metrics:
 
 
 class _Totals(Collector):
-    """One counter whose values are kept elsewhere, one for each set of labels."""
+    """A counter whose values are read from callables, one for each set of labels."""
 
     def __init__(self, name: str, help_text: str) -> None:
         self._name = name
@@ -147,7 +147,7 @@ class _Totals(Collector):
 
 
 def _classes(usage: CanonicalUsage) -> tuple[tuple[str, int], ...]:
-    """The four that add up to what is billed, and reasoning, which is part of the output."""
+    """Return the four billed token classes, and reasoning, which is part of the output."""
     return (
         ("input", usage.input_tokens),
         ("cache_read", usage.cache_read_tokens),

@@ -1,8 +1,8 @@
-"""Spans of every turn that passes through the gateway; see `agent/telemetry.py` for what they say.
+"""OpenTelemetry spans of every turn; see `agent/telemetry.py` for their attributes.
 
-Where they go is said by `gateway.traces`; the exporter reads the usual OTEL_* variables itself. The provider is ours
-alone: made known to the whole process, it would also take the web framework's own spans, which quote addresses and
-errors. A process that has set one up for all (as `opentelemetry-instrument` does) gets our spans too.
+`gateway.traces` selects the exporter, which reads the OTEL_* variables itself. The tracer provider is not registered
+globally: it would also receive the web framework's spans, which contain addresses and errors. A global provider that
+is already set up (by `opentelemetry-instrument`) is used as it is.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _GATEWAY_EVENTS = (CommandAnswered, QuestionAsked, QuestionClosed, ContextUsageC
 
 
 class SpanObserver:
-    """A watcher that traces."""
+    """Traces turns."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._turns: dict[str, TurnSpans] = {}
 
     def on_request(self, record: RequestRecord) -> None:
-        """Requests are traced by the usual instrumentation of ASGI, where that is wanted."""
+        """Ignore requests: ASGI instrumentation traces those."""
 
     def on_event(self, stats: TurnStats, event: GatewayEvent) -> None:
         if not isinstance(event, _GATEWAY_EVENTS):
@@ -56,7 +56,7 @@ class SpanObserver:
 
 
 def make_span_observer(provider: TracerProvider | None = None) -> SpanObserver | None:
-    """The watcher, or None where OpenTelemetry is not installed."""
+    """Return the observer, or None if OpenTelemetry is not installed."""
     try:
         from opentelemetry.trace import get_tracer
     except ImportError:
@@ -66,7 +66,7 @@ def make_span_observer(provider: TracerProvider | None = None) -> SpanObserver |
 
 @contextmanager
 def open_tracer_provider(exporter_name: Literal["off", "console", "otlp"]) -> Iterator[TracerProvider | None]:
-    """The provider that sends spans there, for as long as the block lasts; None: the process's own. ConfigError."""
+    """Set up the tracer provider of an exporter; None for the global one. Raises ConfigError."""
     if exporter_name == "off":
         yield None
         return

@@ -1,9 +1,9 @@
-"""The door that speaks OpenAI's Chat Completions, so that clients made for that API talk to the agent as they are.
+"""An endpoint compatible with OpenAI's Chat Completions API.
 
-    request → `reading` (what is new) → `threads` (which conversation) → hub → `answering` → `writing` (shapes)
+    request (parse) → conversation_match (find the conversation) → hub → turn (events) → response (format)
 
-Such clients send the whole history each time. Ours is kept, with everything the client never saw, so only what is new
-is taken from them. Read `threads.py` first.
+OpenAI clients send the whole history with each request. The stored conversation has more than the client knows, such
+as tool calls, so only the new messages are appended. Read `conversation_match.py` first.
 """
 
 from perdure.gateway.openai_api.routes import openai_router

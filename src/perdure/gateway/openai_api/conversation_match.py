@@ -1,10 +1,9 @@
-"""Which conversation a request goes on with.
+"""Find the conversation that a request continues.
 
-A client that names its conversation (a header, or the field `user`) goes on with that one. One that does not is known
-by what it sends: after every answer, a fingerprint of the history the client then holds is kept with the conversation's
-place. The same fingerprint again means: go on here. Where the conversation has gone on meanwhile (the client
-regenerates an answer, or edited one), it goes on in a branch from that very place; where nothing of the history is
-known, it is taken over into a new conversation.
+A client can name its conversation in a header or in the field `user`. Otherwise it is identified by the history it
+sends: after every answer, a fingerprint of the client's history is stored with the position in the conversation. If
+the conversation has moved on since (the client regenerates or edits a message), the request continues in a branch from
+that position. An unknown history is imported into a new conversation.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
 
 PLATFORM = "openai"
-# Between the agent's own instructions and the client's.
+# Separates the agent's system prompt from the client's.
 _CLIENT_PROMPT = "\n\n# What the client says about this conversation\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationMatch:
-    """Where a message goes: a chat, and within it a conversation where it is known already."""
+    """The target of a message: a chat, and the conversation if it is known."""
 
     chat: ChatKey
     conversation_id: str | None
 
 
 class ConversationMatcher:
-    """Finds and remembers. Synchronous, as the store is."""
+    """Matches and records client histories; synchronous, as the store is."""
 
     def __init__(self, store: SessionStore, pool: AgentPool, ids: IdSource) -> None:
         self._store = store
@@ -52,9 +51,9 @@ class ConversationMatcher:
         self._routing = ChatRouting(store)
 
     def find(self, completion: CompletionRequest, principal: Principal, name: str | None) -> ConversationMatch:
-        """The thread of a request whose header bears `name`, if any.
+        """Return the target of a request with an optional conversation name from its headers.
 
-        Raises NotFound for a conversation id that is none of this person's.
+        Raises NotFound for a conversation id that is not the principal's.
         """
         if name is not None and name.startswith("c_"):
             conversation = self._store.conversations.get(name, visibility=only(principal.user_key))
@@ -67,14 +66,14 @@ class ConversationMatcher:
         if match is not None:
             return self._resume_at(chat, *match, completion, principal, is_named=name is not None)
         if current is not None or not (completion.history or completion.system):
-            # Begun by the hub, which knows how to do so once, whichever processes are asked at the same moment.
+            # Let the hub start the conversation: it does so exactly once under concurrent requests.
             return ConversationMatch(chat, None)
         return self._start_conversation(chat, completion, principal, is_named=name is not None)
 
     def _find_by_user_field(
         self, chat: ChatKey, completion: CompletionRequest, principal: Principal
     ) -> ConversationMatch:
-        """The field `user` names a conversation, unless the history shows that it names a person with several."""
+        """Match by the field `user`, which names a conversation unless the history matches another one."""
         current, match = (
             self._current_conversation(chat),
             self._match_history(completion.history, principal, within=None),
@@ -90,7 +89,7 @@ class ConversationMatcher:
     def record_history(
         self, completion: CompletionRequest, answer: str, principal: Principal, conversation_id: str | None
     ) -> None:
-        """Keeps where the client is now that it holds the answer; no conversation: it begins a new one next."""
+        """Store the client's position after an answer; without a conversation, its next request starts a new one."""
         history = (*completion.history, completion.new, {"role": "assistant", "content": answer})
         seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
         *_, (_, fingerprint) = _fingerprints(principal.user_key, history)
@@ -99,7 +98,7 @@ class ConversationMatcher:
     def _match_history(
         self, history: Sequence[MessageDict], principal: Principal, *, within: str | None
     ) -> tuple[HistoryPosition, int] | None:
-        """The longest part of the history that is known, and its length; a named chat knows only its own."""
+        """Return the position and length of the longest known prefix of the history."""
         fingerprints = [
             (n, p) for n, p in _fingerprints(principal.user_key, history) if history[n - 1]["role"] == "assistant"
         ]
@@ -121,7 +120,7 @@ class ConversationMatcher:
         *,
         is_named: bool,
     ) -> ConversationMatch:
-        """Goes on at a known place: in its conversation, or in a branch where either side has gone another way."""
+        """Continue at a known position: in its conversation, or in a branch if either side has diverged."""
         rest = completion.history[count:]
         if position.conversation_id is None:
             return (
@@ -131,7 +130,7 @@ class ConversationMatcher:
             )
         conversation = self._store.conversations.get(position.conversation_id)
         if not rest and conversation.last_seq == position.seq:
-            # A named chat is in this conversation already, and keeps its own order of messages.
+            # A named chat is already routed to this conversation and has its own queue.
             return (
                 ConversationMatch(chat, None)
                 if is_named
@@ -143,7 +142,7 @@ class ConversationMatcher:
     def _start_conversation(
         self, chat: ChatKey, completion: CompletionRequest, principal: Principal, *, is_named: bool
     ) -> ConversationMatch:
-        """A new conversation that holds what the client already knows, under its instructions and ours."""
+        """Start a conversation with the client's history, and its system prompt after the agent's."""
         agent = self._pool.make_unbound(AgentSpec(chat, principal.has_scope("shell"), lambda: None))
         try:
             parts, endpoint = agent.parts, agent.endpoint
@@ -173,7 +172,7 @@ class ConversationMatcher:
         try:
             conversation = self._store.conversations.get(current, visibility=only(chat.user_key)) if current else None
             return conversation.id if conversation is not None else None
-        except NotFound:  # deleted meanwhile, or not this person's
+        except NotFound:  # deleted, or not visible to the principal
             return None
 
     def _exists(self, conversation_id: str, principal: Principal) -> bool:
@@ -189,7 +188,7 @@ class ConversationMatcher:
 
 
 def _fingerprints(user_key: str, history: Sequence[MessageDict]) -> Iterator[tuple[int, str]]:
-    """A fingerprint of each beginning of a history, with its length. White space at the ends does not count."""
+    """Yield the length and fingerprint of each prefix of a history; surrounding whitespace is ignored."""
     fingerprint = hashlib.sha256(user_key.encode("utf-8", "surrogatepass")).hexdigest()
     for count, message in enumerate(history, 1):
         text = json.dumps([fingerprint, message["role"], _normalize(message["content"])], ensure_ascii=True)

@@ -1,4 +1,4 @@
-"""What a client asks for: checked, and split into what was said before and what is new."""
+"""Parse and validate a completion request; split its messages into history and new ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.gateway.errors import ApiError, ApiException
 MODEL = "perdure"
 MAX_NAME_CHARS = 200
 _MAX_MESSAGES = 100_000
-# What the gateway's own settings decide; a client that sends them is told that they were ignored.
+# Parameters that the gateway's own settings decide; the response lists those that were ignored.
 _IGNORED = frozenset(
     {
         "temperature", "top_p", "max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty", "seed",
@@ -27,7 +27,7 @@ MessageDict = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """One request. `history` is what the client holds of the conversation, `new` what it adds."""
+    """A parsed request: `history` is the client's copy of the conversation, `new` the message to append."""
 
     system: str
     history: tuple[MessageDict, ...]
@@ -39,7 +39,7 @@ class CompletionRequest:
 
 
 def parse_request(body: object) -> CompletionRequest:
-    """The request in a body. Raises ApiException, naming the parameter."""
+    """Parse a request body. Raises ApiException with the invalid parameter."""
     if not isinstance(body, Mapping):
         raise invalid_request("the body must be a JSON object")
     _refuse_unsupported(body)
@@ -68,7 +68,7 @@ def invalid_request(message: str, param: str | None = None, *, code: str = "inva
 
 
 def _refuse_unsupported(body: MessageDict) -> None:
-    """Says no to what would change the meaning of an answer, rather than answer something else."""
+    """Raise for parameters that would change the meaning of the response and cannot be honoured."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise invalid_request(f"model is missing; there is one here: {MODEL}", "model")
@@ -151,7 +151,7 @@ def _part(raw: object, path: str, *, takes_images: bool) -> dict[str, Any]:
 
 
 def _merge_messages(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several messages in a row as one: a turn begins with one."""
+    """Merge consecutive user messages into one, since a turn starts with a single message."""
     if len(messages) == 1:
         return messages[0]
     parts: list[dict[str, Any]] = []

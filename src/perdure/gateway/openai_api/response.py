@@ -1,4 +1,4 @@
-"""Answers in OpenAI's shapes: whole, or in chunks as they come."""
+"""Format responses in OpenAI's shapes: complete, or as stream chunks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perdure.gateway.openai_api.request import MODEL
 
 FinishReason = Literal["stop", "length"]
 DONE = b"data: [DONE]\n\n"
-# The turn could make no more calls; of the four outcomes OpenAI has a word for only this one besides "stop".
+# The call budget is used up; the other outcomes map to "stop".
 _REASONS: dict[Outcome, FinishReason] = {"budget": "length"}
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseBuilder:
-    """The shapes of one answer."""
+    """Builds the response objects of one turn."""
 
     turn_id: str
     created_s: int
@@ -51,7 +51,7 @@ def finish_reason(outcome: Outcome) -> FinishReason:
 
 
 def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:
-    """The whole turn's tokens: all of its calls, tools in between included."""
+    """Return the token usage of the whole turn, including its tool-call rounds."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.output_tokens,
@@ -66,5 +66,5 @@ def list_model_objects(created_s: int) -> list[dict[str, Any]]:
 
 
 def format_chunk(value: Any) -> bytes:
-    # ASCII: a lone surrogate, which no encoder takes, stays an escape.
+    # ASCII output keeps lone surrogates, which cannot be encoded, as escapes.
     return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"

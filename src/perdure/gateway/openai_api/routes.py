@@ -1,4 +1,4 @@
-"""The routes: `/v1/chat/completions` and `/v1/models`."""
+"""The routes `/v1/chat/completions` and `/v1/models`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _BODY = {
 
 
 def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
-    """OpenAI's API, as far as an agent can have one."""
+    """Router for the supported subset of OpenAI's API."""
     router = APIRouter(prefix="/v1", tags=["openai"])
     matcher = ConversationMatcher(hub.store, hub.pool, ids)
 
@@ -59,7 +59,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
         openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _BODY}}}},
     )
     async def complete(request: Request, principal: ChatPrincipal) -> Response:
-        """The agent's answer to what is new in `messages`; with `stream`, as it comes."""
+        """Run a turn with the new messages and return its answer; with `stream`, as chunks."""
         completion = await _read(await request.body())
         name, key = _conversation_name(request), request.headers.get("idempotency-key", "")
         target = await run_blocking(matcher.find, completion, principal, name)
@@ -83,7 +83,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
 
     @router.get("/models")
     async def list_models(principal: ChatPrincipal) -> Any:
-        """The agent, as the one model there is."""
+        """List the agent as the only model."""
         return {"object": "list", "data": list_model_objects(clock.now_ms() // 1000)}
 
     @router.get("/models/{model}")
@@ -96,7 +96,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
 
 
 async def _read(body: bytes) -> CompletionRequest:
-    """What is asked; a long body is read in a thread, so that nobody else waits for it."""
+    """Parse the body; a long one in a worker thread, so that it does not block other requests."""
     if len(body) < _LONG_BYTES:
         return parse_request(_parse_json(body))
     return await run_blocking(lambda: parse_request(_parse_json(body)))
@@ -110,7 +110,7 @@ def _parse_json(body: bytes) -> Any:
 
 
 def _conversation_name(request: Request) -> str | None:
-    """The conversation's name in the headers."""
+    """Return the conversation name from the headers."""
     name = next((request.headers[name] for name in _CONVERSATION_HEADERS if request.headers.get(name)), None)
     if name is not None and len(name) > MAX_NAME_CHARS:
         raise invalid_request(f"the name of a conversation has at most {MAX_NAME_CHARS} characters")
@@ -118,13 +118,13 @@ def _conversation_name(request: Request) -> str | None:
 
 
 def _new_content(completion: CompletionRequest) -> str | Mapping[str, Any]:
-    """The new message; plain text as text, so that slash commands are seen as such."""
+    """Return the new message, plain text as str, so that slash commands are recognized."""
     content = completion.new["content"]
     return content if isinstance(content, str) else completion.new
 
 
 async def _wait_unless_disconnected(request: Request, turn: CompletionTurn) -> str:
-    """The answer, unless the client hangs up first: then the turn is stopped, as it is for a stream."""
+    """Return the answer; if the client disconnects first, the turn is stopped."""
     text_task = asyncio.create_task(turn.text())
     disconnect = asyncio.create_task(_wait_for_disconnect(request))
     try:

@@ -1,4 +1,4 @@
-"""One request's turn: its events become an answer, and where the client is then is remembered."""
+"""Run the turn of one request: convert its events to deltas, and record the client's history."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from perdure.gateway.openai_api.request import CompletionRequest
 from perdure.gateway.openai_api.response import DONE, ResponseBuilder, finish_reason, format_chunk
 
 _log = logging.getLogger(__name__)
-# A comment now and then keeps proxies from hanging up while tools run.
+# Interval of the comments that keep proxies from closing the connection while tools run.
 _IDLE_S = 15.0
 _UNATTENDED_ANSWER = "Nobody can answer through this API; decide by yourself what seems best, and say so."
 
 
 class CompletionTurn:
-    """What comes of one message. Read `pieces` to its end, then `text`, `end` and `conversation_id` are known."""
+    """The turn of one request. `end`, `text` and `conversation_id` are set once `deltas` is exhausted."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class CompletionTurn:
         self._principal = principal
         self._ticket = ticket
         self._calls = 0
-        # What the client was shown, and so will send back.
+        # The text sent to the client, which will be part of its next history.
         self._sent: list[str] = []
         self.end: TurnFinished | CommandAnswered | None = None
         self.conversation_id: str | None = ticket.conversation_id
 
     async def deltas(self) -> AsyncIterator[dict[str, str]]:
-        """Deltas as they come; an empty one where nothing came for a while. Stops the turn if nobody reads on."""
+        """Yield deltas; an empty one when idle. Stops the turn if the consumer closes the iterator."""
         try:
             async for batch in self._hub.feeds.turn(self._ticket, idle_s=_IDLE_S):
                 deltas = [d for n in batch if (d := await self._delta(n.event))]
@@ -70,7 +70,7 @@ class CompletionTurn:
 
     @property
     def failure(self) -> ApiError | None:
-        """Why there is no answer, where there is none. Not to be tried again by itself: the message was taken."""
+        """The error, if there is no answer. Clients should not retry: the message is stored."""
         if self.end is None:
             return ApiError(503, "stopped", "the gateway is stopping; the message is kept and will be answered")
         if isinstance(self.end, TurnFinished) and self.end.outcome == "failed":
@@ -79,7 +79,7 @@ class CompletionTurn:
         return None
 
     async def stream(self, builder: ResponseBuilder) -> AsyncIterator[bytes]:
-        """The whole answer as server-sent chunks."""
+        """Yield the response as server-sent chunks."""
         yield builder.chunk({"role": "assistant", "content": ""})
         async for delta in self.deltas():
             yield builder.chunk(delta) if delta else b": idle\n\n"
@@ -93,7 +93,7 @@ class CompletionTurn:
         yield DONE
 
     async def text(self) -> str:
-        """The answer once it is whole; without a stream, only what was said last counts."""
+        """Return the complete answer; without streaming it is the final text only."""
         async for _ in self.deltas():
             pass
         return "".join(self._sent)
@@ -113,7 +113,7 @@ class CompletionTurn:
         return None
 
     def _send_text(self, text: str) -> dict[str, str]:
-        # What the model says before and after a tool call are two messages; the client sees one.
+        # The model's texts before and after a tool call are two messages; the client gets one.
         gap = "\n\n" if self._calls > 1 and self._sent else ""
         self._calls = min(self._calls, 1)
         self._sent.append(gap + text)
@@ -122,14 +122,14 @@ class CompletionTurn:
     def _end(self, event: TurnFinished | CommandAnswered) -> dict[str, str] | None:
         self.end = event
         text = event.text if isinstance(event, CommandAnswered) else event.final_response
-        # Of a turn that ran elsewhere, or was answered before, the end is all there is.
+        # If another process ran the turn, or it was answered before, the final event is all there is.
         return self._send_text(text) if text and not self._sent else None
 
     async def _decline(self, question_id: str, kind: str) -> None:
-        """Nobody sits at the other end who could answer: an approval is denied at once."""
+        """Deny an approval at once, since this API has no way to ask the user."""
         try:
             await self._hub.answer(question_id, "no" if kind == "approval" else _UNATTENDED_ANSWER, self._principal)
-        except NotFound:  # answered meanwhile, elsewhere
+        except NotFound:  # closed by another client
             _log.info("question %s was closed already", question_id)
 
     async def _record_history(self) -> None:
@@ -144,7 +144,7 @@ class CompletionTurn:
 
 
 def _merge_deltas(deltas: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Neighbours of one kind as one: a slow reader gets fewer, longer pieces."""
+    """Merge consecutive deltas of one kind, so that a slow client gets fewer, longer chunks."""
     merged: list[dict[str, str]] = []
     for delta in deltas:
         if merged and merged[-1].keys() == delta.keys():

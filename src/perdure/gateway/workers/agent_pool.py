@@ -32,7 +32,7 @@ RENEW_INTERVAL_S = DEFAULT_TTL_MS / 3_000
 
 
 class LeaseRenewer:
-    """Renewed until they are released. One that was lost stays lost: the next write shows the old token, in vain."""
+    """Renew conversation leases until they are released; a lost lease is fenced by its token on the next write."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class LeaseRenewer:
         self._leases[lease.conversation_id] = (lease, asyncio.Lock())
 
     async def release(self, lease: Lease, release: Callable[[], None]) -> None:
-        """Gives it up by `release`, run in a thread; a beat under way is waited for, so as not to beat for it after."""
+        """Stop renewing and call `release` in a worker thread, after a renewal in progress has finished."""
         _, lock = self._leases.pop(lease.conversation_id, (lease, asyncio.Lock()))
         async with lock:
             await run_blocking(release)
@@ -51,7 +51,7 @@ class LeaseRenewer:
         return len(self._leases)
 
     async def renew_all(self) -> None:
-        """Renews them all."""
+        """Renew every lease."""
         for lease, lock in list(self._leases.values()):
             async with lock:
                 current = self._leases.get(lease.conversation_id)
@@ -64,12 +64,12 @@ class LeaseRenewer:
             await run_blocking(self._store.leases.renew, lease)
         except LeaseLost:
             _log.warning("the lease of %s was lost", lease.conversation_id)
-        except StoreError as error:  # the next beat tries again; a lease outlives two that fail
+        except StoreError as error:  # retried at the next interval; a lease outlives two failures
             _log.warning("a lease could not be renewed: %s", type(error).__name__)
 
 
 class WiredAgentFactory:
-    """The AgentMaker of a real gateway."""
+    """The AgentFactory of a running gateway."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -91,40 +91,40 @@ class WiredAgentFactory:
         return route_to(self._shared.settings, name)
 
 
-# Where a conversation remembers the model chosen for it.
+# Key of the model chosen for a conversation, in its state.
 MODEL_KEY = "gateway.model"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """Which agent is wanted: for whom, with or without this machine, and of which conversation."""
+    """Which agent to acquire: for which chat, with or without shell tools, and for which conversation."""
 
     chat: ChatKey
     has_shell: bool
-    # Asked in a thread: the conversation's id; None begins a new one.
+    # Called in a worker thread: returns the conversation's id, or None for a new one.
     resolve: Callable[[], str | None]
 
 
 class AgentFactory(Protocol):
-    """Makes agents; the gateway knows no more of how."""
+    """Creates agents for the pool."""
 
     def make(
         self, spec: AgentSpec, *, user_key: str, session_id: str | None, prompter: ChatPrompter
     ) -> ConversationAgent: ...
 
     def route_to(self, name: str) -> EndpointChain:
-        """The route to another model. Raises ConfigError."""
+        """Return the endpoints of another model. Raises ConfigError."""
         ...
 
 
 @dataclass
 class AgentSlot:
-    """One conversation's place: its agent while there is one. Whoever holds the conversation's lease may touch it."""
+    """The pool's entry of one conversation. Only the holder of the conversation's lease may use its agent."""
 
     agent: ConversationAgent | None = None
     prompter: ChatPrompter | None = None
     has_shell: bool = False
-    # The conversation as this process last left it: another tip, message or model means somebody else went on.
+    # The conversation as this process last wrote it; a different value means another process has written since.
     version: tuple[str, int, str | None] | None = None
     last_used_s: float = 0.0
     users: int = 0
@@ -132,7 +132,7 @@ class AgentSlot:
 
 @dataclass(frozen=True, slots=True)
 class AgentLease:
-    """An agent to oneself, and the right to write its conversation."""
+    """Exclusive use of an agent, with the lease on its conversation."""
 
     agent: ConversationAgent
     prompter: ChatPrompter
@@ -142,7 +142,7 @@ class AgentLease:
 
 
 class AgentPool:
-    """Live agents by conversation, the longest idle let go first."""
+    """Live agents by conversation, evicted in LRU order."""
 
     def __init__(
         self,
@@ -164,27 +164,27 @@ class AgentPool:
         self._idle_s = idle_s
         self._holder = holder_id()
         self._slots: OrderedDict[str, AgentSlot] = OrderedDict()
-        # Seats are taken in threads and cleared away in the loop.
+        # Slots are acquired in worker threads and evicted in the event loop.
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return sum(slot.agent is not None for slot in self._slots.values())
 
     def make_unbound(self, spec: AgentSpec) -> ConversationAgent:
-        """An agent of no conversation yet, for commands in a chat where nothing was said."""
+        """Create an agent without a conversation, for commands in a chat that has none yet."""
         prompter = ChatPrompter(self._questions)
         return self._factory.make(spec, user_key=spec.chat.user_key, session_id=None, prompter=prompter)
 
     @contextlib.asynccontextmanager
     async def acquire(self, spec: AgentSpec, begin: Callable[[AgentLease], None]) -> AsyncIterator[AgentLease]:
-        """The agent, for one message. Waits while another message, or another process, has the conversation.
+        """Lease the agent for one message, waiting while another message or process holds the conversation.
 
-        `begin` is called in the same thread as everything that must be read first, under the lease.
+        `begin` runs in the same worker thread as the acquisition, under the lease.
         """
         agent_lease = await self._wait_and_acquire(spec, begin)
         self._leases.add(agent_lease.lease)
         try:
-            # Until it is known how this ended, the agent counts as out of date.
+            # Treat the agent as stale until the new version is read back.
             agent_lease.slot.version = None
             yield agent_lease
             release = partial(self._release_current, agent_lease)
@@ -199,7 +199,7 @@ class AgentPool:
             await self._evict_excess()
 
     async def close_idle(self) -> None:
-        """Lets go of what nobody has used for a while."""
+        """Close agents that were idle for too long."""
         before = self._clock.monotonic_s() - self._idle_s
         for conversation_id, slot in list(self._slots.items()):
             if slot.last_used_s < before:
@@ -210,7 +210,7 @@ class AgentPool:
             await self._evict(conversation_id, slot)
 
     async def _wait_and_acquire(self, spec: AgentSpec, begin: Callable[[AgentLease], None]) -> AgentLease:
-        """Waits for whoever writes the conversation now; one who has died is not waited for."""
+        """Retry until the conversation's lease is free; the lease of a dead process is taken over at once."""
         pause_s = 0.02
         while True:
             try:
@@ -219,7 +219,7 @@ class AgentPool:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 1.6, 0.5)
 
-    # -- in threads --------------------------------------------------------------------------------------------------
+    # -- in worker threads ---------------------------------------------------------------------------------------------
 
     def _acquire(self, spec: AgentSpec, begin: Callable[[AgentLease], None]) -> AgentLease:
         conversation_id = spec.resolve()
@@ -253,7 +253,7 @@ class AgentPool:
     def _agent(
         self, slot: AgentSlot, conversation: Conversation, version: tuple[str, int, str | None], spec: AgentSpec
     ) -> tuple[ConversationAgent, ChatPrompter]:
-        """The seat's agent if it is still up to date, else a new one."""
+        """Return the slot's agent if it is current, else a new one."""
         if (
             slot.agent is not None
             and slot.prompter is not None
@@ -283,7 +283,7 @@ class AgentPool:
         finally:
             self._store.leases.release(agent_lease.lease)
 
-    # -- letting go --------------------------------------------------------------------------------------------------
+    # -- eviction ------------------------------------------------------------------------------------------------------
 
     async def _evict_excess(self) -> None:
         if len(self._slots) <= self._max_agents:

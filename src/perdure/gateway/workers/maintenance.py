@@ -1,4 +1,4 @@
-"""What a process does again and again: says it is alive, looks for work nobody does, and lets go of what is idle."""
+"""Periodic tasks of a gateway process: heartbeat, orphan recovery, lease renewal and cleanup."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from perdure.store.store import SessionStore
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_S, ORPHANS_S, CLEANUP_S, PURGE_S = 1.0, 2.0, 30.0, 600.0
-# What came of a message is told again for a week to a sender who repeats its key.
+# How long the result of a message is stored, for clients that retry with its idempotency key.
 RESULT_TTL_MS = 7 * 86_400_000
-# Where clients of OpenAI's API are that name no conversation; one that comes back later still begins a new one.
+# How long the histories of OpenAI clients without a conversation name are stored; later they start a new one.
 HISTORY_TTL_MS, MAX_HISTORIES = 90 * 86_400_000, 200_000
-# Clocks of several machines differ a little.
+# Tolerance for clock skew between machines.
 _OVERLAP_MS = 3_000
 
 
 class Process(Protocol):
-    """The hub, as its beats see it."""
+    """The part of the hub that the periodic tasks use."""
 
     store: SessionStore
     owner: str
@@ -59,7 +59,7 @@ class Process(Protocol):
 
 
 class PeriodicTasks:
-    """The hub's own tasks. A store that fails now is asked again at the next beat."""
+    """The hub's background tasks; after a store error a task is retried at its next interval."""
 
     def __init__(self, hub: Process, *, idle_s: float) -> None:
         self._hub = hub
@@ -90,13 +90,13 @@ class PeriodicTasks:
             self._hub.stop_turns(stops)
 
     async def _take_over_orphans(self) -> None:
-        """Takes over what processes that died or fell silent had taken."""
+        """Claim messages of processes that died or whose heartbeat stopped."""
         if self._hub.is_draining:
             return
         inbox = self._hub.store.inbox
         for queued in await run_blocking(inbox.orphans, is_dead=is_owner_dead):
             if queued.owner == self._hub.owner:
-                self._hub.wake(queued)  # ours, though no lane works on it: its lane was lost
+                self._hub.wake(queued)  # owned by this process, but its queue was lost
                 continue
             if await run_blocking(inbox.claim, queued, owner=self._hub.owner, ttl_ms=OWNERSHIP_TTL_MS) is not None:
                 _log.info("took over %s from %s", queued.id, queued.owner)
@@ -104,7 +104,7 @@ class PeriodicTasks:
                 self._hub.wake(queued)
 
     async def _publish_remote_answers(self) -> None:
-        """Tells those who follow a chat here what another process answered in it."""
+        """Publish answers written by other processes to the local subscribers of their chats."""
         now_ms = self._hub.clock.now_ms()
         since_ms, self._last_check_ms = (self._last_check_ms or now_ms) - _OVERLAP_MS, now_ms
         subscribed = set(self._hub.broker.subscribed_chats())
@@ -124,7 +124,7 @@ class PeriodicTasks:
         await self._hub.questions.forget_expired()
 
     async def purge(self) -> None:
-        """Drops what nobody will ask for again: answers, and places of clients."""
+        """Delete expired results and client histories."""
         store, now_ms = self._hub.store, self._hub.clock.now_ms()
         await run_blocking(store.inbox.purge, before_ms=now_ms - RESULT_TTL_MS)
         await run_blocking(store.client_histories.purge, before_ms=now_ms - HISTORY_TTL_MS, limit=MAX_HISTORIES)
@@ -137,5 +137,5 @@ async def _run_every(interval_s: float, task: Callable[[], Awaitable[None]]) -> 
             await task()
         except StoreError as error:
             _log.warning("the store could not be reached: %s", type(error).__name__)
-        except Exception:  # a beat that stops would look like a process that died
+        except Exception:  # a missing heartbeat would look like a dead process
             _log.exception("a beat failed")

@@ -1,7 +1,7 @@
-"""Session hygiene (C8): a conversation that is nearly full is compacted before the agent sees the next message.
+"""Session hygiene: compact a nearly full conversation before its agent processes the next message.
 
-A trigger of its own, whatever the engine's: conversations pile up overnight, and the first message of the morning must
-not be the one that no longer fits. The session's own engine compacts; a digest written by code stands in if it fails.
+The trigger is independent of the engine's own: conversations grow while unattended, and the next message must still
+fit. The session's engine compacts; if it fails, a digest without a model call replaces it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure.store.records import CallRecord
 from perdure.store.store import SessionStore
 
 LEAST_MESSAGES = 4
-# Calls looked back at for the last real prompt: side calls may stand between.
+# Recorded calls to search for the last main prompt; auxiliary calls may be in between.
 _CALLS = 20
 
 Emit = Callable[[Event], None]
@@ -29,10 +29,10 @@ Emit = Callable[[Event], None]
 
 @dataclass
 class WorkerStats:
-    """How often a message was looked at, what came of those that found their conversation too full; and takeovers."""
+    """Counters of this process: precompaction checks, their outcomes, and takeovers."""
 
     hygiene_checks: int = 0
-    # Messages of processes that died or fell silent, gone on with by this one.
+    # Messages taken over from processes that died or whose heartbeat stopped.
     takeovers: int = 0
     hygiene_compactions: dict[CompactionOutcome, int] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class WorkerStats:
 async def compact_if_needed(
     agent: ConversationAgent, conversation: OpenConversation, emit: Emit
 ) -> CompactionOutcome | None:
-    """Compacts if it is time; None where it is not. The caller holds the conversation's lease."""
+    """Compact if usage exceeds the threshold; None if it does not. The caller holds the conversation's lease."""
     live, parts = conversation.live, agent.parts
     if not parts.settings.compression.enabled or len(live.entries) < LEAST_MESSAGES:
         return None
@@ -60,7 +60,7 @@ async def compact_if_needed(
 
 
 async def _prompt_tokens(live: LiveSession, store: SessionStore) -> int:
-    """The last real prompt of this session, in whichever process it was sent; else a rough estimate."""
+    """Return the size of this session's last prompt, sent by any process, else an estimate."""
     if live.counter.last_prompt_tokens is not None:
         return live.counter.last_prompt_tokens
     calls = await run_blocking(store.ledger.calls, live.id, limit=_CALLS)
@@ -68,7 +68,7 @@ async def _prompt_tokens(live: LiveSession, store: SessionStore) -> int:
 
 
 def last_prompt(calls: Sequence[CallRecord], session_id: str) -> int | None:
-    """The newest prompt a provider counted for this very session: one before a compaction says nothing of it now."""
+    """Return the newest provider-reported prompt size of this session; those before a compaction do not apply."""
     for call in reversed(calls):
         is_own_call = call.session_id == session_id and call.task == "main"
         if is_own_call and call.usage.reported and call.usage.prompt_tokens > 0:

@@ -1,8 +1,7 @@
-"""Approvals and the model's own questions over the wire: asked as an event, answered from anywhere, denied by default.
+"""Approval requests and clarifying questions: published as events, answered through any process, denied by default.
 
-An open question is kept in the store, since the answer may arrive at another process than the one whose turn waits.
-Where nobody follows the chat and nobody comes, an approval is denied after a short while; nobody is waited for longer
-than the setting says.
+Open questions are stored, since the answer may arrive at another process than the one that waits. In a chat without
+subscribers an approval is denied after a short timeout; otherwise after the configured one.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from perdure.gateway.executor import run_blocking
 from perdure.store.store import SessionStore
 
 SCOPE = "questions"
-# How long an approval waits in a chat that nobody follows.
+# Timeout of an approval in a chat without subscribers.
 UNATTENDED_S = 10.0
-# How often a waiting turn looks for an answer that came in through another process.
+# Polling interval for answers that arrive through another process.
 _POLL_S = 0.5
 _APPROVALS: tuple[str, ...] = get_args(ApprovalAnswer)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionOrigin:
-    """Where a question arises: which turn, in which chat."""
+    """The turn and chat that a question comes from."""
 
     chat: ChatKey
     turn_id: str
-    # What the turn may do: nobody answers for it who may not do as much.
+    # The turn's scopes: a principal needs the same to answer for it.
     scopes: frozenset[Scope] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A question nobody has answered yet, as the one it is for may see it."""
+    """An unanswered question, as its user sees it."""
 
     question: QuestionAsked
     origin: QuestionOrigin
@@ -50,7 +49,7 @@ class OpenQuestion:
 
 
 class QuestionRegistry:
-    """Every question of this process, and the way in for answers to anybody's."""
+    """The open questions of this process, and the entry point for answers to those of any process."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class QuestionRegistry:
         covers: str = "",
         dangerous: Sequence[str] = (),
     ) -> str:
-        """The answer; "" where nobody gave one in time."""
+        """Publish a question and wait for the answer; "" after the timeout."""
         question_id = f"q_{secrets.token_hex(12)}"
         question = QuestionAsked(question_id, kind, text, tuple(choices), reason, covers, tuple(dangerous))
         expires_at_ms = self._clock.now_ms() + round(self._timeout_s * 1_000)
@@ -98,7 +97,7 @@ class QuestionRegistry:
         return answer
 
     async def answer(self, question_id: str, text: str, principal: Principal) -> None:
-        """Takes an answer, whichever process waits for it. Raises NotFound, InvalidMessage, ApiException."""
+        """Store an answer, whichever process waits for it. Raises NotFound, InvalidMessage, ApiException."""
         stored: Any = await run_blocking(self._state.get, question_id) if question_id.startswith("q_") else None
         if not _is_for(stored, principal) or stored.get("answer") is not None:
             raise NotFound(f"no open question {question_id!r}")
@@ -114,7 +113,7 @@ class QuestionRegistry:
             self._answer_events[question_id].set()
 
     async def open_for(self, principal: Principal) -> list[OpenQuestion]:
-        """What waits for this person, in any process, oldest first."""
+        """Return the principal's open questions of all processes, oldest first."""
         stored = await run_blocking(self._state.items)
         now = self._clock.now_ms()
         questions = [
@@ -137,7 +136,7 @@ class QuestionRegistry:
         return sorted(questions, key=lambda q: q.expires_at_ms)
 
     async def forget_expired(self) -> None:
-        """Takes away what a process that died had asked."""
+        """Delete the questions of processes that died."""
         for question_id, stored in (await run_blocking(self._state.items)).items():
             if stored["expires_at"] < self._clock.now_ms() - 60_000:
                 await run_blocking(self._state.set, question_id, None)
@@ -162,14 +161,14 @@ class QuestionRegistry:
 
 
 class ChatPrompter:
-    """The Approver and Asker of one agent: asks in the chat of whichever turn is under way."""
+    """The Approver and Asker of one agent: asks in the chat of the current turn."""
 
     def __init__(self, questions: QuestionRegistry) -> None:
         self._questions = questions
         self.origin: QuestionOrigin | None = None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Whatever is no answer is a no."""
+        """Return the decision; a timeout counts as "no"."""
         answer = await self._ask(
             "approval",
             request.action,
@@ -210,10 +209,10 @@ def _to_stored(question: QuestionAsked, origin: QuestionOrigin, expires_at_ms: i
 
 
 def _is_for(stored: Any, principal: Principal) -> bool:
-    """One's own questions alone: not even an administrator approves what runs in somebody else's name."""
+    """Return whether it is the principal's own: not even an admin approves what runs as another user."""
     return isinstance(stored, dict) and stored["chat"][1] == principal.user_key
 
 
 def _missing_scopes(stored: Mapping[str, Any], principal: Principal) -> list[str]:
-    """What the turn that asks may do and this person may not; `admin` shows more but runs nothing."""
+    """Return the scopes the turn has and the principal lacks; `admin` grants visibility, not execution."""
     return [scope for scope in stored.get("scopes", ()) if scope in ("chat", "shell") and scope not in principal.scopes]

@@ -1,6 +1,6 @@
-"""One lane: its messages one after the other, oldest first, whichever process took them.
+"""The queue of one conversation: process its messages one at a time, oldest first, across processes.
 
-What another process owns is waited for; what nobody owns any more is taken over.
+A message owned by another process is waited for; one whose owner died is claimed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from perdure.store.inbox import QueuedMessage
 from perdure.store.leases import is_holder_dead
 
 _log = logging.getLogger(__name__)
-# A process says at every beat that it still works on what it owns; one silent for as long as this has lost it.
+# Ownership of a message expires without a heartbeat for this long.
 OWNERSHIP_TTL_MS = 15_000
-# How soon the end of another process's message is noticed.
+# Polling interval for the end of another process's message.
 _MIN_POLL_S, _MAX_POLL_S = 0.05, 0.5
 _STORE_PAUSE_S = 1.0
 
 
 def is_owner_dead(owner: str) -> bool:
-    """Whether an owner on this machine has died, so that nobody need wait for it to fall silent."""
+    """Return whether the owner is a dead process of this machine, whose expiry need not be awaited."""
     return is_holder_dead(owner.partition("#")[0])
 
 
 class ConversationQueue:
-    """Runs what waits in one lane, as long as there is anything of ours in it."""
+    """Runs the messages of one queue for as long as this process owns any of them."""
 
     def __init__(self, key: str, context: WorkerContext, *, owner: str, is_stopping: Callable[[], bool]) -> None:
         self.key = key
@@ -37,7 +37,7 @@ class ConversationQueue:
         self._owner = owner
         self._is_stopping = is_stopping
         self._task: asyncio.Task[None] | None = None
-        # Messages of ours that are to be run here, and the one that is known to be next.
+        # Ids of messages to run here, and the one known to be the oldest.
         self._pending: set[str] = set()
         self._first: QueuedMessage | None = None
         self.running: MessageJob | None = None
@@ -53,7 +53,7 @@ class ConversationQueue:
     def add(
         self, message_id: str, on_idle: Callable[[ConversationQueue], None], *, first: QueuedMessage | None = None
     ) -> None:
-        """A message of ours waits here; `first` where it is known that nothing waits before it."""
+        """Add a message; `first` if the queue was empty when it was stored."""
         self._pending.add(message_id)
         if self.is_idle:
             self._first = first
@@ -65,14 +65,14 @@ class ConversationQueue:
             try:
                 await self._run_next()
             except StoreError as error:
-                # What is due stays due: it is in the store, and waits there until that can be reached again.
+                # The message stays pending: it is in the store, and is retried once that is reachable.
                 _log.warning("lane %s: the store failed (%s)", self.key, type(error).__name__)
                 await asyncio.sleep(_STORE_PAUSE_S)
 
     async def _run_next(self) -> None:
         pending = set(self._pending)
         queued, self._first = self._first or await self._claim_next(), None
-        if queued is None:  # whatever was added before the look has been answered elsewhere
+        if queued is None:  # everything added before the read was answered by another process
             self._pending -= pending
             return
         self.running = MessageJob(queued, self._context)
@@ -83,7 +83,7 @@ class ConversationQueue:
             self.running = None
 
     async def _claim_next(self) -> QueuedMessage | None:
-        """The oldest message once it is ours; None where nothing waits."""
+        """Return the oldest message once this process owns it; None if the queue is empty."""
         inbox, poll_s = self._context.store.inbox, _MIN_POLL_S
         while not self._is_stopping():
             first = await run_blocking(inbox.first, self.key)

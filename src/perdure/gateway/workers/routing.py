@@ -1,4 +1,4 @@
-"""Which conversation a chat is in, kept in the store so that every process goes on with the same one."""
+"""Map each chat to its current conversation, in the store, so that all processes agree."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SCOPE = "chats"
 
 
 class ChatRouting:
-    """Chats → conversations. Synchronous, as the store is."""
+    """Chat → conversation mapping; synchronous, as the store is."""
 
     def __init__(self, store: SessionStore) -> None:
         self._state = store.state(SCOPE)
 
     def get(self, chat: ChatKey) -> str | None:
-        """The chat's conversation; None where it begins a new one."""
+        """Return the chat's conversation; None if its next message starts a new one."""
         stored = self._state.get(chat_key(chat))
         return str(stored) if isinstance(stored, str) else None
 
@@ -27,10 +27,10 @@ class ChatRouting:
 
 
 def chat_key(chat: ChatKey) -> str:
-    """One text for a chat, and never the same for two, whatever characters their names are made of."""
+    """Return a unique, unambiguous key for a chat."""
     return json.dumps([chat.platform, chat.user_key, chat.chat])
 
 
 def queue_key(chat: ChatKey, conversation_id: str | None) -> str:
-    """Messages of one lane are run one after the other: those to a conversation named, else those of a chat."""
+    """Return the queue of a message: its conversation's if it names one, else its chat's."""
     return conversation_queue_key(conversation_id) if conversation_id else f"chat:{chat_key(chat)}"

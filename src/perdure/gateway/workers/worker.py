@@ -1,4 +1,4 @@
-"""Run one message job: resolve, acquire, begin, report."""
+"""Run one message as a job: resolve its conversation, acquire the agent, run the turn, store and publish the result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DIGEST = "message_digest"
 
 
 def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
-    """A turn's or a command's end as JSON."""
+    """Serialize the final event of a turn or command."""
     if isinstance(event, CommandAnswered):
         return {"kind": "command", "text": event.text, "level": event.level}
     usage = {f.name: getattr(event.usage, f.name) for f in fields(event.usage)}
@@ -51,13 +51,13 @@ def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
 
 
 def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> dict[str, Any]:
-    """A result as it is kept: with a digest of its message, whose text is not kept once it is answered."""
+    """Add a digest of the message, whose content is deleted once it is answered."""
     return {**result, _DIGEST: _digest(content)}
 
 
 def is_same_message(queued: QueuedMessage, content: str | Mapping[str, Any]) -> bool:
-    """Whether a message is the one that was taken under its key; one answered long ago may have no digest."""
-    # A command may have been replaced by the message it made.
+    """Return whether a message is the one stored under its idempotency key; old results may have no digest."""
+    # A command may have been replaced by the message it produced.
     if isinstance(content, str) and is_command(content):
         return True
     if queued.state != "done":
@@ -70,7 +70,7 @@ def _digest(content: str | Mapping[str, Any]) -> str:
 
 
 def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None) -> TurnFinished | CommandAnswered:
-    """The event of an end that was kept."""
+    """Rebuild the final event from a stored result."""
     stored = result or {}
     if stored.get("kind") == "command":
         return CommandAnswered(stored["text"], stored["level"], conversation_id)
@@ -79,7 +79,7 @@ def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None
 
 
 class GatewayCommandContext:
-    """What a command is lent for one message."""
+    """The context of a slash command for one message."""
 
     def __init__(
         self,
@@ -93,18 +93,18 @@ class GatewayCommandContext:
         self.agent = agent
         self.visibility = principal.visibility
         self._route_to = route_to
-        # Where the chat goes on: as it was, unless a command says otherwise.
+        # The conversation the chat continues in, if a command switched it.
         self.has_moved = False
         self.target: str | None = None
 
     def open(self, session_id: str | None) -> None:
-        """The chat goes on there. Raises NotFound for a conversation that is somebody else's."""
+        """Switch the chat to a conversation. Raises NotFound if it is not visible to the principal."""
         if session_id is not None:
             session_id = self.store.conversations.get(session_id, visibility=self.visibility).id
         self.has_moved, self.target = True, session_id
 
     def choose_model(self, name: str) -> str:
-        """Kept with the conversation, so that whichever process goes on with it uses the same."""
+        """Store the model with the conversation, so that every process uses it."""
         route = self._route_to(name)
         if self.agent.session_id is None:
             raise NotFound("Nothing has been said yet; the model can be chosen once the conversation has begun.")
@@ -114,18 +114,18 @@ class GatewayCommandContext:
 
 
 _log = logging.getLogger(__name__)
-# A store that cannot be reached is waited for before the sender is told: what was taken goes on where it was.
+# Retry a failing store before the message fails; what was stored is resumed.
 _RETRY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 GOODBYE = "Bye. The conversation is kept; write whenever you like."
 
 
 class MessageTakenOver(Exception):
-    """Another process has the message by now: nothing more is said or written about it here."""
+    """Another process owns the message now: this one must not publish or write anything about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What every run works with."""
+    """The services every job uses."""
 
     store: SessionStore
     pool: AgentPool
@@ -135,12 +135,12 @@ class WorkerContext:
     stats: WorkerStats
     clock: Clock
     route_to: Callable[[str], EndpointChain]
-    # Has the chat's platform show a turn, from now to its end.
+    # Deliver a turn to the chat's platform, from its first event to its last.
     deliver: Callable[[ChatKey, str], None]
 
 
 class MessageJob:
-    """One message being worked on."""
+    """The processing of one message."""
 
     def __init__(self, queued: QueuedMessage, context: WorkerContext) -> None:
         self.queued = queued
@@ -153,16 +153,16 @@ class MessageJob:
         self._wants_stop = queued.wants_stop
         self._publish = context.broker.publisher(self.chat, queued.id)
         self._is_delivering = False
-        # Its end is kept; what is left is putting things away.
+        # The result is stored; only cleanup remains.
         self.is_finished = False
-        # How far another process came with it: its message is in the log, or even its answer.
+        # How far another process got: the message is in the log, or even its answer.
         self._is_resumed = False
         self._done: TurnFinished | None = None
-        # A process that is told to go ends its turns, but not its messages: another one finishes those.
+        # At shutdown the turn is interrupted but the message stays open: another process finishes it.
         self.is_abandoned = False
 
     def stop(self) -> None:
-        """Interrupts the turn, or keeps it from beginning."""
+        """Interrupt the turn, or keep it from starting."""
         self._wants_stop = True
         if self._agent is not None:
             self._agent.interrupt()
@@ -172,7 +172,7 @@ class MessageJob:
         self.stop()
 
     async def run(self) -> None:
-        """Runs it and keeps what came of it, then tells. Raises TakenOver, StoreError."""
+        """Run the message, store its result, then publish it. Raises MessageTakenOver, StoreError."""
         if not self._is_delivering:
             self._is_delivering = True
             self._context.deliver(self.chat, self.queued.id)
@@ -183,12 +183,12 @@ class MessageJob:
             await self._run_in_conversation(content, self._resolve)
 
     async def fail(self, reason: str) -> None:
-        """Ends it without an answer."""
+        """Finish the message with an error."""
         await run_blocking(self._record_failure, reason)
         await self._finish(TurnFinished("failed", "", error=reason))
 
     def _record_failure(self, reason: str) -> None:
-        """Keeps the reason with the conversation, where there is one. In a thread."""
+        """Record the reason with the conversation, if there is one; runs in a worker thread."""
         if self.conversation_id is None:
             return
         store = self._context.store
@@ -198,7 +198,7 @@ class MessageJob:
         except StoreError as error:
             _log.warning("turn %s: why it failed was not kept (%s)", self.queued.id, type(error).__name__)
 
-    # -- a turn ------------------------------------------------------------------------------------------------------
+    # -- turn ----------------------------------------------------------------------------------------------------------
 
     async def _run_in_conversation(self, content: str | Mapping[str, Any], resolve: Callable[[], str | None]) -> None:
         async with self._context.pool.acquire(self._spec(resolve), partial(self._begin_turn, content)) as agent_lease:
@@ -218,7 +218,7 @@ class MessageJob:
             await self._finish(outcome, agent)
 
     async def _run_turn(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> TurnFinished:
-        """The turn itself, from its message or from where it was cut off."""
+        """Run the turn, from its message or from where it was cut off."""
         agent, conversation = agent_lease.agent, agent_lease.agent.open()
         if not self._is_resumed:
             self._context.stats.hygiene_checks += 1
@@ -233,41 +233,42 @@ class MessageJob:
                 return _to_event(await agent.afinish_turn(task_id=self.queued.id))
             return _to_event(await agent.arun_conversation(content, task_id=self.queued.id))
         except asyncio.CancelledError:
-            # Stopped before the turn had begun: nothing was said, so there is nothing to settle.
+            # Interrupted before the turn started: nothing was appended.
             if not self._wants_stop:
                 raise
             return TurnFinished("interrupted", "")
 
     def _on_event(self, event: Event) -> None:
-        # The end is told once it is kept: whoever hears of it may rely on it.
+        # The final event is published once it is stored, so that clients can rely on it.
         if type(event) is not TurnFinished:
             self._publish(event)
 
-    # -- where it goes, and how far it came: in a thread, under the lease --------------------------------------------
+    # -- resolve and resume: in a worker thread, under the lease -------------------------------------------------------
 
     def _spec(self, resolve: Callable[[], str | None]) -> AgentSpec:
         return AgentSpec(self.chat, self.principal.has_scope("shell"), resolve)
 
     def _resolve(self) -> str | None:
-        """The conversation this message goes to: where it was begun, the one it names, or the chat's own."""
-        # What an attempt that failed had already begun is gone on with, not begun again.
+        """Return the conversation of this message: where it started, the one it names, or the chat's current one."""
+        # Resume the conversation that a failed attempt has already started.
         named = self.queued.conversation_id or self.conversation_id or self._named_conversation
         if named is not None:
             return named
         current = self._context.routing.get(self.chat)
         try:
-            # A token with `admin` may have moved this chat into somebody else's conversation; others may not follow.
+            # An admin token may have switched this chat to another user's conversation, which other tokens must not
+            # see.
             conversation = (
                 self._context.store.conversations.get(current, visibility=self.principal.visibility)
                 if current
                 else None
             )
             return conversation.id if conversation is not None else None
-        except NotFound:  # deleted meanwhile, or not this person's: the chat begins anew
+        except NotFound:  # deleted, or not visible to the principal: start a new conversation
             return None
 
     def _begin_turn(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> None:
-        """Finds out how far another process came with it, else notes that it begins here. Raises TakenOver."""
+        """Detect how far another process got, else mark the message as started here. Raises MessageTakenOver."""
         store, conversation = self._context.store, agent_lease.conversation
         self.conversation_id = conversation.id
         if self.queued.begin_seq is not None and self.queued.conversation_id == conversation.id:
@@ -284,9 +285,9 @@ class MessageJob:
             store.conversations.set_title(conversation.id, title)
 
     def _resume_if_logged(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> None:
-        """What stands behind the place where it began came of this message."""
+        """Resume if the log already has this message; everything after its start position belongs to it."""
         begin, conversation = self.queued.begin_seq or 0, agent_lease.conversation
-        if begin == 0 and self._is_of_chat:  # its process may have died before the chat was told
+        if begin == 0 and self._is_of_chat:  # its process may have died before the chat was routed
             self._context.routing.set(self.chat, conversation.id)
         if conversation.last_seq <= begin:
             return
@@ -295,7 +296,7 @@ class MessageJob:
         sent = Message.from_dict(content).to_dict()
         self._is_resumed = any(m.is_real_user and m.to_dict() == sent for m in messages)
         if self._is_resumed and messages[-1].role == "assistant" and not messages[-1].tool_calls:
-            # Its process died after the answer was given and before that was noted.
+            # The process died after the answer and before its result was stored.
             self._done = TurnFinished("completed", messages[-1].text)
 
     @property
@@ -306,7 +307,7 @@ class MessageJob:
     def _named_conversation(self) -> str | None:
         return None if self._is_of_chat else self.queued.inbound.queue_key.partition(":")[2]
 
-    # -- a command ---------------------------------------------------------------------------------------------------
+    # -- command -------------------------------------------------------------------------------------------------------
 
     async def _run_command(self, text: str) -> None:
         current = await run_blocking(self._resolve)
@@ -339,10 +340,10 @@ class MessageJob:
         reply = await asyncio.to_thread(self._context.commands.dispatch, command_context, text)
         return command_context, reply or CommandResult("")
 
-    # -- its end -----------------------------------------------------------------------------------------------------
+    # -- result --------------------------------------------------------------------------------------------------------
 
     async def _finish(self, event: TurnFinished | CommandAnswered, agent: ConversationAgent | None = None) -> None:
-        """Kept first, then told."""
+        """Store the result, then publish it."""
         result = to_result(event)
         cost = await run_blocking(self._store_result, result, agent)
         self.is_finished = True
@@ -364,7 +365,7 @@ class MessageJob:
 
 
 async def run_job(job: MessageJob) -> None:
-    """Runs a message to an end of some kind. Raises StoreError where not even a failure could be kept."""
+    """Run a message to its end. Raises StoreError if not even a failure could be stored."""
     try:
         await _run_with_retries(job)
     except MessageTakenOver:
@@ -386,7 +387,7 @@ async def _run_with_retries(job: MessageJob) -> None:
             raise
         except PerdureError as error:
             return await job.fail(str(error))
-        except Exception as error:  # one message must not end the lane of all that follow
+        except Exception as error:  # one message must not end the queue of all that follow
             _log.exception("turn %s failed", job.queued.id)
             reason = f"something went wrong inside the gateway ({type(error).__name__}); its log says what"
             return await job.fail(reason)

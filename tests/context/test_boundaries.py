@@ -62,7 +62,7 @@ def test_a_group_too_large_for_any_room_leaves_the_tail_as_a_whole() -> None:
     sizes = [100] * 20 + [10, 10, 50_000, 900, 100]
     found = parted(messages, sizes, replace(LIMITS, protect_last_n=1))
     assert found.tail_start == 24
-    assert found.kept == (20,)
+    assert found.pinned == (20,)
 
 
 @pytest.mark.spec("D3")
@@ -94,7 +94,7 @@ def test_the_newest_request_far_behind_the_tail_is_kept_before_it() -> None:
         *(m for n in range(90) for m in (asking(f"c{n}"), tool_result(f"c{n}", ""))),
     ]
     found = parted(messages)
-    assert found.kept[-1] == 10
+    assert found.pinned[-1] == 10
     assert 10 not in found.middle
     assert found.middle[-1] == found.tail_start - 1
 
@@ -104,7 +104,7 @@ def test_the_only_request_stands_behind_the_handoff_not_in_the_head() -> None:
     messages = [user("port it"), *(m for n in range(90) for m in (asking(f"c{n}"), tool_result(f"c{n}", "")))]
     found = parted(messages)
     assert found.head_end == 0
-    assert found.kept == (0,)
+    assert found.pinned == (0,)
 
 
 @pytest.mark.spec("D4")
@@ -113,9 +113,9 @@ def test_the_last_visible_reply_is_kept_where_it_fits() -> None:
     messages = [*turns(5), user("go"), assistant("plan: first the lexer"), user("yes"), *steps]
     sizes = [100] * 12 + [100] + [45] * 80
     found = parted(messages, sizes)
-    assert found.kept == (11, 12)
+    assert found.pinned == (11, 12)
     sizes[11] = 5_000
-    assert parted(messages, sizes).kept == (12,)
+    assert parted(messages, sizes).pinned == (12,)
 
 
 @pytest.mark.spec("D4", "D8", "K1")
@@ -123,9 +123,9 @@ def test_a_reply_is_not_kept_where_it_would_become_one_with_a_call() -> None:
     messages = [*turns(5), user("go"), assistant("plan"), user("yes"), asking("c"), tool_result("c", ""), user("and?")]
     sizes = [100] * 10 + [100, 700, 2_000, 10, 10, 10]
     found = parted(messages, sizes, replace(LIMITS, protect_last_n=1))
-    assert (found.kept, found.tail_start) == ((), 13)
+    assert (found.pinned, found.tail_start) == ((), 13)
     before_a_user = [*messages[:13], user("and?")]
-    assert parted(before_a_user, [*sizes[:13], 10], replace(LIMITS, protect_last_n=1)).kept == (11,)
+    assert parted(before_a_user, [*sizes[:13], 10], replace(LIMITS, protect_last_n=1)).pinned == (11,)
 
 
 @pytest.mark.spec("D4", "D8")
@@ -133,7 +133,7 @@ def test_a_reply_kept_beside_a_long_request_stays_when_the_request_has_become_th
     before = [*turns(5), assistant("plan"), user("long"), asking("c"), tool_result("c", "")]
     sizes = [100] * 10 + [60, 1_480, 100, 9_000]
     first = parted(before, sizes)
-    assert (first.kept, first.tail_start) == ((10, 11), 14)
+    assert (first.pinned, first.tail_start) == ((10, 11), 14)
     second = parted([handoff(), before[10], before[11]], [300, 60, 1_480])
     assert not second.has_content
 
@@ -152,7 +152,7 @@ def test_handoffs_and_notes_are_not_user_messages() -> None:
     note = Message("user", "a reminder", kind="note")
     steps = [m for n in range(40) for m in (asking(f"c{n}"), tool_result(f"c{n}", ""))]
     messages = [user("the request"), assistant("hm"), handoff(), note, *steps]
-    assert 0 in parted(messages).kept
+    assert 0 in parted(messages).pinned
 
 
 @pytest.mark.spec("D8")
@@ -213,7 +213,7 @@ def test_a_system_prompt_takes_nothing_from_the_tail_until_the_threshold_leaves_
 def test_a_request_that_fills_the_room_still_leaves_a_quarter_of_the_tail_for_what_was_done() -> None:
     messages = [user("the whole book"), *(assistant(f"step {n}") for n in range(40))]
     found = parted(messages, [50_000, *[50] * 40], replace(LIMITS, protect_last_n=1))
-    assert found.kept == (0,)
+    assert found.pinned == (0,)
     assert found.size - found.tail_start == 5
 
 

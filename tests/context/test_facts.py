@@ -20,7 +20,7 @@ def call(name: str, call_id: str = "c1", **arguments: object) -> ToolCall:
 
 def lines(messages: list[Message], *, chars: int = 2_000, already: str = "", shown: str = "") -> FactLines:
     ledger = FactLedger.collect([facts_of(m) for m in messages])
-    return ledger.lines_for(budget_chars=chars, already=already, shown=scan(shown))
+    return ledger.lines_for(budget_chars=chars, already=already, visible=scan(shown))
 
 
 @pytest.mark.spec("E12")

@@ -126,7 +126,7 @@ def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None
 
 @pytest.mark.spec("E2", "C9")
 def test_an_answered_request_cut_short_does_not_read_as_an_open_one() -> None:
-    task = active_task(OpenRequests(answered=("\n".join(f"line {n} of the request" for n in range(20)),)))
+    task = active_task(OpenRequests(closed=("\n".join(f"line {n} of the request" for n in range(20)),)))
     for most in range(90, len(task), 20):
         short = shorten({"Active Task": task}, most, size=len).get("Active Task", "")
         assert parse_active_task(short).open == (), short

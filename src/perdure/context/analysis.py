@@ -30,12 +30,12 @@ class Wording:
     def among(self, pieces: Iterable[str], whole: str) -> list[str]:
         """Those of a text's pieces that are worded so."""
         low = whole.lower()
-        held = [mark for mark in self.marks if mark in low]
-        found = self.pattern.search
+        present = [mark for mark in self.marks if mark in low]
+        search = self.pattern.search
         if self.cjk is None or whole.isascii() or not self.cjk.search(whole):
-            return [p for p in pieces if any(map(p.lower().__contains__, held)) and found(p)] if held else []
+            return [p for p in pieces if any(map(p.lower().__contains__, present)) and search(p)] if present else []
         in_cjk = self.cjk.search
-        return [p for p in pieces if in_cjk(p) or (any(map(p.lower().__contains__, held)) and found(p))]
+        return [p for p in pieces if in_cjk(p) or (any(map(p.lower().__contains__, present)) and search(p))]
 
 
 _END = re.compile(r"[\n.!?。！？]")
@@ -77,16 +77,16 @@ class Exchange:
 def sentences(text: str) -> list[str]:
     """The sentences of a text in any script, lines counting as ends; code blocks are left out."""
     prose = "".join(text.split("```")[::2]) if "```" in text else text
-    found: list[str] = []
+    pieces: list[str] = []
     start = 0
     for mark in _END.finditer(prose):
         end = mark.end()
         # A Latin mark inside a word or number ends nothing.
         if mark[0] not in ".!?" or prose[end : end + 1].isspace():
-            found.append(prose[start:end].strip())
+            pieces.append(prose[start:end].strip())
             start = end
-    found.append(prose[start:].strip())
-    return [s for s in found if s]
+    pieces.append(prose[start:].strip())
+    return [s for s in pieces if s]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +107,22 @@ def talk_of(message: Message) -> MessageAnalysis:
     """Pure, so that it can be kept beside the message."""
     if message.is_real_user:
         # In ASCII only a question mark at the very end makes a question.
-        said = sentences(own_words(message))
-        asked = [s for s in said if s[-1] == "?" or (not s.isascii() and _QUESTION.search(s))][-3:]
-        chosen = _decided(said, message.text)
-        return MessageAnalysis(questions=tuple(asked), choices=chosen) if asked or chosen else _NOTHING
+        lines = sentences(own_words(message))
+        questions = [s for s in lines if s[-1] == "?" or (not s.isascii() and _QUESTION.search(s))][-3:]
+        chosen = _decided(lines, message.text)
+        return MessageAnalysis(questions=tuple(questions), choices=chosen) if questions or chosen else _NOTHING
     if message.kind != "assistant" or not message.text.strip():
         return _NOTHING
-    said = sentences(message.text)
-    decided = _decided(said, message.text)
-    planned = tuple(tidy(s.lstrip("-*#> ")) for s in PLAN.among(said, message.text) if len(s) > 12)
-    answer = "" if message.tool_calls else beginning(" ".join(said[:3]) or message.text, 260)
+    lines = sentences(message.text)
+    decided = _decided(lines, message.text)
+    planned = tuple(tidy(s.lstrip("-*#> ")) for s in PLAN.among(lines, message.text) if len(s) > 12)
+    answer = "" if message.tool_calls else beginning(" ".join(lines[:3]) or message.text, 260)
     return MessageAnalysis(decided, planned[:8], answer=answer)
 
 
-def _decided(said: Iterable[str], text: str) -> tuple[str, ...]:
-    told = DECISION.among((s for s in said if 25 <= len(s) <= _LONGEST_SENTENCE), text)
-    return tuple(tidy(s.lstrip("-*#> ")) for s in told)
+def _decided(lines: Iterable[str], text: str) -> tuple[str, ...]:
+    matches = DECISION.among((s for s in lines if 25 <= len(s) <= _LONGEST_SENTENCE), text)
+    return tuple(tidy(s.lstrip("-*#> ")) for s in matches)
 
 
 def talk_in(entry: Entry) -> MessageAnalysis:
@@ -142,14 +142,14 @@ def plans(talks: Sequence[MessageAnalysis]) -> Sequence[str]:
 
 def exchanges(talks: Iterable[MessageAnalysis]) -> tuple[list[Exchange], list[str]]:
     """Questions with the reply that closed them, and those that none closed."""
-    answered: list[Exchange] = []
+    closed: list[Exchange] = []
     waiting: list[str] = []
     for talk in talks:
         waiting += talk.questions
         if talk.answer and waiting:
-            answered.append(Exchange(beginning(waiting[-1], 200), talk.answer))
+            closed.append(Exchange(beginning(waiting[-1], 200), talk.answer))
             waiting = []
-    return answered, [beginning(q, 300) for q in waiting]
+    return closed, [beginning(q, 300) for q in waiting]
 
 
 # How compilers and tracebacks go on behind a file's name, before the number of a line.
@@ -172,11 +172,11 @@ _LATELY = 150
 def ledger_of(entries: Sequence[Entry]) -> FactLedger:
     """The ledger of a history, in which facts weigh by the role they lately played, too."""
     start = max(0, len(entries) - _LATELY)
-    roles = [(place, e.memoized("roles") or roles_in(e)) for place, e in enumerate(entries[start:], start)]
+    roles = [(position, e.memoized("roles") or roles_in(e)) for position, e in enumerate(entries[start:], start)]
     return FactLedger.collect(
         list(map(facts_in, entries)),
-        errors=[(place, r.errors) for place, r in roles if r.errors],
-        decisions=[(place, r.decisions) for place, r in roles if r.decisions],
+        errors=[(position, r.errors) for position, r in roles if r.errors],
+        decisions=[(position, r.decisions) for position, r in roles if r.decisions],
     )
 
 
@@ -187,25 +187,25 @@ def roles_in(entry: Entry) -> Roles:
 
 def _roles_of(entry: Entry) -> Roles:
     facts = facts_in(entry)
-    if not facts.said:
+    if not facts.mentioned:
         return _NONE
     if facts.role == "tool":
         line, is_error = outcome_in(entry)
         return Roles(errors=_failing(facts, line)) if is_error else _NONE
-    told = talk_in(entry)
-    decided = facts.said & scan("\n".join(told.decisions + told.choices))
+    analysis = talk_in(entry)
+    decided = facts.mentioned & scan("\n".join(analysis.decisions + analysis.choices))
     return Roles(decisions=decided) if decided else _NONE
 
 
 def _failing(facts: MessageFacts, line: str) -> frozenset[str]:
     """What the line that tells the error names, and every file that a failing result points into."""
     text = facts.message.text
-    places = (f for f in facts.said if kind_of(f) in PLACES)
-    return (facts.said & scan(line)).union(f for f in places if _has_line_number(text, f))
+    paths = (f for f in facts.mentioned if kind_of(f) in PLACES)
+    return (facts.mentioned & scan(line)).union(f for f in paths if _has_line_number(text, f))
 
 
-def _has_line_number(text: str, place: str) -> bool:
-    end = text.find(place) + len(place)
+def _has_line_number(text: str, path: str) -> bool:
+    end = text.find(path) + len(path)
     mark = next((m for m in _BEFORE_LINE_NUMBER if text.startswith(m, end)), "")
     return bool(mark) and text[end + len(mark) : end + len(mark) + 1].isdigit()
 
@@ -259,11 +259,11 @@ _SAID_CHARS = 600
 class Action(NamedTuple):
     """One call and how it ended; `said` is what the assistant said with it."""
 
-    place: int
+    position: int
     tool: str
     verb: str
     target: str
-    said: str
+    text: str
     outcome: str
     is_error: bool
 
@@ -274,10 +274,10 @@ class Action(NamedTuple):
     @property
     def why(self) -> str:
         """What was said last before the call: the last sentence, or where that is long, the last words."""
-        said = self.said
-        last = sentences(said[-_SAID_CHARS:])[-1:] if said else []
-        told = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(said, _WHY_CHARS)
-        return tidy(told).rstrip(":： ")
+        text = self.text
+        last = sentences(text[-_SAID_CHARS:])[-1:] if text else []
+        reason = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(text, _WHY_CHARS)
+        return tidy(reason).rstrip(":： ")
 
 
 def actions_of(
@@ -289,27 +289,27 @@ def actions_of(
 ) -> list[Action]:
     """The newest `most` calls in their order; `outcomes` and `targets` are those already read, by the call's id."""
     results: dict[str, Message] = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
-    found: list[Action] = []
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
+    actions: list[Action] = []
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
         if message.tool_calls:
             for call in reversed(message.tool_calls):
-                outcome, is_error = _ended(call, results, outcomes or {})
+                outcome, is_error = _outcome_of_call(call, results, outcomes or {})
                 target = beginning(
                     (targets or {}).get(call.id) or identifying_value(argument_values(call.arguments)), 160
                 )
-                found.append(Action(place, call.name, verb_of(call.name), target, message.text, outcome, is_error))
-            if len(found) >= most:
+                actions.append(Action(position, call.name, verb_of(call.name), target, message.text, outcome, is_error))
+            if len(actions) >= most:
                 break
-    return found[::-1]
+    return actions[::-1]
 
 
-def _ended(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Outcome]) -> Outcome:
-    answered = call.id if call.id in results else next((i for i in sorted(call.ids) if i in results), None)
-    if answered is None:
+def _outcome_of_call(call: ToolCall, results: Mapping[str, Message], read: Mapping[str, Outcome]) -> Outcome:
+    result_id = call.id if call.id in results else next((i for i in sorted(call.ids) if i in results), None)
+    if result_id is None:
         return "no result yet", False
-    text = results[answered].text
-    outcome, is_error = read.get(answered) or outcome_of(text)
+    text = results[result_id].text
+    outcome, is_error = read.get(result_id) or outcome_of(text)
     if is_error and verb_of(call.name) in _LOOKS and text.count("\n") >= _REFUSAL_LINES:
         # What was read or found speaks of errors; the looking went well.
         return f"{beginning(text, _OUTCOME_CHARS)} ({text.count(chr(10)) + 1} lines)", False
@@ -350,8 +350,8 @@ def outcome_of(text: str) -> Outcome:
         return error + size, True
     first = edges.lstrip().partition("\n")[0]
     # A first line such as `{` or a package's name says too little by itself.
-    told = first if is_understood(first) else edges
-    return (beginning(told, _OUTCOME_CHARS) or "nothing returned") + size, False
+    summary = first if is_understood(first) else edges
+    return (beginning(summary, _OUTCOME_CHARS) or "nothing returned") + size, False
 
 
 def _has_failed(text: str) -> bool:
@@ -370,8 +370,8 @@ def _change_in(text: str) -> str:
             removed = tidy(line[1:])
         elif not added and line.startswith("+"):
             added = tidy(line[1:])
-    told = [f"`{beginning(line, _OUTCOME_CHARS)}`" for line in (removed, added) if line]
-    return " → ".join(told) if removed else f"added {told[0]}" if told else ""
+    quoted = [f"`{beginning(line, _OUTCOME_CHARS)}`" for line in (removed, added) if line]
+    return " → ".join(quoted) if removed else f"added {quoted[0]}" if quoted else ""
 
 
 def _tests_line(text: str) -> str:
@@ -395,5 +395,5 @@ def error_line(text: str) -> str:
     if not lines:
         return ""
     named = [x for x in lines if _NAMED_ERROR.match(x)]
-    told = named[-1] if named else lines[0] if len(lines) < 3 else lines[-1]
-    return tidy(told)[: 2 * _OUTCOME_CHARS]
+    chosen = named[-1] if named else lines[0] if len(lines) < 3 else lines[-1]
+    return tidy(chosen)[: 2 * _OUTCOME_CHARS]

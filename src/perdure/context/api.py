@@ -55,14 +55,14 @@ def compress(
     )
 
 
-def compression_settings(given: CompressionSettings | Settings | Mapping[str, Any] | None) -> CompressionSettings:
+def compression_settings(settings: CompressionSettings | Settings | Mapping[str, Any] | None) -> CompressionSettings:
     """The compression settings, whichever way they were handed in. Raises ConfigError, which names the key."""
-    if isinstance(given, CompressionSettings):
-        return given
-    if isinstance(given, Settings):
-        return given.compression
+    if isinstance(settings, CompressionSettings):
+        return settings
+    if isinstance(settings, Settings):
+        return settings.compression
     try:
-        return CompressionSettings(**dict(given or {}))
+        return CompressionSettings(**dict(settings or {}))
     except ValidationError as error:
         wrong = error.errors()[0]
         key = ".".join(map(str, wrong["loc"]))

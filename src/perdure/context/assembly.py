@@ -19,20 +19,20 @@ FILES_HEADING = "Touched in the compacted messages:"
 # What a token of handoff text comes to in characters, for those who count in them.
 CHARS_PER_TOKEN = 3.4
 # Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
-TOLD_SHARE = 0.45
+SUMMARY_SHARE = 0.45
 # Of the room for facts, what lines carried over from a handoff may take whose messages are gone.
 _CARRIED_SHARE = 0.4
 NO_FACTS = FactLines()
 # What is told beyond this share of its cap comes off the facts, so that a handoff stays one. A matter of length alone:
 # the larger the share, the more is kept.
-TOLD_FREELY = 0.33
+FULL_SUMMARY_SHARE = 0.33
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
     """How long each part of a handoff may be; the whole is bounded only where a bound is given."""
 
-    told_tokens: int
+    summary_tokens: int
     facts_tokens: int
     # Code has no urge to round things off: its digest is never longer than half of what it stands for.
     digest_tokens: int
@@ -62,25 +62,25 @@ def share_out(
     is_short: bool = False,
 ) -> Shares:
     """The lengths for a middle of this size (C2, C9, D5). What is added is never longer than what it stands for."""
-    told = min(summary_cap_tokens, max(summary_min_tokens, int(middle_tokens * summary_ratio)))
+    summary_tokens = min(summary_cap_tokens, max(summary_min_tokens, int(middle_tokens * summary_ratio)))
     facts = min(facts_tokens, middle_tokens // 2)
     if whole_tokens is not None:
-        told = min(told, whole_tokens)
+        summary_tokens = min(summary_tokens, whole_tokens)
         facts = min(facts, whole_tokens)
     if whole_chars is not None:
-        told = min(told, max(1, int(whole_chars * TOLD_SHARE / CHARS_PER_TOKEN)))
-        facts = max(1, int(whole_chars / CHARS_PER_TOKEN) - told)
-    return Shares(told, facts, min(told, middle_tokens // 2), whole_tokens, whole_chars, is_short)
+        summary_tokens = min(summary_tokens, max(1, int(whole_chars * SUMMARY_SHARE / CHARS_PER_TOKEN)))
+        facts = max(1, int(whole_chars / CHARS_PER_TOKEN) - summary_tokens)
+    return Shares(summary_tokens, facts, min(summary_tokens, middle_tokens // 2), whole_tokens, whole_chars, is_short)
 
 
 def compose(
-    told: Mapping[str, str],
+    texts: Mapping[str, str],
     ledger: FactLedger,
     *,
     active_task: str,
     instructions: Sequence[str],
     shares: Shares,
-    shown: frozenset[str],
+    visible: frozenset[str],
     frame: Handoff,
     carried: FactLines = NO_FACTS,
 ) -> Handoff:
@@ -88,11 +88,11 @@ def compose(
 
     `carried` are lines of facts whose sources are gone: those that still fit stand behind the ones quoted anew.
     """
-    sections = {name: _without_headings(redact(told.get(name, ""))) for name in SECTIONS if name != "Active Task"}
+    sections = {name: _without_headings(redact(texts.get(name, ""))) for name in SECTIONS if name != "Active Task"}
     sections["Constraints & Preferences"] = _with_instructions(sections["Constraints & Preferences"], instructions)
-    sections = shorten(sections, shares.told_tokens, size=estimate_text)
+    sections = shorten(sections, shares.summary_tokens, size=estimate_text)
     sections["Active Task"] = active_task
-    lines = _facts(sections, ledger, shares, shown, frame, carried)
+    lines = _facts(sections, ledger, shares, visible, frame, carried)
     for name, heading, added in (
         ("Relevant Files", FILES_HEADING, lines.files),
         ("Critical Context", FACTS_HEADING, lines.critical),
@@ -133,16 +133,16 @@ def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
 def carried_instructions(previous: Handoff | None) -> list[str]:
     """The standing instructions a handoff quotes, so that no summariser can lose them on the way to the next."""
     section = previous.section("Constraints & Preferences") if previous else ""
-    _, found, quoted = section.partition(f"{INSTRUCTIONS_HEADING}\n")
-    lines = itertools.takewhile(lambda line: line.startswith("- “"), quoted.splitlines() if found else ())
+    _, separator, quoted = section.partition(f"{INSTRUCTIONS_HEADING}\n")
+    lines = itertools.takewhile(lambda line: line.startswith("- “"), quoted.splitlines() if separator else ())
     return [line.removeprefix("- “").removesuffix("”") for line in lines]
 
 
 def _with_instructions(section: str, instructions: Sequence[str]) -> str:
     """The section led by the user's standing instructions, each once and word for word."""
     quoted = list(dict.fromkeys(f"- “{' '.join(redact(line).split())}”" for line in instructions))
-    told = [line for line in section.splitlines() if line not in quoted and line != INSTRUCTIONS_HEADING]
-    return "\n".join((INSTRUCTIONS_HEADING, *quoted, *told)) if quoted else section
+    others = [line for line in section.splitlines() if line not in quoted and line != INSTRUCTIONS_HEADING]
+    return "\n".join((INSTRUCTIONS_HEADING, *quoted, *others)) if quoted else section
 
 
 def _without_headings(text: str) -> str:
@@ -156,46 +156,48 @@ def _facts(
     sections: Mapping[str, str],
     ledger: FactLedger,
     shares: Shares,
-    shown: frozenset[str],
+    visible: frozenset[str],
     frame: Handoff,
     carried: FactLines,
 ) -> FactLines:
-    told = "\n".join(sections.values())
+    text = "\n".join(sections.values())
     without = render(frame.with_sections(sections), is_short=shares.is_short)
     if shares.whole_chars is not None:
         # Bounded as a whole, a handoff is read by itself.
         room = shares.whole_chars - len(without) - 120
-        old = _fitting(carried, int(room * _CARRIED_SHARE), told, len)
+        old = _fitting(carried, int(room * _CARRIED_SHARE), text, len)
         lines = (
-            ledger.lines_for(budget_chars=room - len(old.text), already=f"{told}\n{old.text}")
+            ledger.lines_for(budget_chars=room - len(old.text), already=f"{text}\n{old.text}")
             if room >= 80
             else NO_FACTS
         )
-        return _joined(lines, old)
+        return _merge_lines(lines, old)
     used = estimate_text(without)
     # The more was told, the fewer facts need to stand beside it.
-    spare = int(shares.told_tokens * TOLD_FREELY) - used
+    spare = int(shares.summary_tokens * FULL_SUMMARY_SHARE) - used
     room = max(shares.facts_tokens // 2, shares.facts_tokens + min(0, spare))
     if shares.whole_tokens is not None:
         room = min(room, int((shares.whole_tokens - used - 20) * 0.8))
-    old = _fitting(carried, int(room * _CARRIED_SHARE), told, estimate_text)
+    old = _fitting(carried, int(room * _CARRIED_SHARE), text, estimate_text)
     room -= estimate_text(old.text) if old.text else 0
-    lines = ledger.lines_for(budget_tokens=room, already=f"{told}\n{old.text}", shown=shown) if room >= 20 else NO_FACTS
-    return _joined(lines, old)
+    lines = (
+        ledger.lines_for(budget_tokens=room, already=f"{text}\n{old.text}", visible=visible) if room >= 20 else NO_FACTS
+    )
+    return _merge_lines(lines, old)
 
 
-def _fitting(carried: FactLines, room: int, told: str, size: Callable[[str], int]) -> FactLines:
+def _fitting(carried: FactLines, room: int, text: str, size: Callable[[str], int]) -> FactLines:
     """The first of the carried lines that fit, without those that are told anyway; of a long one as many pieces."""
-    said = frozenset(told.splitlines())
-    kept: list[tuple[str, ...]] = []
+    present = frozenset(text.splitlines())
+    groups: list[tuple[str, ...]] = []
     for lines in (carried.files, carried.critical):
         fitting = []
         for line in dict.fromkeys(lines):
-            if line not in said and (piece := _pieces_within(line, room - 1, size)):
+            if line not in present and (piece := _pieces_within(line, room - 1, size)):
                 room -= size(piece) + 1
                 fitting.append(piece)
-        kept.append(tuple(fitting))
-    return FactLines(critical=kept[1], files=kept[0])
+        groups.append(tuple(fitting))
+    return FactLines(critical=groups[1], files=groups[0])
 
 
 def _pieces_within(line: str, room: int, size: Callable[[str], int]) -> str:
@@ -205,11 +207,11 @@ def _pieces_within(line: str, room: int, size: Callable[[str], int]) -> str:
     pieces = line.split(BETWEEN_PIECES)
     while len(pieces) > 1 and size(BETWEEN_PIECES.join(pieces)) > room:
         del pieces[len(pieces) // 2 or 1 :]
-    joined = BETWEEN_PIECES.join(pieces)
-    return joined if size(joined) <= room else ""
+    shortened = BETWEEN_PIECES.join(pieces)
+    return shortened if size(shortened) <= room else ""
 
 
-def _joined(new: FactLines, old: FactLines) -> FactLines:
+def _merge_lines(new: FactLines, old: FactLines) -> FactLines:
     """New lines before old ones, so that the oldest are the first to go at the next compaction."""
     critical, files = (
         tuple(dict.fromkeys((*a, *b))) for a, b in ((new.critical, old.critical), (new.files, old.files))

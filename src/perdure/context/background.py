@@ -83,12 +83,12 @@ class Background:
         if job is None or not job.done.is_set():
             return None
         self._current = None
-        made = job.result
-        if made is None or made.is_noop or not _begins_with(entries, job.snapshot):
+        compaction = job.result
+        if compaction is None or compaction.is_noop or not _begins_with(entries, job.snapshot):
             return None
-        if made.before_tokens - made.after_tokens < least_freed_tokens:
+        if compaction.before_tokens - compaction.after_tokens < least_freed_tokens:
             return None
-        return _with_later(made, entries, len(job.snapshot), model)
+        return _with_later(compaction, entries, len(job.snapshot), model)
 
     def wait(self, timeout_s: float) -> bool:
         """Waits for a preparation under way; True once it is ready."""
@@ -99,17 +99,17 @@ class Background:
         self._current = None  # the worker finishes into nowhere
 
 
-def _with_later(made: Compaction, entries: Sequence[Entry], start: int, model: str) -> Compaction:
+def _with_later(compaction: Compaction, entries: Sequence[Entry], start: int, model: str) -> Compaction:
     """A compaction of the first `start` entries as one of them all: figures and words take in what was said since."""
     later = sum(tokens_of(entry, model) for entry in entries[start:])
-    before, after = made.before_tokens + later, made.after_tokens + later
-    message, count = made.message, len(entries) - start
+    before, after = compaction.before_tokens + later, compaction.after_tokens + later
+    message, count = compaction.message, len(entries) - start
     if count:
-        said = f"{count:,} message{'' if count == 1 else 's'} said since"
-        message = f"{message} Prepared in the background; with {said}, about {before:,} → {after:,} tokens.".strip()
+        since = f"{count:,} message{'' if count == 1 else 's'} said since"
+        message = f"{message} Prepared in the background; with {since}, about {before:,} → {after:,} tokens.".strip()
     return replace(
-        made,
-        plan=made.followed_by(start, len(entries)),
+        compaction,
+        plan=compaction.followed_by(start, len(entries)),
         before_tokens=before,
         after_tokens=after,
         message=message,

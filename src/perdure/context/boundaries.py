@@ -44,7 +44,7 @@ class Boundaries:
     lead: int
     head_end: int
     # Single messages kept between handoff and tail, in order.
-    kept: tuple[int, ...]
+    pinned: tuple[int, ...]
     tail_start: int
     # The newest handoff in the history.
     previous: int | None
@@ -55,7 +55,7 @@ class Boundaries:
     @property
     def middle(self) -> tuple[int, ...]:
         """What the handoff will stand for, older handoffs included."""
-        stops = [i for i in self.kept if self.head_end <= i < self.tail_start]
+        stops = [i for i in self.pinned if self.head_end <= i < self.tail_start]
         starts = [self.head_end, *(i + 1 for i in stops)]
         return tuple(chain.from_iterable(map(range, starts, [*stops, self.tail_start])))
 
@@ -63,7 +63,7 @@ class Boundaries:
     def has_content(self) -> bool:
         """Something but a handoff (and a head that may decay) lies between head and tail."""
         first = self.head_end if self.previous is None else max(self.head_end, self.previous + 1)
-        return self.tail_start - first > sum(1 for i in self.kept if i >= first)
+        return self.tail_start - first > sum(1 for i in self.pinned if i >= first)
 
 
 def find_unread(messages: Sequence[Message]) -> int | None:
@@ -89,21 +89,21 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
         is_behind = unread is not None and unread >= floor
         if unread is not None and is_behind:
             tail_start = min(tail_start, unread)
-        found = Boundaries(size, lead, head_end, (), tail_start, previous, unread if is_behind else None)
-        return _with_kept(messages, tokens, found, newest, limits)
+        boundaries = Boundaries(size, lead, head_end, (), tail_start, previous, unread if is_behind else None)
+        return _with_pinned(messages, tokens, boundaries, newest, limits)
 
     head_end = _head_end(messages, lead, (newest, previous, unread), limits=limits)
-    found = behind(head_end)
-    if not found.has_content and sum(tokens[lead:head_end]) > limits.head_tokens:
+    boundaries = behind(head_end)
+    if not boundaries.has_content and sum(tokens[lead:head_end]) > limits.head_tokens:
         # Few but huge: the only thing that can give way is a head larger than its share. What it gives up the tail may
         # have, unless nothing would be left between the two.
         fitting = _fitting_head(messages, tokens, lead, head_end, limits)
         again = behind(fitting)
-        found = again if again.has_content else replace(found, head_end=fitting)
-    if not found.kept and found.tail_start == size:
+        boundaries = again if again.has_content else replace(boundaries, head_end=fitting)
+    if not boundaries.pinned and boundaries.tail_start == size:
         # Nothing would follow the handoff: it ends the history, and must not become one with a head before it.
-        found = replace(found, head_end=lead)
-    return found
+        boundaries = replace(boundaries, head_end=lead)
+    return boundaries
 
 
 def _protected_unread(
@@ -158,17 +158,17 @@ def _tail_start(messages: Sequence[Message], tokens: Sequence[int], floor: int, 
     while start > floor and spent + tokens[start - 1] <= budget:
         start -= 1
         spent += tokens[start]
-    wanted = max(floor, size - limits.protect_last_n)
+    earliest = max(floor, size - limits.protect_last_n)
     # The overrun is for a budget that was chosen, never for a room that ends there.
     most = min(limits.tail_overrun * budget, max(room, budget))
-    if start > wanted and (total := spent + sum(tokens[wanted:start])) <= most:
-        start, spent = wanted, total
+    if start > earliest and (total := spent + sum(tokens[earliest:start])) <= most:
+        start, spent = earliest, total
     if start == size > floor:
         start, spent = size - 1, tokens[size - 1]  # the newest step has not been read yet: it goes only if it must
-    return _on_a_cut(messages, tokens, start, spent, floor=floor, room=max(room, budget))
+    return _move_to_cut(messages, tokens, start, spent, floor=floor, room=max(room, budget))
 
 
-def _on_a_cut(
+def _move_to_cut(
     messages: Sequence[Message], tokens: Sequence[int], start: int, spent: int, *, floor: int, room: int
 ) -> int:
     """`start` moved to where no call is parted from its results: back to the call, or past the group if too large."""
@@ -190,27 +190,27 @@ def _on_a_cut(
     return start
 
 
-def _with_kept(
-    messages: Sequence[Message], tokens: Sequence[int], found: Boundaries, newest: int | None, limits: Limits
+def _with_pinned(
+    messages: Sequence[Message], tokens: Sequence[int], boundaries: Boundaries, newest: int | None, limits: Limits
 ) -> Boundaries:
     """The newest request, and the last visible reply where it fits, kept though they lie before the tail."""
-    kept = []
-    spent = sum(tokens[found.tail_start :])
-    if newest is not None and newest >= found.head_end:
-        if newest < found.tail_start:
-            kept.append(newest)
+    pinned = []
+    spent = sum(tokens[boundaries.tail_start :])
+    if newest is not None and newest >= boundaries.head_end:
+        if newest < boundaries.tail_start:
+            pinned.append(newest)
         else:
             spent -= tokens[newest]
         # It stays whatever it comes to, so it may not crowd out the reply, wherever it stands.
         spent += min(tokens[newest], limits.tail_tokens // 2)
-    lowest = found.head_end if found.previous is None else max(found.head_end, found.previous + 1)
-    for i in range(found.size - 1, lowest - 1, -1):
+    lowest = boundaries.head_end if boundaries.previous is None else max(boundaries.head_end, boundaries.previous + 1)
+    for i in range(boundaries.size - 1, lowest - 1, -1):
         m = messages[i]
         if m.role == "assistant" and m.kind == "assistant" and not m.tool_calls and m.text.strip():
-            following = min((k for k in kept if k > i), default=found.tail_start)
+            following = min((k for k in pinned if k > i), default=boundaries.tail_start)
             # Before another message of the assistant the two would be sent as one, and never told apart again.
-            stands_alone = following == found.size or messages[following].role != "assistant"
-            if i < found.tail_start and stands_alone and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
-                kept.append(i)
+            is_alone = following == boundaries.size or messages[following].role != "assistant"
+            if i < boundaries.tail_start and is_alone and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
+                pinned.append(i)
             break
-    return replace(found, kept=tuple(sorted(kept)))
+    return replace(boundaries, pinned=tuple(sorted(pinned)))

@@ -36,7 +36,7 @@ from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
 from perdure.models.tokens import estimate_message, estimate_text
 
 
-def compacted_often(times: int) -> str:
+def repeated_compaction_notice(times: int) -> str:
     """From the second compaction of a chain on (E10); "" before."""
     if times < 2:
         return ""
@@ -46,7 +46,7 @@ def compacted_often(times: int) -> str:
     )
 
 
-def paused(passes: int) -> str:
+def pause_notice(passes: int) -> str:
     """Automatic compaction stopped because it does not help (C5)."""
     return (
         f"Automatic compaction is paused: {passes} passes in a row saved too little. It resumes once a prompt fits"
@@ -54,7 +54,7 @@ def paused(passes: int) -> str:
     )
 
 
-def codex_raised(threshold: float, tokens: int) -> str:
+def raised_threshold_notice(threshold: float, tokens: int) -> str:
     """The one route whose threshold is raised (C6)."""
     return (
         f"On openai-codex, gpt-5.5 has a smaller window than elsewhere, so compaction waits until {threshold:.0%} of it"
@@ -62,7 +62,7 @@ def codex_raised(threshold: float, tokens: int) -> str:
     )
 
 
-def small_summary_window(summary_window: int, window: int) -> str:
+def small_summary_window_notice(summary_window: int, window: int) -> str:
     """The summary model reads less at once than the main one (J10)."""
     return (
         f"The summary model's window ({summary_window:,} tokens) is smaller than the main model's ({window:,}): long"
@@ -71,13 +71,13 @@ def small_summary_window(summary_window: int, window: int) -> str:
 
 
 def expand_handoff(
-    history: CompactionHistory, found: Boundaries, log: LogReader | None, *, model: str = ""
+    history: CompactionHistory, boundaries: Boundaries, log: LogReader | None, *, model: str = ""
 ) -> tuple[CompactionHistory, Boundaries] | None:
     """Replace the newest handoff by the messages it covers, and move the boundaries accordingly.
 
     Returns None where there is no handoff, or where its messages cannot be read.
     """
-    at = found.previous
+    at = boundaries.previous
     if at is None or log is None or not history.is_logged or history.origins is not None:
         return None
     handoff = handoff_of(history.messages[at])
@@ -95,19 +95,19 @@ def expand_handoff(
     entries: list[Entry] = [*history.entries[:at], *source, *history.entries[at + 1 :]]
     more = len(source) - 1
 
-    def moved(i: int) -> int:
+    def shift(i: int) -> int:
         return i if i <= at else i + more
 
-    boundaries = replace(
-        found,
+    shifted = replace(
+        boundaries,
         size=len(entries),
-        head_end=min(found.head_end, at),
-        kept=tuple(map(moved, found.kept)),
-        tail_start=moved(found.tail_start),
+        head_end=min(boundaries.head_end, at),
+        pinned=tuple(map(shift, boundaries.pinned)),
+        tail_start=shift(boundaries.tail_start),
         previous=None,
-        unread=moved(found.unread) if found.unread is not None else None,
+        unread=shift(boundaries.unread) if boundaries.unread is not None else None,
     )
-    return CompactionHistory.read(entries, model), boundaries
+    return CompactionHistory.read(entries, model), shifted
 
 
 DEFAULT_WINDOW = 128_000
@@ -254,9 +254,9 @@ class ContextCompressor(ContextEngine):
         return self._boundaries(history).has_content
 
     def take_notices(self) -> tuple[str, ...]:
-        told = tuple(self._notices)
+        notices = tuple(self._notices)
         self._notices.clear()
-        return told
+        return notices
 
     # -- what it does ------------------------------------------------------------------------------------------------
 
@@ -269,69 +269,71 @@ class ContextCompressor(ContextEngine):
         self._unread = []
         history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
         before = sum(history.tokens)
-        found = self._boundaries(history)
-        if not found.has_content and reason == "user" and self._has_news(history, found):
+        boundaries = self._boundaries(history)
+        if not boundaries.has_content and reason == "user" and self._has_new_messages(history, boundaries):
             # Asked for at a low fill level: the tail takes its share of what there is, or nothing would be left to do.
-            fresh = history.tokens if found.previous is None else history.tokens[found.previous + 1 :]
-            found = self._boundaries(history, tail_tokens=int(sum(fresh) * self._settings.target_ratio))
-        rewrite = self._rewrite_source(history, found, focus_topic) if reason == "user" else None
-        if not found.has_content and rewrite is None:
+            fresh = history.tokens if boundaries.previous is None else history.tokens[boundaries.previous + 1 :]
+            boundaries = self._boundaries(history, tail_tokens=int(sum(fresh) * self._settings.target_ratio))
+        rewrite = self._rewrite_source(history, boundaries, focus_topic) if reason == "user" else None
+        if not boundaries.has_content and rewrite is None:
             why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."
-            return self._scored(replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason)
-        written = self._writer(reason).write(*(rewrite or (history, found)), focus_topic=focus_topic)
-        if not found.has_content and written.handoff.is_digest:
+            return self._record_pass(
+                replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason
+            )
+        written = self._writer(reason).write(*(rewrite or (history, boundaries)), focus_topic=focus_topic)
+        if not boundaries.has_content and written.handoff.is_digest:
             why = f"Nothing was compacted: no summary could be written for a new handoff. {written.trouble}".strip()
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
-            return self._scored(noop, reason)
-        kept = (*found.kept, *range(found.tail_start, found.size))
-        plan = history.plan(range(found.head_end), written.message, kept)
-        after = sum(history.tokens[: found.lead]) + written.tokens + sum(history.tokens[i] for i in kept)
-        after += self._shown_head_tokens(history, found, written.message) + _note_tokens(history, found)
-        unread = self._unread_size(history, found)
+            return self._record_pass(noop, reason)
+        retained = (*boundaries.pinned, *range(boundaries.tail_start, boundaries.size))
+        plan = history.plan(range(boundaries.head_end), written.message, retained)
+        after = sum(history.tokens[: boundaries.lead]) + written.tokens + sum(history.tokens[i] for i in retained)
+        after += self._sent_head_tokens(history, boundaries, written.message) + _note_tokens(history, boundaries)
+        unread = self._unread_size(history, boundaries)
         is_redone = rewrite is not None and not written.handoff.is_digest
         if not is_redone and after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
             why = "Nothing was compacted: the handoff would hardly be shorter than the messages it stands for."
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
-            return self._scored(noop, reason, unread_tokens=unread)
+            return self._record_pass(noop, reason, unread_tokens=unread)
         done = Compaction(
             "digest" if written.handoff.is_digest else "compacted",
             plan,
             handoff=written.handoff,
             before_tokens=before,
             after_tokens=after,
-            message=self._told(written, before, after, len((rewrite[1] if rewrite else found).middle), unread),
+            message=self._describe(written, before, after, len((rewrite[1] if rewrite else boundaries).middle), unread),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
         )
-        self._last_tail = _fingerprint(history.messages[i] for i in kept)
+        self._last_tail = _fingerprint(history.messages[i] for i in retained)
         self._focus.record(source_line(written.handoff), focus_topic)
-        return self._scored(done, reason, had_handoff=found.previous is not None, unread_tokens=unread)
+        return self._record_pass(done, reason, had_handoff=boundaries.previous is not None, unread_tokens=unread)
 
-    def _has_news(self, history: CompactionHistory, found: Boundaries) -> bool:
+    def _has_new_messages(self, history: CompactionHistory, boundaries: Boundaries) -> bool:
         """Whether anything was said since the newest handoff was written."""
-        if found.previous is None:
+        if boundaries.previous is None:
             return True
-        later = history.entries[found.previous + 1 :]
+        later = history.entries[boundaries.previous + 1 :]
         if history.is_logged:
-            return any(e.seq > history.entries[found.previous].seq for e in later)
+            return any(e.seq > history.entries[boundaries.previous].seq for e in later)
         return self._last_tail is not None and self._last_tail != _fingerprint(e.message for e in later)
 
     def _rewrite_source(
-        self, history: CompactionHistory, found: Boundaries, focus_topic: str | None
+        self, history: CompactionHistory, boundaries: Boundaries, focus_topic: str | None
     ) -> tuple[CompactionHistory, Boundaries] | None:
         """The messages to write the newest handoff anew from: it is a digest, or was not written for this topic."""
         if self._services.summarize is None and self._services.summarize_main is None:
             return None
-        handoff = handoff_of(history.messages[found.previous]) if found.previous is not None else None
+        handoff = handoff_of(history.messages[boundaries.previous]) if boundaries.previous is not None else None
         if handoff is None:
             return None
-        has_new_topic = not found.has_content and self._focus.is_new(source_line(handoff), focus_topic)
+        has_new_topic = not boundaries.has_content and self._focus.is_new(source_line(handoff), focus_topic)
         if not handoff.is_digest and not has_new_topic:
             return None
-        return expand_handoff(history, found, self._services.log, model=self._route[0])
+        return expand_handoff(history, boundaries, self._services.log, model=self._route[0])
 
-    def _scored(
+    def _record_pass(
         self, done: Compaction, reason: Reason, *, had_handoff: bool = False, unread_tokens: int = 0
     ) -> Compaction:
         """Takes note of how the pass went, and tells the person what it means.
@@ -341,8 +343,8 @@ class ContextCompressor(ContextEngine):
         notices = []
         if not done.is_noop:
             # A handoff in the history counts where nobody kept count: `perdure.compress` makes an engine each time.
-            if told := compacted_often(max(self._chain.count + 1, 2 if had_handoff else 1)):
-                notices.append(told)
+            if notice := repeated_compaction_notice(max(self._chain.count + 1, 2 if had_handoff else 1)):
+                notices.append(notice)
             if self._session_id is None:  # nobody will announce a rotation: this is it
                 self._chain.compacted()
             else:
@@ -350,10 +352,10 @@ class ContextCompressor(ContextEngine):
         if reason not in ("user", "background") and self._pause.scored(
             done.before_tokens - unread_tokens, done.after_tokens - unread_tokens
         ):
-            notices.append(paused(self._settings.max_ineffective))
+            notices.append(pause_notice(self._settings.max_ineffective))
         return replace(done, notices=tuple(notices))
 
-    def _told(self, written: WriteResult, before: int, after: int, count: int, unread: int) -> str:
+    def _describe(self, written: WriteResult, before: int, after: int, count: int, unread: int) -> str:
         how = "by code alone" if written.handoff.is_digest else f"by {written.handoff.model}"
         text = f"Compacted {count:,} messages into a handoff written {how}: about {before:,} → {after:,} tokens."
         if written.trouble:
@@ -388,18 +390,18 @@ class ContextCompressor(ContextEngine):
             return 2 * self.budgets.window
         return self.budgets.room_tokens - self.budgets.head_tokens - self.budgets.handoff_tokens
 
-    def _unread_size(self, history: CompactionHistory, found: Boundaries) -> int:
+    def _unread_size(self, history: CompactionHistory, boundaries: Boundaries) -> int:
         """What the results the model has not read come to, where they were kept."""
-        return sum(history.tokens[found.unread :]) if found.unread is not None else 0
+        return sum(history.tokens[boundaries.unread :]) if boundaries.unread is not None else 0
 
-    def _shown_head_tokens(self, history: CompactionHistory, found: Boundaries, handoff: Message) -> int:
+    def _sent_head_tokens(self, history: CompactionHistory, boundaries: Boundaries, handoff: Message) -> int:
         """What the head comes to as it will be shown."""
-        whole = sum(history.tokens[found.lead : found.head_end])
+        whole = sum(history.tokens[boundaries.lead : boundaries.head_end])
         if whole <= self.budgets.head_tokens:
             return whole
-        view = [*history.messages[: found.head_end], handoff]
-        shown = shorten_head(view, head_tokens=self.budgets.head_tokens)[found.lead : -1]
-        return sum(estimate_message(m, self._route[0] or None) for m in shown)
+        view = [*history.messages[: boundaries.head_end], handoff]
+        shortened = shorten_head(view, head_tokens=self.budgets.head_tokens)[boundaries.lead : -1]
+        return sum(estimate_message(m, self._route[0] or None) for m in shortened)
 
     def _writer(self, reason: Reason) -> HandoffWriter:
         return HandoffWriter(
@@ -428,26 +430,26 @@ class ContextCompressor(ContextEngine):
         model, provider = self._route
         self._budgets = window_budgets(self._window, s, provider=provider, model=model, max_tokens=self._max_tokens)
         if self._is_window_known:
-            self._point_out()
+            self._add_route_notices()
 
-    def _point_out(self) -> None:
+    def _add_route_notices(self) -> None:
         """What a person should know about this route, once for each installation."""
         model, provider = self._route
         once = OneTimeNotices(self._services.installation or self._services.state or MemoryState())
         threshold = threshold_for(self._settings, provider=provider, model=model)
         if threshold > self._settings.threshold and once.is_due("codex_gpt55"):
-            self._notices.append(codex_raised(threshold, self._budgets.threshold_tokens))
+            self._notices.append(raised_threshold_notice(threshold, self._budgets.threshold_tokens))
         window = self._services.summary_window
         if window is not None and window < self._window and once.is_due(f"small_summary_window.{provider}/{model}"):
-            self._notices.append(small_summary_window(window, self._window))
+            self._notices.append(small_summary_window_notice(window, self._window))
 
 
 def _fingerprint(messages: Iterable[Message]) -> tuple[int, ...]:
     return tuple(hash((m.role, m.text)) for m in messages)
 
 
-def _note_tokens(history: CompactionHistory, found: Boundaries) -> int:
+def _note_tokens(history: CompactionHistory, boundaries: Boundaries) -> int:
     """What the note takes that the system message of a plain list gets."""
-    if history.is_logged or not found.lead or not needs_note(history.messages[found.lead - 1]):
+    if history.is_logged or not boundaries.lead or not needs_note(history.messages[boundaries.lead - 1]):
         return 0
     return estimate_text(compaction_note())

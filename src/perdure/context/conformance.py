@@ -57,7 +57,7 @@ def odd_histories() -> dict[str, list[Entry]]:
     """Histories nobody wants but everybody meets."""
     lone = tool_result("nobody_asked", "a result without a call")
     asking = assistant("let me look", (ToolCall("a", "terminal"), ToolCall("b", "terminal")))
-    made = {
+    histories = {
         "empty": [],
         "one message": [user("hello")],
         "only system": [system("be careful")],
@@ -69,7 +69,7 @@ def odd_histories() -> dict[str, list[Entry]]:
         "huge in the middle": [user("go"), assistant("word " * 100_000), user("and now?")],
         "same role in a row": [user(f"part {i} " * 400) for i in range(40)],
     }
-    return {name: [Entry(i, m) for i, m in enumerate(messages)] for name, messages in made.items()}
+    return {name: [Entry(i, m) for i, m in enumerate(messages)] for name, messages in histories.items()}
 
 
 def check_needs_no_arguments(make: Make) -> None:

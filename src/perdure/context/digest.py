@@ -69,7 +69,7 @@ class _Material:
     talks: Sequence[MessageAnalysis]
     actions: Sequence[Action]
     # Questions with their answers, and questions without.
-    answered: Sequence[Exchange]
+    closed: Sequence[Exchange]
     waiting: Sequence[str]
     previous: Mapping[str, str]
 
@@ -92,20 +92,20 @@ def build_digest(
     before = dict(previous or {})
     talks = [talk_of(m) for m in messages] if talks is None else talks
     actions = actions_of(messages, outcomes=outcomes, targets=targets)
-    answered, waiting = exchanges(talks)
+    closed, waiting = exchanges(talks)
     waiting = [] if any(talk.answer for talk in after) else waiting
-    material = _Material(messages, talks, actions, answered, waiting, before)
+    material = _Material(messages, talks, actions, closed, waiting, before)
     budget = _DEFAULT_CHARS if budget_chars is None else int(budget_chars * _DIGEST_SHARE)
     sections = {name: _fitting(before.get(name, "").split("\n"), int(budget * s)) for name, s in _CARRIED.items()}
     sections = {name: text for name, text in sections.items() if text}
     room = max(0, budget - sum(map(len, sections.values())))
-    left = float(room)
+    remaining = float(room)
     spare = 0.0
     for name, share in _SHARES.items():
-        allowed = min(left, max(room * share + spare, min(_FLOOR_CHARS, room * _FLOOR_SHARE)))
+        allowed = min(remaining, max(room * share + spare, min(_FLOOR_CHARS, room * _FLOOR_SHARE)))
         text = redact(_MAKERS[name](material, int(allowed))) if allowed >= _LEAST_CHARS else ""
         spare = allowed - len(text)
-        left -= len(text)
+        remaining -= len(text)
         if text:
             sections[name] = text
     return sections
@@ -121,12 +121,12 @@ def _goal(m: _Material, room: int) -> str:
 
 def _whole_sentences(text: str, most: int) -> str:
     """As many whole sentences from the beginning as fit; of a long first one, its beginning."""
-    told = ""
+    out = ""
     for sentence in sentences(text):
-        if len(told) + len(sentence) + 1 > most:
+        if len(out) + len(sentence) + 1 > most:
             break
-        told = f"{told} {sentence}".lstrip()
-    return told or f"{beginning(text, most - 2)} …"
+        out = f"{out} {sentence}".lstrip()
+    return out or f"{beginning(text, most - 2)} …"
 
 
 def _completed(m: _Material, room: int) -> str:
@@ -137,22 +137,22 @@ def _completed(m: _Material, room: int) -> str:
     for action in m.actions:
         groups.setdefault((action.target, "" if action.target else action.tool), []).append(action)
     # What changed something or was done last is what a successor must know of.
-    ranked = sorted(groups.values(), key=lambda g: (any(a.is_change for a in g), g[-1].place), reverse=True)
+    ranked = sorted(groups.values(), key=lambda g: (any(a.is_change for a in g), g[-1].position), reverse=True)
     lines: list[tuple[int, str]] = []
-    kept = _newest_lines(before, room // 2)
-    room -= len(kept) + _LEAST_CHARS
+    carried = _newest_lines(before, room // 2)
+    room -= len(carried) + _LEAST_CHARS
     for group in ranked:
         line = _action_line(group)
         if len(line) + 6 > room:
             break
         room -= len(line) + 6
-        lines.append((group[-1].place, line))
+        lines.append((group[-1].position, line))
     numbered = [f"{n}. {line}" for n, (_, line) in enumerate(sorted(lines), start + 1)]
     left_out = len(groups) - len(lines)
     more = f"(and {left_out} more, mostly reads and searches)"
     if left_out and len(more) < room + _LEAST_CHARS:
         numbered.append(more)
-    return "\n".join(filter(None, (kept, *numbered)))
+    return "\n".join(filter(None, (carried, *numbered)))
 
 
 def _action_line(group: Sequence[Action]) -> str:
@@ -191,15 +191,15 @@ def _state(m: _Material, room: int) -> str:
 def _where(actions: Sequence[Action]) -> str:
     """The folder and the branch that commands last went to."""
     ran = [a for a in reversed(actions) if a.verb == "ran" and not a.is_error]
-    folder = next((found[1] for a in ran if (found := _FOLDER.search(a.target))), "")
-    told = (_BRANCH.search(a.target) or _ON_BRANCH.search(a.outcome) for a in ran)
-    branch = next((found[1] for found in told if found), "")
+    folder = next((match[1] for a in ran if (match := _FOLDER.search(a.target))), "")
+    matches = (_BRANCH.search(a.target) or _ON_BRANCH.search(a.outcome) for a in ran)
+    branch = next((match[1] for match in matches if match), "")
     return "; ".join(f"{what}: {name}" for what, name in (("Folder", folder), ("Branch", branch)) if name)
 
 
 def _in_progress(m: _Material, room: int) -> str:
-    said = next((x.text for x in reversed(m.messages) if x.kind == "assistant" and x.text.strip()), "")
-    lines = [f"- The assistant's last words here: “{ending(said, min(400, room - 45))}”"] if said else []
+    text = next((x.text for x in reversed(m.messages) if x.kind == "assistant" and x.text.strip()), "")
+    lines = [f"- The assistant's last words here: “{ending(text, min(400, room - 45))}”"] if text else []
     if m.actions:
         last = m.actions[-1]
         lines.append(f"- Last call: {last.verb} {last.target} → {last.outcome}")
@@ -214,7 +214,7 @@ def _blocked(m: _Material, room: int) -> str:
         failing.pop(key, None)
         if action.is_error:
             failing[key] = action
-    recent = [a for a in failing.values() if m.actions[-1].place - a.place <= max(40, len(m.messages) // 3)]
+    recent = [a for a in failing.values() if m.actions[-1].position - a.position <= max(40, len(m.messages) // 3)]
     lines = [f"- {a.tool} {a.target}: {a.outcome}" for a in reversed(recent)]
     return _fitting([*lines, *filter(None, m.previous.get("Blocked", "").split("\n"))], room)
 
@@ -222,18 +222,18 @@ def _blocked(m: _Material, room: int) -> str:
 def _decisions(m: _Material, room: int) -> str:
     before = m.previous.get("Key Decisions", "")
     lines = [f"- {d}" for d in reversed(decisions(m.talks))]
-    return _joined(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
+    return _append_lines(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
 
 
 def _resolved(m: _Material, room: int) -> str:
     before = m.previous.get("Resolved Questions", "")
-    lines = [f"- “{x.question}” — {x.answer}" for x in reversed(m.answered)]
-    return _joined(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
+    lines = [f"- “{x.question}” — {x.answer}" for x in reversed(m.closed)]
+    return _append_lines(before, _fitting(lines, room - min(len(before), room // 2), newest_last=True), room)
 
 
 def _pending(m: _Material, room: int) -> str:
-    asked = [f"- “{q}”" for q in m.waiting]
-    return _fitting([*asked, *filter(None, m.previous.get("Pending User Asks", "").split("\n"))], room)
+    questions = [f"- “{q}”" for q in m.waiting]
+    return _fitting([*questions, *filter(None, m.previous.get("Pending User Asks", "").split("\n"))], room)
 
 
 def _remaining(m: _Material, room: int) -> str:
@@ -262,26 +262,26 @@ def _open_tasks(value: object) -> list[str]:
 
 def _fitting(lines: Sequence[str], room: int, *, newest_last: bool = False) -> str:
     """The first lines that fit, each whole."""
-    kept: list[str] = []
+    chosen: list[str] = []
     for line in lines:
         if (room := room - len(line) - 1) < 0:
             break
-        kept.append(line)
-    return "\n".join(reversed(kept) if newest_last else kept)
+        chosen.append(line)
+    return "\n".join(reversed(chosen) if newest_last else chosen)
 
 
-def _joined(before: str, after: str, room: int) -> str:
+def _append_lines(before: str, after: str, room: int) -> str:
     """What was known and what is new; the older part gives way first."""
     return "\n".join(filter(None, (_newest_lines(before, room - len(after)), after)))
 
 
 def _newest_lines(text: str, room: int) -> str:
-    kept: list[str] = []
+    newest: list[str] = []
     for line in reversed(text.split("\n") if text else []):
         if (room := room - len(line) - 1) < 0:
             break
-        kept.append(line)
-    return "\n".join(reversed(kept))
+        newest.append(line)
+    return "\n".join(reversed(newest))
 
 
 _MAKERS = {

@@ -91,14 +91,14 @@ class Compaction:
         if self.is_noop:
             return [item.message if isinstance(item, Entry) else item for item in self.source]
         applied = self.apply(self.source)
-        made = [_message(item) for item in applied]
+        plain = [_message(item) for item in applied]
         addresses = [f"m:{item.seq}" if isinstance(item, Entry) else "" for item in applied]
-        shown = project(made, head_tokens=self.head_tokens, addresses=addresses)
+        visible = project(plain, head_tokens=self.head_tokens, addresses=addresses)
         if not all(isinstance(item, Mapping | str) for item in self.source):
-            return shown
-        given = {id(m): item for m, item in zip(made, applied, strict=True) if isinstance(item, Mapping)}
-        out = [given.get(id(m)) or m.to_dict() for m in shown]
-        return with_compaction_note(out, leading_system(shown)) if self.handoff is not None else out
+            return visible
+        originals = {id(m): item for m, item in zip(plain, applied, strict=True) if isinstance(item, Mapping)}
+        out = [originals.get(id(m)) or m.to_dict() for m in visible]
+        return with_compaction_note(out, leading_system(visible)) if self.handoff is not None else out
 
     def apply(self, items: Sequence[T]) -> list[T | Message]:
         """The new history: kept items as they were handed in, inserted messages between them."""
@@ -159,8 +159,8 @@ class EngineServices:
     @property
     def summary_window(self) -> int | None:
         """`summary_window_tokens` as it is now."""
-        given = self.summary_window_tokens
-        return given() if callable(given) else given
+        window = self.summary_window_tokens
+        return window() if callable(window) else window
 
 
 class ContextEngine(ABC):
@@ -313,18 +313,18 @@ def _checked_tuple(values: object, name: str, types: tuple[type, ...]) -> tuple[
     return tuple(values)
 
 
-def keep_essentials(made: Compaction) -> Compaction:
+def keep_essentials(compaction: Compaction) -> Compaction:
     """The plan with what no engine may leave out: the newest request, and results the model has not read."""
-    messages = [_message(item) for item in made.source]
+    messages = [_message(item) for item in compaction.source]
     newest = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].is_request), None)
     unread = find_unread(messages)
-    wanted = [*([] if newest is None else [newest]), *(range(unread, len(messages)) if unread is not None else ())]
-    have = {i for step in made.plan if isinstance(step, Keep) for i in range(step.lo, step.hi)}
-    steps = list(made.plan)
-    for i in sorted(set(wanted) - have):
+    essential = [*([] if newest is None else [newest]), *(range(unread, len(messages)) if unread is not None else ())]
+    have = {i for step in compaction.plan if isinstance(step, Keep) for i in range(step.lo, step.hi)}
+    steps = list(compaction.plan)
+    for i in sorted(set(essential) - have):
         at = next((k for k, step in enumerate(steps) if isinstance(step, Keep) and step.lo > i), len(steps))
         steps.insert(at, Keep(i, i + 1))
-    return replace(made, plan=tuple(steps)) if len(steps) > len(made.plan) else made
+    return replace(compaction, plan=tuple(steps)) if len(steps) > len(compaction.plan) else compaction
 
 
 def _message(item: object) -> Message:
@@ -333,13 +333,13 @@ def _message(item: object) -> Message:
 
 def _plan_of(result: Sequence[Message], messages: Sequence[Entry]) -> tuple[Step, ...]:
     """A plain list as steps: what is an input message, or equals one that is free in its place, is kept."""
-    places = _same_objects(result, messages)
+    positions = _same_objects(result, messages)
     steps: list[Step] = []
     cursor = 0
     for n, m in enumerate(result):
-        at = places[n]
+        at = positions[n]
         if at is None:
-            end = next((p for p in places[n + 1 :] if p is not None), len(messages))
+            end = next((p for p in positions[n + 1 :] if p is not None), len(messages))
             at = next((i for i in range(cursor, end) if messages[i].message == m), None)
         if at is None:
             steps.append(Insert(m))
@@ -354,10 +354,10 @@ def _same_objects(result: Sequence[Message], messages: Sequence[Entry]) -> list[
     index: dict[int, list[int]] = {}
     for i, entry in enumerate(messages):
         index.setdefault(id(entry.message), []).append(i)
-    places: list[int | None] = []
+    positions: list[int | None] = []
     cursor = 0
     for m in result:
         at = next((i for i in index.get(id(m), ()) if i >= cursor), None)
-        places.append(at)
+        positions.append(at)
         cursor = cursor if at is None else at + 1
-    return places
+    return positions

@@ -136,13 +136,15 @@ def check_summary(
     `facts` are those of the sources where they were read before: a fiftieth of the text that is to be searched. `users`
     are the user's own words, which alone support a claim about the user; without them every source does.
     """
-    known = _Known(
+    evidence = _Evidence(
         everything := GroundingSources(sources, facts), everything if users is None else GroundingSources(users)
     )
     findings: list[GroundingFinding] = []
     checked = {
         name: "\n".join(
-            kept for line in text.split("\n") if (kept := _checked_line(name, line, known, findings)) is not None
+            supported
+            for line in text.split("\n")
+            if (supported := _checked_line(name, line, evidence, findings)) is not None
         ).strip()
         for name, text in sections.items()
     }
@@ -150,19 +152,19 @@ def check_summary(
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Evidence:
     """What a summary may rest on: every source, and of those the user's own words."""
 
     sources: GroundingSources
     users: GroundingSources
 
 
-def _checked_line(section: str, line: str, known: _Known, findings: list[GroundingFinding]) -> str | None:
+def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[GroundingFinding]) -> str | None:
     """The line as it may stand; None where it must go."""
-    if invented := _invented(section, line, known.users):
+    if invented := _invented(section, line, evidence.users):
         findings.append(GroundingFinding(section, invented, "request", "removed"))
         return None
-    unsupported = [f for f in _checkable(line) if not known.sources.has_fact(f)]
+    unsupported = [f for f in _checkable(line) if not evidence.sources.has_fact(f)]
     if section == _FILES and unsupported and line.lstrip(" -*`0123456789.").startswith(unsupported[0]):
         findings.append(GroundingFinding(section, unsupported[0], "path", "removed"))
         return None
@@ -170,10 +172,10 @@ def _checked_line(section: str, line: str, known: _Known, findings: list[Groundi
         line = _marked(line, fact)
         findings.append(GroundingFinding(section, fact, _KINDS[kind_of(fact)], "marked"))
     for quote in _quotes(line):
-        if not known.sources.has_quote(quote):
+        if not evidence.sources.has_quote(quote):
             line = _marked(line, quote)
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
-    if section in _BINDING and not _quotes(line) and known.users.share_of(line) < _LEAST_SHARE and MARK not in line:
+    if section in _BINDING and not _quotes(line) and evidence.users.share_of(line) < _LEAST_SHARE and MARK not in line:
         # Worded as a wish of the user, and nothing of theirs says so: a document or a page may have.
         findings.append(GroundingFinding(section, line.strip(" -*"), "request", "marked"))
         line = f"{line} {MARK}"
@@ -201,16 +203,16 @@ _KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number
 
 def _checkable(line: str) -> list[str]:
     """The facts of a line that must come from somewhere, in their order; names may be the summary's own."""
-    found = [f for f in scan(line) if kind_of(f) in _KINDS and (kind_of(f) != "code" or f.isalnum())]
-    return sorted(found, key=line.find)
+    facts = [f for f in scan(line) if kind_of(f) in _KINDS and (kind_of(f) != "code" or f.isalnum())]
+    return sorted(facts, key=line.find)
 
 
 def without_claims(text: str, users: Iterable[str]) -> str:
     """Lines read off messages without those that claim of the user what the user never said."""
     if not _USER_SAYS.search(text):
         return text
-    known = GroundingSources(users)
-    return "\n".join(line for line in text.splitlines() if _quotes(line) or not _invented("", line, known))
+    sources = GroundingSources(users)
+    return "\n".join(line for line in text.splitlines() if _quotes(line) or not _invented("", line, sources))
 
 
 def user_claims(checked: str) -> list[str]:

@@ -79,8 +79,8 @@ class Handoff:
     findings: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        kept = {s: _tidy(self.sections.get(s, "")) for s in SECTIONS}
-        object.__setattr__(self, "sections", MappingProxyType({s: t for s, t in kept.items() if t}))
+        texts = {s: _tidy(self.sections.get(s, "")) for s in SECTIONS}
+        object.__setattr__(self, "sections", MappingProxyType({s: t for s, t in texts.items() if t}))
         object.__setattr__(self, "covers", merge_intervals(sorted(self.covers)))
 
     @property
@@ -150,13 +150,13 @@ def parse_handoff(text: str) -> Handoff | None:
 
 def parse_sections(text: str) -> dict[str, str]:
     """The text under each of the thirteen headings; a heading met twice has its texts joined."""
-    found: dict[str, str] = {}
+    sections: dict[str, str] = {}
     heads = list(_HEADING.finditer(text))
     for head, following in zip_longest(heads, heads[1:]):
         body = text[head.end() : following.start() if following else len(text)].strip()
         if body and body.rstrip(".").lower() != NOTHING.lower():
-            found[head[1]] = f"{found[head[1]]}\n{body}" if head[1] in found else body
-    return found
+            sections[head[1]] = f"{sections[head[1]]}\n{body}" if head[1] in sections else body
+    return sections
 
 
 def handoff_of(message: Message) -> Handoff | None:
@@ -229,12 +229,12 @@ def _parted_at_end(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def parse_address(address: str) -> tuple[Interval, ...]:
     """The intervals an address such as `m:3-154,170` names."""
-    found = []
+    intervals = []
     for piece in address.removeprefix("m:").split(","):
         lo, _, hi = piece.partition("-")
         if lo.isdigit() and (not hi or hi.isdigit()):
-            found.append((int(lo), int(hi or lo)))
-    return tuple(found)
+            intervals.append((int(lo), int(hi or lo)))
+    return tuple(intervals)
 
 
 def _tidy(text: str) -> str:

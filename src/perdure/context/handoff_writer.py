@@ -20,7 +20,7 @@ from perdure.context.assembly import (
 from perdure.context.boundaries import Boundaries
 from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices
-from perdure.context.facts import FURTHEST_BACK, KEPT, FactLines, MessageFacts, facts_in, read_facts
+from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, FactLines, MessageFacts, facts_in, read_facts
 from perdure.context.facts.extraction import scan
 from perdure.context.grounding import check_summary, user_claims, without_claims, without_marked
 from perdure.context.handoff import Handoff, handoff_of, render
@@ -78,10 +78,10 @@ def read_past(previous: Handoff | None, log: LogReader | None, *, without: Itera
     if log is None or not previous.covers:
         return Past(handoff=previous)
     at_hand = frozenset(without)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     is_whole = True
     for lo, hi in reversed(previous.covers):
-        start = max(lo, hi + 1 - (MOST_MESSAGES - len(found)))
+        start = max(lo, hi + 1 - (MOST_MESSAGES - len(entries)))
         is_whole = is_whole and start == lo
         if start > hi:
             break
@@ -89,9 +89,9 @@ def read_past(previous: Handoff | None, log: LogReader | None, *, without: Itera
             read = log.read(start, hi)
         except PerdureError:  # a log that cannot be read is one that is not there
             return Past(handoff=previous)
-        found += [e for e in read if e.message.kind != "handoff" and e.seq not in at_hand]
-    found.sort(key=lambda e: e.seq)
-    return Past(tuple(found), None if is_whole else previous)
+        entries += [e for e in read if e.message.kind != "handoff" and e.seq not in at_hand]
+    entries.sort(key=lambda e: e.seq)
+    return Past(tuple(entries), None if is_whole else previous)
 
 
 def split_facts(name: str, section: str) -> tuple[str, tuple[str, ...]]:
@@ -99,18 +99,18 @@ def split_facts(name: str, section: str) -> tuple[str, tuple[str, ...]]:
     heading = _FACTS.get(name)
     if heading is None:
         return section, ()
-    told: list[str] = []
+    prose: list[str] = []
     facts: list[str] = []
-    lines = told
+    lines = prose
     for line in section.splitlines():
         if line == heading:
             lines = facts
         elif not line.startswith(_QUOTED_HANDOFF):
             lines.append(line)
-    return "\n".join(told), tuple(facts)
+    return "\n".join(prose), tuple(facts)
 
 
-def told_sections(handoff: Handoff | None) -> dict[str, str]:
+def prose_sections(handoff: Handoff | None) -> dict[str, str]:
     """The sections of a handoff without the exact values that code put there."""
     return {name: split_facts(name, text)[0] for name, text in handoff.sections.items()} if handoff else {}
 
@@ -150,7 +150,7 @@ class CompactionInput:
     """One history parted: what goes, what the handoff before it said, what stays in sight."""
 
     history: CompactionHistory
-    found: Boundaries
+    boundaries: Boundaries
     # The middle without the handoffs in it.
     fresh: list[Entry]
     previous: Handoff | None
@@ -159,26 +159,28 @@ class CompactionInput:
     kept_tokens: int
 
     @classmethod
-    def of(cls, history: CompactionHistory, found: Boundaries) -> CompactionInput:
-        at = found.middle
+    def of(cls, history: CompactionHistory, boundaries: Boundaries) -> CompactionInput:
+        at = boundaries.middle
         fresh = [e for e in map(history.entries.__getitem__, at) if e.message.kind != "handoff"]
-        previous = handoff_of(history.messages[found.previous]) if found.previous is not None else None
+        previous = handoff_of(history.messages[boundaries.previous]) if boundaries.previous is not None else None
         # Unread results stay beyond the threshold, within the room of the window: they leave the handoff its size.
-        kept = sum(history.tokens[: found.lead]) + sum(history.tokens[found.tail_start : found.unread])
-        kept += sum(history.tokens[i] for i in found.kept)
-        return cls(history, found, fresh, previous, sum(map(history.tokens.__getitem__, at)), kept)
+        retained = sum(history.tokens[: boundaries.lead]) + sum(
+            history.tokens[boundaries.tail_start : boundaries.unread]
+        )
+        retained += sum(history.tokens[i] for i in boundaries.pinned)
+        return cls(history, boundaries, fresh, previous, sum(map(history.tokens.__getitem__, at)), retained)
 
     @property
     def before(self) -> Message | None:
         """What stands right before the handoff."""
-        found = self.found
-        return self.history.messages[found.head_end - 1] if found.head_end > found.lead else None
+        boundaries = self.boundaries
+        return self.history.messages[boundaries.head_end - 1] if boundaries.head_end > boundaries.lead else None
 
     @property
     def image(self) -> ImagePart | None:
         """The newest image of all, where it would go with the middle and a user's message can carry it on."""
         newest = newest_image(self.history.messages) if self.history.has_parts else None
-        if newest is None or newest[0] not in self.found.middle:
+        if newest is None or newest[0] not in self.boundaries.middle:
             return None
         # Behind a user's message the two would become one, and the handoff could not be found again.
         return newest[1] if self.before is None or self.before.role in ("assistant", "tool") else None
@@ -190,8 +192,8 @@ class CompactionInput:
 
     @property
     def behind(self) -> list[Entry]:
-        found, entries = self.found, self.history.entries
-        return [*(entries[i] for i in found.kept), *entries[found.tail_start :]]
+        boundaries, entries = self.boundaries, self.history.entries
+        return [*(entries[i] for i in boundaries.pinned), *entries[boundaries.tail_start :]]
 
     @property
     def digested(self) -> list[Entry]:
@@ -209,7 +211,7 @@ class CompactionInput:
     @property
     def fresh_from(self) -> int:
         """Where what the previous handoff does not speak of begins."""
-        return self.found.lead if self.found.previous is None else self.found.previous + 1
+        return self.boundaries.lead if self.boundaries.previous is None else self.boundaries.previous + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +227,9 @@ class HandoffWriter:
     # What a handoff that goes into plain dicts is sealed with.
     handoff_key: Callable[[], bytes] = default_key
 
-    def write(self, history: CompactionHistory, found: Boundaries, *, focus_topic: str | None) -> WriteResult:
+    def write(self, history: CompactionHistory, boundaries: Boundaries, *, focus_topic: str | None) -> WriteResult:
         """The handoff for a history's middle. Never fails: what no model can do, code does."""
-        job = CompactionInput.of(history, found)
+        job = CompactionInput.of(history, boundaries)
         log = self.services.log if history.is_logged else None
         past = read_past(job.previous, log, without=(e.seq for e in history.entries))
         sources = in_order(past.entries, [e for e in history.entries if e.message.kind != "handoff"])
@@ -235,15 +237,15 @@ class HandoffWriter:
         read_facts(reached)
         shares = self._shares(job)
         outcome = self._summary(job, shares, focus_topic)
-        told, findings = self._told(job, outcome.summary, shares, sources, past)
+        sections, findings = self._write_sections(job, outcome.summary, shares, sources, past)
         # A handoff marks where the head ends.
-        view = [*history.messages[: found.head_end], Message("user", "", kind="handoff")]
+        view = [*history.messages[: boundaries.head_end], Message("user", "", kind="handoff")]
         head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
         requests = requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
-        if outcome.summary is None and shares.is_free and told.get("Remaining Work", AS_ASKED) == AS_ASKED:
-            told["Remaining Work"] = AS_ASKED if requests.open else ""
+        if outcome.summary is None and shares.is_free and sections.get("Remaining Work", AS_ASKED) == AS_ASKED:
+            sections["Remaining Work"] = AS_ASKED if requests.open else ""
         handoff = compose(
-            told,
+            sections,
             ledger_of(reached),
             active_task=active_task(requests),
             instructions=[
@@ -251,7 +253,7 @@ class HandoffWriter:
                 *gathered(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),
             ],
             shares=shares,
-            shown=_facts_in_sight(head, job),
+            visible=_facts_in_sight(head, job),
             frame=self._frame(job, outcome.summary, focus_topic, findings),
             carried=past.fact_lines,
         )
@@ -272,7 +274,7 @@ class HandoffWriter:
             return SummaryOutcome(None, None, 0)
         brief = Brief(
             transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars),
-            target_tokens=shares.told_tokens,
+            target_tokens=shares.summary_tokens,
             source_tokens=job.tokens,
             window_tokens=self.budgets.window,
             previous=job.previous,
@@ -285,7 +287,7 @@ class HandoffWriter:
         failure, calls = None, 0
         for ask, window in asks:
             here = replace(brief, window_tokens=window or brief.window_tokens)
-            outcome = _asked(here, ask, lambda: give_up_at - clock.monotonic_s())
+            outcome = _summarize_with(here, ask, lambda: give_up_at - clock.monotonic_s())
             calls += outcome.calls
             if outcome.summary is not None:
                 self.cooldown.succeeded()
@@ -298,7 +300,7 @@ class HandoffWriter:
             self.cooldown.failed(failure.verdict, is_lasting=failure.is_lasting)
         return SummaryOutcome(None, failure, calls)
 
-    def _told(
+    def _write_sections(
         self, job: CompactionInput, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past
     ) -> tuple[dict[str, str], tuple[str, ...]]:
         """The sections, and what the check against the sources found; without a summary, those of the digest."""
@@ -308,7 +310,7 @@ class HandoffWriter:
             read = list(map(facts_in, digested))
             sections = build_digest(
                 [facts.message for facts in read],
-                previous=told_sections(job.previous),
+                previous=prose_sections(job.previous),
                 budget_chars=shares.digest_chars,
                 outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
                 targets={c.call_id: c.target for facts in read for c in facts.calls},
@@ -319,8 +321,8 @@ class HandoffWriter:
             return {n: without_claims(t, users) if n in _SAID_BY_ASSISTANT else t for n, t in sections.items()}, ()
         # Head and tail count too: what was said there is no invention.
         messages = [e.message for e in sources]
-        known: list[MessageFacts] = [e.memoized(KEPT) for e in sources]
-        facts = [found for f in known for found in (f.said, f.used)] if all(known) else None
+        cached: list[MessageFacts] = [e.memoized(FACTS_KEY) for e in sources]
+        facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
         checked_before = past.checked_text
         if facts is not None:
             facts.append(scan(checked_before))
@@ -386,17 +388,17 @@ class HandoffWriter:
             return None  # a slip in an override must not stop a compaction
 
 
-def _asked(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> SummaryOutcome:
+def _summarize_with(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> SummaryOutcome:
     """The summary of one model, asked again in smaller parts where its window was smaller than anyone knew."""
     outcome = summarise(brief, ask, left_s=left_s)
-    smaller = _window_it_stated(outcome.failure, brief)
+    smaller = _stated_window(outcome.failure, brief)
     if smaller is None:
         return outcome
     again = summarise(replace(brief, window_tokens=smaller), ask, left_s=left_s)
     return replace(again, calls=outcome.calls + again.calls)
 
 
-def _window_it_stated(failure: SummaryFailure | None, brief: Brief) -> int | None:
+def _stated_window(failure: SummaryFailure | None, brief: Brief) -> int | None:
     """The window of a summary model that said "too long"; half of what was believed where it gave no figure."""
     if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
         return None
@@ -418,9 +420,9 @@ def _section(handoff: Handoff | None, name: str) -> str:
 
 def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[str]:
     """The facts of what stays beside the handoff: of the head as far as it is kept, and of all behind."""
-    kept = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
-    read = [facts_in(e) for e in (*kept, *job.behind)]
-    return frozenset().union(*(facts.said for facts in read), *(facts.used for facts in read))
+    visible_head = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
+    read = [facts_in(e) for e in (*visible_head, *job.behind)]
+    return frozenset().union(*(facts.mentioned for facts in read), *(facts.used for facts in read))
 
 
 def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Se
         return list(messages)
     share = _fair_share(sizes, head_tokens)
     head = [
-        m if size <= share else _shortened(m, share, addresses[i] if i < len(addresses) else "")
+        m if size <= share else _shorten(m, share, addresses[i] if i < len(addresses) else "")
         for i, (m, size) in enumerate(zip(messages[start:end], sizes, strict=True), start)
     ]
     return [*messages[:start], *head, *messages[end:]]
@@ -36,16 +36,16 @@ def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Se
 
 def _fair_share(sizes: Sequence[int], budget: int) -> int:
     """The most each may take so that all fit: what the small ones leave goes to the large ones."""
-    left, share = budget, budget
+    remaining, share = budget, budget
     for n, size in enumerate(sorted(sizes)):
-        share = left // (len(sizes) - n)
+        share = remaining // (len(sizes) - n)
         if size > share:
             break
-        left -= size
+        remaining -= size
     return max(share, _LEAST_SHOWN_TOKENS)
 
 
-def _shortened(message: Message, tokens: int, address: str) -> Message:
+def _shorten(message: Message, tokens: int, address: str) -> Message:
     """The two ends of its text, and where the rest can be read."""
     # Imported late: only a compacted conversation needs it, and it brings the whole fact scanner.
     from perdure.context.transcript import short_arguments, without_images
@@ -57,6 +57,6 @@ def _shortened(message: Message, tokens: int, address: str) -> Message:
     if estimate_text(text) <= room:
         return message
     keep = max(40, int(len(text) * room / max(1, estimate_text(text))))
-    shown = f"{text[: keep * 2 // 3]}\n{marker.format(f'{len(text) - keep:,}')}\n{text[len(text) - keep // 3 :]}"
-    content: str | tuple[TextPart, ...] = shown if isinstance(message.content, str) else (TextPart(shown),)
+    excerpt = f"{text[: keep * 2 // 3]}\n{marker.format(f'{len(text) - keep:,}')}\n{text[len(text) - keep // 3 :]}"
+    content: str | tuple[TextPart, ...] = excerpt if isinstance(message.content, str) else (TextPart(excerpt),)
     return message.with_content(content)

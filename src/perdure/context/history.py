@@ -46,15 +46,15 @@ class CompactionHistory:
         messages = [e.message for e in entries]
         origins: list[int | None] | None = None
         if not is_logged and not rules.is_valid(messages):
-            entries, origins = _repaired(entries)
+            entries, origins = _repair(entries)
             messages = [e.message for e in entries]
         # In a log every message says what it is; elsewhere a handoff has to be recognised.
         if not is_logged and any(map(looks_like_handoff, messages)):
             entries, origins = _split(entries, origins, key())
             messages = [e.message for e in entries]
         has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
-        known = ("tokens", model)
-        tokens = [e.memoized(known) or tokens_of(e, model) for e in entries]
+        key_of_size = ("tokens", model)
+        tokens = [e.memoized(key_of_size) or tokens_of(e, model) for e in entries]
         return cls(entries, messages, tokens, origins, is_logged, has_parts)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
@@ -81,17 +81,17 @@ def tokens_of(entry: Entry, model: str = "") -> int:
     )
 
 
-def _repaired(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
+def _repair(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
     """A history in no log, mended before it is measured: what leaves is mended too, and must measure alike."""
-    place = {id(e.message): i for i, e in enumerate(entries)}
-    mended = rules.repair([e.message for e in entries])
-    origins = [place.get(id(m)) for m in mended]
+    index = {id(e.message): i for i, e in enumerate(entries)}
+    repaired = rules.repair([e.message for e in entries])
+    origins = [index.get(id(m)) for m in repaired]
     return [
-        Entry(n, m) if at is None else entries[at] for n, (m, at) in enumerate(zip(mended, origins, strict=True))
+        Entry(n, m) if at is None else entries[at] for n, (m, at) in enumerate(zip(repaired, origins, strict=True))
     ], origins
 
 
-def _trusting(text: str) -> bool:
+def _accept_any(text: str) -> bool:
     return True
 
 
@@ -100,14 +100,14 @@ def _split(
 ) -> tuple[list[Entry], list[int | None]]:
     """Handoffs recognised by their seal, and those merged with the message behind them taken apart again."""
     out: list[Entry] = []
-    places: list[int | None] = []
+    positions: list[int | None] = []
     for i, e in enumerate(entries):
         # A message object says what it is; only what a dict or a merge made of it is in question.
-        pieces = split_merged(e.message, _trusting if e.message.kind == "handoff" else partial(is_sealed, key=key))
+        pieces = split_merged(e.message, _accept_any if e.message.kind == "handoff" else partial(is_sealed, key=key))
         if len(pieces) == 1:
             out.append(e if pieces[0].kind == e.message.kind else Entry(e.seq, pieces[0], e.created_at_ms))
-            places.append(i if origins is None else origins[i])
+            positions.append(i if origins is None else origins[i])
         else:
             out += [Entry(e.seq, piece, e.created_at_ms) for piece in pieces]
-            places += [None] * len(pieces)
-    return out, places
+            positions += [None] * len(pieces)
+    return out, positions

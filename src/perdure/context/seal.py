@@ -35,8 +35,8 @@ def is_sealed(text: str, key: bytes) -> bool:
         return False
     first, _, rest = text.replace("\r\n", "\n").partition("\n")
     line, _, rest = rest.partition("\n")
-    given = line.strip().removeprefix(_MARK)
-    return hmac.compare_digest(given.encode("utf-8", "replace"), _checksum(first, rest, key).encode())
+    checksum = line.strip().removeprefix(_MARK)
+    return hmac.compare_digest(checksum.encode("utf-8", "replace"), _checksum(first, rest, key).encode())
 
 
 def default_key() -> bytes:

@@ -137,15 +137,15 @@ def read_sections(text: str) -> dict[str, str]:
     text = _unwrapped(text)
     heads = _heads(text)
     preface = text[: heads[0].start] if heads else text
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     # Before the first heading stand greetings and thinking aloud; where most of the text stands there, it is the notes.
     if len(preface.strip()) > (max(_LONGEST_GREETING, len(text) // 2) if heads else 0):
-        found["Critical Context"] = [preface.strip()]
+        texts["Critical Context"] = [preface.strip()]
     for head, following in zip_longest(heads, heads[1:]):
         body = text[head.end : following.start if following else len(text)].strip("\n")
         if not says_nothing(body):
-            found.setdefault(head.name, []).append(body.strip("\n").rstrip())
-    return {s: "\n".join(found[s]) for s in SECTIONS if s in found}
+            texts.setdefault(head.name, []).append(body.strip("\n").rstrip())
+    return {s: "\n".join(texts[s]) for s in SECTIONS if s in texts}
 
 
 def has_own_headings(text: str) -> bool:
@@ -167,14 +167,14 @@ def _unwrapped(text: str) -> str:
 
 
 def _heads(text: str) -> list[_Head]:
-    found = []
+    heads = []
     for m in _HEADING.finditer(text):
         if name := _section_named(m):
             title = _clean(m["hash"] or m["bold"] or m["number"])
-            found.append(_Head(m.start(), m.end(), name, title in _EXACT, m["hash"] is not None))
-    if exact := [h for h in found if h.is_exact and h.is_hash]:
+            heads.append(_Head(m.start(), m.end(), name, title in _EXACT, m["hash"] is not None))
+    if exact := [h for h in heads if h.is_exact and h.is_hash]:
         return exact
-    return found or [
+    return heads or [
         _Head(m.start(), m.end(), _EXACT[m["name"].lower()], is_exact=True, is_hash=False)
         for m in _INLINE.finditer(text)
     ]
@@ -209,7 +209,7 @@ class _Piece:
     @property
     def stands_for(self) -> int:
         """How many pieces go with it: one that tells of an earlier cut stands for those."""
-        return int(found[1]) if (found := _NOTE.fullmatch(self.text)) else 1
+        return int(match[1]) if (match := _NOTE.fullmatch(self.text)) else 1
 
 
 @dataclass(slots=True)
@@ -234,28 +234,28 @@ class _Lines:
         """With its heading, and with the note once something is gone."""
         return _HEADING_SIZE + sum(p.size for p in self.pieces) + (self.note_size if self.dropped else 0)
 
-    def drop(self, wanted: int, *, least: int) -> int:
+    def drop(self, amount: int, *, least: int) -> int:
         """Gives up lines until `wanted` is gained or the next would leave less than `least`; what was gained."""
-        at_first = left = self.total
-        while len(self.pieces) > (1 if least else 0) and at_first - left < wanted:
+        at_first = remaining = self.total
+        while len(self.pieces) > (1 if least else 0) and at_first - remaining < amount:
             at = int(self.is_led and len(self.pieces) > 1) if self.newest_last else -1
-            if left - self.pieces[at].size < least:
+            if remaining - self.pieces[at].size < least:
                 break
             piece = self.pieces.pop(at)
-            left -= piece.size - (0 if self.dropped else self.note_size)
+            remaining -= piece.size - (0 if self.dropped else self.note_size)
             self.dropped += piece.stands_for
-        return at_first - left
+        return at_first - remaining
 
     @property
     def text(self) -> str:
         if not self.dropped:
-            return _joined(self.pieces)
+            return _join_pieces(self.pieces)
         cut = int(self.is_led) if self.newest_last else len(self.pieces)
-        before, after = _joined(self.pieces[:cut]), _joined(self.pieces[cut:])
+        before, after = _join_pieces(self.pieces[:cut]), _join_pieces(self.pieces[cut:])
         return "\n".join(filter(None, (before, _left_out(self.dropped), after)))
 
 
-def _joined(pieces: Sequence[_Piece]) -> str:
+def _join_pieces(pieces: Sequence[_Piece]) -> str:
     return "".join((p.gap if n else "") + p.text for n, p in enumerate(pieces))
 
 

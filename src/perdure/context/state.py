@@ -50,8 +50,8 @@ class CoolDown:
     def left_s(self) -> float:
         """Seconds until a summary may be asked for again; 0 now. A clock set back never makes it longer than it was."""
         until_ms, length_s = self._read()[1:]
-        left = (until_ms - self._clock.now_ms()) / 1000
-        return min(max(0.0, left), length_s)
+        remaining = (until_ms - self._clock.now_ms()) / 1000
+        return min(max(0.0, remaining), length_s)
 
     def failed(self, verdict: ErrorVerdict | None, *, is_lasting: bool = False) -> None:
         """A passing failure: short, growing with each in a row; one that will not pass: long at once."""
@@ -75,11 +75,11 @@ class CoolDown:
             self._state.set(_COOLDOWN, None)
 
     def _read(self) -> tuple[int, int, float]:
-        kept = _mapping(self._state.get(_COOLDOWN))
+        stored = _mapping(self._state.get(_COOLDOWN))
         return (
-            int(_number(kept.get("failures"))),
-            int(_number(kept.get("until_ms"))),
-            float(_number(kept.get("length_s"))),
+            int(_number(stored.get("failures"))),
+            int(_number(stored.get("until_ms"))),
+            float(_number(stored.get("length_s"))),
         )
 
 

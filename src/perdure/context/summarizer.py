@@ -51,10 +51,10 @@ def as_summarize(ask: AnySummarize | None) -> Summarize | None:
 
 def _takes_max_tokens(ask: Callable[..., Any]) -> bool:
     try:
-        wanted = signature(ask).parameters
+        parameters = signature(ask).parameters
     except (TypeError, ValueError):
         return False
-    return "max_tokens" in wanted
+    return "max_tokens" in parameters
 
 
 _REFUSAL = re.compile(
@@ -221,14 +221,14 @@ def into_parts(brief: Brief) -> list[list[str]]:
     reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
     reserve += _previous_tokens(brief)
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
-    told = _bounded(brief.transcript, room)
+    transcript = _bounded(brief.transcript, room)
     # Sums from the start on: where a part ends is then looked up, not counted to.
-    ends = [0, *accumulate(size + 2 for size in told.sizes)]
+    ends = [0, *accumulate(size + 2 for size in transcript.sizes)]
     parts: list[list[str]] = []
     start = 0
-    while start < len(told.blocks) or not parts:
+    while start < len(transcript.blocks) or not parts:
         end = max(start + 1, bisect_right(ends, ends[start] + room) - 1)
-        parts.append(told.blocks[start:end])
+        parts.append(transcript.blocks[start:end])
         start = end
     return parts if len(parts) <= MOST_PARTS else _folded(parts)
 
@@ -248,8 +248,8 @@ def _previous_tokens(brief: Brief) -> int:
 
 def _notes_tokens(brief: Brief) -> int:
     """What the merging call leaves for the notes on the parts."""
-    left = brief.window_tokens - brief.target_tokens - _PROMPT_TOKENS - _previous_tokens(brief)
-    return max(left * 4 // 5, brief.window_tokens // 6, _LEAST_PART_TOKENS // 2)
+    remaining = brief.window_tokens - brief.target_tokens - _PROMPT_TOKENS - _previous_tokens(brief)
+    return max(remaining * 4 // 5, brief.window_tokens // 6, _LEAST_PART_TOKENS // 2)
 
 
 def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
@@ -284,13 +284,13 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s:
 
 def _whole_lines(text: str, most_bytes: int) -> str:
     """As many whole lines from the beginning as fit."""
-    kept, spent = [], 0
+    whole, spent = [], 0
     for line in text.splitlines():
         spent += size_of(line) + 1
         if spent > most_bytes:
             break
-        kept.append(line)
-    return "\n".join(kept)
+        whole.append(line)
+    return "\n".join(whole)
 
 
 def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) -> str:
@@ -350,13 +350,13 @@ def _as_summary(answer: object) -> Summary:
     return Summary(redact(clean(str(answer.text))), clean(str(answer.model)), usage, answer.cost_usd)
 
 
-def _bounded(told: Transcript, room: int) -> Transcript:
+def _bounded(transcript: Transcript, room: int) -> Transcript:
     """Blocks short enough that they can be put into parts at all, and into few enough."""
     most = room // 2
     # Told by their bytes, which a text has no fewer of than characters: almost always there is nothing to do.
-    if sum(told.sizes) <= room * MOST_PARTS and max(told.sizes, default=0) <= most:
-        return told
-    blocks = told.blocks
+    if sum(transcript.sizes) <= room * MOST_PARTS and max(transcript.sizes, default=0) <= most:
+        return transcript
+    blocks = transcript.blocks
     if sum(map(len, blocks)) > room * MOST_PARTS:
         most = min(most, max(80, room * MOST_PARTS // max(1, len(blocks)) // 2))
     shorter = [b if len(b) <= most else f"{b[: most * 2 // 3]} … {b[-(most // 3) :]}" for b in blocks]
@@ -381,5 +381,5 @@ def _text(brief: Brief, name: str, **values: str) -> str:
 
 
 def _sum_cost(answers: Sequence[Summary]) -> float | None:
-    known = [a.cost_usd for a in answers if a.cost_usd is not None]
-    return sum(known) if known else None
+    costs = [a.cost_usd for a in answers if a.cost_usd is not None]
+    return sum(costs) if costs else None

@@ -21,7 +21,7 @@ def with_compaction_note(messages: Sequence[Mapping[str, Any]], front: int) -> l
     """
     if not front:
         return list(messages)
-    return [*messages[: front - 1], _noted(messages[front - 1]), *messages[front:]]
+    return [*messages[: front - 1], _append_note(messages[front - 1]), *messages[front:]]
 
 
 def needs_note(message: Message) -> bool:
@@ -29,7 +29,7 @@ def needs_note(message: Message) -> bool:
     return compaction_note() not in message.text
 
 
-def _noted(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def _append_note(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     note, content = compaction_note(), raw.get("content")
     if not needs_note(Message.from_dict(raw)):
         return raw

@@ -62,25 +62,25 @@ class CallNote:
     about: str
 
 
-def noted_calls(message: Message) -> list[tuple[CallNote, str]]:
+def describe_calls(message: Message) -> list[tuple[CallNote, str]]:
     """A note for each call of a message, and the call's arguments cut short."""
-    return [_noted(c) for c in message.tool_calls]
+    return [_describe_call(c) for c in message.tool_calls]
 
 
 def outcome(text: str) -> str:
     """What came of a call, from its result alone: exit code, size, and the line that tells most."""
     if not text.strip():
         return "no output"
-    said = []
+    details = []
     edge = ends(text, 400, 800)
     low = edge.lower()
-    if any(mark in low for mark in EXIT.marks) and (found := EXIT.pattern.search(edge)):
-        said.append(f"exit {found[1]}")
+    if any(mark in low for mark in EXIT.marks) and (match := EXIT.pattern.search(edge)):
+        details.append(f"exit {match[1]}")
     lines = text.count("\n") + (not text.endswith("\n"))
-    said.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
+    details.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
     if telling := _telling_line(edge, low):
-        said.append(telling)
-    return ", ".join(said)
+        details.append(telling)
+    return ", ".join(details)
 
 
 def ends(text: str, first: int, last: int, between: str = "\n") -> str:
@@ -90,8 +90,8 @@ def ends(text: str, first: int, last: int, between: str = "\n") -> str:
     head, tail = text[:first], text[-last:]
     cut = max(head.rfind(" "), head.rfind("\n"))
     head = head[:cut] if cut > 0 else ""
-    found = _SPACE.search(tail)
-    tail = tail[found.end() :] if found else ""
+    match = _SPACE.search(tail)
+    tail = tail[match.end() :] if match else ""
     return f"{head}{between}{tail}" if head or tail else f"[{len(text):,} characters without a space]"
 
 
@@ -102,15 +102,15 @@ def result_line(note: CallNote | None, came_of_it: str) -> str:
     return f"[{note.name}] {note.about} → {came_of_it}" if note.about else f"[{note.name}] → {came_of_it}"
 
 
-def answered(notes: Sequence[CallNote], result: Message) -> CallNote | None:
+def find_call(notes: Sequence[CallNote], result: Message) -> CallNote | None:
     """The call among `notes` that a result answers."""
-    wanted = result.tool_call_id
-    if not wanted:
+    call_id = result.tool_call_id
+    if not call_id:
         return None
     for note in notes:
-        if wanted in note.ids:
+        if call_id in note.ids:
             return note
-    named = set(wanted.split("|"))
+    named = set(call_id.split("|"))
     return next((n for n in notes if not named.isdisjoint(n.ids)), None)
 
 
@@ -141,7 +141,7 @@ def without_images(message: Message) -> Message:
     return message.with_content(parts)
 
 
-def _noted(call: ToolCall) -> tuple[CallNote, str]:
+def _describe_call(call: ToolCall) -> tuple[CallNote, str]:
     try:
         value = json.loads(call.arguments)
         about = _about(value) if isinstance(value, dict) else _one_line(call.arguments, 80)
@@ -159,8 +159,8 @@ def _about(arguments: Mapping[str, Any]) -> str:
 
 
 def _span(arguments: Mapping[str, Any]) -> str:
-    told = [f"{k} {arguments[k]}" for k in ("offset", "limit") if isinstance(arguments.get(k), int)]
-    return f" ({', '.join(told)})" if told else ""
+    limits = [f"{k} {arguments[k]}" for k in ("offset", "limit") if isinstance(arguments.get(k), int)]
+    return f" ({', '.join(limits)})" if limits else ""
 
 
 def _leaf(value: object) -> str:
@@ -213,8 +213,8 @@ def _shortened(value: Any, most: int, depth: int = 0) -> Any:
     if isinstance(value, dict):
         return {k: _shortened(v, most, depth + 1) for k, v in value.items()}
     if isinstance(value, list):
-        kept = [_shortened(v, most, depth + 1) for v in value[:20]]
-        return [*kept, f"… {len(value) - 20} more"] if len(value) > 20 else kept
+        items = [_shortened(v, most, depth + 1) for v in value[:20]]
+        return [*items, f"… {len(value) - 20} more"] if len(value) > 20 else items
     return value
 
 
@@ -281,22 +281,22 @@ def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> T
     for e in entries:
         message = e.message
         if message.role == "tool":
-            told = e.memoized(key) or e.memo(key, partial(_result_block, note_in(e, prune_chars), notes))
-            if told.mark is not None:
-                long[len(blocks)] = told
-            blocks.append(told.text)
-            sizes.append(told.size)
+            block = e.memoized(key) or e.memo(key, partial(_result_block, note_in(e, prune_chars), notes))
+            if block.mark is not None:
+                long[len(blocks)] = block
+            blocks.append(block.text)
+            sizes.append(block.size)
         elif message.kind != "handoff":
-            said = e.memoized("speech") or speech_in(e)
-            notes = said.notes
-            if said.text:
-                blocks.append(said.text)
-                sizes.append(said.size)
-    last = {told.mark: at for at, told in long.items()}
+            speech = e.memoized("speech") or speech_in(e)
+            notes = speech.notes
+            if speech.text:
+                blocks.append(speech.text)
+                sizes.append(speech.size)
+    last = {block.mark: at for at, block in long.items()}
     if len(last) < len(long):
-        for at, told in long.items():
-            if last[told.mark] != at:
-                blocks[at] = result_line(told.call, SAME_AGAIN)
+        for at, block in long.items():
+            if last[block.mark] != at:
+                blocks[at] = result_line(block.call, SAME_AGAIN)
                 sizes[at] = size_of(blocks[at])
     return Transcript(blocks, sizes)
 
@@ -328,26 +328,26 @@ def _result_note(message: Message, prune_chars: int) -> ResultNote:
 
 
 def _speech(message: Message) -> Speech:
-    text = said = message.text.strip()
-    if len(said) > MESSAGE_CHARS:
-        said = ends(said, MESSAGE_CHARS * 2 // 3, MESSAGE_CHARS // 3, f"\n[… of {len(text):,} characters …]\n")
+    text = excerpt = message.text.strip()
+    if len(excerpt) > MESSAGE_CHARS:
+        excerpt = ends(excerpt, MESSAGE_CHARS * 2 // 3, MESSAGE_CHARS // 3, f"\n[… of {len(text):,} characters …]\n")
     content = message.content
     if images := sum(isinstance(p, ImagePart) for p in content) if isinstance(content, tuple) else 0:
-        said += f"\n[{images} image{'s' if images > 1 else ''}]"
-    calls = noted_calls(message)
-    body = "\n".join(filter(None, (said, *(f"→ calls {note.name} {arguments}" for note, arguments in calls))))
-    told = f"{_speaker(message)}: {body}" if body else ""
-    return Speech(told, size_of(told), tuple(note for note, _ in calls))
+        excerpt += f"\n[{images} image{'s' if images > 1 else ''}]"
+    calls = describe_calls(message)
+    body = "\n".join(filter(None, (excerpt, *(f"→ calls {note.name} {arguments}" for note, arguments in calls))))
+    block = f"{_speaker(message)}: {body}" if body else ""
+    return Speech(block, size_of(block), tuple(note for note, _ in calls))
 
 
 def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> ResultBlock:
     """The call that a result answers always stands right before it."""
-    call = answered(notes, message)
+    call = find_call(notes, message)
     if note.is_whole:
-        told = f"[{call.name if call else 'tool'}] result: {note.text or 'no output'}"
+        block = f"[{call.name if call else 'tool'}] result: {note.text or 'no output'}"
     else:
-        told = result_line(call, note.text)
-    return ResultBlock(told, size_of(told), note.mark, call)
+        block = result_line(call, note.text)
+    return ResultBlock(block, size_of(block), note.mark, call)
 
 
 def _speaker(message: Message) -> str:

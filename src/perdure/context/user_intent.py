@@ -74,13 +74,13 @@ def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "",
 
     `previous` is the section of an earlier handoff that quotes them.
     """
-    found = dict.fromkeys(_LISTED.findall(previous))
+    unique = dict.fromkeys(_LISTED.findall(previous))
     for rules in rules_by_message:
         for rule in rules:
             # Said again, it counts from then on.
-            found.pop(rule, None)
-            found[rule] = None
-    rules = tuple(found)
+            unique.pop(rule, None)
+            unique[rule] = None
+    rules = tuple(unique)
     if len(rules) <= limit:
         return list(rules)
     return [*rules[: limit // 2], *rules[len(rules) - (limit - limit // 2) :]]
@@ -110,13 +110,13 @@ class OpenRequests:
     """What the user asked for and still waits for; `answered` is what the last reply closed."""
 
     open: tuple[str, ...] = ()
-    answered: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
 
 
 def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests:
     """The requests after these messages; `previous` is the Active Task of the handoff that stands before them."""
     before = parse_active_task(previous)
-    waiting, closed = list(before.open), list(before.answered)
+    waiting, closed = list(before.open), list(before.closed)
     for m in messages:
         if m.role == "tool" or m.tool_calls:
             continue
@@ -146,8 +146,8 @@ def active_task(requests: OpenRequests) -> str:
         more = len(requests.open) - len(quotes)
         earlier = f"[{more} earlier open requests are in the compacted messages]\n" if more > 0 else ""
         return f"{OPEN}\n{earlier}" + "\n\n".join(quotes)
-    if requests.answered:
-        return f"{ALL_ANSWERED}\n{quote(requests.answered[-1])}"
+    if requests.closed:
+        return f"{ALL_ANSWERED}\n{quote(requests.closed[-1])}"
     return "None"
 
 
@@ -162,7 +162,7 @@ def parse_active_task(section: str) -> OpenRequests:
             quotes.append("\n".join(lines))
             lines = []
     if section.startswith("None"):
-        return OpenRequests(answered=tuple(quotes))
+        return OpenRequests(closed=tuple(quotes))
     return OpenRequests(open=tuple(quotes))
 
 

@@ -109,14 +109,14 @@ def own_words(message: Message) -> str:
 
 def users_words(messages: Sequence[Message]) -> Iterator[str]:
     """Every text that speaks for the user: their own words, and what a bare "yes" of theirs agrees to."""
-    asked = ""
+    question = ""
     for message in messages:
         if message.role == "assistant" and message.kind == "assistant":
-            asked = message.text[-_FRAME_CHARS:]
+            question = message.text[-_FRAME_CHARS:]
         elif words := own_words(message):
             yield words
-            if asked and is_bare(words):
-                yield asked
+            if question and is_bare(words):
+                yield question
 
 
 def _own_lines(text: str) -> Iterator[str]:

@@ -16,13 +16,13 @@ Data flows in that order; no file here looks further than to those above it.
 """
 
 from perdure.context.facts.ranking import FURTHEST_BACK
-from perdure.context.facts.reading import KEPT, MessageFacts, facts_in, facts_of, read_facts
+from perdure.context.facts.reading import FACTS_KEY, MessageFacts, facts_in, facts_of, read_facts
 from perdure.context.facts.selection import BETWEEN_PIECES, FactLedger, FactLines
 
 __all__ = [
     "BETWEEN_PIECES",
+    "FACTS_KEY",
     "FURTHEST_BACK",
-    "KEPT",
     "FactLedger",
     "FactLines",
     "MessageFacts",

@@ -81,18 +81,18 @@ _MEMO_BYTES = 24_000_000
 
 def scan(text: str) -> frozenset[str]:
     """Every distinct fact of a text."""
-    found: set[str] = set()
+    facts: set[str] = set()
     if "://" in text:
-        found.update(u.rstrip(".,:;") for u in _URL.findall(text))
+        facts.update(u.rstrip(".,:;") for u in _URL.findall(text))
     if ":\\" in text:
-        found.update(_WINDOWS_PATH.findall(text))
+        facts.update(_WINDOWS_PATH.findall(text))
     data = text.encode("utf-8", "replace")
     if _ARROW in data:
         # A viewer's line numbers are nobody's facts; another arrow parts what stands on either side of it.
         data = _LINE_NUMBER.sub(b" ", b"\n" + data).replace(_ARROW, b" ")
     # Most pieces are words that have none: those met before are set aside all at once.
     pieces = set(data.translate(_TABLE).split()) - _NO_FACTS
-    return frozenset(found.union(*map(_MEMO.__getitem__, pieces)))
+    return frozenset(facts.union(*map(_MEMO.__getitem__, pieces)))
 
 
 def pieces_of(text: str) -> set[bytes]:
@@ -180,8 +180,8 @@ class _PartsMemo(dict[bytes, tuple[str, ...]]):
     def __missing__(self, raw: bytes) -> tuple[str, ...]:
         if len(self) >= _MOST_PIECES:
             self.clear()
-        found = self[raw] = () if is_plain(raw) else _parts(raw.decode("utf-8", "replace"))
-        return found
+        parts = self[raw] = () if is_plain(raw) else _parts(raw.decode("utf-8", "replace"))
+        return parts
 
 
 _PARTS = _PartsMemo()
@@ -189,11 +189,11 @@ _PARTS = _PartsMemo()
 
 def _parts(piece: str) -> tuple[str, ...]:
     atoms = _ATOM.findall(piece)[-_MOST_ATOMS:]
-    found: set[str] = set()
+    names: set[str] = set()
     for first, atom in enumerate(atoms):
         part = _MARKS.sub("", atom)
         for more in ("", *atoms[first + 1 :]):
             part += more
             if (len(part) >= _SHORTEST and not part.isalpha()) or _parts_MIXED.search(part):
-                found.add(part)
-    return tuple(found)
+                names.add(part)
+    return tuple(names)

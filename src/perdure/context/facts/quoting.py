@@ -78,11 +78,11 @@ def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Spa
     best: Span | None = None
     shortest = 2 * (reach + _BREAK) + 1
     rights = _forwards(text, end, reach)
-    for start, left, before in _backwards(text, at, reach):
-        for stop, right, behind in rights:
+    for start, words_before, before in _backwards(text, at, reach):
+        for stop, words_after, behind in rights:
             if before + behind >= shortest:
                 break
-            if len(left | right) >= ENOUGH_WORDS:
+            if len(words_before | words_after) >= ENOUGH_WORDS:
                 best, shortest = (start, stop), before + behind
                 break
     return best
@@ -111,7 +111,7 @@ def _forwards(text: str, start: int, reach: int) -> _Steps:
     words, steps, at = _NONE, [(start, _NONE, 0)], start
     last = start + reach
     # A stop and the space behind it belong to the sentence they end.
-    broken = min(_found(text.find("\n", start, last), last), _found(text.find(". ", start, last), last)) + 1
+    broken = min(_or_default(text.find("\n", start, last), last), _or_default(text.find(". ", start, last), last)) + 1
     for word in text[start:last].split():
         at = text.find(word, at) + len(word)
         more = _WORDS_IN[word]
@@ -123,7 +123,7 @@ def _forwards(text: str, start: int, reach: int) -> _Steps:
     return steps
 
 
-def _found(at: int, otherwise: int) -> int:
+def _or_default(at: int, otherwise: int) -> int:
     return at if at >= 0 else otherwise
 
 
@@ -153,7 +153,7 @@ def beginning(text: str, most: int) -> str:
 def _within_line(text: str, at: int, end: int, near: int) -> tuple[int, int]:
     """The fact's line, or where that is long, as much around the fact as `near` allows, cut between words."""
     lo = text.rfind("\n", 0, at) + 1
-    hi = _found(text.find("\n", end), len(text))
+    hi = _or_default(text.find("\n", end), len(text))
     if hi - lo <= near:
         return lo, hi
     room = max(0, near - (end - at))
@@ -170,7 +170,7 @@ def _widened(text: str, lo: int, hi: int, *, most: int) -> tuple[int, int]:
             before = _at_word(text, lo - (most - (hi - lo)), before, lo)
         if before < lo and is_understood(text[before:hi]):
             return before, hi
-        after = _found(text.find("\n", hi + 1), len(text))
+        after = _or_default(text.find("\n", hi + 1), len(text))
         if after - before > most:
             after = _at_word_end(text, before + most, hi, after)
         if (before, after) == (lo, hi):

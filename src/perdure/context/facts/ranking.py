@@ -52,7 +52,7 @@ class Weighable(Protocol):
     @property
     def role(self) -> str: ...
     @property
-    def said(self) -> frozenset[str]: ...
+    def mentioned(self) -> frozenset[str]: ...
     @property
     def used(self) -> frozenset[str]: ...
     @property
@@ -68,22 +68,22 @@ class Sightings:
     last: dict[str, int] = field(default_factory=dict)
     crowd: dict[int, int] = field(default_factory=dict)
     # Every message with such facts, the newest first, as far back as was looked; and how many occurrences those are.
-    places: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    occurrences: list[tuple[int, frozenset[str]]] = field(default_factory=list)
     spent: int = 0
 
-    def add(self, place: int, facts: frozenset[str]) -> tuple[int, frozenset[str]]:
+    def add(self, position: int, facts: frozenset[str]) -> tuple[int, frozenset[str]]:
         self.spent += len(facts)
-        self.places.append(at := (place, facts))
+        self.occurrences.append(at := (position, facts))
         return at
 
     def settle(self) -> None:
         """Works out the rest, once every message was seen."""
-        self.crowd = {place: len(facts) for place, facts in self.places}
-        self.last = {fact: place for place, facts in reversed(self.places) for fact in facts}
+        self.crowd = {position: len(facts) for position, facts in self.occurrences}
+        self.last = {fact: position for position, facts in reversed(self.occurrences) for fact in facts}
 
     def count(self) -> Counter[str]:
         """How many messages have each fact."""
-        return Counter(chain.from_iterable(facts for _, facts in self.places))
+        return Counter(chain.from_iterable(facts for _, facts in self.occurrences))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,36 +109,36 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     `errors` and `decisions` say which facts of which entry stand where something went wrong or was decided.
     """
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
-    roles = tuple(Sightings(places=[*reversed(places)]) for places in (errors, decisions))
-    spoken = {"assistant": assistant, "handoff": assistant, "note": assistant, "user": user}
+    roles = tuple(Sightings(occurrences=[*reversed(occurrences)]) for occurrences in (errors, decisions))
+    by_role = {"assistant": assistant, "handoff": assistant, "note": assistant, "user": user}
     everywhere: list[tuple[int, frozenset[str]]] = []
     # In a history of thousands of messages the newest ones have more than enough to choose from.
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
-    for place in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
-        entry = entries[place]
-        if said := entry.said:
+    for position in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
+        entry = entries[position]
+        if mentioned := entry.mentioned:
             role = entry.role
             # With hundreds of facts in it, most of what the user sent is pasted.
-            seen = results if role == "user" and len(said) >= _PASTED else spoken.get(role, results)
-            if seen.spent < most:
-                everywhere.append(seen.add(place, said))
+            source = results if role == "user" and len(mentioned) >= _PASTED else by_role.get(role, results)
+            if source.spent < most:
+                everywhere.append(source.add(position, mentioned))
         if used := entry.used:
-            for seen, facts in ((whole, entry.whole), (brief, entry.brief), (calls, used)):
-                if facts and seen.spent < most:
-                    everywhere.append(seen.add(place, facts))
-    for seen in (*sources, *roles):
-        seen.settle()
-    first = {fact: place for place, facts in everywhere for fact in facts}
-    first_call = {fact: place for place, facts in calls.places for fact in facts}
-    followed = {p: _followed(entries[p].said, p, calls.last) for p in results.crowd}
+            for source, facts in ((whole, entry.whole), (brief, entry.brief), (calls, used)):
+                if facts and source.spent < most:
+                    everywhere.append(source.add(position, facts))
+    for source in (*sources, *roles):
+        source.settle()
+    first = {fact: position for position, facts in everywhere for fact in facts}
+    first_call = {fact: position for position, facts in calls.occurrences for fact in facts}
+    followed = {p: _followed(entries[p].mentioned, p, calls.last) for p in results.crowd}
     return Weights(_chances(len(entries), sources, roles, followed), first, first_call, *sources, *roles)
 
 
-def _followed(listed: frozenset[str], place: int, used: Mapping[str, int]) -> float:
+def _followed(listed: frozenset[str], position: int, used: Mapping[str, int]) -> float:
     """How far a listing was worked through afterwards: the rest of it is then likely to come next."""
-    places = [f for f in listed if "/" in f or "." in f]
-    taken = sum(used.get(f, -1) > place for f in places)
-    return taken / len(places) if taken > 1 else 0.0
+    paths = [f for f in listed if "/" in f or "." in f]
+    used_later = sum(used.get(f, -1) > position for f in paths)
+    return used_later / len(paths) if used_later > 1 else 0.0
 
 
 # For each kind of source: for standing there at all, for how recently, for each doubling of its company, of its count.
@@ -165,24 +165,24 @@ _ROLES = (0.3, 0.3)
 def _chances(
     total: int, sources: Sequence[Sightings], roles: Sequence[Sightings], followed: Mapping[int, float]
 ) -> dict[str, float]:
-    near = [1 / (1 + (total - place) / 10) for place in range(total)]
-    far = [1 / (1 + (total - place) / 50) for place in range(total)]
+    near = [1 / (1 + (total - position) / 10) for position in range(total)]
+    far = [1 / (1 + (total - position) / 50) for position in range(total)]
     logs = [0.0, *(math.log2(n) for n in range(1, 1025))]
     odds: dict[str, float] = {}
     latest: dict[str, int] = {}
-    for seen, (base, recency, crowding, repeating) in zip(sources, _EVIDENCE, strict=True):
-        count = seen.count() if repeating else {}
-        at = {p: base + recency * far[p] + crowding * logs[min(n, 1024)] for p, n in seen.crowd.items()}
-        for fact, place in seen.last.items():
-            odds[fact] = odds.get(fact, 0.0) + at[place] + (repeating and repeating * logs[min(count[fact], 1024)])
-            if place > latest.get(fact, -1):
-                latest[fact] = place
-    for seen, weight in zip(roles, _ROLES, strict=True):
-        for fact in seen.last:
+    for source, (base, recency, crowding, repeating) in zip(sources, _EVIDENCE, strict=True):
+        count = source.count() if repeating else {}
+        at = {p: base + recency * far[p] + crowding * logs[min(n, 1024)] for p, n in source.crowd.items()}
+        for fact, position in source.last.items():
+            odds[fact] = odds.get(fact, 0.0) + at[position] + (repeating and repeating * logs[min(count[fact], 1024)])
+            if position > latest.get(fact, -1):
+                latest[fact] = position
+    for source, weight in zip(roles, _ROLES, strict=True):
+        for fact in source.last:
             if fact in odds:
                 odds[fact] += weight
     brief, calls, results = sources[1].last, sources[2].last, sources[5].last
-    spoken = sources[2].last.keys() | sources[3].last.keys() | sources[4].last.keys()
+    used_or_mentioned = sources[2].last.keys() | sources[3].last.keys() | sources[4].last.keys()
     waiting = (sources[3].last.keys() | sources[4].last.keys()) - calls.keys()
     recent = [_BASE + 0.8 * n + 0.8 * f for n, f in zip(near, far, strict=True)]
     chances: dict[str, float] = {}
@@ -195,7 +195,7 @@ def _chances(
             sum_of_evidence += min(_POINTED, _FOLLOWED * followed[results[fact]]) + (
                 _UNOPENED if kind == "path" else 0.0
             )
-        elif kind in _INCIDENTAL and fact not in spoken:
+        elif kind in _INCIDENTAL and fact not in used_or_mentioned:
             sum_of_evidence -= _POINTED
         if fact in waiting:
             sum_of_evidence += _WAITING

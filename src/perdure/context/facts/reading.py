@@ -12,7 +12,7 @@ from perdure.core.messages import Entry, Message, TextPart
 from perdure.redaction import are_clean, redact
 
 # What an entry keeps its facts under.
-KEPT = "facts"
+FACTS_KEY = "facts"
 # So many characters are looked through for secrets at once.
 _MOST_TOGETHER = 100_000
 
@@ -31,7 +31,7 @@ class MessageFacts:
     """One message's facts: in its text, in its calls' arguments, in the short ones, and those that are a whole one."""
 
     message: Message
-    said: frozenset[str]
+    mentioned: frozenset[str]
     used: frozenset[str] = frozenset()
     brief: frozenset[str] = frozenset()
     whole: frozenset[str] = frozenset()
@@ -51,17 +51,17 @@ def facts_of(message: Message) -> MessageFacts:
 
 def facts_in(entry: Entry) -> MessageFacts:
     """The same of an entry, read once."""
-    kept: MessageFacts | None = entry.memoized(KEPT)
-    return kept or entry.memo(KEPT, facts_of)
+    facts: MessageFacts | None = entry.memoized(FACTS_KEY)
+    return facts or entry.memo(FACTS_KEY, facts_of)
 
 
 def read_facts(entries: Iterable[Entry]) -> None:
     """Reads what has not been read yet of many messages, and keeps it beside them."""
-    for group in _together([e for e in entries if e.memoized(KEPT) is None]):
+    for group in _together([e for e in entries if e.memoized(FACTS_KEY) is None]):
         # Secrets are rare: many texts are looked through at once, and one by one only where something was found.
         is_clean = len(group) > 1 and are_clean(t for e in group for t in _texts(e.message))
         for entry in group:
-            entry.memo(KEPT, _facts_of if is_clean else facts_of)
+            entry.memo(FACTS_KEY, _facts_of if is_clean else facts_of)
 
 
 def _together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
@@ -87,14 +87,14 @@ def _texts(message: Message) -> list[str]:
 def _facts_of(message: Message) -> MessageFacts:
     if not message.tool_calls:
         return MessageFacts(message, scan(message.text))
-    given = [argument_values(c.arguments) for c in message.tool_calls]
-    short = [v for values in given for v in values if len(v) <= LONGEST and "\n" not in v]
-    arguments = "\n".join(v for values in given for v in values)
+    values_by_call = [argument_values(c.arguments) for c in message.tool_calls]
+    short = [v for values in values_by_call for v in values if len(v) <= LONGEST and "\n" not in v]
+    arguments = "\n".join(v for values in values_by_call for v in values)
     used = scan(arguments)
-    brief = scan("\n".join(short)) if len(short) < sum(map(len, given)) else used
+    brief = scan("\n".join(short)) if len(short) < sum(map(len, values_by_call)) else used
     whole = used.intersection(v.strip().rstrip("/") for v in short)
     calls = tuple(
-        CallTarget(c.id, c.name, identifying_value(v)) for c, v in zip(message.tool_calls, given, strict=True)
+        CallTarget(c.id, c.name, identifying_value(v)) for c, v in zip(message.tool_calls, values_by_call, strict=True)
     )
     return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)
 
@@ -119,7 +119,7 @@ def argument_values(arguments: str) -> list[str]:
         value = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         return [arguments]
-    found: list[str] = []
+    values: list[str] = []
     waiting: list[Any] = [value]
     while waiting:
         value = waiting.pop()
@@ -128,8 +128,8 @@ def argument_values(arguments: str) -> list[str]:
         elif isinstance(value, list):
             waiting.extend(reversed(value))
         elif value is not None:
-            found.append(str(value))
-    return found
+            values.append(str(value))
+    return values
 
 
 def identifying_value(values: list[str]) -> str:

@@ -73,18 +73,18 @@ class _Group:
     def line(self) -> str:
         made_of = tuple(self.pieces)
         if made_of != self._made_of:
-            self._made_of, self._line = made_of, self._joined()
+            self._made_of, self._line = made_of, self._render()
         return self._line
 
-    def _joined(self) -> str:
+    def _render(self) -> str:
         """Pieces in the order of their sources, those that overlap as one; then the names that are merely listed."""
-        pieces = sorted(self.pieces, key=lambda p: (p.place, p.span))
+        pieces = sorted(self.pieces, key=lambda p: (p.position, p.span))
         quoted = BETWEEN_PIECES.join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
         names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed and p.fact not in self.heading))
-        told = " · ".join(filter(None, (quoted, names)))
+        body = " · ".join(filter(None, (quoted, names)))
         # Behind a stop of its own a heading needs no colon.
         between = " … " if self.heading.endswith(_STOPS) else ": "
-        return f"- {self.heading}{between}{told}" if told else f"- {self.heading}"
+        return f"- {self.heading}{between}{body}" if body else f"- {self.heading}"
 
 
 class FactSelector:
@@ -110,7 +110,7 @@ class FactSelector:
         self._order: list[str] = []
         self._offered: dict[str, Sequence[Piece]] = {}
         self._half_shown: set[str] = set()
-        self._taken: list[tuple[_Group, str]] = []
+        self._chosen: list[tuple[_Group, str]] = []
         self._groups: dict[str, _Group] = {}
         self._already = chance.keys() & parts_in(already)
 
@@ -119,13 +119,13 @@ class FactSelector:
         density = {f: c / (len(f) + _AROUND) for f, c in self._chance.items()}
         self._order = sorted(density, key=density.__getitem__, reverse=True)
         self._take_worthy(self._price(density))
-        return self.fitted(self._total)
+        return self.refit(self._total)
 
-    def fitted(self, total: int) -> FactLines:
+    def refit(self, total: int) -> FactLines:
         """The lines once filled, in another length: what was taken last is given up, or what waited is taken."""
         self._total = total
         self._settle()
-        while self._room < 0 and self._taken:
+        while self._room < 0 and self._chosen:
             self._give_up()
         for _ in range(_MOST_REFILLS):
             self._clear_up()
@@ -182,8 +182,8 @@ class FactSelector:
 
     def _give_up(self) -> None:
         """Takes back what was taken last, until as much room is won as is missing."""
-        while self._room < 0 and self._taken:
-            group, fact = self._taken.pop()
+        while self._room < 0 and self._chosen:
+            group, fact = self._chosen.pop()
             piece = next(p for p in reversed(group.pieces) if p.fact == fact)
             group.pieces.remove(piece)
             self._room += self._cost(piece)
@@ -192,7 +192,7 @@ class FactSelector:
     def _clear_up(self) -> None:
         """With room to spare, names that are merely listed are quoted after all, the likeliest first."""
         listed = [(g, p) for g in self._groups.values() for p in g.pieces if p.is_listed]
-        for group, piece in sorted(listed, key=lambda found: -self._chance[found[1].fact]):
+        for group, piece in sorted(listed, key=lambda item: -self._chance[item[1].fact]):
             quotes = [p for p in self._offered[piece.fact] if p.is_clear and p.label == piece.label]
             if not quotes or piece.fact in group.heading:
                 continue
@@ -249,14 +249,14 @@ class FactSelector:
         self._refused = 0
         self._room -= cost
         group = self._group(piece.label)
-        shown = piece.text if group.pieces else f"{group.heading}\n{piece.text}"
+        visible = piece.text if group.pieces else f"{group.heading}\n{piece.text}"
         group.pieces.append(piece)
-        self._taken.append((group, piece.fact))
-        for fact in self._open.keys() & {*scan(shown), piece.fact}:
+        self._chosen.append((group, piece.fact))
+        for fact in self._open.keys() & {*scan(visible), piece.fact}:
             del self._open[fact]
-        if "/" in shown:
+        if "/" in visible:
             # A path shows its folders and its name as well, but not what they are about.
-            for fact in self._open.keys() & parts_in(shown) - self._half_shown:
+            for fact in self._open.keys() & parts_in(visible) - self._half_shown:
                 self._half_shown.add(fact)
                 self._open[fact] *= 1 - self._bare
 
@@ -316,7 +316,7 @@ class FactLedger:
         budget_chars: int | None = None,
         budget_tokens: int | None = None,
         already: str = "",
-        shown: frozenset[str] = frozenset(),
+        visible: frozenset[str] = frozenset(),
     ) -> FactLines:
         """The weightiest facts that do not stand in `already`, quoted from their sources, within the budget.
 
@@ -325,18 +325,18 @@ class FactLedger:
         room = min((b for b in (budget_chars, self._chars(budget_tokens)) if b is not None), default=1 << 16)
         if room <= 0:
             return FactLines()
-        known = scan(already)
+        present = scan(already)
         less = min(1.0, _SHOWN * room / _SPARE_CHARS) if room > _SPARE_CHARS else 0.0
-        named = self._named(known)
+        named = self._named(present)
         more = max(1.0, room / _SPARE_CHARS)
         chances = {
-            f: c * (less if f in shown else 1.0) * (more if f in named else 1.0)
+            f: c * (less if f in visible else 1.0) * (more if f in named else 1.0)
             for f, c in self._weights.chance.items()
-            if f not in known and (less or f not in shown)
+            if f not in present and (less or f not in visible)
         }
-        wanted = _likeliest(chances, min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE))
-        sources = FactSources(self._entries, self._weights, wanted)
-        page = FactSelector(wanted, room=room, already=already, pieces=sources.pieces, note=sources.note)
+        candidates = _likeliest(chances, min(_MOST_CANDIDATES, _LEAST_CANDIDATES + room // _CHARS_PER_CANDIDATE))
+        sources = FactSources(self._entries, self._weights, candidates)
+        page = FactSelector(candidates, room=room, already=already, pieces=sources.pieces, note=sources.note)
         lines = page.fill()
         if budget_tokens is not None:
             # A line of paths has fewer characters a token than one of prose: what it really came to decides.
@@ -345,15 +345,15 @@ class FactLedger:
                 if not lines.text or _CLOSE * budget_tokens <= used <= budget_tokens:
                     break
                 most = int(len(lines.text) * budget_tokens / used * _AIM)
-                lines = page.fitted(most if budget_chars is None else min(most, budget_chars))
+                lines = page.refit(most if budget_chars is None else min(most, budget_chars))
         return lines.redacted()
 
-    def _named(self, known: frozenset[str]) -> frozenset[str]:
+    def _named(self, present: frozenset[str]) -> frozenset[str]:
         """Places never opened whose bare name is told: what was told of it is to be done there."""
-        names = {f.rpartition("/")[2] for f in known if kind_of(f) in PLACES}
-        opened = self._weights.brief.last
+        names = {f.rpartition("/")[2] for f in present if kind_of(f) in PLACES}
+        used = self._weights.brief.last
         return frozenset(
-            f for f in self._weights.chance if "/" in f and f.rpartition("/")[2] in names and f not in opened
+            f for f in self._weights.chance if "/" in f and f.rpartition("/")[2] in names and f not in used
         )
 
     def _chars(self, tokens: int | None) -> int | None:

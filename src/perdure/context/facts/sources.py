@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     label: str
     text: str
     # The message it is from, the text of it that it was cut out of, and where.
-    place: int
+    position: int
     source: str
     span: Span
     # The facts it is chosen for.
@@ -51,124 +51,128 @@ class Piece(NamedTuple):
 class FactSources:
     """The messages behind the facts that may be shown."""
 
-    def __init__(self, entries: Sequence[MessageFacts], weights: Weights, wanted: Iterable[str]) -> None:
+    def __init__(self, entries: Sequence[MessageFacts], weights: Weights, candidates: Iterable[str]) -> None:
         self._entries = entries
         self._weights = weights
-        self._wanted = frozenset(wanted)
-        self._wanted_at: dict[int, list[str]] = {}
+        self._candidates = frozenset(candidates)
+        self._candidates_at: dict[int, list[str]] = {}
         self._call_texts: dict[int, str] = {}
         self._own_words: dict[int, str] = {}
         self._targets = {c.call_id: c.target or c.tool for entry in entries for c in entry.calls}
 
     def pieces(self, fact: str) -> list[Piece]:
         """The ways to show a fact, from the sources it last stood in."""
-        seen = self._weights
+        weights = self._weights
         is_place = kind_of(fact) in PLACES
-        if is_place and fact in seen.brief.last:
+        if is_place and fact in weights.brief.last:
             # A place that was opened is shown by its own heading.
-            return [Piece(fact, fact, "", seen.calls.last[fact], "", (0, 0), (fact,), True)]
-        found: list[Piece] = []
-        for source in (seen.assistant, seen.calls, seen.user, seen.results):
-            if len(found) > _ENOUGH_PIECES or (place := source.last.get(fact)) is None:
+            return [Piece(fact, fact, "", weights.calls.last[fact], "", (0, 0), (fact,), True)]
+        pieces: list[Piece] = []
+        for source in (weights.assistant, weights.calls, weights.user, weights.results):
+            if len(pieces) > _ENOUGH_PIECES or (position := source.last.get(fact)) is None:
                 continue
-            text = self._call_text(place) if source is seen.calls else self._entries[place].message.text
+            text = self._call_text(position) if source is weights.calls else self._entries[position].message.text
             if (at := text.find(fact)) >= 0:
-                found += self._quoted(fact, place, text, at)
-        if found and not is_place:
-            last = found[-1]
-            found.append(Piece(fact, last.label, fact, last.place, last.source, last.span, (fact,), False))
-        return found
+                pieces += self._quoted(fact, position, text, at)
+        if pieces and not is_place:
+            last = pieces[-1]
+            pieces.append(Piece(fact, last.label, fact, last.position, last.source, last.span, (fact,), False))
+        return pieces
 
-    def _quoted(self, fact: str, place: int, text: str, at: int) -> list[Piece]:
+    def _quoted(self, fact: str, position: int, text: str, at: int) -> list[Piece]:
         """As short as it can be understood, chosen for its own fact alone; and a line, for all the facts in it."""
-        label = self._label(place, fact)
+        label = self._label(position, fact)
         end = at + len(fact)
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         short = shortest_around(text, at, end)
         if short is not None:
-            found.append(Piece(fact, label, tidy(text[short[0] : short[1]]), place, text, short, (fact,), True))
+            pieces.append(Piece(fact, label, tidy(text[short[0] : short[1]]), position, text, short, (fact,), True))
         line = line_around(text, at, end)
         if line != short:
-            told = tidy(text[line[0] : line[1]])
-            also = tuple([f for f in self._wanted_in(place) if f in told])
-            is_clear = short is not None or is_understood(told)
-            found.append(Piece(fact, label, told, place, text, line, also, is_clear))
-        return found
+            quoted = tidy(text[line[0] : line[1]])
+            also = tuple([f for f in self._candidates_in(position) if f in quoted])
+            is_clear = short is not None or is_understood(quoted)
+            pieces.append(Piece(fact, label, quoted, position, text, line, also, is_clear))
+        return pieces
 
-    def _wanted_in(self, place: int) -> list[str]:
+    def _candidates_in(self, position: int) -> list[str]:
         """The facts of a message that may be shown."""
-        if (found := self._wanted_at.get(place)) is None:
-            entry = self._entries[place]
-            found = self._wanted_at[place] = sorted(entry.said & self._wanted | entry.used & self._wanted)
-        return found
+        if (facts := self._candidates_at.get(position)) is None:
+            entry = self._entries[position]
+            facts = self._candidates_at[position] = sorted(
+                entry.mentioned & self._candidates | entry.used & self._candidates
+            )
+        return facts
 
-    def _call_text(self, place: int) -> str:
+    def _call_text(self, position: int) -> str:
         """A call as it stood in the conversation: what was said before it, its arguments, how its result begins."""
-        if (text := self._call_texts.get(place)) is None:
-            entry = self._entries[place]
+        if (text := self._call_texts.get(position)) is None:
+            entry = self._entries[position]
             text = entry.arguments
             if len(text) <= _LONG_CALL:
-                result = self._entries[place + 1].message.text[:_NOTE_CHARS] if place + 1 < len(self._entries) else ""
+                result = (
+                    self._entries[position + 1].message.text[:_NOTE_CHARS] if position + 1 < len(self._entries) else ""
+                )
                 text = f"{entry.message.text[-2 * _NOTE_CHARS :]}\n{text}\n{result}"
-            self._call_texts[place] = text
+            self._call_texts[position] = text
         return text
 
-    def _label(self, place: int, fact: str) -> str:
+    def _label(self, position: int, fact: str) -> str:
         """The heading a piece goes under: what the call was about, or who spoke."""
-        entry = self._entries[place]
+        entry = self._entries[position]
         if entry.calls:
             return entry.calls[0].target or entry.calls[0].tool
-        if entry.role == "user" and fact not in self._typed(place):
+        if entry.role == "user" and fact not in self._typed(position):
             return PASTED
         if entry.role != "tool":
             return entry.role
         return self._targets.get(entry.message.tool_call_id or "") or entry.message.name or "tool"
 
-    def _typed(self, place: int) -> str:
+    def _typed(self, position: int) -> str:
         """What the user says in a message in their own words."""
-        if (words := self._own_words.get(place)) is None:
-            words = self._own_words[place] = own_words(self._entries[place].message)
+        if (words := self._own_words.get(position)) is None:
+            words = self._own_words[position] = own_words(self._entries[position].message)
         return words
 
     def note(self, fact: str) -> str:
         """How a path came up: the line that first named it, or the words around the call that first used it."""
-        first, place = self._weights.first[fact], self._weights.first_call.get(fact)
-        if place is None or first < place:
+        first, position = self._weights.first[fact], self._weights.first_call.get(fact)
+        if position is None or first < position:
             piece = self._beside(first, fact)
             if is_understood(piece):
                 return piece
-        return "" if place is None else self._around_call(place, fact)
+        return "" if position is None else self._around_call(position, fact)
 
-    def _beside(self, place: int, fact: str) -> str:
-        text = quote(self._entries[place].message.text, fact, near=len(fact) + _NOTE_CHARS)
+    def _beside(self, position: int, fact: str) -> str:
+        text = quote(self._entries[position].message.text, fact, near=len(fact) + _NOTE_CHARS)
         before, _, after = text.partition(fact)
         return max(before.strip(), after.strip(" :,"), key=plain_words)[:_NOTE_CHARS]
 
-    def _around_call(self, place: int, fact: str) -> str:
+    def _around_call(self, position: int, fact: str) -> str:
         """The first of the pieces around a call that is understood; each is made only when the ones before are not."""
-        for piece in self._pieces_around(place, fact):
+        for piece in self._pieces_around(position, fact):
             if is_understood(piece):
                 return piece
-        return self._on_either_side(place, fact)
+        return self._on_either_side(position, fact)
 
-    def _on_either_side(self, place: int, fact: str) -> str:
+    def _on_either_side(self, position: int, fact: str) -> str:
         """What stands before and behind a fact in its call, where neither is understood alone."""
-        text = self._call_text(place)
-        if len(self._entries[place].arguments) <= _LONG_CALL and place + 1 < len(self._entries):
-            text += self._entries[place + 1].message.text[_NOTE_CHARS : 2 * _NOTE_CHARS]
+        text = self._call_text(position)
+        if len(self._entries[position].arguments) <= _LONG_CALL and position + 1 < len(self._entries):
+            text += self._entries[position + 1].message.text[_NOTE_CHARS : 2 * _NOTE_CHARS]
         at = text.find(fact)
         end = at + len(fact)
         span = shortest_around(text, at, end, reach=2 * _NOTE_CHARS) if at >= 0 else None
         return " … ".join(filter(None, (tidy(text[span[0] : at]), tidy(text[end : span[1]])))) if span else ""
 
-    def _pieces_around(self, place: int, fact: str) -> Iterator[str]:
-        entry = self._entries[place]
+    def _pieces_around(self, position: int, fact: str) -> Iterator[str]:
+        entry = self._entries[position]
         at = entry.arguments.find(fact)
         end = at + len(fact)
         if at < _NOTE_CHARS:
             yield ending(entry.message.text, _NOTE_CHARS)
         yield beginning(entry.arguments[end : end + 2 * _NOTE_CHARS], _NOTE_CHARS)
         yield ending(entry.arguments[max(0, at - 2 * _NOTE_CHARS) : at], _NOTE_CHARS)
-        if place + 1 < len(self._entries):
-            yield beginning(self._entries[place + 1].message.text[:_NOTE_CHARS], _NOTE_CHARS)
+        if position + 1 < len(self._entries):
+            yield beginning(self._entries[position + 1].message.text[:_NOTE_CHARS], _NOTE_CHARS)
         yield ending(entry.message.text, _NOTE_CHARS)

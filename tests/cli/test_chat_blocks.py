@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.cli.chat.markdown import Blocks, painted
-from perdure.cli.style import fitted, safe
+from perdure.cli.style import fit_lines, safe
 
 LINES = st.sampled_from(
     ["text", "", "# head", "- item", "1. one", "  more", "```py", "```", "~~~", "x = 1", "    ```", "| a | b |", "> q"]
@@ -77,4 +77,4 @@ def test_a_command_cannot_read_as_another_one() -> None:
 
 
 def test_long_lines_go_on_under_where_their_text_began() -> None:
-    assert list(fitted(["  found  some words here", "short"], 20)) == ["  found  some words", "      here", "short"]
+    assert list(fit_lines(["  found  some words here", "short"], 20)) == ["  found  some words", "      here", "short"]

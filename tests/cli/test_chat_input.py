@@ -51,19 +51,19 @@ def test_text_images_and_folders_are_attached(tmp_path: Path) -> None:
     assert file["text"].endswith("a.txt:\nhello there")
     assert image["image_url"]["url"].startswith("data:image/png;base64,")
     assert "sub" in folder["text"]
-    assert made.told[0] == "attached a.txt (11 characters)"
+    assert made.lines[0] == "attached a.txt (11 characters)"
 
 
 def test_what_names_no_file_stays_text_and_binaries_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"\0\1\2")
     assert attach("mail ada@example.org, ask @nobody", tmp_path).message == "mail ada@example.org, ask @nobody"
-    assert attach("ask @nobody", tmp_path).told == ()
-    assert attach("sum up @notes.txt, please", tmp_path).told == (
+    assert attach("ask @nobody", tmp_path).lines == ()
+    assert attach("sum up @notes.txt, please", tmp_path).lines == (
         "there is no notes.txt here; it is sent as it was typed",
     )
     refused = attach("@x.bin", tmp_path)
     assert refused.message == "@x.bin"
-    assert "no text and no image" in refused.told[0]
+    assert "no text and no image" in refused.lines[0]
 
 
 def test_only_what_was_typed_names_a_file(tmp_path: Path) -> None:
@@ -72,11 +72,11 @@ def test_only_what_was_typed_names_a_file(tmp_path: Path) -> None:
     page = 'a bug report\nlook at @secret.env\n@app.route("/x")\n'
     made = attach(f"review this\n\n{page}", tmp_path, pasted=(page,))
     assert made.message == f"review this\n\n{page}"
-    assert made.told == ()
-    assert attach("see @secret.env? yes", tmp_path, pasted=("see @secret.env",)).told == ()
-    assert attach(f"@notes.txt {page}", tmp_path, pasted=(page,)).told == ("attached notes.txt (12 characters)",)
+    assert made.lines == ()
+    assert attach("see @secret.env? yes", tmp_path, pasted=("see @secret.env",)).lines == ()
+    assert attach(f"@notes.txt {page}", tmp_path, pasted=(page,)).lines == ("attached notes.txt (12 characters)",)
     both = attach(f"@secret.env and {page}", tmp_path, pasted=(page,))
-    assert both.told == ("attached secret.env (12 characters)",)
+    assert both.lines == ("attached secret.env (12 characters)",)
 
 
 def test_a_line_knows_which_of_its_parts_were_pasted() -> None:
@@ -98,7 +98,7 @@ def test_a_huge_file_is_cut_with_a_word_about_it(tmp_path: Path) -> None:
 
 def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "big.png").write_bytes(b"\x89" * 5_000_001)
-    assert "too large" in attach("@big.png", tmp_path).told[0]
+    assert "too large" in attach("@big.png", tmp_path).lines[0]
 
 
 def test_paths_are_completed_folders_first(tmp_path: Path) -> None:

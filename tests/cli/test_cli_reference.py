@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 def test_every_key_is_in_the_table_with_default_range_and_meaning() -> None:
     tables = settings_tables()
     for key in keys.all_keys().values():
-        assert f"| `{key.name}` | `{keys.shown(key.default)}` | {key.allowed} | {key.description} |" in tables
+        assert f"| `{key.name}` | `{keys.format_value(key.default)}` | {key.allowed} | {key.description} |" in tables
 
 
 def test_every_command_is_on_the_page() -> None:

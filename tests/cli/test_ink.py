@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.cli.style import fitted, safe
+from perdure.cli.style import fit_lines, safe
 from perdure.commands.format import bar
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_a_bar_gives_way_before_words_are_wrapped(width: int) -> None:
     line = f"tool outputs {bar(4_000, 8_000, width=24, mark=6_000)}     4,000  50%"
-    (first, *rest) = fitted([line], width)
+    (first, *rest) = fit_lines([line], width)
     assert all(len(shown) <= width for shown in (first, *rest))
     if width >= 40:
         assert rest == []

@@ -130,7 +130,7 @@ def set_(key: str, value: str) -> None:
 
 
 def write_setting(key: str, value: str) -> None:
-    """Writes one setting and says what holds now, and what still stands in its way."""
+    """Write one setting; report the effective value and what overrides it."""
     from perdure.config import edit, keys
     from perdure.config.env import home_dir
     from perdure.config.load import overriding_variable
@@ -159,11 +159,11 @@ def _check_provider(key: str, value: str) -> None:
     base_url = f"{key.rpartition('.')[0]}.base_url"
     try:
         has_address = keys.value_of(load().settings, base_url) is not None
-    except ConfigError:  # something else in the file is wrong, and is told when the value is written
+    except ConfigError:  # another problem in the file, reported when the value is written
         return
     if not has_address:
-        known = ", ".join(s.name for s in PROVIDERS)
-        raise ConfigError(f"{name!r} is no known provider ({known}); for one of your own set {base_url} first")
+        names = ", ".join(s.name for s in PROVIDERS)
+        raise ConfigError(f"{name!r} is no known provider ({names}); for one of your own set {base_url} first")
 
 
 @config.command()
@@ -212,10 +212,10 @@ def edit_() -> None:
     from perdure.config.env import CONFIG_FILE, home_dir, make_home
     from perdure.config.load import check_file
 
-    place = make_home(home_dir()) / CONFIG_FILE
-    if not place.exists():
-        edit.write_private(place, edit.template())
-    edit_file(place)
-    place.chmod(0o600)  # an editor may have written a new file in its place
-    check_file(place)
-    click.echo(f"{place} is fine")
+    path = make_home(home_dir()) / CONFIG_FILE
+    if not path.exists():
+        edit.write_private(path, edit.template())
+    edit_file(path)
+    path.chmod(0o600)  # an editor may have written a new file in its place
+    check_file(path)
+    click.echo(f"{path} is fine")

@@ -32,7 +32,7 @@ from perdure.store.store import SessionStore
 _TIMEOUT_S = 5.0
 # How long stored messages are checked for damage.
 _VERIFY_S = 5.0
-# Who said how large the window is.
+# Source of the window size.
 _WINDOW_SOURCES = {
     "config": "from your settings",
     "learned": "stated by the service in an error",
@@ -44,11 +44,11 @@ _WINDOW_SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; `advice` says what to do about it."""
+    """One finding; `advice` is the next step."""
 
     name: str
     state: Literal["ok", "note", "broken"]
-    found: str
+    detail: str
     advice: str = ""
 
 
@@ -113,8 +113,8 @@ def _database(store: SessionStore) -> Check:
         newest = store.conversations.list(limit=1).conversations
     except PerdureError as error:
         return Check("database", "broken", str(error), "restore a backup with store.path")
-    said = f"last used: {newest[0].title or newest[0].id}" if newest else "no conversations yet"
-    return Check("database", "ok", f"opens and reads; {said}")
+    detail = f"last used: {newest[0].title or newest[0].id}" if newest else "no conversations yet"
+    return Check("database", "ok", f"opens and reads; {detail}")
 
 
 def _messages(store: SessionStore) -> Check:
@@ -132,8 +132,8 @@ def _messages(store: SessionStore) -> Check:
     except PerdureError as error:
         return Check("messages", "broken", str(error), "restore a backup with store.path")
     if damage:
-        found = f"{len(damage):,} damaged, of {count:,} checked; the first: {damage[0]}"
-        return Check("messages", "broken", found, "`perdure sessions verify` lists them; restore them from a backup")
+        servers = f"{len(damage):,} damaged, of {count:,} checked; the first: {damage[0]}"
+        return Check("messages", "broken", servers, "`perdure sessions verify` lists them; restore them from a backup")
     rest = "; `perdure sessions verify` checks the rest" if is_cut_off else ""
     return Check("messages", "ok", f"{count:,} checked, none damaged{rest}")
 
@@ -203,11 +203,11 @@ def _answers(endpoint: Endpoint) -> Check:
 
 
 def _servers() -> Check:
-    found = local_servers()
-    if not found:
+    servers = local_servers()
+    if not servers:
         return Check("servers", "ok", "no model server on the usual ports of this machine")
-    shown = "; ".join(f"{s.name} at {s.base_url}" for s in found)
-    return Check("servers", "ok", shown, f"to use one: perdure config set model.base_url {found[0].base_url}")
+    addresses = "; ".join(f"{s.name} at {s.base_url}" for s in servers)
+    return Check("servers", "ok", addresses, f"to use one: perdure config set model.base_url {servers[0].base_url}")
 
 
 _MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}
@@ -236,7 +236,7 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
     is_broken = False
     for check in checks(flags or {}, is_offline=offline):
         is_broken |= check.state == "broken"
-        click.echo(f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  {check.found}")
+        click.echo(f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  {check.detail}")
         if check.advice:
             click.echo(f"{'':<20}→ {check.advice}")
     if is_broken:

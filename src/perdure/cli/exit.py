@@ -1,4 +1,4 @@
-"""The end of the process: it comes when the person leaves, whatever some thread of somebody's still waits for."""
+"""Exit promptly without joining worker threads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-# All that must be kept was kept before; beyond this nobody would believe that the program has ended.
+# Everything is stored already; a longer wait would look like a hang.
 _PATIENCE_S = 3.0
 # What the interpreter itself ends with when its output could not be written.
 _UNWRITTEN = 120
 
 
 def leave(code: int, *, patience_s: float = _PATIENCE_S) -> NoReturn:
-    """Ends the process: what was registered for its end is run, what was printed is written, nobody is waited for.
+    """Exit the process: run exit handlers, flush output, join no thread.
 
     The interpreter's own end joins every thread that is no daemon, however long that one takes, and then stops the
     daemons wherever they are: among 216 chats left on a busy machine, one was still ending after ten seconds.

@@ -48,7 +48,7 @@ class LocalServer:
 def local_servers(ports: tuple[tuple[str, int], ...] = _USUAL) -> list[LocalServer]:
     """Those that answer as a model server does; takes no longer than the slowest answer."""
     with ThreadPoolExecutor(max_workers=len(ports)) as pool:
-        return [found for found in pool.map(lambda named: _ask(*named), ports) if found is not None]
+        return [match for match in pool.map(lambda named: _ask(*named), ports) if match is not None]
 
 
 def _ask(name: str, port: int) -> LocalServer | None:
@@ -57,10 +57,10 @@ def _ask(name: str, port: int) -> LocalServer | None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{base_url}/models", timeout=_TIMEOUT_S) as reply:
-            told = json.loads(reply.read(_MAX_BYTES))
+            body = json.loads(reply.read(_MAX_BYTES))
     except (OSError, ValueError, urllib.error.URLError):
         return None
-    listed = told.get("data") if isinstance(told, dict) else None
+    listed = body.get("data") if isinstance(body, dict) else None
     if not isinstance(listed, list):
         return None
     models = tuple(str(m["id"]) for m in listed if isinstance(m, dict) and m.get("id"))
@@ -90,9 +90,9 @@ class Start:
 
 
 def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) -> None:
-    """Serves; `say` makes the lines printed once the address is known."""
+    """Run the server; `say` builds the lines printed once the address is known."""
     settings = start.loaded.settings
-    # Before the framework is imported: an address that cannot be had should be told at once.
+    # Before the framework is imported: an unavailable address is reported at once.
     claim_address(settings.gateway.host, settings.gateway.port)
     with translate_import_errors():
         from perdure.gateway.adapters.registry import make_adapters
@@ -141,8 +141,8 @@ def claim_address(host: str, port: int) -> None:
 
 def address(host: str, port: int) -> str:
     """As one would type it; all addresses of a machine are reached by its own name."""
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{address}:{port}"
 
 
 def place_of(loaded: Loaded) -> str:
@@ -159,7 +159,7 @@ DEFAULT_PORT = 8421
 @click.option("--no-open", is_flag=True, help="Only print the address; open no browser.")
 @click.pass_obj
 def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> None:
-    """Look at your conversations in a browser.
+    """Open the web UI: your conversations in a browser.
 
     And go on with them there. For one person on one machine: it listens on loopback only, and each run has a token
     of its own, which is in the address it prints. Whoever has the address may do everything you may, so share it
@@ -214,20 +214,20 @@ def _free(port: int) -> int:
 
 @contextmanager
 def _signpost(home: Path) -> Iterator[Callable[[str], None]]:
-    """Opens the browser by way of a file only its owner can read: a command line could be seen by everybody here."""
-    place = home / f"open-{os.getpid()}.html"
+    """Open the browser through a private file: command lines are visible to other users."""
+    path = home / f"open-{os.getpid()}.html"
 
     def point_to(link: str) -> None:
         target = html.escape(link, quote=True)
         text = f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><title>Perdure</title>'
-        with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(text)
-        webbrowser.open(place.as_uri())
+        webbrowser.open(path.as_uri())
 
     try:
         yield point_to
     finally:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -240,15 +240,15 @@ class Duration(click.ParamType[int]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", str(value))
-        if found is None:
+        match = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", str(value))
+        if match is None:
             self.fail(f"{value!r} should look like 30d, 12h or 5m", param, ctx)
-        return int(found[1]) * _UNITS[found[2]]
+        return int(match[1]) * _UNITS[match[2]]
 
 
 @click.group(cls=PlainGroup)
 def token() -> None:
-    """Say who may enter, and what they may do.
+    """Manage access tokens and their scopes.
 
     A token is shown once, when it is made; only a hash of it is kept. Scopes: chat (talk, use commands), read (look at
     one's own conversations), shell (terminal and file tools: whoever has it can read everybody's data), admin
@@ -288,14 +288,14 @@ def add(flags: dict[str, Any] | None, user: str, scopes: tuple[Any, ...], expire
       perdure gateway token add alice --expires 90d
       perdure gateway token add ops --scope admin
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
     from perdure.core.clock import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
 
-    with opened(flags) as store:
-        made = AccessTokens(store, SystemClock()).add(user, scopes, expires_in_ms=expires_in_ms)
-    click.echo(made.text)
-    until = f", until {_day(made.token.expires_at_ms)}" if made.token.expires_at_ms else ""
+    with open_cli_store(flags) as store:
+        created = AccessTokens(store, SystemClock()).add(user, scopes, expires_in_ms=expires_in_ms)
+    click.echo(created.text)
+    until = f", until {_day(created.token.expires_at_ms)}" if created.token.expires_at_ms else ""
     whose = f"of {user}" if user else "your own"
     click.echo(f"This is the only time it is shown. It is {whose} ({', '.join(sorted(scopes))}{until}).", err=True)
 
@@ -310,12 +310,12 @@ def list_(flags: dict[str, Any] | None) -> None:
       perdure gateway token list
     """
     from perdure.cli.style import safe
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
     from perdure.core.clock import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
 
     clock = SystemClock()
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         tokens = AccessTokens(store, clock).all()
     if not tokens:
         click.echo("No token was made yet; the gateway serves this machine alone. `perdure gateway token add USER`")
@@ -337,18 +337,18 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
       perdure gateway token revoke 3f0c9a1b2d4e
       perdure gateway token revoke alice
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
     from perdure.core.clock import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
 
     clock = SystemClock()
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         tokens = AccessTokens(store, clock)
         ended = tokens.revoke(id_or_user)
-        left = [t for t in tokens.all() if t.status(clock.now_ms()) == "valid"]
+        valid = [t for t in tokens.all() if t.status(clock.now_ms()) == "valid"]
     for each in ended:
         click.echo(f"revoked {each.id}  {each.user_key or '(you)'}")
-    if not left:
+    if not valid:
         click.echo("No valid token is left: nobody can enter until you add one.", err=True)
 
 
@@ -387,7 +387,7 @@ Files:
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one. Default: gateway.port.")
 @click.pass_context
 def gateway(ctx: click.Context, host: str | None, port: int | None) -> None:
-    """Serve conversations to many people and programs.
+    """Serve conversations to many users and programs.
 
     Over HTTP, WebSocket, OpenAI's API, the page and Telegram. Any number of gateways on any number of machines may
     share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves whoever sits at this

@@ -48,11 +48,11 @@ class PlainGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
-        known = self.list_commands(ctx)
-        if name and not name.startswith("-") and name not in known:
+        names = self.list_commands(ctx)
+        if name and not name.startswith("-") and name not in names:
             from difflib import get_close_matches  # for the mistyped only; the others need not wait for it
 
-            close = get_close_matches(name, known, n=1)
+            close = get_close_matches(name, names, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)

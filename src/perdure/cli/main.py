@@ -20,8 +20,8 @@ COMMANDS = {
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
-    "serve": Lazy("perdure.cli.gateway:serve", "Look at your conversations in a browser."),
-    "gateway": Lazy("perdure.cli.gateway:gateway", "Serve conversations to many people and programs."),
+    "serve": Lazy("perdure.cli.gateway:serve", "Open the web UI: your conversations in a browser."),
+    "gateway": Lazy("perdure.cli.gateway:gateway", "Serve conversations to many users and programs."),
     "completion": Lazy("perdure.cli.completion:completion", "Print the completion script of a SHELL."),
 }
 
@@ -79,7 +79,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """One plain line: where in the code a warning was raised helps nobody at a terminal."""
+    """Format a warning as one line, without its code location."""
     click.echo(f"perdure: {message}", err=True)
 
 

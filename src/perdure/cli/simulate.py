@@ -1,4 +1,4 @@
-"""`perdure simulate`: a strict stand-in for model services on this machine, for testing agents against."""
+"""`perdure simulate`: a strict simulator of model services, for testing agents."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def simulate(
     """
     from perdure.testing.simulator import Rules, Simulator, load_script, strict
 
-    given = {"window": window, "max_output": max_output, "models": models, "api_key": api_key}
-    rules = strict(**given) if is_strict else Rules(**given)  # type: ignore[arg-type]  # each value has its field's type
+    options = {"window": window, "max_output": max_output, "models": models, "api_key": api_key}
+    rules = strict(**options) if is_strict else Rules(**options)  # type: ignore[arg-type]  # each value has its field's type
     steps = load_script(script_file) if script_file else ()
     simulator = Simulator(rules, script=steps, port=port)
 

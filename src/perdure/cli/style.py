@@ -18,11 +18,11 @@ _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 
 
 def safe(text: str) -> str:
-    """Without the characters that somebody else's text could steer a terminal with; tabs and newlines stay."""
+    """Strip control characters from foreign text; keeps tabs and newlines."""
     return strip_controls(text)
 
 
-def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
+def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
     """Lines wrapped between words, each going on under where its text began."""
     width = max(_LEAST_WIDTH, width)
     for line in lines:
@@ -44,13 +44,13 @@ def fitted(lines: Iterable[str], width: int) -> Iterator[str]:
 def _with_shorter_bar(line: str, excess: int) -> str:
     """A line whose bar gives way to the words and figures around it, evenly along its length."""
 
-    def shortened(found: re.Match[str]) -> str:
-        cells = found[0]
+    def shortened(match: re.Match[str]) -> str:
+        cells = match[0]
         size = max(_LEAST_BAR, len(cells) - excess)
-        kept = [cells[i * len(cells) // size] for i in range(size)]
+        sampled = [cells[i * len(cells) // size] for i in range(size)]
         if (mark := cells.find("│")) >= 0:  # a mark that fell between two cells is still a mark
-            kept[mark * size // len(cells)] = "│"
-        return "".join(kept)
+            sampled[mark * size // len(cells)] = "│"
+        return "".join(sampled)
 
     return _BAR.sub(shortened, line, count=1)
 

@@ -14,7 +14,7 @@ from perdure.store.store import SessionStore
 
 
 @contextmanager
-def opened(flags: Mapping[str, Any] | None) -> Iterator[SessionStore]:
+def open_cli_store(flags: Mapping[str, Any] | None) -> Iterator[SessionStore]:
     """The store that the settings name."""
     loaded = load(flags=flags or {})
     with open_user_store(loaded.settings, loaded.home) as store:
@@ -34,7 +34,7 @@ def usage(flags: dict[str, str], any_id: str | None) -> None:
     """
     from perdure.commands.context import totals_lines
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         if any_id is None:
             newest = store.conversations.list(limit=1).conversations
             if not newest:
@@ -63,5 +63,5 @@ def insights(flags: dict[str, str], days: int) -> None:
     from perdure.commands.context import insights_text
     from perdure.core.visibility import Everyone
 
-    with opened(flags) as store:
+    with open_cli_store(flags) as store:
         click.echo(insights_text(store, days, visibility=Everyone()))

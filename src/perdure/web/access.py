@@ -1,4 +1,4 @@
-"""What one person may see of a store. What belongs to somebody else is not there: not found, never refused."""
+"""A store restricted to one principal's conversations; others are reported as not found."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ class Sight:
         if not any_id.startswith(("c_", "s_")):
             raise _nowhere(any_id)
         try:
-            found = self.store.conversations.get(any_id, visibility=self.visibility)
+            conversation = self.store.conversations.get(any_id, visibility=self.visibility)
         except NotFound as error:
             raise _nowhere(any_id) from error
-        if any_id not in (found.id, found.tip_session_id) and not self._is_session_of(any_id, found):
+        if any_id not in (conversation.id, conversation.tip_session_id) and not self._is_session_of(
+            any_id, conversation
+        ):
             raise _nowhere(any_id)
-        return found
+        return conversation
 
     def _is_session_of(self, any_id: str, conversation: Conversation) -> bool:
         return any(s.id == any_id for s in self.store.conversations.chain(conversation.id))

@@ -86,11 +86,12 @@ async def _packed(response: Response, request: Request) -> Response:
 def _plain(error: RequestValidationError) -> str:
     """`limit: Input should be less than or equal to 200`, one after the other."""
     return "; ".join(
-        f"{'.'.join(str(p) for p in e['loc'][1:]) or 'the request'}: {_said(str(e['msg']))}" for e in error.errors()
+        f"{'.'.join(str(p) for p in e['loc'][1:]) or 'the request'}: {_error_body(str(e['msg']))}"
+        for e in error.errors()
     )
 
 
-def _said(message: str) -> str:
+def _error_body(message: str) -> str:
     return message.removeprefix("Value error, ").replace("Input should be", "must be")
 
 
@@ -119,7 +120,7 @@ def page_router(
     catalog: Catalog | None = None,
     is_closing: Callable[[], bool] = lambda: False,
 ) -> APIRouter:
-    """Every route of `schemas.py`. `visibility_of` says whose conversations a request may see; it
+    """Every route of `schemas.py`. `visibility_of` returns whose conversations a request may see; it
     may raise HTTPException. `catalog` has the prices that savings are reckoned by. `is_closing` ends live streams,
     which would otherwise hold up a server's shutdown."""
 
@@ -144,7 +145,7 @@ def page_router(
     router.get(f"{one}/timeline", response_model=schemas.TimelineResponse)(timeline)
     router.get(f"{one}/context", response_model=schemas.ContextChart)(context)
     router.get(f"{one}/handoffs/{{seq}}", response_model=schemas.HandoffView)(handoff)
-    router.get(f"{one}/open", response_model=schemas.OpenedPage)(opened)
+    router.get(f"{one}/open", response_model=schemas.OpenedPage)(open_address)
     router.get("/usage", response_model=schemas.UsageView)(usage)
     router.get("/live", response_class=StreamingResponse)(live)
     return router
@@ -161,8 +162,8 @@ def conversations(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Conversations, last used first; with `q` those it is found in, the best first."""
-    wanted = ConversationFilter(sight.visibility, source or None, model or None, since, until)
-    return _json(conversation_page(sight, wanted, query=q, cursor=cursor or None, limit=limit))
+    filters = ConversationFilter(sight.visibility, source or None, model or None, since, until)
+    return _json(conversation_page(sight, filters, query=q, cursor=cursor or None, limit=limit))
 
 
 def search(
@@ -173,7 +174,7 @@ def search(
     until: Moment = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
 ) -> Response:
-    """Every place where something is said, the best first."""
+    """Search hits, best first."""
     return _json(
         search_page(sight, q, ConversationFilter(sight.visibility, source or None, None, since, until), limit=limit)
     )
@@ -185,7 +186,7 @@ def what_to_filter_by(sight: Seen) -> Response:
 
 
 def head(sight: Seen, any_id: AnyId) -> Response:
-    """What stands above a conversation."""
+    """The header of a conversation."""
     return _json(conversation_head(sight, sight.conversation(any_id)))
 
 
@@ -207,18 +208,18 @@ def context(sight: Seen, any_id: AnyId) -> Response:
 
 
 def handoff(sight: Seen, any_id: AnyId, seq: Annotated[int, Path(ge=0, le=_MOST)]) -> Response:
-    """A handoff and what it stands for."""
+    """A handoff and its sources."""
     return _json(handoff_view(sight, sight.conversation(any_id), seq))
 
 
-def opened(
+def open_address(
     sight: Seen,
     any_id: AnyId,
     address: Annotated[str, Query(max_length=200)],
     offset: Annotated[int, Query(ge=0, le=_MOST)] = 0,
     limit: Annotated[int, Query(ge=1, le=200_000)] = 20_000,
 ) -> Response:
-    """What an address of the conversation stands for: m:57, m:120-180, h:501, output:o_…"""
+    """Open an address of the conversation: m:57, m:120-180, h:501, output:o_…"""
     return _json(opened_page(sight, sight.conversation(any_id), address, offset=offset, limit=limit))
 
 
@@ -232,7 +233,7 @@ async def live(
 ) -> Response:
     """Server-sent events: what changes anywhere, within a second."""
     feed = cast(LiveFeed, request.state.page_feed)
-    # A browser that lost the connection says by itself where it was.
+    # A reconnecting browser sends its cursor as Last-Event-ID.
     stream = feed.stream(sight.visibility, request.headers.get("last-event-id") or cursor or None)
     # What is refused must be refused before the stream begins.
     first = await anext(stream)

@@ -1,4 +1,4 @@
-"""What happens anywhere, told to whoever looks: one poller for all who listen, none while nobody does.
+"""Stream store changes to open views: one poller for all subscribers, none without subscribers.
 
 The store says what changed since a cursor, whichever process wrote it; each listener hears of the conversations its
 person may see. A listener that is slow hears of a conversation once, not once for every message.
@@ -37,7 +37,7 @@ class ChangeSource(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Listener:
-    """One open stream: what it has not been told yet, newest word of each conversation only."""
+    """One open stream and its pending changes, the newest per conversation."""
 
     visibility: Visibility
     waiting: dict[str, ConversationChanged] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class LiveFeed:
         self._join(listener)
         try:
             # First the poller's place, then what lies before it: nothing falls in between.
-            start = await self._place()
+            start = await self._start_cursor()
             if cursor is not None:
                 listener.hear(await asyncio.to_thread(self._changes.since, cursor, visibility=visibility))
                 start = cursor
@@ -129,8 +129,8 @@ class LiveFeed:
                 silent_s = 0.0
                 yield ": still here\n\n"
 
-    async def _place(self) -> str:
-        """Where the poller is. Asked for once, whoever needs it first: of two answers the later would skip a change."""
+    async def _start_cursor(self) -> str:
+        """The cursor of the poller, read once: a second, later read would skip changes."""
         async with self._placing:
             if self._cursor is None:
                 self._cursor = await asyncio.to_thread(self._changes.now)
@@ -152,7 +152,7 @@ class LiveFeed:
         while True:
             # A database that is away for a moment is asked again: listeners wait, nothing is missed.
             with contextlib.suppress(StoreError):
-                news = await asyncio.to_thread(self._changes.since, await self._place(), visibility=EVERYONE)
+                news = await asyncio.to_thread(self._changes.since, await self._start_cursor(), visibility=EVERYONE)
                 self._cursor = news.cursor
                 for listener in tuple(self._listeners):
                     listener.hear(news)

@@ -98,7 +98,7 @@ class TotalsRow(BaseModel):
 
 
 class ConversationHead(BaseModel):
-    """What stands above a conversation: its name, its chain, its figures, and its gauge after the last call."""
+    """The header of a conversation: title, session chain, totals, and context usage after the last call."""
 
     id: str
     title: str
@@ -147,7 +147,7 @@ class MessageRow(BaseModel):
     session_id: str
     kind: str
     role: str
-    # Long text is cut at `text_limit`; `is_cut` says so, and /open?address=m:{seq} has all of it.
+    # Long text is truncated at `text_limit` (`is_cut`); /open?address=m:{seq} returns all of it.
     text: str
     is_cut: bool
     chars: int
@@ -158,7 +158,7 @@ class MessageRow(BaseModel):
     # A tool's result: which call it answers, how long it took where known, where the whole lies if it was spilled.
     tool_call_id: str | None
     tool_name: str | None
-    # The message that made the call, where it is known; it may stand before this page.
+    # The message that made the call, if known; it may precede this page.
     call_seq: int | None
     # completed · failed · refused · interrupted; null for what is no tool's result.
     state: str | None
@@ -189,7 +189,7 @@ class TimelineResponse(BaseModel):
 
 
 class CallPoint(BaseModel):
-    """One model call on the chart. `composition`'s parts sum to `estimate`; `prompt` is what the provider said."""
+    """One model call on the chart. `composition` sums to `estimate`; `prompt` is the reported figure."""
 
     started_at: int
     # The newest message the call was made after: where a click goes.
@@ -210,7 +210,7 @@ class CallPoint(BaseModel):
 
 
 class ContextChart(BaseModel):
-    """Calls of the main task in order, and what happened between them (an event stands before the call of its `at`)."""
+    """Calls of the main task in order, and the events between them (an event precedes the call of its `at`)."""
 
     parts: list[str]
     calls: list[CallPoint]
@@ -230,7 +230,7 @@ class ChartMark(BaseModel):
 
 
 class FactRow(BaseModel):
-    """A fact of the handoff and where it was said: both ways of the link."""
+    """A fact of the handoff and the messages it occurs in."""
 
     text: str
     section: str
@@ -247,7 +247,7 @@ class SectionRow(BaseModel):
 
 
 class CoverRow(BaseModel):
-    """A stretch of the log the handoff stands for."""
+    """A span of the log that the handoff covers."""
 
     lo: int
     hi: int
@@ -271,7 +271,7 @@ class HandoffView(BaseModel):
     facts: list[FactRow]
     covers: list[CoverRow]
     findings: list[str]
-    # It is the newest one and the conversation still stands on it: "undo" is offered.
+    # The newest handoff, still in effect: "undo" is offered.
     can_undo: bool
 
 

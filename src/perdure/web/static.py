@@ -71,12 +71,12 @@ class _File:
 
     @classmethod
     def read(cls, path: Path) -> _File:
-        known = path.stat()
+        cached = path.stat()
         data, media_type = path.read_bytes(), TYPES[path.suffix]
         is_packed = len(data) >= _WORTH_PACKING and media_type.startswith(_PACKED_TYPES)
         packed = gzip.compress(data, 9, mtime=0) if is_packed else None
         etag = hashlib.sha256(data).hexdigest()[:32]
-        return cls((known.st_mtime_ns, known.st_size), media_type, data, packed, etag)
+        return cls((cached.st_mtime_ns, cached.st_size), media_type, data, packed, etag)
 
 
 class StaticFiles:
@@ -102,21 +102,21 @@ class StaticFiles:
 
     def _path_of(self, name: str) -> Path | None:
         """The file a path names; a path that names none, and does not look like a file, is a view of the page."""
-        asked = name.lstrip("/")
-        if "\0" in asked:
+        requested = name.lstrip("/")
+        if "\0" in requested:
             return None
-        found = (self._folder / asked).resolve()
-        if found.is_relative_to(self._folder) and found.suffix in TYPES and found.is_file():
-            return found
+        candidate = (self._folder / requested).resolve()
+        if candidate.is_relative_to(self._folder) and candidate.suffix in TYPES and candidate.is_file():
+            return candidate
         page = self._folder / "index.html"
-        looks_like_file = "." in asked.rpartition("/")[2]
+        looks_like_file = "." in requested.rpartition("/")[2]
         return None if looks_like_file or not page.is_file() else page
 
     def _file(self, path: Path) -> _File:
-        known, now = self._files.get(path), path.stat()
-        if known is None or known.stamp != (now.st_mtime_ns, now.st_size):
-            known = self._files[path] = _File.read(path)
-        return known
+        cached, now = self._files.get(path), path.stat()
+        if cached is None or cached.stamp != (now.st_mtime_ns, now.st_size):
+            cached = self._files[path] = _File.read(path)
+        return cached
 
 
 def static_files(folder: Path | None = None) -> StaticFiles:
@@ -128,8 +128,8 @@ def _response(file: _File, request: Request) -> Response:
     takes_gzip = file.packed is not None and "gzip" in request.headers.get("accept-encoding", "").lower()
     etag = f'"{file.etag}{"-gz" if takes_gzip else ""}"'
     headers = {**HEADERS, "ETag": etag}
-    known = {t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")}
-    if etag in known or "*" in known:
+    cached = {t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")}
+    if etag in cached or "*" in cached:
         return Response(status_code=304, headers=headers)
     if takes_gzip:
         headers["Content-Encoding"] = "gzip"

@@ -52,25 +52,25 @@ def chat(
     from perdure.cli.exit import signals_interrupt
     from perdure.config.env import is_dumb
 
-    given = {**(flags or {})}
-    given |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
+    overrides = {**(flags or {})}
+    overrides |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
     if question is not None or not sys.stdin.isatty():
         from perdure.cli.chat.one_shot import ask_once
 
         with signals_interrupt():
-            code = ask_once(given, question or "", piped=_piped(), session_id=session_id, as_json=as_json)
+            code = ask_once(overrides, question or "", piped=_piped(), session_id=session_id, as_json=as_json)
     elif as_json:
         raise click.UsageError("--json goes with a question: give one with -q, or pipe it in.")
     elif is_dumb() or not sys.stdout.isatty():
         with signals_interrupt():
-            code = _plain(given, session_id)
+            code = _plain(overrides, session_id)
     else:
-        code = _live(given, session_id)
+        code = _live(overrides, session_id)
     sys.exit(code)
 
 
 def _live(flags: dict[str, str], session_id: str | None) -> int:
-    """The prompt first: nothing that takes time is imported before it stands there."""
+    """Show the prompt first: nothing slow is imported before it."""
     from perdure.cli.chat.tui import ChatApp
     from perdure.config.env import home_dir, make_home, wants_color
 

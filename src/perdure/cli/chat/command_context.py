@@ -19,7 +19,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class ChatUser:
-    """Who sits there: what hears events and progress, and who can be asked. By default, nobody."""
+    """The user at the terminal: event and progress listeners, approver and asker. None by default."""
 
     hear: Callable[[Event], None] = lambda event: None
     progress: Progress = lambda what, seconds: None
@@ -30,7 +30,7 @@ class ChatUser:
 class ChatCommandContext:
     """One person at one terminal. The agent is made when it is first needed."""
 
-    # Whoever sits here opens the database file itself, so commands show all of it.
+    # A terminal user has direct access to the database file, so commands show all of it.
     visibility: Visibility = Everyone()
 
     def __init__(
@@ -42,7 +42,7 @@ class ChatCommandContext:
         self.person = person or ChatUser()
         self._stop_hearing: Callable[[], None] = lambda: None
         self._agent: WiredAgent | None = None
-        # A wrong id is told before anything else happens.
+        # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
     @property

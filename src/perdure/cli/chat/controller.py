@@ -88,42 +88,42 @@ class ChatController:
         self.commands = all_commands()
         self._write = write
         self._is_first_run = is_first_run
-        self._asked = ""
+        self._last_request = ""
         self._is_heard = threading.Event()
 
     # -- talking -----------------------------------------------------------------------------------------------------
 
     def answer(self, line: str, progress: Progress, *, pasted: Sequence[str] = ()) -> Answer:
-        """Answers one line; never raises for what can go wrong with one. `pasted` are the parts nobody typed."""
+        """Process one line; errors become the answer. `pasted` are the parts that were not typed."""
         try:
             if line.startswith("/compress"):
                 progress("compacting (Ctrl-C cancels)", 0.0)
-            said = self.commands.dispatch(self.surface, line)
-            if said is None:
+            result = self.commands.dispatch(self.surface, line)
+            if result is None:
                 return self._send(attach(line, Path.cwd(), pasted=pasted))
-            return self._after(said)
+            return self._after(result)
         except concurrent.futures.CancelledError:
             return Answer("stopped; nothing has changed")
         except PerdureError as error:
             return Answer(str(error), is_error=True)
 
-    def _after(self, said: CommandResult) -> Answer:
-        if said.then_send is None:
-            return Answer(said.text, is_error=said.level == "error", is_leaving=said.is_leaving)
-        self._write(f"{said.text}\n")
-        return self._send(Attached(said.then_send))
+    def _after(self, result: CommandResult) -> Answer:
+        if result.then_send is None:
+            return Answer(result.text, is_error=result.level == "error", is_leaving=result.is_leaving)
+        self._write(f"{result.text}\n")
+        return self._send(Attached(result.then_send))
 
     def _send(self, attached: Attached) -> Answer:
-        if attached.told:
-            self._write("".join(f"{line}\n" for line in attached.told))
-        self._asked = attached.text
+        if attached.lines:
+            self._write("".join(f"{line}\n" for line in attached.lines))
+        self._last_request = attached.text
         self._is_heard.clear()
         self.surface.agent.run_conversation(attached.message)
         self._is_heard.wait(_LAG_S)
         return Answer()
 
     def heard(self, event: Event) -> None:
-        """Every event passes here last, in its own thread: it names the conversation, and tells when a turn is over."""
+        """Handle an event after all others, on its own thread: title the conversation, detect the end of a turn."""
         if isinstance(event, TurnStarted):
             self._name(event.session_id)
         elif isinstance(event, TurnFinished):
@@ -131,7 +131,7 @@ class ChatController:
 
     def _name(self, session_id: str) -> None:
         conversations = self.surface.store.conversations
-        if self._asked and not conversations.get(session_id).title and (title := title_of(self._asked)):
+        if self._last_request and not conversations.get(session_id).title and (title := title_of(self._last_request)):
             conversations.set_title(session_id, title)
 
     def interrupt(self) -> bool:
@@ -162,7 +162,7 @@ class ChatController:
         yield from closing_lines(self.surface)
 
     def look_around(self, write: Write) -> None:
-        """On the first run: looks for model servers on this machine, in the background, and tells what it found."""
+        """On the first run, probe for local model servers in the background and report them."""
         if self._is_first_run:
 
             def look() -> None:
@@ -182,7 +182,7 @@ class ChatController:
         """The status with the window looked up before the first word, which may ask the endpoint; not in a turn."""
         agent = self.surface.agent
         if self.surface.session_id is None and agent.gauge.window is None:
-            # An error meets the first message again, and is told there; a person who leaves need not wait.
+            # The first message hits the same error and reports it; a leaving user need not wait.
             with contextlib.suppress(PerdureError, concurrent.futures.CancelledError):
                 agent.measure()
         return self.status()

@@ -24,11 +24,11 @@ _END = "\x1b[201~"
 
 
 class Pastes:
-    """Long pastes by number; a mark stands for each in the line being typed."""
+    """Long pastes by number; a placeholder replaces each in the input line."""
 
     def __init__(self) -> None:
-        self._kept: list[str] = []
-        # Short ones, which stand in the line among what is typed.
+        self._pastes: list[str] = []
+        # Short pastes, kept inline among typed text.
         self._inserted: list[str] = []
 
     def fold(self, text: str) -> str:
@@ -38,9 +38,9 @@ class Pastes:
         if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
             self._inserted.append(text)
             return text
-        self._kept.append(text)
+        self._pastes.append(text)
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        return f"[pasted #{len(self._kept)}: {size}]"
+        return f"[pasted #{len(self._pastes)}: {size}]"
 
     def unfold(self, text: str) -> str:
         """What was typed, with every mark of ours replaced by its paste."""
@@ -55,7 +55,7 @@ class Pastes:
 
     def _paste(self, mark: re.Match[str]) -> str:
         number = int(mark[1])
-        return self._kept[number - 1] if 0 < number <= len(self._kept) else mark[0]
+        return self._pastes[number - 1] if 0 < number <= len(self._pastes) else mark[0]
 
 
 class PasteParser(Vt100Parser):
@@ -91,10 +91,10 @@ _STRAY = ".,;:!?)]}'\""
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A message with what was attached to it, and a line for each that says what it was."""
+    """A message with its attachments, and one line per attachment."""
 
     message: str | Mapping[str, Any]
-    told: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     # What was written, without what is attached; "" where the message is taken over from elsewhere.
     text: str = ""
 
@@ -102,26 +102,26 @@ class Attached:
 def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
     """Looks up every `@path` that does not come from a pasted part; one that names nothing stays ordinary text."""
     parts: list[dict[str, Any]] = []
-    told: list[str] = []
-    seen: set[Path] = set()
+    lines: list[str] = []
+    attached_paths: set[Path] = set()
     foreign = Counter(_name(mark) for piece in pasted for mark in _AT.finditer(piece))
     for mark in _AT.finditer(text):
         if foreign[_name(mark)] > 0:
             foreign[_name(mark)] -= 1
             continue
         name = mark[1] or mark[2]
-        path = _found(name, folder, is_quoted=mark[1] is not None)
+        path = _find_path(name, folder, is_quoted=mark[1] is not None)
         if path is None and (mark[1] or _looks_like_a_path(name)):
-            told.append(f"there is no {name.rstrip(_STRAY)} here; it is sent as it was typed")
-        if path is None or path in seen:
+            lines.append(f"there is no {name.rstrip(_STRAY)} here; it is sent as it was typed")
+        if path is None or path in attached_paths:
             continue
-        seen.add(path)
+        attached_paths.add(path)
         part, line = _part(path)
         parts += [part] if part is not None else []
-        told.append(line)
+        lines.append(line)
     if not parts:
-        return Attached(text, tuple(told), text)
-    return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(told), text)
+        return Attached(text, tuple(lines), text)
+    return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(lines), text)
 
 
 def _name(mark: re.Match[str]) -> str:
@@ -129,12 +129,12 @@ def _name(mark: re.Match[str]) -> str:
 
 
 def _looks_like_a_path(name: str) -> bool:
-    """Whether somebody who wrote this meant a file, rather than a person or a decorator."""
+    """Whether an @name looks like a file rather than a mention or a decorator."""
     bare = name.rstrip(_STRAY)
     return "/" in bare or re.search(r"\w\.\w{1,5}$", bare) is not None
 
 
-def _found(name: str, folder: Path, *, is_quoted: bool) -> Path | None:
+def _find_path(name: str, folder: Path, *, is_quoted: bool) -> Path | None:
     """The path that is meant: as written, else without the punctuation of the sentence around it."""
     for candidate in (name,) if is_quoted else (name, name.rstrip(_STRAY)):
         try:
@@ -159,9 +159,9 @@ def _part(path: Path) -> tuple[dict[str, Any] | None, str]:
 
 def _listing(path: Path) -> tuple[dict[str, Any], str]:
     names = sorted(p.name + ("/" if p.is_dir() else "") for p in path.iterdir())
-    shown = names[:_MAX_NAMES]
-    more = f"\n… and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-    text = f"Folder {path}:\n" + "\n".join(shown) + more
+    listed = names[:_MAX_NAMES]
+    more = f"\n… and {len(names) - len(listed):,} more" if len(names) > len(listed) else ""
+    text = f"Folder {path}:\n" + "\n".join(listed) + more
     return {"type": "text", "text": text}, f"attached the names in {path.name}/ ({len(names):,})"
 
 
@@ -179,7 +179,7 @@ def _size(count: int) -> str:
 
 
 def _text(path: Path) -> tuple[dict[str, Any] | None, str]:
-    # Four bytes at most for a character, and one character more tells whether there is a rest.
+    # At most four bytes per character; one more character shows whether the text continues.
     with path.open("rb") as file:
         raw = file.read(4 * (_MAX_TEXT_CHARS + 1))
     if b"\0" in raw:
@@ -231,7 +231,7 @@ class EventInbox:
                 self._is_due = True
                 self._later(wait_s, self._empty)
                 return
-            item = self._taken()
+            item = self._next_item()
             if callable(item):
                 item()
             else:
@@ -247,8 +247,8 @@ class EventInbox:
             return 0.0
         return self._took_text_at_s + _GATHER_S - time.monotonic()
 
-    def _taken(self) -> Event | Work:
-        """The next item; of text, all of it that stands in a row."""
+    def _next_item(self) -> Event | Work:
+        """The next item; consecutive text deltas are coalesced."""
         item = self._waiting.popleft()
         if not _is_text(item):
             return item

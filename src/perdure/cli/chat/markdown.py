@@ -51,7 +51,7 @@ class Blocks:
     @property
     def live(self) -> str:
         """Markdown of the block that is still being written."""
-        return self._shown("".join(self._lines) + self._partial)
+        return self._standalone("".join(self._lines) + self._partial)
 
     def end(self) -> list[MarkdownBlock]:
         """What is left when no more text comes."""
@@ -92,17 +92,17 @@ class Blocks:
         if _HEADING.match(line) or (_FENCE.match(line.rstrip("\n")) and not line[:1].isspace()):
             return True
         if was_blank:
-            return not (line[:1].isspace() and any(_ITEM.match(held) for held in self._lines))
+            return not (line[:1].isspace() and any(_ITEM.match(earlier) for earlier in self._lines))
         return bool(_ITEM.match(line)) and len(self._lines) >= _MANY_LINES
 
     def _finish(self, done: list[MarkdownBlock]) -> None:
         source = "".join(self._lines)
         if source:
-            done.append(MarkdownBlock(source, self._shown(source)))
+            done.append(MarkdownBlock(source, self._standalone(source)))
         self._lines, self._is_rest = [], False
 
-    def _shown(self, source: str) -> str:
-        """The source as Markdown that stands alone: an open fence is closed, a continued one opened again."""
+    def _standalone(self, source: str) -> str:
+        """The source as standalone Markdown: open fences are closed, continued ones reopened."""
         if not self._opening:
             return source
         opening = f"{self._opening}\n" if self._is_rest else ""
@@ -113,10 +113,10 @@ class Blocks:
 
 
 def _closes(opening: str, fence: re.Match[str]) -> bool:
-    opened = _FENCE.match(opening)
-    if opened is None or fence[3].strip():
+    fence_start = _FENCE.match(opening)
+    if fence_start is None or fence[3].strip():
         return False
-    return fence[2][0] == opened[2][0] and len(fence[2]) >= len(opened[2])
+    return fence[2][0] == fence_start[2][0] and len(fence[2]) >= len(fence_start[2])
 
 
 def _is_closed(source: str, opening: str, *, is_rest: bool) -> bool:
@@ -132,7 +132,7 @@ def _newline(source: str) -> str:
 _LEAST_WIDTH = 20
 # Prose wider than this is hard to read, however wide the window is.
 _MOST_WIDTH = 120
-# Blanks at the end of a line, also in front of the escape that ends its colour: nobody wants to copy them.
+# Trailing blanks, also before the escape that ends a colour.
 _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 

@@ -30,14 +30,14 @@ def ask_once(
     person = ChatUser(hear=_print_json if as_json else _print_notices)
     surface = ChatCommandContext(flags, session_id=session_id, person=person)
     try:
-        said = all_commands().dispatch(surface, text)
-        if said is None:
+        result = all_commands().dispatch(surface, text)
+        if result is None:
             return _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), as_json=as_json)
-        if said.then_send is not None:
-            _print(f"perdure: {said.text}", sys.stderr)
-            return _answer(surface, Attached(said.then_send), as_json=as_json)
-        _print(said.text, sys.stderr if said.level == "error" else sys.stdout)
-        return 1 if said.level == "error" else 0
+        if result.then_send is not None:
+            _print(f"perdure: {result.text}", sys.stderr)
+            return _answer(surface, Attached(result.then_send), as_json=as_json)
+        _print(result.text, sys.stderr if result.level == "error" else sys.stdout)
+        return 1 if result.level == "error" else 0
     except KeyboardInterrupt:
         return 130
     finally:
@@ -46,7 +46,7 @@ def ask_once(
 
 
 def _answer(surface: ChatCommandContext, attached: Attached, *, as_json: bool) -> int:
-    for line in (*attached.told, *embedded_lines(surface)):
+    for line in (*attached.lines, *embedded_lines(surface)):
         _print(f"perdure: {line}", sys.stderr)
     try:
         result = surface.agent.run_conversation(attached.message)

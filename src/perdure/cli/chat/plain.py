@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from perdure.agent.callbacks import status_line as told
+from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.controller import ChatController
 from perdure.cli.chat.questions import PendingQuestion
 from perdure.cli.chat.transcript import finished_line, running_line, spilled_line
@@ -56,11 +56,11 @@ class PlainScreen:
             case OutputSpilled():
                 self.line(spilled_line(event, _INK).rstrip("\n"))
             case CompactionStarted(reason=reason) if self._begin_compaction(reason):
-                self.line(f"[{told(event)}]")
+                self.line(f"[{status_text(event)}]")
             case CompactionFinished() | Notice() if self._is_answered:
                 pass
             case CompactionFinished() | Recovered() | ModelSwitched() | Notice():
-                self.line(f"[{told(event)}]")
+                self.line(f"[{status_text(event)}]")
             case TurnFinished(outcome=outcome, error=error):
                 self.line(
                     {"failed": error or "failed", "interrupted": "stopped; the conversation is kept"}.get(outcome, "")
@@ -69,20 +69,20 @@ class PlainScreen:
                 pass
 
     def progress(self, what: str, seconds: float) -> None:
-        """Said once: a line that cannot be drawn over is not repeated."""
+        """Print once: without cursor control a status line is not repeated."""
         if what != self._last_progress:
             self._last_progress = what
             self.line(f"{what} …")
 
     def line(self, text: str) -> None:
-        """A line of its own, whatever stands there."""
+        """Print on a new line."""
         text, lead = safe(text), "\n" if self._is_mid_line else ""
         self._out.write(f"{lead}{text}\n" if text else lead)
         self._out.flush()
         self._is_mid_line = False
 
     def _begin_compaction(self, reason: str) -> bool:
-        """Whether to tell of a compaction: who asked for one reads the command's own answer."""
+        """Whether to report a compaction: a requested one is reported by its command."""
         self._is_answered = reason == "user"
         return not self._is_answered
 
@@ -113,7 +113,7 @@ class PlainQuestions:
 
 @dataclass(frozen=True, slots=True)
 class PlainMessage:
-    """A message read line by line; `pasted` where a paste brought it, which nobody typed."""
+    """A message read line by line; `pasted` if it came from a paste."""
 
     text: str
     pasted: tuple[str, ...] = ()

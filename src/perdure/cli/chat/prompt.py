@@ -69,8 +69,8 @@ class ChatCompleter(Completer):
     def _paths(self, typed: str) -> Iterator[Completion]:
         folder, name = os.path.split(typed)
         try:
-            place = self._folder / Path(folder).expanduser()
-            entries = sorted(os.scandir(place), key=lambda e: (not e.is_dir(), e.name.lower()))
+            directory = self._folder / Path(folder).expanduser()
+            entries = sorted(os.scandir(directory), key=lambda e: (not e.is_dir(), e.name.lower()))
         except (OSError, RuntimeError, ValueError):
             return
         fitting = (e for e in entries if e.name.startswith(name) and (name.startswith(".") or e.name[:1] != "."))
@@ -90,9 +90,9 @@ _STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """A line that was sent: as it was shown, with its pastes in it, and the parts that nobody typed."""
+    """A submitted line: as displayed, with pastes expanded, and its pasted parts."""
 
-    shown: str
+    text: str
     meant: str
     pasted: tuple[str, ...] = ()
 
@@ -125,7 +125,7 @@ class PromptBox:
     ) -> None:
         self._hands = hands
         self._pastes = Pastes()
-        self._held: Document | None = None
+        self._draft: Document | None = None
         self._parsed = ("", ANSI(""))
         history: History = _Unfolding(history_file, self._pastes) if history_file is not None else InMemoryHistory()
         self.buffer = Buffer(
@@ -176,15 +176,15 @@ class PromptBox:
 
     def hold(self) -> None:
         """Puts what is being typed aside, for a question to be answered first."""
-        if self._held is None:
-            self._held = self.buffer.document
+        if self._draft is None:
+            self._draft = self.buffer.document
             self.buffer.reset()
 
     def release(self) -> None:
         """Brings back what was put aside."""
-        if self._held is not None:
-            self.buffer.reset(self._held)
-            self._held = None
+        if self._draft is not None:
+            self.buffer.reset(self._draft)
+            self._draft = None
 
     def leave(self) -> None:
         if self.app.is_running and not self.app.is_done:
@@ -216,7 +216,7 @@ class PromptBox:
     def _shown_above(self) -> str:
         size = self.app.output.get_size()
         # An answer to a question is short: the room of a long message is the question's meanwhile.
-        input_rows = _ANSWER_ROWS if self._held is not None else _INPUT_ROWS
+        input_rows = _ANSWER_ROWS if self._draft is not None else _INPUT_ROWS
         return self._hands.above(size.columns, max(0, size.rows - input_rows - 2))
 
     def _above(self) -> ANSI:
@@ -246,7 +246,7 @@ class PromptBox:
         is_empty = Condition(lambda: not self.buffer.text)
         keys.add("c-d", filter=is_empty)(lambda event: self._hands.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
-        is_asked = Condition(lambda: self._held is not None)
+        is_asked = Condition(lambda: self._draft is not None)
         for key, pages in (("pagedown", 1), ("pageup", -1)):
             keys.add(key, filter=is_asked)(lambda event, pages=pages: self._hands.on_page(pages))
         for key, pages in (("down", 1), ("up", -1)):
@@ -266,21 +266,21 @@ class PromptBox:
             buffer.delete_before_cursor(1)
             buffer.insert_text("\n")
             return
-        shown = buffer.text.strip()
-        pasted = (*self._pastes.take(shown), *self._recalled(shown))
-        if shown and self._held is None:
+        text = buffer.text.strip()
+        pasted = (*self._pastes.take(text), *self._recalled(text))
+        if text and self._draft is None:
             buffer.append_to_history()
         buffer.reset()
-        self._hands.on_line(Line(shown, self._pastes.unfold(shown), pasted))
+        self._hands.on_line(Line(text, self._pastes.unfold(text), pasted))
 
-    def _recalled(self, shown: str) -> list[str]:
-        """Earlier messages of several lines that stand in this one: nobody remembers what of them was pasted."""
-        if "\n" not in shown or "@" not in shown:
+    def _recalled(self, text: str) -> list[str]:
+        """Earlier multi-line messages recalled in this one: their pasted parts are unknown."""
+        if "\n" not in text or "@" not in text:
             return []
-        return [entry for entry in self.buffer.history.get_strings() if "\n" in entry and entry.strip() in shown]
+        return [entry for entry in self.buffer.history.get_strings() if "\n" in entry and entry.strip() in text]
 
     def _on_ctrl_c(self) -> None:
-        if self.buffer.text and self._held is None:
+        if self.buffer.text and self._draft is None:
             self.buffer.reset()
         self._hands.on_interrupt()
 

@@ -10,7 +10,7 @@ from prompt_toolkit.utils import get_cwidth
 from perdure.cli.chat.questions import PendingQuestion
 from perdure.cli.style import Style, safe
 
-# In front of every line of the text: where something dangerous stands, and everywhere else.
+# Prefix of every text line: with and without a dangerous part.
 _POINTER, _NO_POINTER = "▶ ", "  "
 # A line is broken at a blank only where that costs no more than this many columns.
 _BREAK_WITHIN = 16
@@ -20,7 +20,7 @@ _LEAST_BODY_ROWS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of the text, and where in the text it stands."""
+    """One wrapped row and its offset in the text."""
 
     start: int
     end: int
@@ -64,14 +64,14 @@ class QuestionPanel:
             return [self._painted(row, ink) for row in wrapped]
         self._shown_rows = max(1, rows - 1)
         self._first = min(self._first, len(wrapped) - self._shown_rows)
-        shown = wrapped[self._first : self._first + self._shown_rows]
-        return [*(self._painted(row, ink) for row in shown), ink.warn(_cut_line(self._position(wrapped), width))]
+        visible = wrapped[self._first : self._first + self._shown_rows]
+        return [*(self._painted(row, ink) for row in visible), ink.warn(_cut_line(self._position(wrapped), width))]
 
     def _position(self, wrapped: list[_Row]) -> str:
         last = self._first + self._shown_rows
-        place = f"── lines {self._first + 1}–{last} of {len(wrapped)} (PgDn, PgUp)"
+        position = f"── lines {self._first + 1}–{last} of {len(wrapped)} (PgDn, PgUp)"
         hidden = [n for n, row in enumerate(wrapped, 1) if self._is_marked(row) and not self._first < n <= last]
-        return f"{place} · ▶ also on line {hidden[0]}" if hidden else place
+        return f"{position} · ▶ also on line {hidden[0]}" if hidden else position
 
     def _rows(self, width: int) -> list[_Row]:
         if self._wrapped[0] != width:
@@ -94,15 +94,15 @@ class QuestionPanel:
 
 
 def _spans(text: str, marked: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Where the marked pieces stand, in order and apart from each other."""
-    found: list[tuple[int, int]] = []
+    """Spans of the marked pieces, in order and disjoint."""
+    spans: list[tuple[int, int]] = []
     for piece in {safe(m).removesuffix("…").strip() for m in marked}:
         at = text.find(piece) if piece else -1
         while at >= 0:
-            found.append((at, at + len(piece)))
+            spans.append((at, at + len(piece)))
             at = text.find(piece, at + len(piece))
     end = 0
-    for start, stop in sorted(found):
+    for start, stop in sorted(spans):
         if start >= end:
             yield start, stop
             end = stop

@@ -62,12 +62,12 @@ class TerminalQuestions:
         )
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        """The person's answer; the number of a choice stands for it."""
+        """Return the user's answer; the number of a choice selects it."""
         listed = "".join(f"\n  {n}. {choice}" for n, choice in enumerate(choices, 1))
         hint = "a number, or your own words" if choices else ""
-        said = (await self._put(PendingQuestion(question + listed, hint, choices=tuple(choices)))).strip()
-        number = int(said) if said.isdecimal() else 0
-        return choices[number - 1] if 0 < number <= len(choices) else said
+        reply = (await self._put(PendingQuestion(question + listed, hint, choices=tuple(choices)))).strip()
+        number = int(reply) if reply.isdecimal() else 0
+        return choices[number - 1] if 0 < number <= len(choices) else reply
 
     async def _put(self, question: PendingQuestion) -> str:
         self._show(question)

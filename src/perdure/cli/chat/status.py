@@ -17,14 +17,14 @@ _SHOWN_CHARS = 160
 
 
 def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """One line that says which model answers, and what else is worth knowing before the first word."""
+    """One line naming the model, plus hints for the first message."""
     endpoint = surface.agent.endpoint
     yield f"Perdure · {endpoint.model} ({endpoint.provider}) · /help lists the commands, Alt-Enter makes a new line"
     yield from route_lines(surface)
 
 
 def route_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Caching where it is on (L5), a key that is missing, warnings of the wiring."""
+    """Caching where it is on, a key that is missing, warnings of the wiring."""
     endpoint = surface.agent.endpoint
     if caching := caching_notice(endpoint.provider, endpoint.model, surface.settings.prompt_caching.cache_ttl):
         yield caching
@@ -56,7 +56,7 @@ def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """The id, how to resume, tokens by class, cost (A7)."""
+    """The id, how to resume, tokens by class, cost."""
     session_id = surface.session_id
     if session_id is None:
         return
@@ -74,7 +74,7 @@ def status_line(surface: ChatCommandContext) -> str:
     gauge = surface.agent.gauge
     used, window, threshold = gauge.tokens, gauge.window, gauge.threshold
     session_id = surface.session_id
-    if not window and session_id is not None:  # resumed, nothing said yet: as the last call left it
+    if not window and session_id is not None:  # resumed, no message yet: as the last call left it
         for call in surface.store.ledger.calls(session_id, limit=1):
             used = call.usage.prompt_tokens or call.estimate_tokens or 0
             window, threshold = call.window_tokens, call.threshold_tokens
@@ -92,5 +92,5 @@ def status_line(surface: ChatCommandContext) -> str:
 
 def _quoted(entry: Entry) -> str:
     text = " ".join(entry.message.text.split())
-    shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-    return f"  {'you' if entry.message.role == 'user' else 'it '}: {shown}"
+    preview = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return f"  {'you' if entry.message.role == 'user' else 'it '}: {preview}"

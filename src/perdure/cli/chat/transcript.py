@@ -6,9 +6,9 @@ import re
 import time
 from collections.abc import Callable
 
-from perdure.agent.callbacks import status_line as told
+from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
-from perdure.cli.style import Style, fitted, safe
+from perdure.cli.style import Style, fit_lines, safe
 from perdure.core.display import call_target
 from perdure.core.events import (
     CallStarted,
@@ -28,9 +28,9 @@ from perdure.core.events import (
 from perdure.core.messages import ToolCall
 
 _TARGET_CHARS = 60
-# How the guard tells the model that nobody allowed a call.
+# How the guard reports a call that was not allowed.
 _NOT_ALLOWED = re.compile(r"Error: \S+ was not run, (?:the user refused|no one is available)")
-_KEPT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
+_STORED_OUTPUT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
 
 
 def running_line(call: ToolCall, seconds: float) -> str:
@@ -41,7 +41,7 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     """`● terminal pytest tests/ · 0.8 s · 3,204 characters`."""
     mark = ink.bad("✗") if event.is_error else ink.good("●")
     text = event.result.text
-    size, address = (spilled.chars, spilled.address) if spilled is not None else _kept(text) or (len(text), "")
+    size, address = (spilled.chars, spilled.address) if spilled is not None else _stored_output(text) or (len(text), "")
     figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
     if event.is_error:
         figures.insert(0, "not allowed" if _NOT_ALLOWED.match(text) else "failed")
@@ -54,10 +54,10 @@ def spilled_line(event: OutputSpilled, ink: Style) -> str:
     return ink.dim(f"  {event.call.name}: {event.chars:,} characters kept at {event.address}") + "\n"
 
 
-def _kept(text: str) -> tuple[int, str] | None:
+def _stored_output(text: str) -> tuple[int, str] | None:
     """Size and address of an output that its tool kept by itself, while it ran; None for one that is shown whole."""
-    found = _KEPT.search(text)
-    return (int(found[1].replace(",", "")), found[2]) if found else None
+    match = _STORED_OUTPUT.search(text)
+    return (int(match[1].replace(",", "")), match[2]) if match else None
 
 
 def _named(call: ToolCall) -> str:
@@ -180,9 +180,9 @@ class ChatTranscript:
 
     def _print(self, blocks: list[MarkdownBlock]) -> None:
         for block in blocks:
-            shown = self._painted(block.markdown, self._width())
-            if shown:
-                self._write(f"\n{shown}" if self._has_gap else shown)
+            rendered = self._painted(block.markdown, self._width())
+            if rendered:
+                self._write(f"\n{rendered}" if self._has_gap else rendered)
             self._has_gap = not block.source.rstrip("\n ") or block.source.endswith("\n\n")
         if blocks:
             self.idle()
@@ -205,9 +205,9 @@ class ChatTranscript:
         if self._thinks_since_s is None:
             return
         took_s = time.monotonic() - self._thinks_since_s
-        left, self._thought, self._thinks_since_s = self._thought, "", None
-        if left:
-            self._write(self._ink.dim(left) + "\n")
+        rest, self._thought, self._thinks_since_s = self._thought, "", None
+        if rest:
+            self._write(self._ink.dim(rest) + "\n")
         if not self._shows_reasoning:
             self._write(self._ink.dim(f"thought for {took_s:.0f} s") + "\n")
 
@@ -218,7 +218,7 @@ class ChatTranscript:
         self._has_gap = False
 
     def _note_spill(self, event: OutputSpilled) -> None:
-        """A spill is told with its tool's line; where that line was written before, on one of its own."""
+        """Report a spill on its tool's line, or on a separate line if that one is printed already."""
         if event.call.id in self._tools:
             self._spilled[event.call.id] = event
         else:
@@ -227,13 +227,13 @@ class ChatTranscript:
     def _tell(self, event: Event) -> None:
         self._end_text()
         self.idle()
-        if (said := told(event)) and not self._is_answered:
+        if (status := status_text(event)) and not self._is_answered:
             is_loud = isinstance(event, Recovered) or (isinstance(event, Notice) and event.level == "warning")
-            self._write_words(f"· {safe(said)}", self._ink.warn if is_loud else self._ink.dim)
+            self._write_words(f"· {safe(status)}", self._ink.warn if is_loud else self._ink.dim)
 
     def _write_words(self, text: str, in_colour: Callable[[str], str]) -> None:
         """Our own words, wrapped between them."""
-        self._write("".join(f"{in_colour(line)}\n" for line in fitted(text.split("\n"), self._width())))
+        self._write("".join(f"{in_colour(line)}\n" for line in fit_lines(text.split("\n"), self._width())))
 
     def _finish(self, event: TurnFinished) -> None:
         self.stop()

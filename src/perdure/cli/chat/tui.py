@@ -25,7 +25,7 @@ from perdure.cli.chat.input import EventInbox
 from perdure.cli.chat.prompt import ChatCompleter, Hands, Line, PromptBox
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
-from perdure.cli.style import Style, fitted, safe
+from perdure.cli.style import Style, fit_lines, safe
 
 if TYPE_CHECKING:
     from perdure.cli.chat.controller import ChatController
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def logged_to(path: Path) -> Iterator[None]:
-    """Everything that is logged, by us or by a library, while the prompt stands there; the file is made when needed."""
+    """Redirect logging to a file while the prompt is active; the file is created on demand."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
     handler.setLevel(logging.WARNING)
@@ -135,7 +135,7 @@ class ChatApp:
 
     async def _until_left(self) -> None:
         loop = asyncio.get_running_loop()
-        # A completion that waits for a slow disk must not keep anybody from leaving.
+        # A completion waiting for a slow disk must not delay the exit.
         loop.set_default_executor(DaemonThreads())
         for number in _ENDINGS:
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # Windows; not the main thread
@@ -148,7 +148,7 @@ class ChatApp:
             ticking.cancel()
 
     def _finish(self, worker: threading.Thread) -> None:
-        """Stops what is going on, says how to come back, and closes what was opened."""
+        """Stop running work, print how to resume, and close resources."""
         if self._desk is None:  # still opening: that is quick, and half of it could not be closed
             worker.join(timeout=_OPENING_S)
         if (desk := self._desk) is None:
@@ -165,7 +165,7 @@ class ChatApp:
         self._leave()
 
     def _say(self, text: str) -> None:
-        """Last words, to whoever may still be there."""
+        """Print closing lines if the terminal still exists."""
         with contextlib.suppress(OSError):
             self._box.write(text)
 
@@ -181,22 +181,22 @@ class ChatApp:
     # -- the prompt's thread -----------------------------------------------------------------------------------------
 
     def _on_line(self, line: Line) -> None:
-        shown = line.shown
+        text = line.text
         self._hint = ""
         self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
         if self._panel is not None:
             question = self._panel.question
             self._take_down(question)
-            self._box.write(f"{self.ink.dim('  ›')} {safe(shown)}\n")
+            self._box.write(f"{self.ink.dim('  ›')} {safe(text)}\n")
             question.reply(line.meant)
             return
-        if not shown:
+        if not text:
             return
-        name = shown.split(maxsplit=1)[0].lower()
+        name = text.split(maxsplit=1)[0].lower()
         if name == "/stop" and self._is_working:
             self._interrupt()
         elif name in _AT_ONCE and self._is_working and self._desk is not None:
-            self._echo(shown)
+            self._echo(text)
             threading.Thread(target=self._answer, args=(line,), daemon=True).start()
         else:
             self._send(line)
@@ -208,7 +208,7 @@ class ChatApp:
         if self._is_working or self._waiting or self._desk is None:
             self._waiting.append(line)
         else:
-            self._echo(line.shown)
+            self._echo(line.text)
             self._is_working = True
         self._lines.put(line)
 
@@ -238,13 +238,13 @@ class ChatApp:
     def _leave(self) -> None:
         self._box.leave()
 
-    def _echo(self, shown: str) -> None:
-        first, *rest = safe(shown).split("\n")
+    def _echo(self, text: str) -> None:
+        first, *rest = safe(text).split("\n")
         more = "".join(f"  {line}\n" for line in rest)
         self._box.write(f"{self.ink.bold('›')} {first}\n{more}")
 
     def _page(self, lines: Iterable[str]) -> str:
-        return "".join(f"{safe(line)}\n" for line in fitted(lines, self._box.width))
+        return "".join(f"{safe(line)}\n" for line in fit_lines(lines, self._box.width))
 
     def _mark(self) -> str:
         return "? " if self._panel is not None else "› "
@@ -255,9 +255,9 @@ class ChatApp:
             self._box.redraw()
 
     def _above(self, width: int, rows: int) -> str:
-        asked = self._panel.lines(width, rows, self.ink) if self._panel is not None else []
-        waiting = [self.ink.dim(f"  then: {_short(line.shown, width)}") for line in self._waiting]
-        lines = [*waiting[: max(0, rows - len(asked))], *asked]
+        question_lines = self._panel.lines(width, rows, self.ink) if self._panel is not None else []
+        waiting = [self.ink.dim(f"  then: {_short(line.text, width)}") for line in self._waiting]
+        lines = [*waiting[: max(0, rows - len(question_lines))], *question_lines]
         live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
         return "\n".join([live, *lines] if live else lines)
 
@@ -331,7 +331,7 @@ class ChatApp:
         except PerdureError as error:
             self._give_up(f"perdure: {error}")
             return
-        except Exception:  # a thread's edge: a defect here would leave a prompt that nothing stands behind
+        except Exception:  # thread boundary: an error here would leave a dead prompt
             self._give_up(traceback.format_exc())
             return
         desk.look_around(self.write)
@@ -350,7 +350,7 @@ class ChatApp:
         self._is_working = True
         if line in self._waiting:
             self._waiting.remove(line)
-            self._echo(line.shown)
+            self._echo(line.text)
 
     def _end(self) -> None:
         if self._transcript is not None:
@@ -366,8 +366,8 @@ class ChatApp:
             answer = self._desk.answer(line.meant, self.progress, pasted=line.pasted)
         except Exception as error:  # a thread's edge: the prompt survives a defect, and the person reads of it
             _log.exception("a line could not be answered")
-            told = f"internal error: {type(error).__name__}: {safe(str(error))}"
-            self.write(self.ink.bad(f"{told}\nThe details are in {self._log_file}") + "\n\n")
+            message = f"internal error: {type(error).__name__}: {safe(str(error))}"
+            self.write(self.ink.bad(f"{message}\nThe details are in {self._log_file}") + "\n\n")
             return
         finally:
             self._is_stopping = False

@@ -12,7 +12,7 @@ from perdure.store.records import CallRecord, Conversation, StoredEvent
 from perdure.web.access import Sight
 from perdure.web.schemas import CallPoint, ChartMark, ContextChart
 
-# More of one kind could not be told apart on a chart.
+# More marks of one kind would overlap on the chart.
 _MOST_MARKS = 10_000
 # From the bottom of the stack to its top.
 PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
@@ -30,17 +30,19 @@ def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
     store = sight.store
     calls = [c for c in store.ledger.calls(conversation.id) if c.task == "main"]
     # Kind by kind: most events are of none of these.
-    found = [e for kind in _TOLD for e in store.ledger.events(conversation.id, kind=kind, limit=_MOST_MARKS)]
-    events = sorted(found, key=lambda e: e.id)
-    places = store.timeline.last_seqs_at(
+    raw_events = [
+        e for kind in _CHART_EVENTS for e in store.ledger.events(conversation.id, kind=kind, limit=_MOST_MARKS)
+    ]
+    events = sorted(raw_events, key=lambda e: e.id)
+    seqs = store.timeline.last_seqs_at(
         conversation.id, [*(c.started_at_ms for c in calls), *(e.created_at_ms for e in events)]
     )
     starts = [c.started_at_ms for c in calls]
     marks = [
         _mark(event, at=bisect_left(starts, event.created_at_ms), seq=seq, calls=calls)
-        for event, seq in zip(events, places[len(calls) :], strict=True)
+        for event, seq in zip(events, seqs[len(calls) :], strict=True)
     ]
-    points = [_point(call, seq) for call, seq in zip(calls, places, strict=False)]
+    points = [_point(call, seq) for call, seq in zip(calls, seqs, strict=False)]
     return ContextChart(parts=list(PARTS), calls=points, marks=marks)
 
 
@@ -63,7 +65,7 @@ def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[CallRecord])
         kind=event.kind,
         at=at,
         seq=seq,
-        text=clean(_TOLD[event.kind](event.payload, _Around(calls, at))),
+        text=clean(_CHART_EVENTS[event.kind](event.payload, _Around(calls, at))),
         before_tokens=before,
         after_tokens=after,
     )
@@ -130,8 +132,8 @@ def _switch(payload: Mapping[str, Any], around: _Around) -> str:
 
 def _recovery(payload: Mapping[str, Any], around: _Around) -> str:
     kind, action = str(payload.get("kind", "error")).replace("_", " "), str(payload.get("action", ""))
-    said = " ".join(str(payload.get("message", "")).split())[:200]
-    return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{said}”)' if said else ''}"
+    message_text = " ".join(str(payload.get("message", "")).split())[:200]
+    return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{message_text}”)' if message_text else ''}"
 
 
 def _undo(payload: Mapping[str, Any], around: _Around) -> str:
@@ -142,7 +144,7 @@ def _tokens(figure: object) -> str:
     return f"{figure:,}" if isinstance(figure, int) else "an unknown number of"
 
 
-_TOLD: dict[str, Callable[[Mapping[str, Any], _Around], str]] = {
+_CHART_EVENTS: dict[str, Callable[[Mapping[str, Any], _Around], str]] = {
     "compaction": _compaction,
     "spill": _spill,
     "model_switch": _switch,

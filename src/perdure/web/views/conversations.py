@@ -32,14 +32,14 @@ _LAST_CALLS = 50
 
 def conversation_head(sight: Sight, conversation: Conversation) -> ConversationHead:
     store = sight.store
-    found, _ = store.listing.page(ConversationFilter(ids=(conversation.id,)))
-    if not found:
+    summaries, _ = store.listing.page(ConversationFilter(ids=(conversation.id,)))
+    if not summaries:
         raise NotFound(f"{conversation.id} was deleted just now")
     children_of = ConversationFilter(parent_id=conversation.id, visibility=sight.visibility)
     children, _ = store.listing.page(children_of, limit=_MOST_CHILDREN)
     return ConversationHead(
         id=conversation.id,
-        title=row_of(found[0]).title,
+        title=row_of(summaries[0]).title,
         source=conversation.source,
         kind=conversation.kind,
         parent_id=conversation.parent_id,
@@ -104,12 +104,14 @@ def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
 
 def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> int | None:
     """The prompt's size by what happened after the last call; None where nothing did that is known."""
-    made = [e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in COMPACTED]
+    compactions = [
+        e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in COMPACTED
+    ]
     undone = store.ledger.events(conversation_id, kind="undo")
-    newest = max([*made, *undone], key=lambda e: e.id, default=None)
-    if newest is None or newest.created_at_ms < last.ended_at_ms or not made:
+    newest = max([*compactions, *undone], key=lambda e: e.id, default=None)
+    if newest is None or newest.created_at_ms < last.ended_at_ms or not compactions:
         return None
-    before, after = prompt_sizes(made[-1].payload)
+    before, after = prompt_sizes(compactions[-1].payload)
     return after if newest.kind == "compaction" else before
 
 
@@ -118,22 +120,22 @@ _MOST_HITS = 200
 
 
 def conversation_page(
-    sight: Sight, wanted: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
+    sight: Sight, filters: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
 ) -> ConversationPage:
     """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
     if query.strip():
-        return ConversationPage(conversations=_found(sight, wanted, query, limit), next_cursor=None)
-    page, following = sight.store.listing.page(wanted, cursor=cursor, limit=limit)
+        return ConversationPage(conversations=_matching_rows(sight, filters, query, limit), next_cursor=None)
+    page, following = sight.store.listing.page(filters, cursor=cursor, limit=limit)
     return ConversationPage(conversations=[row_of(b) for b in page], next_cursor=following)
 
 
-def search_page(sight: Sight, query: str, wanted: ConversationFilter, *, limit: int = 20) -> SearchPage:
+def search_page(sight: Sight, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:
     """Every place a query is found, the best first."""
-    most = _MOST_HITS if wanted.source else limit
-    hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=most)
-    known = _rows_of(sight, wanted, hits)
-    shown = [h for h in hits if h.conversation_id in known][:limit]
-    return SearchPage(hits=[hit_row(h, title=known[h.conversation_id].title) for h in shown])
+    most = _MOST_HITS if filters.source else limit
+    hits = sight.store.search(query, visibility=filters.visibility, scope=_scope(filters), limit=most)
+    rows_by_id = _rows_of(sight, filters, hits)
+    visible = [h for h in hits if h.conversation_id in rows_by_id][:limit]
+    return SearchPage(hits=[hit_row(h, title=rows_by_id[h.conversation_id].title) for h in visible])
 
 
 def filters(sight: Sight) -> Filters:
@@ -142,7 +144,7 @@ def filters(sight: Sight) -> Filters:
 
 
 def row_of(browsed: ListedConversation) -> ConversationRow:
-    """One line of a list; a conversation nobody titled is called by what was first said in it."""
+    """One row of a list; an untitled conversation shows its first message."""
     conversation, opening = browsed.conversation, browsed.opening
     return ConversationRow(
         id=conversation.id,
@@ -171,28 +173,28 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
     )
 
 
-def _found(sight: Sight, wanted: ConversationFilter, query: str, limit: int) -> list[ConversationRow]:
-    """Conversations titled so, then those in which it was said."""
-    titled, _ = sight.store.listing.page(replace(wanted, title=query.strip()), limit=limit)
+def _matching_rows(sight: Sight, filters: ConversationFilter, query: str, limit: int) -> list[ConversationRow]:
+    """Conversations that match by title, then by content."""
+    titled, _ = sight.store.listing.page(replace(filters, title=query.strip()), limit=limit)
     rows = {b.conversation.id: row_of(b) for b in titled}
-    hits = sight.store.search(query, visibility=wanted.visibility, scope=_scope(wanted), limit=_MOST_HITS)
-    known = _rows_of(sight, wanted, hits)
+    hits = sight.store.search(query, visibility=filters.visibility, scope=_scope(filters), limit=_MOST_HITS)
+    rows_by_id = _rows_of(sight, filters, hits)
     for hit in hits:
-        row = rows.get(hit.conversation_id) or known.get(hit.conversation_id)
+        row = rows.get(hit.conversation_id) or rows_by_id.get(hit.conversation_id)
         if row is None or row.snippet is not None:
             continue
-        shown = hit_row(hit, title=row.title)
-        told = {"snippet": shown.snippet, "marks": shown.marks, "hit_seq": shown.seq}
-        rows[row.id] = row.model_copy(update=told)
+        visible = hit_row(hit, title=row.title)
+        update = {"snippet": visible.snippet, "marks": visible.marks, "hit_seq": visible.seq}
+        rows[row.id] = row.model_copy(update=update)
     return list(rows.values())[:limit]
 
 
-def _rows_of(sight: Sight, wanted: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
+def _rows_of(sight: Sight, filters: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
     """The conversations of some hits, as far as they are wanted; the time was asked of the hits themselves."""
     ids = tuple({h.conversation_id: None for h in hits})
-    page, _ = sight.store.listing.page(replace(wanted, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
+    page, _ = sight.store.listing.page(replace(filters, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
     return {b.conversation.id: row_of(b) for b in page}
 
 
-def _scope(wanted: ConversationFilter) -> dict[str, Any]:
-    return {"since_ms": wanted.since_ms, "until_ms": wanted.until_ms}
+def _scope(filters: ConversationFilter) -> dict[str, Any]:
+    return {"since_ms": filters.since_ms, "until_ms": filters.until_ms}

@@ -20,22 +20,22 @@ from perdure.web.schemas import CoverRow, FactRow, HandoffView, SectionRow
 
 Mark = tuple[int, int]
 
-# A fact that stands in hundreds of messages is linked to the newest of them.
+# A fact that occurs in hundreds of messages is linked to the newest ones.
 MOST_SOURCES = 50
-# What a handoff may say in its own words: with no source it is no fact, not an unsupported one.
+# Wording of the handoff itself: without a source it is no fact, rather than an unsupported one.
 _OWN_WORDS = ("name", "dotted", "pair")
 _INSIDE = frozenset("_/.-\\")
 _CLOSING = "`\"'”」』»* "
 
 
-# What never stands inside a path, an identifier or a number, so that each of them is a piece of its own.
+# Characters that never occur inside a path, an identifier or a number: they delimit pieces.
 _ENDS = b"\"'`<>()[]{},;:=|*#!?&%$^\\\n\t"
 _TABLE = bytes.maketrans(_ENDS, b" " * len(_ENDS))
 _BETWEEN = b"\0"
 
 
 class Links:
-    """Which messages hold which facts: what was really said, or, where nothing said does, an earlier handoff.
+    """Index from facts to the messages that contain them; earlier handoffs only as a fallback.
 
     Messages are looked through as they are stored, all in one text: making ten thousand of them into values would take
     longer than everything that is done here.
@@ -49,35 +49,35 @@ class Links:
 
     def of(self, facts: Collection[str]) -> dict[str, list[int]]:
         """For each fact the messages that hold it, newest first."""
-        found: dict[str, list[int]] = {f: [] for f in facts}
+        matches: dict[str, list[int]] = {f: [] for f in facts}
         if self._seqs:
-            self._as_pieces({f.encode(): found[f] for f in facts})
-        missing = [f for f in facts if not found[f]]
-        self._as_words(missing, found)
+            self._as_pieces({f.encode(): matches[f] for f in facts})
+        missing = [f for f in facts if not matches[f]]
+        self._as_words(missing, matches)
         for fact in missing:
-            said = fact.encode()
-            found[fact] = found[fact] or [seq for seq, body in self._handoffs if said in body]
-        return found
+            needle_bytes = fact.encode()
+            matches[fact] = matches[fact] or [seq for seq, body in self._handoffs if needle_bytes in body]
+        return matches
 
-    def _as_pieces(self, found: dict[bytes, list[int]]) -> None:
-        """What stands by itself, at the end of a sentence or not."""
-        wanted = found | {fact + b".": seqs for fact, seqs in found.items()}
-        names = frozenset(wanted)
+    def _as_pieces(self, matches: dict[bytes, list[int]]) -> None:
+        """Match facts as whole pieces, also at the end of a sentence."""
+        targets = matches | {fact + b".": seqs for fact, seqs in matches.items()}
+        names = frozenset(targets)
         for seq, text in zip(self._seqs, self._text.translate(_TABLE).split(_BETWEEN), strict=True):
             for piece in names.intersection(text.split()):
-                seqs = wanted[piece]
+                seqs = targets[piece]
                 if len(seqs) < MOST_SOURCES and (not seqs or seqs[-1] != seq):
                     seqs.append(seq)
 
-    def _as_words(self, missing: Sequence[str], found: dict[str, list[int]]) -> None:
-        """What stands nowhere by itself may stand inside something longer, or in another case."""
+    def _as_words(self, missing: Sequence[str], matches: dict[str, list[int]]) -> None:
+        """Match the remaining facts inside longer words, ignoring case."""
         whole = self._text.lower() if missing else b""
         ends = [m.start() for m in re.finditer(_BETWEEN, whole)]
         for fact in missing:
             needle, at = _needle(fact).encode(), -1
-            while len(found[fact]) < MOST_SOURCES and (at := whole.find(needle, at + 1)) >= 0:
+            while len(matches[fact]) < MOST_SOURCES and (at := whole.find(needle, at + 1)) >= 0:
                 message = bisect_left(ends, at)
-                found[fact].append(self._seqs[message])
+                matches[fact].append(self._seqs[message])
                 # On to the next message: one link to each is enough.
                 at = ends[message] if message < len(ends) else len(whole)
 
@@ -85,11 +85,11 @@ class Links:
 def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection[str]) -> list[FactRow]:
     """Every fact of every section, in the order of the text. `findings` are what the checks wrote down, this handoff's
     and those of the handoffs it stands on."""
-    places = [(s, fact, marks) for s in sections for fact, marks in _facts_of(s.text)]
-    sources = links.of({fact for _, fact, _ in places})
+    occurrences = [(s, fact, marks) for s in sections for fact, marks in _facts_of(s.text)]
+    sources = links.of({fact for _, fact, _ in occurrences})
     doubted = {f.partition(": ")[2] for f in findings if f.startswith("marked in ")}
     rows = []
-    for section, fact, marks in places:
+    for section, fact, marks in occurrences:
         is_doubted = fact in doubted or _is_marked(section.text, marks)
         if not sources[fact] and not is_doubted and kind_of(fact) in _OWN_WORDS:
             continue
@@ -106,13 +106,13 @@ def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection
 
 
 def _facts_of(text: str) -> list[tuple[str, list[Mark]]]:
-    """The facts of a text and where they stand in it, in its order."""
-    found = [(fact, list(_occurrences(text, fact))) for fact in scan(text)]
-    return sorted(((f, m) for f, m in found if m), key=lambda fm: (fm[1][0], fm[0]))
+    """The facts of a text and their positions, in order."""
+    matches = [(fact, list(_occurrences(text, fact))) for fact in scan(text)]
+    return sorted(((f, m) for f, m in matches if m), key=lambda fm: (fm[1][0], fm[0]))
 
 
 def _occurrences(text: str, fact: str) -> Iterator[Mark]:
-    """Where a fact stands by itself, and not inside a longer one."""
+    """Positions of a fact, except inside a longer one."""
     at = text.find(fact)
     while at >= 0:
         end = at + len(fact)
@@ -123,12 +123,12 @@ def _occurrences(text: str, fact: str) -> Iterator[Mark]:
 
 
 def _is_word(character: str) -> bool:
-    """Whether a character carries a fact on; words of other scripts stand beside one without a space."""
+    """Whether a character continues a fact; other scripts need no space beside one."""
     return character.isascii() and character.isalnum()
 
 
 def _is_marked(text: str, marks: Sequence[Mark]) -> bool:
-    """The check marked it where it stands."""
+    """Whether the grounding check marked this occurrence."""
     return any(text[end : end + 4 + len(MARK)].lstrip(_CLOSING).startswith(MARK) for _, end in marks)
 
 
@@ -146,13 +146,13 @@ def _needle(fact: str) -> str:
     return fact.lower()
 
 
-# A quoted request: lines set off with ">", or words between quotation marks that are long enough to be somebody's.
+# A quoted request: lines prefixed with ">", or a long enough text between quotation marks.
 _QUOTES = re.compile(
     r"(?m)(?P<block>^>.*(?:\n>.*)*)|“([^”\n]{12,})”|\"([^\"\n]{12,})\"|「([^」\n]{4,})」|『([^』\n]{4,})』|«([^»\n]{12,})»"
 )
 _LEFT_OUT = re.compile(r"…|\.\.\.|\[[^\]]*\]")
 _EDGES = " .,;:!?。、"
-# A shorter piece could be anybody's; a sign of Chinese or Japanese says as much as three letters.
+# A shorter piece is ambiguous; one Chinese or Japanese character counts as three letters.
 _SHORTEST, _SHORTEST_SIGNS = 12, 4
 _SHOWN_CHARS = 80
 _FEWEST_CHARS = 8
@@ -162,14 +162,14 @@ _MOST_SOURCES = 10
 def quote_rows(
     sections: Sequence[SectionRow], bodies: Sequence[tuple[int, str, bytes]], findings: Collection[str]
 ) -> list[FactRow]:
-    """Every quote that the person's messages hold, and every one that the check doubted; what else stands in quotation
+    """Every quote found in user messages, and every one the check doubted; other text in quotation
     marks is the handoff's own affair. A quote is marked by its first words: the facts in it have marks of their own."""
     quotes = [(s, mark, _plain(s.text[slice(*mark)])) for s in sections for mark in _marks(s.text)]
-    said = _said(bodies) if quotes else []
+    needle_bytes = _user_texts(bodies) if quotes else []
     doubted = {_flat(f.partition(": ")[2]) for f in findings if f.startswith("marked in ")}
     rows = []
     for section, mark, quote in quotes:
-        sources = _sources(quote, said)
+        sources = _sources(quote, needle_bytes)
         is_doubted = _flat(quote) in doubted or MARK in section.text[mark[1] : mark[1] + len(MARK) + 3]
         first = _first_words(section.text, mark)
         if (sources or is_doubted) and first[0] < first[1]:
@@ -186,8 +186,8 @@ def quote_rows(
 
 
 def _marks(text: str) -> Iterator[Mark]:
-    for found in _QUOTES.finditer(text):
-        yield next(found.span(n) for n in range(1, 7) if found[n] is not None)
+    for matches in _QUOTES.finditer(text):
+        yield next(matches.span(n) for n in range(1, 7) if matches[n] is not None)
 
 
 def _first_words(text: str, mark: Mark) -> Mark:
@@ -206,19 +206,19 @@ def _plain(quote: str) -> str:
     return "\n".join(re.sub(r"^> ?", "", line) for line in quote.splitlines()).strip()
 
 
-def _said(bodies: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, str]]:
-    """What the person said, newest first, spacing aside."""
+def _user_texts(bodies: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, str]]:
+    """User messages, newest first, with normalized whitespace."""
     return [
         (seq, _flat(Message.from_dict(json.loads(body)).text)) for seq, kind, body in bodies[::-1] if kind == "user"
     ]
 
 
-def _sources(quote: str, said: Sequence[tuple[int, str]]) -> list[int]:
-    """Messages that hold all pieces of a quote; dots may stand for what is between them."""
+def _sources(quote: str, needle_bytes: Sequence[tuple[int, str]]) -> list[int]:
+    """Messages that contain all pieces of a quote; an ellipsis separates pieces."""
     pieces = [p for piece in _LEFT_OUT.split(_flat(quote)) if _is_telling(p := piece.strip(_EDGES))]
     if not pieces:
         return []
-    return [seq for seq, text in said if all(p in text for p in pieces)][:_MOST_SOURCES]
+    return [seq for seq, text in needle_bytes if all(p in text for p in pieces)][:_MOST_SOURCES]
 
 
 def _is_telling(piece: str) -> bool:
@@ -243,7 +243,7 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
     findings = [str(f) for f in handoff.check.get("findings", ())]
     payload = event.payload if event is not None else {}
     before, after = prompt_sizes(payload)
-    # Not only what it stands for: it quotes what was kept beside it too, and that is no less a source.
+    # Kept messages are sources, too: a handoff may quote them.
     sources = store.timeline.bodies(conversation.id, Span(1, seq - 1))
     doubts = _chain_findings(handoff, handoffs)
     return HandoffView(
@@ -268,12 +268,12 @@ def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffV
 
 def _chain_findings(handoff: StoredHandoff, handoffs: Mapping[int, StoredHandoff]) -> set[str]:
     """What the checks found in a handoff and in those it carries on: a doubt is not laid by being repeated."""
-    found: set[str] = set()
+    matches: set[str] = set()
     one: StoredHandoff | None = handoff
     while one is not None:
-        found.update(str(f) for f in one.check.get("findings", ()))
+        matches.update(str(f) for f in one.check.get("findings", ()))
         one = handoffs.get(one.previous) if one.previous is not None and one.previous < one.seq else None
-    return found
+    return matches
 
 
 def _sections(entries: Sequence[Entry]) -> list[SectionRow]:
@@ -281,14 +281,14 @@ def _sections(entries: Sequence[Entry]) -> list[SectionRow]:
     text = entries[0].message.text if entries else ""
     parsed = parse_handoff(text)
     if parsed is None or not parsed.sections:
-        return [SectionRow(title="StoredHandoff", text=text)]
+        return [SectionRow(title="Handoff", text=text)]
     return [SectionRow(title=title, text=body) for title, body in parsed.sections.items()]
 
 
 def _event_of(handoff: StoredHandoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
-    """The compaction that wrote it: told in the session it began."""
-    made = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in COMPACTED]
-    return made[0] if made else None
+    """The compaction event that created it, recorded in the session it began."""
+    compactions = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in COMPACTED]
+    return compactions[0] if compactions else None
 
 
 def _newest_standing(handoffs: Iterable[StoredHandoff], view: Sequence[Span]) -> int | None:

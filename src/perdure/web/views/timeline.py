@@ -72,13 +72,13 @@ _TARGET_CHARS = 200
 _ARGUMENT_CHARS = 2_000
 _MOST_ITEMS = 100
 _DEEPEST = 8
-# How a budget says, in the result that the model reads, where the whole output lies: at the start of the result, behind
-# one line of the tool's own at most (`[exit 0]`). Anywhere else it is text that somebody printed.
-_KEPT = re.compile(
+# The marker of a stored output in a tool result: at the start of the result, behind
+# at most one line of the tool's own (`[exit 0]`). Anywhere else it is ordinary text.
+_STORED_OUTPUT = re.compile(
     r"(\[[^\n]{0,200}\]\n)?<persisted-output>\nThe output is ([\d,]{1,20}) characters [^\n]{0,200}? kept at "
     r"output:(\w{1,60})[^\n]{0,300}\n[^\n]{0,300}\n\n"
 )
-_KEPT_END = "\n</persisted-output>"
+_STORED_OUTPUT_END = "\n</persisted-output>"
 _EXIT = re.compile(r"\[exit (\d{1,3})\](?:\n|\Z)")
 
 
@@ -91,25 +91,25 @@ class KeptOutput:
 
 
 def tool_call_row(call: ToolCall) -> ToolCallRow:
-    given = call.parsed_arguments()
-    arguments = call.arguments if given is None else given
-    shown = within(arguments)
+    parsed = call.parsed_arguments()
+    arguments = call.arguments if parsed is None else parsed
+    preview_args = within(arguments)
     return ToolCallRow(
         id=call.id,
         name=call.name,
         target=call_target(call, max_chars=_TARGET_CHARS),
-        arguments=shown,
-        is_cut=shown != arguments,
+        arguments=preview_args,
+        is_cut=preview_args != arguments,
     )
 
 
 def kept_output(text: str) -> KeptOutput | None:
-    """The output a result stands for; None where the result is all there is."""
-    found = _KEPT.match(text)
-    if found is None:
+    """The stored output of a result; None if the result is complete."""
+    match = _STORED_OUTPUT.match(text)
+    if match is None:
         return None
-    preview = (found[1] or "") + text[found.end() :].removesuffix(_KEPT_END)
-    return KeptOutput(found[3], int(found[2].replace(",", "")), preview)
+    preview = (match[1] or "") + text[match.end() :].removesuffix(_STORED_OUTPUT_END)
+    return KeptOutput(match[3], int(match[2].replace(",", "")), preview)
 
 
 def guessed_run(message: Message) -> ToolRun:
@@ -117,8 +117,8 @@ def guessed_run(message: Message) -> ToolRun:
     text = message.text
     if text == INTERRUPTED:
         return ToolRun(state="interrupted")
-    if message.name in (None, "terminal") and (found := _EXIT.match(text)):
-        code = int(found[1])
+    if message.name in (None, "terminal") and (match := _EXIT.match(text)):
+        code = int(match[1])
         return ToolRun(state="failed" if code else "completed", exit_code=code)
     return ToolRun(state="failed" if text.startswith("Error: ") else "completed")
 
@@ -160,55 +160,59 @@ class TimelineCursor:
 
 
 def timeline_page(
-    sight: Sight, conversation: Conversation, place: TimelineCursor, *, limit: int = 100
+    sight: Sight, conversation: Conversation, cursor: TimelineCursor, *, limit: int = 100
 ) -> schemas.TimelineResponse:
     """A page of the story, oldest first."""
-    page = _stretch(sight, conversation, place, limit)
-    if place.before is None:  # else whoever pages backwards has them already
+    page = _stretch(sight, conversation, cursor, limit)
+    if cursor.before is None:  # a client paging backwards has them already
         page = _with_results(sight, page)
-    told = page.entries
+    timeline_entry = page.entries
     return schemas.TimelineResponse(
-        messages=_Rows(sight, conversation, told).all(),
-        events=_events(sight, conversation, told),
-        first_seq=told[0].seq if told else None,
-        last_seq=told[-1].seq if told else None,
-        has_before=told[0].seq > 1 if told else place.after is not None and conversation.last_seq > 0,
-        has_after=page.has_newer if told else place.after is None and conversation.last_seq > 0,
+        messages=_Rows(sight, conversation, timeline_entry).all(),
+        events=_events(sight, conversation, timeline_entry),
+        first_seq=timeline_entry[0].seq if timeline_entry else None,
+        last_seq=timeline_entry[-1].seq if timeline_entry else None,
+        has_before=timeline_entry[0].seq > 1
+        if timeline_entry
+        else cursor.after is not None and conversation.last_seq > 0,
+        has_after=page.has_newer if timeline_entry else cursor.after is None and conversation.last_seq > 0,
     )
 
 
-def _stretch(sight: Sight, conversation: Conversation, place: TimelineCursor, limit: int) -> TimelinePage:
+def _stretch(sight: Sight, conversation: Conversation, cursor: TimelineCursor, limit: int) -> TimelinePage:
     timeline = sight.store.timeline
-    if place.after is not None:
-        return timeline.after(conversation.id, place.after, limit=limit)
-    before = place.before
-    if place.around is not None:
-        # It stands in the middle; near either end the page is full all the same.
-        before = max(limit, place.around + limit // 2) + 1
+    if cursor.after is not None:
+        return timeline.after(conversation.id, cursor.after, limit=limit)
+    before = cursor.before
+    if cursor.around is not None:
+        # The message is centred; near either end the page is still full.
+        before = max(limit, cursor.around + limit // 2) + 1
     return timeline.page(conversation.id, before_seq=before, limit=limit)
 
 
 def _with_results(sight: Sight, page: TimelinePage) -> TimelinePage:
     """The page with the results of its last calls, beyond its limit if need be: a page never ends within a batch."""
-    told = list(page.entries)
-    limit = len(told) + _MOST_RESULTS
-    while told and len(told) < limit and _may_have_results(told[-1]):
-        following = sight.store.timeline.after(page.conversation_id, told[-1].seq, limit=_STEP).entries
+    timeline_entry = list(page.entries)
+    limit = len(timeline_entry) + _MOST_RESULTS
+    while timeline_entry and len(timeline_entry) < limit and _may_have_results(timeline_entry[-1]):
+        following = sight.store.timeline.after(page.conversation_id, timeline_entry[-1].seq, limit=_STEP).entries
         results = list(itertools.takewhile(lambda t: t.entry.message.role == "tool", following))
-        told += results
+        timeline_entry += results
         if len(results) < len(following) or not following:
             break
-    return replace(page, entries=tuple(told))
+    return replace(page, entries=tuple(timeline_entry))
 
 
-def _may_have_results(told: TimelineEntry) -> bool:
-    return bool(told.entry.message.tool_calls) or told.entry.message.role == "tool"
+def _may_have_results(timeline_entry: TimelineEntry) -> bool:
+    return bool(timeline_entry.entry.message.tool_calls) or timeline_entry.entry.message.role == "tool"
 
 
-def _before(sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> Sequence[TimelineEntry]:
-    """What stands between the call of a page's first result and the page; nothing where it begins otherwise."""
+def _before(
+    sight: Sight, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]
+) -> Sequence[TimelineEntry]:
+    """The entries between the call of a page's first result and the page; empty otherwise."""
     earlier: list[TimelineEntry] = []
-    first = told[0] if told else None
+    first = timeline_entry[0] if timeline_entry else None
     while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
         page = sight.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).entries
         earlier = [*page, *earlier]
@@ -219,68 +223,68 @@ def _before(sight: Sight, conversation: Conversation, told: Sequence[TimelineEnt
 class _Rows:
     """The messages of one page, with what is known of their tool calls."""
 
-    def __init__(self, sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> None:
-        self._told = told
+    def __init__(self, sight: Sight, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> None:
+        self._entries = timeline_entry
         self._images = ImageRoom()
         # By the result's seq: some services count their calls afresh in every reply, so ids alone are not enough.
-        self._callers = _callers([*_before(sight, conversation, told), *told])
-        has_tools = any(t.entry.message.role == "tool" for t in told)
+        self._callers = _callers([*_before(sight, conversation, timeline_entry), *timeline_entry])
+        has_tools = any(t.entry.message.role == "tool" for t in timeline_entry)
         self._runs: Mapping[tuple[int, str], ToolRun] = (
-            sight.store.timeline.tool_runs(conversation.id, _span(told)) if has_tools else {}
+            sight.store.timeline.tool_runs(conversation.id, _span(timeline_entry)) if has_tools else {}
         )
 
     def all(self) -> list[MessageRow]:
-        return [self._row(t) for t in self._told]
+        return [self._row(t) for t in self._entries]
 
-    def _row(self, told: TimelineEntry) -> MessageRow:
-        message = told.entry.message
-        caller, run = self._callers.get(told.seq), self._run_of(told)
-        kept = kept_output(message.text) if message.role == "tool" else None
-        text = message.text if kept is None else kept.preview
+    def _row(self, timeline_entry: TimelineEntry) -> MessageRow:
+        message = timeline_entry.entry.message
+        caller, run = self._callers.get(timeline_entry.seq), self._run_of(timeline_entry)
+        stored = kept_output(message.text) if message.role == "tool" else None
+        text = message.text if stored is None else stored.preview
         most = FOLDED_CHARS if message.kind in ("tool", "handoff") else TEXT_CHARS
         return MessageRow(
-            seq=told.seq,
-            session_id=told.session_id,
+            seq=timeline_entry.seq,
+            session_id=timeline_entry.session_id,
             kind=message.kind,
             role=message.role,
             text=text[:most],
             is_cut=len(text) > most,
             chars=len(text),
-            tokens=tokens_of(told.entry),
+            tokens=tokens_of(timeline_entry.entry),
             reasoning=(message.reasoning or "")[:TEXT_CHARS],
             images=image_rows(message, self._images),
             tool_calls=[tool_call_row(c) for c in message.tool_calls],
             tool_call_id=message.tool_call_id,
             tool_name=message.name or (caller.name if caller is not None else None) if run is not None else None,
-            call_seq=caller.told.seq if caller is not None else None,
+            call_seq=caller.timeline_entry.seq if caller is not None else None,
             state=run.state if run is not None else None,
             exit_code=run.exit_code if run is not None else None,
-            seconds=self._seconds_of(told, run),
-            output_id=kept.id if kept is not None else None,
-            output_chars=kept.chars if kept is not None else None,
-            created_at=told.entry.created_at_ms,
+            seconds=self._seconds_of(timeline_entry, run),
+            output_id=stored.id if stored is not None else None,
+            output_chars=stored.chars if stored is not None else None,
+            created_at=timeline_entry.entry.created_at_ms,
         )
 
-    def _run_of(self, told: TimelineEntry) -> ToolRun | None:
+    def _run_of(self, timeline_entry: TimelineEntry) -> ToolRun | None:
         """How a result's call went: as it was recorded, else by its words; None for what is no result."""
-        message = told.entry.message
+        message = timeline_entry.entry.message
         if message.role != "tool":
             return None
-        recorded = self._runs.get((told.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
+        recorded = self._runs.get((timeline_entry.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
         guessed = guessed_run(message)
         return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 
-    def _seconds_of(self, told: TimelineEntry, run: ToolRun | None) -> float | None:
+    def _seconds_of(self, timeline_entry: TimelineEntry, run: ToolRun | None) -> float | None:
         """As it was measured; else, for a call that was alone in its reply, the time from reply to result."""
         # The time of a refused call is how long the person thought about it.
         if run is None or run.state == "refused":
             return None
         if run.seconds is not None:
             return run.seconds
-        caller = self._callers.get(told.seq)
-        if caller is None or len(caller.told.entry.message.tool_calls) > 1:
+        caller = self._callers.get(timeline_entry.seq)
+        if caller is None or len(caller.timeline_entry.entry.message.tool_calls) > 1:
             return None
-        return max(0, told.entry.created_at_ms - caller.told.entry.created_at_ms) / 1_000
+        return max(0, timeline_entry.entry.created_at_ms - caller.timeline_entry.entry.created_at_ms) / 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,23 +292,23 @@ class _Caller:
     """A call by name, and the message that made it."""
 
     name: str
-    told: TimelineEntry
+    timeline_entry: TimelineEntry
 
 
-def _callers(told: Sequence[TimelineEntry]) -> dict[int, _Caller]:
+def _callers(timeline_entry: Sequence[TimelineEntry]) -> dict[int, _Caller]:
     """For each result, the newest call before it that has its id."""
     calls: dict[str, _Caller] = {}
-    found: dict[int, _Caller] = {}
-    for one in told:
+    match: dict[int, _Caller] = {}
+    for one in timeline_entry:
         message = one.entry.message
         calls.update((c.id, _Caller(c.name, one)) for c in message.tool_calls)
         if message.role == "tool" and message.tool_call_id in calls:
-            found[one.seq] = calls[message.tool_call_id]
-    return found
+            match[one.seq] = calls[message.tool_call_id]
+    return match
 
 
-def _events(sight: Sight, conversation: Conversation, told: Sequence[TimelineEntry]) -> list[EventRow]:
-    placed = sight.store.timeline.events_between(conversation.id, _span(told)) if told else []
+def _events(sight: Sight, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> list[EventRow]:
+    placed = sight.store.timeline.events_between(conversation.id, _span(timeline_entry)) if timeline_entry else []
     return [_event_row(seq, event) for seq, event in placed if event.kind in _SHOWN_EVENTS]
 
 
@@ -318,5 +322,5 @@ def _event_row(seq: int, event: StoredEvent) -> EventRow:
     )
 
 
-def _span(told: Sequence[TimelineEntry]) -> Span:
-    return Span(told[0].seq, told[-1].seq)
+def _span(timeline_entry: Sequence[TimelineEntry]) -> Span:
+    return Span(timeline_entry[0].seq, timeline_entry[-1].seq)

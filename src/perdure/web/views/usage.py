@@ -51,12 +51,12 @@ def usage_view(sight: Sight, *, days: int) -> UsageView:
 
 def prices_by(catalog: Catalog) -> PricesOf:
     """Prices of a route, each looked up once."""
-    known: dict[RouteRecord, Prices] = {}
+    price_cache: dict[RouteRecord, Prices] = {}
 
     def of(route: RouteRecord) -> Prices:
-        if route not in known:
-            known[route] = catalog.facts(route.provider or None, route.model).prices
-        return known[route]
+        if route not in price_cache:
+            price_cache[route] = catalog.facts(route.provider or None, route.model).prices
+        return price_cache[route]
 
     return of
 

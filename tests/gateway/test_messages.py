@@ -112,6 +112,9 @@ def test_a_key_that_comes_again_with_another_message_is_refused(ann: httpx.Clien
     for content in ("say two", [{"type": "text", "text": "say one, in parts"}]):
         answer = ann.post("/api/messages", json={"chat": "reused", "content": content, "key": "k-reused"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "idempotency_key_reused")
+    for place in ({"chat": "elsewhere"}, {"chat": "reused", "conversation_id": first["conversation_id"]}):
+        answer = ann.post("/api/messages", json={**place, "content": "say one", "key": "k-reused"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "idempotency_key_reused")
     assert ask(ann, "reused", "say one", key="k-reused") == first
     # A command that had something sent is still the same command.
     retried = ask(ann, "reused", "/retry", key="k-retry")

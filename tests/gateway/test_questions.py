@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from perdure.testing.simulator import Call, Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest, Step
@@ -174,6 +175,13 @@ def test_a_question_is_answered_by_a_token_that_may_do_what_its_turn_may(tmp_pat
             for answer in ("once", "session", "always"):
                 refused = weaker.post(path, json={"answer": answer})
                 assert (refused.status_code, refused.json()["error"]["code"]) == (403, "missing_scope")
+            url = gateway.url.replace("http", "ws", 1) + "/api/ws"
+            with connect(url, additional_headers=gateway.headers("ann chat")) as socket:
+                answering = {"type": "answer", "question_id": question["question_id"], "answer": "once"}
+                for number in (1, 2):  # the connection stays open
+                    socket.send(json.dumps({**answering, "id": number}))
+                    heard = json.loads(socket.recv(timeout=5))
+                    assert (heard["type"], heard["id"], heard["error"]["code"]) == ("error", number, "missing_scope")
             assert doomed.exists()
             assert equal.post(path, json={"answer": "once"}).status_code == 204
 

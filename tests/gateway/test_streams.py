@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
+from perdure.core.visibility import EVERYONE
 from perdure.gateway.api.sse import format_event
 from perdure.gateway.events.broker import (
     MAX_BUFFERED_EVENTS,
@@ -199,8 +200,8 @@ def test_a_follower_who_never_reads_leaves_nothing_behind_and_one_who_does_misse
         with open_store(tmp_path / "perdure.db") as store:
             feeds = EventFeeds(broker, store, owner="me")
             broker.publish(chat, "t_0", Notice("before"))
-            feeds.chat(chat)
-            reading = feeds.chat(chat)
+            feeds.chat(chat, visibility=EVERYONE)
+            reading = feeds.chat(chat, visibility=EVERYONE)
             assert not broker.channel(chat).has_subscribers
             broker.publish(chat, "t_1", Notice("between"))
             batch = await anext(reading)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from perdure.core.messages import assistant, user
 from perdure.core.visibility import Everyone, Owner, User, Visibility, only
@@ -102,6 +106,8 @@ def script(asked: ScriptRequest) -> Step:
     if asked.body["messages"][-1]["role"] != "tool":
         if word == "find":
             return Say("", calls=(Call("session_search", {"query": rest}),))
+        if word == "ask":
+            return Say("", calls=(Call("clarify", {"question": rest}),))
         if word == "delegate":
             return Say("", calls=(Call("delegate_task", {"tasks": [rest]}),))
     if word == "find":  # a helper's report is all that comes back from it
@@ -267,6 +273,67 @@ def test_a_token_without_admin_does_not_follow_one_with_it_into_anothers_convers
         for request in house.sim.requests[before:]:
             house.assert_nothing_foreign(person, str(request.body["messages"]), line)
         assert answer["conversation_id"] != other.conversation_id
+
+
+def _streamed(house: House, token: str, path: str, *, seconds: float = 0.4) -> str:
+    """What an event stream shows from its beginning until nothing more comes for a while."""
+    headers = {**house.gateway.headers(token), "last-event-id": "0"}
+    read: list[str] = []
+    try:
+        with HTTP.stream("GET", house.gateway.url + path, headers=headers, timeout=seconds) as answer:
+            read.extend(answer.iter_text())
+    except httpx.ReadTimeout:
+        pass
+    return "".join(read)
+
+
+def _socket_events(house: House, token: str, chat: str) -> str:
+    url = house.gateway.url.replace("http", "ws", 1) + "/api/ws"
+    read: list[str] = []
+    with connect(url, additional_headers=house.gateway.headers(token)) as socket:
+        socket.send(json.dumps({"type": "follow", "chat": chat, "after": 0}))
+        with contextlib.suppress(TimeoutError):
+            while True:
+                read.append(str(socket.recv(timeout=0.4)))
+    return "".join(read)
+
+
+@pytest.mark.spec("A4", "H4")
+def test_events_and_results_of_an_admins_turn_in_anothers_conversation_are_not_the_plain_tokens(house: House) -> None:
+    other, chat = house.belongings["ann"], "moved-by-an-admin"
+    lines = (f"/resume {other.conversation_id}", "/expand m:1", "/sessions", f"say {other.mark}")
+    turns = [house.say("owner admin", line, chat)["turn_id"] for line in lines]
+    for turn in turns:
+        for path in (f"/api/messages/{turn}", f"/api/outputs/{turn}"):
+            assert house.ask("owner chat", "GET", path).status_code == 404, path
+            assert house.ask("owner admin", "GET", path).status_code == 200, path
+        house.assert_nothing_foreign("", _streamed(house, "owner chat", f"/api/messages/{turn}/events"), turn)
+    for read in (
+        lambda token: _streamed(house, token, f"/api/chats/{chat}/events"),
+        lambda token: _socket_events(house, token, chat),
+    ):
+        house.assert_nothing_foreign("", read("owner chat"), chat)
+        assert other.mark in read("owner admin")
+    own = house.say("owner admin", "say mine", "an admin's own")
+    assert house.ask("owner chat", "GET", f"/api/messages/{own['turn_id']}").json()["text"] == own["text"]
+
+
+@pytest.mark.spec("A4", "H4")
+def test_a_question_of_a_turn_in_anothers_conversation_is_not_the_plain_tokens(house: House) -> None:
+    other, chat = house.belongings["ann"], "asked-for-an-admin"
+    house.say("owner admin", f"/resume {other.conversation_id}", chat)
+    house.ask("owner admin", "POST", "/api/messages", json={"content": "ask which one", "chat": chat})
+    asked: list[dict[str, Any]] = []
+    for _ in range(100):
+        asked = house.ask("owner admin", "GET", "/api/questions").json()
+        if asked:
+            break
+        time.sleep(0.05)
+    ident = asked[0]["question_id"]
+    assert house.ask("owner shell", "GET", "/api/questions").json() == []
+    answer = {"json": {"answer": "this"}}
+    assert house.ask("owner shell", "POST", f"/api/questions/{ident}", **answer).status_code == 404
+    assert house.ask("owner admin", "POST", f"/api/questions/{ident}", **answer).status_code < 300
 
 
 def test_no_key_stands_for_everybody() -> None:

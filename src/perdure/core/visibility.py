@@ -22,6 +22,10 @@ class Owner:
     def includes(self, user_key: str) -> bool:
         return user_key == ""
 
+    def covers(self, other: Visibility) -> bool:
+        """Whether whoever sees this much may see all that `other` sees."""
+        return other == self
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -41,6 +45,10 @@ class User:
     def includes(self, user_key: str) -> bool:
         return user_key == self.key
 
+    def covers(self, other: Visibility) -> bool:
+        """Whether whoever sees this much may see all that `other` sees."""
+        return other == self
+
 
 @dataclass(frozen=True, slots=True)
 class Everyone:
@@ -52,6 +60,10 @@ class Everyone:
         return None
 
     def includes(self, user_key: str) -> bool:
+        return True
+
+    def covers(self, other: Visibility) -> bool:
+        """Whether whoever sees this much may see all that `other` sees."""
         return True
 
 

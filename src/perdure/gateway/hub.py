@@ -17,6 +17,7 @@ from perdure.config.settings import GatewaySettings
 from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import parse_user_message
 from perdure.core.ports import Clock
+from perdure.core.visibility import EVERYONE
 from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.broker import EventBroker, OnEvent
@@ -37,7 +38,7 @@ from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.gateway.workers.questions import OpenQuestion, QuestionRegistry
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueue
 from perdure.gateway.workers.routing import ChatRouting, queue_key
-from perdure.gateway.workers.worker import WorkerContext, is_same_message, to_result
+from perdure.gateway.workers.worker import WorkerContext, is_same_message, to_result, visibility_of
 from perdure.store.ids import IdSource
 from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
 from perdure.store.leases import holder_id
@@ -170,7 +171,7 @@ class Hub:
         """Validate and store; runs in a worker thread."""
         inbound, max_waiting = self._validate(incoming, principal), self._settings.max_queued
         result = self.store.inbox.enqueue(inbound, owner=self.owner, ttl_ms=OWNERSHIP_TTL_MS, max_pending=max_waiting)
-        if not result.is_new and not is_same_message(result.queued, inbound.content):
+        if not result.is_new and not is_same_message(result.queued, inbound):
             raise KeyReused("this idempotency key was used for another message; take a new key for a new message")
         return result
 
@@ -213,22 +214,27 @@ class Hub:
 
     async def get_message(self, turn_id: str, principal: Principal) -> QueuedMessage:
         """Return a message by its id. Raises NotFound, also for a message that is not visible to the principal."""
-        queued = await run_blocking(self.store.inbox.get, turn_id)
-        if not principal.visibility.includes(queued.inbound.user_key):
-            raise NotFound(f"no message {turn_id!r} was taken")
-        return queued
+
+        def read() -> QueuedMessage:
+            queued = self.store.inbox.get(turn_id)
+            is_sender_visible = principal.visibility.includes(queued.inbound.user_key)
+            if not is_sender_visible or not principal.visibility.covers(visibility_of(queued, self.store)):
+                raise NotFound(f"no message {turn_id!r} was taken")
+            return queued
+
+        return await run_blocking(read)
 
     # -- events --------------------------------------------------------------------------------------------------------
 
     async def events(self, chat: ChatKey, *, after: int | None = None) -> AsyncIterator[SequencedEvent]:
         """Stream the events of a chat; with `after`, first replay the buffered ones since that number."""
-        async for batch in self.feeds.chat(chat, after=after):
+        async for batch in self.feeds.chat(chat, visibility=EVERYONE, after=after):
             for sequenced in batch:
                 yield sequenced
 
     async def turn_events(self, ticket: Ticket) -> AsyncIterator[SequencedEvent]:
         """Stream the events of one message up to its final one; of a message run by another process, only that one."""
-        async for batch in self.feeds.turn(ticket):
+        async for batch in self.feeds.turn(ticket, visibility=EVERYONE):
             for sequenced in batch:
                 yield sequenced
 

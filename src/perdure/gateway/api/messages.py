@@ -38,10 +38,11 @@ def message_router(hub: Hub) -> APIRouter:
     ) -> Response:
         """Store a message and return its ticket; with `Accept: text/event-stream`, stream its events instead."""
         ticket = await hub.submit(to_chat_message(body, principal, key=body.key or idempotency_key), principal)
+        seen = principal.visibility
         if "text/event-stream" in request.headers.get("accept", ""):
-            return event_stream(lambda sink: hub.feeds.turn(ticket, idle_s=IDLE_S, sink=sink))
+            return event_stream(lambda sink: hub.feeds.turn(ticket, visibility=seen, idle_s=IDLE_S, sink=sink))
         if wait:
-            async for batch in hub.feeds.turn(ticket):
+            async for batch in hub.feeds.turn(ticket, visibility=seen):
                 if any(is_final(n.event) for n in batch):
                     break
             queued = await hub.get_message(ticket.turn_id, principal)
@@ -58,7 +59,8 @@ def message_router(hub: Hub) -> APIRouter:
         """Stream the events of one message to its final one; with `Last-Event-ID`, resume after that event."""
         queued, after = await hub.get_message(turn_id, principal), _parse_event_id(last_event_id)
         ticket = Ticket(queued.id, queued.conversation_id, "queued")
-        return event_stream(lambda sink: hub.feeds.turn(ticket, after=after, idle_s=IDLE_S, sink=sink))
+        seen = principal.visibility
+        return event_stream(lambda sink: hub.feeds.turn(ticket, visibility=seen, after=after, idle_s=IDLE_S, sink=sink))
 
     @router.post("/messages/{turn_id}/stop", response_model=StoppedBody)
     async def stop_message(turn_id: Name, principal: ChatPrincipal) -> Any:
@@ -83,8 +85,10 @@ def chat_router(hub: Hub) -> APIRouter:
     ) -> Response:
         """Stream the events of a chat; with `Last-Event-ID`, first replay those that were missed."""
         after = _parse_event_id(last_event_id)
-        chat_key = ChatKey(platform, principal.user_key, chat)
-        return event_stream(lambda sink: hub.feeds.chat(chat_key, after=after, idle_s=IDLE_S, sink=sink))
+        chat_key, seen = ChatKey(platform, principal.user_key, chat), principal.visibility
+        return event_stream(
+            lambda sink: hub.feeds.chat(chat_key, visibility=seen, after=after, idle_s=IDLE_S, sink=sink)
+        )
 
     @router.post("/chats/{chat}/stop", response_model=StoppedBody)
     async def stop(chat: Name, principal: ChatPrincipal, platform: Platform = "http") -> Any:

@@ -22,7 +22,7 @@ from perdure.gateway.api.messages import to_chat_message
 from perdure.gateway.api.schemas import MessageBody, Name, Platform
 from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.errors import to_api_error
+from perdure.gateway.errors import ApiException, to_api_error
 from perdure.gateway.events.serialize import encode_event, ticket_to_dict, to_json
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
@@ -126,7 +126,7 @@ class _SocketSession:
             await self._send_error(InvalidMessage("this JSON is nested too deeply"), request_id)
         except ValueError:
             await self._send_error(InvalidMessage("this is no JSON"), request_id)
-        except PerdureError as error:
+        except (PerdureError, ApiException) as error:
             await self._send_error(error, request_id)
 
     async def _run_command(self, command: MessageIn | FollowIn | StopIn | AnswerIn) -> None:
@@ -152,7 +152,7 @@ class _SocketSession:
         if len(self._feeds) >= MAX_SUBSCRIPTIONS:
             raise InvalidMessage(f"one connection follows at most {MAX_SUBSCRIPTIONS} chats")
         # Subscribe before the task starts, so that no event is missed.
-        batches = self._hub.feeds.chat(chat, after=after)
+        batches = self._hub.feeds.chat(chat, visibility=self._principal.visibility, after=after)
 
         async def forward() -> None:
             async for batch in batches:
@@ -161,7 +161,7 @@ class _SocketSession:
 
         self._feeds[chat] = asyncio.create_task(forward())
 
-    async def _send_error(self, error: PerdureError, request_id: Any) -> None:
+    async def _send_error(self, error: PerdureError | ApiException, request_id: Any) -> None:
         await self._send({"type": "error", "id": request_id, **to_api_error(error).body})
 
     async def _send(self, value: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from threading import get_ident
 
 from perdure.core.events import ReasoningDelta, TextDelta
 from perdure.core.ports import Clock
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, GatewayEvent, SequencedEvent
 
@@ -34,7 +35,11 @@ class Subscriber:
     the deltas of every other stream.
     """
 
-    def __init__(self, turn_id: str | None = None, *, sink: Sink | None = None) -> None:
+    def __init__(
+        self, turn_id: str | None = None, *, sink: Sink | None = None, visibility: Visibility = EVERYONE
+    ) -> None:
+        # Events that may contain words of somebody else's conversation are not for this reader.
+        self._visibility = visibility
         # Set when subscribed to a single turn.
         self._turn_id = turn_id
         self._sink = sink
@@ -47,6 +52,8 @@ class Subscriber:
 
     def push(self, sequenced: SequencedEvent) -> None:
         if self.is_closed or (self._turn_id is not None and sequenced.turn_id != self._turn_id):
+            return
+        if not self._visibility.covers(sequenced.visibility):
             return
         pending = self._pending
         if not pending:
@@ -126,10 +133,10 @@ class EventChannel:
         """The number of the newest event; 0 before the first."""
         return self._last_number
 
-    def publish(self, turn_id: str, event: GatewayEvent) -> None:
+    def publish(self, turn_id: str, event: GatewayEvent, visibility: Visibility = EVERYONE) -> None:
         """Number an event and push it to all subscribers. Does not block; call it in the loop's thread."""
         self._last_number = max(self._last_number + 1, self._clock.now_ms() * 1_000)
-        sequenced = SequencedEvent(self._last_number, turn_id, event)
+        sequenced = SequencedEvent(self._last_number, turn_id, event, visibility)
         self._buffer.append(sequenced)
         for subscriber in self._subscribers:
             subscriber.push(sequenced)
@@ -138,10 +145,15 @@ class EventChannel:
             self.last_used_s = self._clock.monotonic_s()
 
     def subscribe(
-        self, *, after: int | None = None, turn_id: str | None = None, sink: Sink | None = None
+        self,
+        *,
+        after: int | None = None,
+        turn_id: str | None = None,
+        sink: Sink | None = None,
+        visibility: Visibility = EVERYONE,
     ) -> Subscriber:
         """Subscribe to new events, those after a number, or a single turn with its buffered events."""
-        subscriber = Subscriber(turn_id, sink=sink)
+        subscriber = Subscriber(turn_id, sink=sink, visibility=visibility)
         if after is None:
             after = self._last_number if turn_id is None else 0
         for sequenced in self._buffer:
@@ -187,11 +199,13 @@ class EventBroker:
             self._channels[chat] = EventChannel(self._clock)
         return self._channels[chat]
 
-    def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent) -> None:
+    def publish(self, chat: ChatKey, turn_id: str, event: GatewayEvent, visibility: Visibility = EVERYONE) -> None:
         """Publish an event from any thread; events of one thread keep their order."""
-        self.publisher(chat, turn_id)(event)
+        self.publisher(chat, turn_id, visibility)(event)
 
-    def publisher(self, chat: ChatKey, turn_id: str) -> Callable[[GatewayEvent], None]:
+    def publisher(
+        self, chat: ChatKey, turn_id: str, visibility: Visibility = EVERYONE
+    ) -> Callable[[GatewayEvent], None]:
         """Return a publish function for one turn, which may have thousands of events."""
         on_event, loop_thread, loop = self._on_event, self._thread, self._loop
 
@@ -199,7 +213,7 @@ class EventBroker:
             if get_ident() != loop_thread:
                 loop.call_soon_threadsafe(publish_event, event)
                 return
-            self.channel(chat).publish(turn_id, event)
+            self.channel(chat).publish(turn_id, event, visibility)
             if on_event is not None:
                 on_event(chat, turn_id, event)
 
@@ -227,11 +241,11 @@ class EventBroker:
 
 def _merge_deltas(last: SequencedEvent, new: SequencedEvent) -> SequencedEvent | None:
     """Merge two consecutive deltas under the newer number; None if they cannot be merged."""
-    if last.turn_id != new.turn_id:
+    if last.turn_id != new.turn_id or last.visibility != new.visibility:
         return None
     match last.event, new.event:
         case TextDelta(before), TextDelta(after):
-            return SequencedEvent(new.number, new.turn_id, TextDelta(before + after))
+            return SequencedEvent(new.number, new.turn_id, TextDelta(before + after), new.visibility)
         case ReasoningDelta(before), ReasoningDelta(after):
-            return SequencedEvent(new.number, new.turn_id, ReasoningDelta(before + after))
+            return SequencedEvent(new.number, new.turn_id, ReasoningDelta(before + after), new.visibility)
     return None

@@ -7,12 +7,13 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from perdure.core.errors import NotFound, StoreError
+from perdure.core.visibility import Visibility
 from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.events.broker import EventBroker, Sink, Subscriber
 from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, SequencedEvent, Ticket
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.workers.worker import finished_event
+from perdure.gateway.workers.worker import finished_event, visibility_of
 from perdure.store.inbox import QueuedMessage
 from perdure.store.store import SessionStore
 
@@ -78,7 +79,13 @@ class EventFeeds:
         self._owner = owner
 
     def chat(
-        self, chat: ChatKey, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
+        self,
+        chat: ChatKey,
+        *,
+        visibility: Visibility,
+        after: int | None = None,
+        idle_s: float | None = None,
+        sink: Sink | None = None,
     ) -> Batches:
         """Stream a chat's events from the time of this call; with `after`, first replay the buffered ones since."""
         start = self._broker.channel(chat).last_number if after is None else after
@@ -86,7 +93,7 @@ class EventFeeds:
         async def batches() -> Batches:
             # Subscribe on first iteration: an unused generator leaks no subscription, and the buffer covers the gap.
             channel = self._broker.channel(chat)
-            subscriber = channel.subscribe(after=start, sink=sink)
+            subscriber = channel.subscribe(after=start, sink=sink, visibility=visibility)
             try:
                 async for batch in subscriber.batches(idle_s):
                     yield batch
@@ -96,7 +103,13 @@ class EventFeeds:
         return batches()
 
     async def turn(
-        self, ticket: Ticket, *, after: int | None = None, idle_s: float | None = None, sink: Sink | None = None
+        self,
+        ticket: Ticket,
+        *,
+        visibility: Visibility,
+        after: int | None = None,
+        idle_s: float | None = None,
+        sink: Sink | None = None,
     ) -> Batches:
         """Stream the events of one message to its final one; if another process ran it, only that one."""
         turn_id, chat, queued = ticket.turn_id, ticket.chat, None
@@ -104,8 +117,8 @@ class EventFeeds:
             queued = await run_blocking(self._store.inbox.get, turn_id)
             chat = ChatKey(queued.inbound.platform, queued.inbound.user_key, queued.inbound.chat)
         channel = self._broker.channel(chat)
-        subscriber = channel.subscribe(after=after, turn_id=turn_id, sink=sink)
-        watcher = asyncio.create_task(self._watch_other_process(turn_id, queued, subscriber))
+        subscriber = channel.subscribe(after=after, turn_id=turn_id, sink=sink, visibility=visibility)
+        watcher = asyncio.create_task(self._watch_other_process(turn_id, queued, subscriber, visibility))
         try:
             async for batch in subscriber.batches(idle_s):
                 yield batch
@@ -115,12 +128,17 @@ class EventFeeds:
             watcher.cancel()
             channel.unsubscribe(subscriber)
 
-    async def _watch_other_process(self, turn_id: str, queued: QueuedMessage | None, subscriber: Subscriber) -> None:
+    async def _watch_other_process(
+        self, turn_id: str, queued: QueuedMessage | None, subscriber: Subscriber, visibility: Visibility
+    ) -> None:
         """Push the final event of a message that another process ran; `queued` is None while this process owns it."""
         while True:
             if queued is not None and queued.state == "done":
                 event = finished_event(queued.result, queued.conversation_id)
-                subscriber.push(SequencedEvent((queued.done_at_ms or 0) * 1_000, queued.id, event))
+                contained = await run_blocking(visibility_of, queued, self._store)
+                subscriber.push(SequencedEvent((queued.done_at_ms or 0) * 1_000, queued.id, event, contained))
+                if not visibility.covers(contained):  # its end is not for this reader, who need not wait for it
+                    subscriber.close()
                 return
             is_own = queued is None or queued.owner == self._owner
             await asyncio.sleep(_OWN_POLL_S if is_own else _POLL_S)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import PerdureError
 from perdure.core.events import Event
+from perdure.core.visibility import EVERYONE, Visibility
 
 
 class KeyReused(PerdureError):
@@ -104,3 +105,5 @@ class SequencedEvent:
     number: int
     turn_id: str
     event: GatewayEvent
+    # Whose words it may contain: only a reader whose visibility covers this one gets it.
+    visibility: Visibility = EVERYONE

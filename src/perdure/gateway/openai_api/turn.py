@@ -48,7 +48,9 @@ class CompletionTurn:
     async def deltas(self) -> AsyncIterator[dict[str, str]]:
         """Yield deltas; an empty one when idle. Stops the turn if the consumer closes the iterator."""
         try:
-            async for batch in self._hub.feeds.turn(self._ticket, idle_s=_IDLE_S):
+            async for batch in self._hub.feeds.turn(
+                self._ticket, visibility=self._principal.visibility, idle_s=_IDLE_S
+            ):
                 deltas = [d for n in batch if (d := await self._delta(n.event))]
                 for delta in _merge_deltas(deltas):
                     yield delta

@@ -17,7 +17,7 @@ from perdure.gateway.workers.agent_pool import AgentPool, LeaseRenewer
 from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.gateway.workers.questions import QuestionRegistry
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, is_owner_dead
-from perdure.gateway.workers.worker import finished_event
+from perdure.gateway.workers.worker import finished_event, visibility_of
 from perdure.store.inbox import QueuedMessage
 from perdure.store.store import SessionStore
 
@@ -114,7 +114,9 @@ class PeriodicTasks:
             inbound = queued.inbound
             chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
             if chat in subscribed and queued.id not in self._published:
-                self._hub.broker.publish(chat, queued.id, finished_event(queued.result, queued.conversation_id))
+                visibility = await run_blocking(visibility_of, queued, self._hub.store)
+                event = finished_event(queued.result, queued.conversation_id)
+                self._hub.broker.publish(chat, queued.id, event, visibility)
             self._published[queued.id] = now_ms
         self._published = {k: ms for k, ms in self._published.items() if ms > now_ms - 10 * _OVERLAP_MS}
 

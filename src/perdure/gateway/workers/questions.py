@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock
+from perdure.core.visibility import EVERYONE, Visibility, only
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.errors import ApiError, ApiException
 from perdure.gateway.events.broker import EventBroker
@@ -37,6 +38,8 @@ class QuestionOrigin:
     turn_id: str
     # The turn's scopes: a principal needs the same to answer for it.
     scopes: frozenset[Scope] = frozenset()
+    # Whose words the question may contain: those of the conversation its turn is in.
+    visibility: Visibility = EVERYONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,14 @@ class QuestionRegistry:
         expires_at_ms = self._clock.now_ms() + round(self._timeout_s * 1_000)
         await run_blocking(self._state.set, question.question_id, _to_stored(question, origin, expires_at_ms))
         self._answer_events[question.question_id] = asyncio.Event()
-        self._broker.publish(origin.chat, origin.turn_id, question)
+        self._broker.publish(origin.chat, origin.turn_id, question, origin.visibility)
         answer = ""
         try:
             answer = await self._wait(question.question_id, origin.chat)
         finally:
             self._answer_events.pop(question.question_id, None)
-            self._broker.publish(origin.chat, origin.turn_id, QuestionClosed(question.question_id, answer))
+            closed = QuestionClosed(question.question_id, answer)
+            self._broker.publish(origin.chat, origin.turn_id, closed, origin.visibility)
             await run_blocking(self._state.set, question.question_id, None)
         return answer
 
@@ -201,6 +205,7 @@ def _to_stored(question: QuestionAsked, origin: QuestionOrigin, expires_at_ms: i
         "covers": question.covers,
         "dangerous": list(question.dangerous),
         "scopes": sorted(origin.scopes),
+        "conversation_of": origin.visibility.stored_key,
         "chat": [chat.platform, chat.user_key, chat.chat],
         "turn_id": origin.turn_id,
         "expires_at": expires_at_ms,
@@ -210,7 +215,10 @@ def _to_stored(question: QuestionAsked, origin: QuestionOrigin, expires_at_ms: i
 
 def _is_for(stored: Any, principal: Principal) -> bool:
     """Return whether it is the principal's own: not even an admin approves what runs as another user."""
-    return isinstance(stored, dict) and stored["chat"][1] == principal.user_key
+    if not isinstance(stored, dict) or stored["chat"][1] != principal.user_key:
+        return False
+    conversation_of = stored.get("conversation_of", principal.user_key)
+    return principal.visibility.covers(EVERYONE if conversation_of is None else only(conversation_of))
 
 
 def _missing_scopes(stored: Mapping[str, Any], principal: Principal) -> list[str]:

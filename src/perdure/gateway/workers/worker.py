@@ -20,6 +20,7 @@ from perdure.core.events import Event, Notice, Outcome, TurnFinished
 from perdure.core.messages import Message
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import EVERYONE, Visibility, only
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.events.broker import EventBroker
 from perdure.gateway.events.types import ChatKey, CommandAnswered, ContextUsageChanged
@@ -29,7 +30,7 @@ from perdure.gateway.workers.precompaction import WorkerStats, compact_if_needed
 from perdure.gateway.workers.questions import QuestionOrigin
 from perdure.gateway.workers.routing import ChatRouting, queue_key
 from perdure.providers.routes import EndpointChain
-from perdure.store.inbox import QueuedMessage
+from perdure.store.inbox import InboundMessage, QueuedMessage
 from perdure.store.records import Span, StoredEvent
 from perdure.store.store import SessionStore
 
@@ -55,8 +56,11 @@ def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]
     return {**result, _DIGEST: _digest(content)}
 
 
-def is_same_message(queued: QueuedMessage, content: str | Mapping[str, Any]) -> bool:
+def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
     """Return whether a message is the one stored under its idempotency key; old results may have no digest."""
+    content = inbound.content
+    if (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
+        return False
     # A command may have been replaced by the message it produced.
     if isinstance(content, str) and is_command(content):
         return True
@@ -76,6 +80,23 @@ def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None
         return CommandAnswered(stored["text"], stored["level"], conversation_id)
     usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
     return TurnFinished(stored.get("outcome", "failed"), stored.get("text", ""), usage, stored.get("error"))
+
+
+def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
+    """Whose words a message's events and result may contain: those of the conversation it went to, whoever sent it.
+
+    A command answers with all that its sender may see, so an administrator's is for administrators.
+    """
+    content, result = queued.inbound.content, queued.result or {}
+    is_a_command = result["kind"] == "command" if "kind" in result else isinstance(content, str) and is_command(content)
+    if is_a_command and "admin" in queued.inbound.scopes:
+        return EVERYONE
+    if queued.conversation_id is None:
+        return only(queued.inbound.user_key)
+    try:
+        return only(store.conversations.get(queued.conversation_id).user_key)
+    except NotFound:  # deleted since: whose it was cannot be told any more
+        return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
 
 
 class GatewayCommandContext:
@@ -151,7 +172,7 @@ class MessageJob:
         self.conversation_id: str | None = queued.conversation_id
         self._agent: ConversationAgent | None = None
         self._wants_stop = queued.wants_stop
-        self._publish = context.broker.publisher(self.chat, queued.id)
+        self._set_visibility(only(self.chat.user_key))
         self._is_delivering = False
         # The result is stored; only cleanup remains.
         self.is_finished = False
@@ -182,6 +203,11 @@ class MessageJob:
         else:
             await self._run_in_conversation(content, self._resolve)
 
+    def _set_visibility(self, visibility: Visibility) -> None:
+        """From now on its events may contain words of these conversations."""
+        self._visibility = visibility
+        self._publish = self._context.broker.publisher(self.chat, self.queued.id, visibility)
+
     async def fail(self, reason: str) -> None:
         """Finish the message with an error."""
         await run_blocking(self._record_failure, reason)
@@ -203,7 +229,9 @@ class MessageJob:
     async def _run_in_conversation(self, content: str | Mapping[str, Any], resolve: Callable[[], str | None]) -> None:
         async with self._context.pool.acquire(self._spec(resolve), partial(self._begin_turn, content)) as agent_lease:
             agent = agent_lease.agent
-            agent_lease.prompter.origin = QuestionOrigin(self.chat, self.queued.id, self.principal.scopes)
+            agent_lease.prompter.origin = QuestionOrigin(
+                self.chat, self.queued.id, self.principal.scopes, self._visibility
+            )
             agent.events.tap(self._on_event)
             try:
                 with agent.lent(agent_lease.lease):
@@ -271,6 +299,7 @@ class MessageJob:
         """Detect how far another process got, else mark the message as started here. Raises MessageTakenOver."""
         store, conversation = self._context.store, agent_lease.conversation
         self.conversation_id = conversation.id
+        self._set_visibility(only(conversation.user_key))
         if self.queued.begin_seq is not None and self.queued.conversation_id == conversation.id:
             self._resume_if_logged(content, agent_lease)
             return
@@ -311,6 +340,7 @@ class MessageJob:
 
     async def _run_command(self, text: str) -> None:
         current = await run_blocking(self._resolve)
+        self._set_visibility(self.principal.visibility)
         if current is None:
             agent = await run_blocking(self._context.pool.make_unbound, self._spec(lambda: None))
             command_context, reply = await self._dispatch(agent, text)

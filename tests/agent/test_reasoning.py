@@ -106,7 +106,7 @@ def test_thinking_larger_than_the_window_does_not_end_the_conversation(
         assert b.agent.run_conversation("Do it.").final_response == "Fine."
         (called,) = [m for m in sent(b, len(b.sim.requests) - 1) if m["role"] == "assistant"]
         assert len(called["reasoning_content"]) < 1_000
-        assert "reasoning left out" in called["reasoning_content"]
+        assert "reasoning omitted" in called["reasoning_content"]
 
 
 def thought(*details: dict[str, Any], text: str | None = "because") -> Message:

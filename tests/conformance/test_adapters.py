@@ -126,7 +126,7 @@ def test_and_so_it_does_through_an_official_client(name: str, is_streaming: bool
     with Simulator(strict(), script=SCRIPT) as sim:
         base_url = sim.base_url if "OpenAI" in name else sim.root_url
         client = getattr(package, name)(base_url=base_url, api_key="k")
-        way = Transport(wire=SdkTransport(client), retries=Retries(attempts=1))
+        way = Transport(client=SdkTransport(client), retries=Retries(attempts=1))
         history = asyncio.run(converse(way, endpoint_of(client, "m-1"), sim, is_streaming=is_streaming))
         assert cut_alike([same(m) for m in history]) == cut_alike(expected())
         assert sim.violations == []

@@ -79,7 +79,7 @@ def test_a_cancel_at_every_step_leaves_no_connection_behind(
         server = await asyncio.start_server(service, "127.0.0.1", 0)
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         where = Endpoint("custom", base, "chat_completions", "m", api_key="k")
-        way = Transport(wire=make_wire(), retries=Retries(attempts=1), timeouts=Timeouts(first_token_s=5))
+        way = Transport(client=make_wire(), retries=Retries(attempts=1), timeouts=Timeouts(first_token_s=5))
         for steps in range(STEPS):
             call: asyncio.Task[object] = asyncio.create_task(way.send(where, request("hello")))
             await cancel_after(call, steps, again_after)
@@ -124,7 +124,7 @@ def test_leaving_a_stream_early_many_times_does_not_wear_the_agent_out(tmp_path:
 @both_wires
 def test_an_idle_connection_is_used_again_also_after_a_refusal(make_wire: Callable[[], HttpClient]) -> None:
     async def run(sim: Simulator) -> None:
-        way = Transport(wire=make_wire(), retries=Retries(attempts=3, base_s=0.0))
+        way = Transport(client=make_wire(), retries=Retries(attempts=3, base_s=0.0))
         for _ in range(4):
             await way.send(endpoint(sim, "chat_completions"), request("hello"))
         await way.aclose()

@@ -55,7 +55,7 @@ first_parties = pytest.mark.parametrize("name", ["openai", "async responses", "a
 def run(sim: Simulator, name: str, asked: ModelRequest, **fields: Any) -> Reply:
     make, mode = CLIENTS[name]
     client = make(sim)
-    way = Transport(wire=SdkTransport(client), **{"retries": Retries(attempts=1), **fields})
+    way = Transport(client=SdkTransport(client), **{"retries": Retries(attempts=1), **fields})
     return asyncio.run(way.send(endpoint_of(client, asked.model, mode), asked))
 
 
@@ -117,7 +117,7 @@ def test_cancelling_closes_the_clients_call_at_once(name: str) -> None:
 
         async def interrupt() -> float:
             client = make(sim)
-            way, place = Transport(wire=SdkTransport(client)), endpoint_of(client, "m-1", mode)
+            way, place = Transport(client=SdkTransport(client)), endpoint_of(client, "m-1", mode)
             call = asyncio.create_task(way.send(place, request("hi")))
             while not (sim.requests and sim.requests[0].status):
                 await asyncio.sleep(0.005)
@@ -147,7 +147,7 @@ def test_time_outs_hold_through_a_client(name: str) -> None:
 def test_a_client_that_cannot_sign_is_an_auth_verdict(name: str) -> None:
     client = getattr(anthropic, name)(base_url="http://127.0.0.1:9", api_key="k")
     client.api_key = None
-    way = Transport(wire=SdkTransport(client))
+    way = Transport(client=SdkTransport(client))
     with pytest.raises(ProviderError, match="the client you handed over could not make the call") as caught:
         asyncio.run(way.send(endpoint_of(client, "m"), request("hi")))
     assert caught.value.verdict.kind == "auth"

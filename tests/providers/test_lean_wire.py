@@ -22,7 +22,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def transport(**timeouts: float) -> Transport:
-    return Transport(wire=AsyncioHttpClient(), retries=Retries(attempts=1), timeouts=Timeouts(**timeouts))
+    return Transport(client=AsyncioHttpClient(), retries=Retries(attempts=1), timeouts=Timeouts(**timeouts))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -96,7 +96,7 @@ def call(way: Way, tls: ssl.SSLContext | None, *, times: int = 1) -> Heard:
 
     async def run() -> None:
         server = await asyncio.start_server(_quietly(serve), "127.0.0.1", 0, ssl=tls)
-        transport = Transport(wire=way.wire(), retries=Retries(attempts=1))
+        transport = Transport(client=way.wire(), retries=Retries(attempts=1))
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         where = Endpoint("custom", url, "chat_completions", "m", api_key="k")
         try:

@@ -126,7 +126,7 @@ def test_an_error_inside_a_stream_is_a_verdict_that_carries_what_was_said(mode: 
     ("step", "words"),
     [
         (Raw(b"<html><body>Welcome to nginx</body></html>", content_type="text/html"), "a web page"),
-        (Raw(b'{"choices": [{"message": {"content": "half'), "broke off"),
+        (Raw(b'{"choices": [{"message": {"content": "half'), "cut off"),
         (Raw(b""), "not a model's reply"),
         (Raw(b"data: {not json\n\n", content_type="text/event-stream"), "not JSON"),
         (Raw(b"\x00\xff\x13garbage"), ""),
@@ -284,7 +284,7 @@ def test_retries_are_bounded() -> None:
     [
         (Say("late", delay_s=30), Timeouts(first_token_s=0.5), True, "no reply within 0.5 s"),
         (Say("late", delay_s=30), Timeouts(reply_s=0.5), False, "no reply within 0.5 s"),
-        (Say("word " * 20, chunk_delay_s=0.4), Timeouts(idle_s=0.2), True, "nothing came for 0.2 s"),
+        (Say("word " * 20, chunk_delay_s=0.4), Timeouts(idle_s=0.2), True, "nothing arrived for 0.2 s"),
     ],
     ids=["first token", "whole reply", "idle"],
 )
@@ -332,7 +332,7 @@ def test_keep_alive_signals_behind_the_first_token_hold_a_dead_stream_only_so_lo
 
         server = await asyncio.start_server(handle, "127.0.0.1", 0)
         place = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "chat_completions", "m")
-        way = Transport(wire=wire(), timeouts=Timeouts(idle_s=0.1, keep_alive_s=0.3))
+        way = Transport(client=wire(), timeouts=Timeouts(idle_s=0.1, keep_alive_s=0.3))
         start = time.monotonic()
         with pytest.raises(ProviderError) as caught:
             async with asyncio.timeout(3):
@@ -343,7 +343,7 @@ def test_keep_alive_signals_behind_the_first_token_hold_a_dead_stream_only_so_lo
         return str(caught.value), time.monotonic() - start
 
     said, seconds = asyncio.run(main())
-    assert "nothing came but keep-alive signals" in said
+    assert "nothing arrived but keep-alive signals" in said
     assert 0.25 < seconds < 2
 
 
@@ -412,7 +412,7 @@ def _run_dead_stream(mode: ApiMode, first: bytes, signal: bytes, timeouts: Timeo
 )
 def test_events_without_content_do_not_keep_a_dead_stream_alive(mode: ApiMode, signal: bytes) -> None:
     error, seconds = _run_dead_stream(mode, _FIRST_WORDS[mode], signal, Timeouts(idle_s=0.1, keep_alive_s=0.3))
-    assert "nothing came but keep-alive signals" in str(error)
+    assert "nothing arrived but keep-alive signals" in str(error)
     assert error.partial_text == "half a "
     assert 0.25 < seconds < 2
 
@@ -420,7 +420,7 @@ def test_events_without_content_do_not_keep_a_dead_stream_alive(mode: ApiMode, s
 def test_an_event_that_never_ends_does_not_keep_a_dead_stream_alive() -> None:
     first = _FIRST_WORDS["chat_completions"] + b'data: {"a":"'
     error, seconds = _run_dead_stream("chat_completions", first, b"x", Timeouts(idle_s=0.1, keep_alive_s=0.3))
-    assert "nothing came but keep-alive signals" in str(error)
+    assert "nothing arrived but keep-alive signals" in str(error)
     assert 0.25 < seconds < 2
 
 

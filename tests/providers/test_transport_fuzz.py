@@ -89,7 +89,7 @@ VALID = {mode: streamed(mode) for mode in MODES}
 
 
 def outcome(mode: ApiMode, response: Pieces) -> Reply | ProviderError:
-    way = Transport(wire=ScriptedWire(response), retries=Retries(attempts=1), timeouts=Timeouts(first_token_s=20))
+    way = Transport(client=ScriptedWire(response), retries=Retries(attempts=1), timeouts=Timeouts(first_token_s=20))
     place = Endpoint("custom", "http://h/v1", mode, "m")
     try:
         return asyncio.run(way.send(place, request("hi"), on_event=lambda event: None))

@@ -253,7 +253,7 @@ class Shared:
             else route_of(settings, api_key=api_key, api_mode=api_mode)
         )
         self.transport = Transport(
-            wire=SdkTransport(client) if client is not None else wire,
+            client=SdkTransport(client) if client is not None else wire,
             timeouts=Timeouts(**settings.timeouts.model_dump()),
         )
         servers = LocalServers(home / "logs")

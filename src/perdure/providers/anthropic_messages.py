@@ -39,7 +39,7 @@ from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, Finish, ModelRequest, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
 
-# The wire demands max_tokens; where nobody set it, what the model family allows without asking for more.
+# The API requires max_tokens: the default by model family where none is set.
 _OUTPUT_DEFAULTS: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"claude-3-(?:opus|haiku|sonnet)|claude-2|claude-instant"), 4_096),
     (re.compile(r"claude-3[-.]5"), 8_192),
@@ -47,36 +47,36 @@ _OUTPUT_DEFAULTS: tuple[tuple[re.Pattern[str], int], ...] = (
 )
 _OUTPUT_DEFAULT = 8_192
 
-# Models up to these are given a budget; later ones choose for themselves and are told an effort.
-_BUDGETED = re.compile(
+# Models that take a thinking budget; later ones take an effort and choose for themselves.
+_BUDGET_MODELS = re.compile(
     r"claude-3[-.]7|claude-(?:opus|sonnet|haiku)-4(?:$|[-.][0-5](?:$|[-@:])|-20|[@:])|claude-4-(?:opus|sonnet)"
 )
-_NEVER = re.compile(r"claude-3-(?:opus|haiku|sonnet)|claude-3[-.]5|claude-2|claude-instant")
+_NO_THINKING = re.compile(r"claude-3-(?:opus|haiku|sonnet)|claude-3[-.]5|claude-2|claude-instant")
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 48_000}
 _EFFORTS = {"minimal": "low"}
-_LEAST_BUDGET = 1_024
-# What is left for the answer itself when a budget has to be cut to fit under max_tokens.
+_MIN_BUDGET = 1_024
+# The share of max_tokens reserved for the text when the thinking budget must shrink to fit.
 _ANSWER_SHARE = 0.25
 
 
 def output_default(model: str) -> int:
-    """The max_tokens to send where none was set."""
+    """Return the max_tokens to send where none is set."""
     name = model.lower()
     return next((cap for pattern, cap in _OUTPUT_DEFAULTS if pattern.search(name)), _OUTPUT_DEFAULT)
 
 
 def thinking_keys(model: str, effort: str | None, max_tokens: int) -> dict[str, Any]:
-    """The wire keys that ask for this much thinking; none where the model cannot, or there is no room for it."""
+    """Return the request keys for a reasoning effort; none where the model cannot think or max_tokens is too small."""
     name = model.lower()
-    if not effort or effort == "none" or _NEVER.search(name):
+    if not effort or effort == "none" or _NO_THINKING.search(name):
         return {}
-    if "claude" in name and not _BUDGETED.search(name):
+    if "claude" in name and not _BUDGET_MODELS.search(name):
         return {
             "thinking": {"type": "adaptive", "display": "summarized"},
             "output_config": {"effort": _EFFORTS.get(effort, effort)},
         }
     budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), int(max_tokens * (1 - _ANSWER_SHARE)))
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _LEAST_BUDGET else {}
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _MIN_BUDGET else {}
 
 
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
@@ -95,12 +95,12 @@ _FINISH: dict[str, Finish] = {
 
 
 def parse(body: Mapping[str, Any]) -> Reply:
-    """The reply in a whole body. Raises ProviderError where the body holds an error, or no answer."""
+    """Parse a complete response body. Raises ProviderError where it contains an error or no reply."""
     body = as_map(body)
-    if (found := find_error(body)) is not None:
-        raise ProviderError(classify_error(None, found))
+    if (error := find_error(body)) is not None:
+        raise ProviderError(classify_error(None, error))
     if not isinstance(body.get("content"), list | tuple | str):
-        raise reply_error("transport", "the service answered without a reply in it")
+        raise reply_error("transport", "the response contains no reply")
     content = body["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
     usage, reason = as_map(body.get("usage")), as_text(body.get("stop_reason"))
@@ -131,25 +131,25 @@ def _piece(block: Mapping[str, Any]) -> Piece | None:
     return None
 
 
-def _arguments(given: object) -> str:
-    """The input as text: an object re-written compactly, so that streamed and whole answers give the same history."""
-    if isinstance(given, str):
-        value = json_object(given) if given.strip() else {}
-        return given if value is None else _arguments(value)
-    if given is None:
+def _arguments(raw: object) -> str:
+    """Return the input as compact JSON, so that streamed and complete replies give the same history."""
+    if isinstance(raw, str):
+        value = json_object(raw) if raw.strip() else {}
+        return raw if value is None else _arguments(value)
+    if raw is None:
         return "{}"
-    return json.dumps(given, ensure_ascii=False, separators=(",", ":"), default=str)
+    return json.dumps(raw, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 class AnthropicStream:
-    """The answer as it arrives; `finish` gives the reply, or raises when its end never came."""
+    """Parser for a streamed reply; `finish` returns it, or raises when the stream was truncated."""
 
     def __init__(self) -> None:
         self._head: Mapping[str, Any] = {}
         self._usage: dict[str, Any] = {}
-        # Blocks by their index, growing text kept as lists of pieces beside them.
+        # Blocks by index; their streamed text is stored as lists of deltas.
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._grown: dict[tuple[int, str], list[str]] = {}
+        self._deltas_by_key: dict[tuple[int, str], list[str]] = {}
         self._reason = ""
         self._is_done = False
         # Pieces of content parsed so far; events that add none are keep-alive signals.
@@ -157,18 +157,18 @@ class AnthropicStream:
 
     @property
     def partial_text(self) -> str:
-        """What has been said so far."""
+        """The text received so far."""
         return "".join(as_text(b.get("text")) + self._text(i, "text") for i, b in self._blocks.items())
 
     def feed(self, event: SseEvent) -> list[Delta]:
-        """What this event adds. Raises ProviderError where it tells of a failure."""
+        """Return the deltas of an event. Raises ProviderError where it reports an error."""
         data = event.data.strip()
         if not data or data == "[DONE]":
             return []
         try:
             value = json.loads(data)
         except (ValueError, RecursionError):
-            line = "the stream holds something that is not JSON"
+            line = "the stream contains invalid JSON"
             raise reply_error("transport", line, partial_text=self.partial_text) from None
         if not isinstance(value, dict):
             return []
@@ -194,11 +194,11 @@ class AnthropicStream:
 
     def _grow(self, index: int, key: str, piece: object) -> str:
         text = as_text(piece)
-        if index not in self._blocks:  # a server that never opened the block
+        if index not in self._blocks:  # a server that omits content_block_start
             kinds = {"text": "text", "input": "tool_use"}
             self._blocks[index] = {"type": kinds.get(key, "thinking")}
         self.progress += bool(text)
-        self._grown.setdefault((index, key), []).append(text)
+        self._deltas_by_key.setdefault((index, key), []).append(text)
         return text
 
     def _other(self, kind: str, value: Mapping[str, Any]) -> list[Delta]:
@@ -208,7 +208,8 @@ class AnthropicStream:
         elif kind == "content_block_start":
             block, index = dict(as_map(value.get("content_block"))), _index(value)
             # Text and thinking blocks open empty; a tool call or a redacted block is content by itself.
-            self.progress += index not in self._blocks and block.get("type") not in ("text", "thinking")
+            has_content = block.get("type") not in ("text", "thinking") or bool(block.get("text"))
+            self.progress += has_content and index not in self._blocks
             self._blocks[index] = block
             return [TextDelta(t)] if block.get("type") == "text" and (t := as_text(block.get("text"))) else []
         elif kind == "content_block_stop":
@@ -222,34 +223,34 @@ class AnthropicStream:
             self._count(as_map(value.get("usage")))
         elif kind == "message_stop":
             self._is_done = True
-        elif (found := find_error(value)) is not None or kind == "error":
-            verdict = classify_error(None, found if found is not None else value)
+        elif (error := find_error(value)) is not None or kind == "error":
+            verdict = classify_error(None, error if error is not None else value)
             raise ProviderError(verdict, partial_text=self.partial_text)
         return []
 
     def _count(self, usage: Mapping[str, Any]) -> None:
-        """Takes the larger of two figures: the last event's are cumulative, and some servers leave zeros in one."""
+        """Merge usage by the larger value: the last event is cumulative, and some servers send zeros."""
         for key, value in usage.items():
-            known = self._usage.get(key)
-            if isinstance(known, int) and isinstance(value, int):
-                self._usage[key] = max(known, value)
+            stored = self._usage.get(key)
+            if isinstance(stored, int) and isinstance(value, int):
+                self._usage[key] = max(stored, value)
             elif value is not None:
                 self._usage[key] = value
 
     def _text(self, index: int, key: str) -> str:
-        return "".join(self._grown.get((index, key), ()))
+        return "".join(self._deltas_by_key.get((index, key), ()))
 
     def _whole(self, index: int) -> dict[str, Any]:
         block = dict(self._blocks[index])
         for key in ("text", "thinking", "signature"):
-            if grown := self._text(index, key):
-                block[key] = as_text(block.get(key)) + grown
-        if grown := self._text(index, "input"):
-            block["input"] = grown
+            if text := self._text(index, key):
+                block[key] = as_text(block.get(key)) + text
+        if text := self._text(index, "input"):
+            block["input"] = text
         return block
 
     def finish(self) -> Reply:
-        """The reply. Raises ProviderError (transport) when neither a stop reason nor the last event came."""
+        """Return the reply. Raises ProviderError (transport) when neither a stop reason nor the last event arrived."""
         if not self._reason and not self._is_done:
             raise truncated_reply_error(self.partial_text)
         blocks: list[Mapping[str, Any]] = [self._whole(i) for i in sorted(self._blocks)]
@@ -266,7 +267,7 @@ __all__ = ["PATH", "AnthropicStream", "build", "headers", "parse"]
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
 
-# Tokens of a subscription log-in look like this; they are bearers, not keys.
+# OAuth tokens of a subscription login start with this; they are sent as bearer tokens.
 _OAUTH_PREFIX = "sk-ant-oat"
 _OAUTH_BETA = "oauth-2025-04-20"
 _OPENERS = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
@@ -275,35 +276,35 @@ _NATIVE_PARTS = frozenset({"document", "image", "search_result"})
 
 def headers(endpoint: Endpoint) -> dict[str, str]:
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url)
-    sent = {"Content-Type": "application/json", "anthropic-version": VERSION, **quirks.headers}
+    fields = {"Content-Type": "application/json", "anthropic-version": VERSION, **quirks.headers}
     if key := endpoint.api_key:
         if key.startswith(_OAUTH_PREFIX):
-            sent |= {"Authorization": f"Bearer {key}", "anthropic-beta": _OAUTH_BETA}
+            fields |= {"Authorization": f"Bearer {key}", "anthropic-beta": _OAUTH_BETA}
         elif quirks.auth == "bearer" or "openrouter.ai" in endpoint.base_url:
-            sent["Authorization"] = f"Bearer {key}"
+            fields["Authorization"] = f"Bearer {key}"
         else:
-            sent["x-api-key"] = key
-    return sent | dict(endpoint.headers)
+            fields["x-api-key"] = key
+    return fields | dict(endpoint.headers)
 
 
 def build(request: ModelRequest) -> bytes:
-    """The body to post. Same request, same bytes; a message that was sent before costs one lookup."""
-    kept = list(encode_entries(request.entries, "anthropic", _encode))
+    """Build the request body. Deterministic; a message encoded before costs one lookup."""
+    encoded = list(encode_entries(request.entries, "anthropic", _encode))
     separators: list[bytes] = []
-    before = ""
-    for fragment in kept:
+    previous = ""
+    for fragment in encoded:
         role = "assistant" if fragment.role == "assistant" else "user"
-        if role == before:
+        if role == previous:
             separators.append(b",")
         else:
-            separators.append(b"]}," + _OPENERS[role] if before else _OPENERS[role])
-        before = role
-    blocks = [f.body for f in kept]
-    mark = make_cache_control(request.cache_ttl) if request.cache_ttl is not None else None
-    if mark is not None:
-        for i in _marked_ends(separators, kept):
-            blocks[i] = _remarked(request.entries[i], kept[i], mark)
-    head = dumps(_head(request, mark))
+            separators.append(b"]}," + _OPENERS[role] if previous else _OPENERS[role])
+        previous = role
+    blocks = [f.body for f in encoded]
+    control = make_cache_control(request.cache_ttl) if request.cache_ttl is not None else None
+    if control is not None:
+        for i in _cache_breakpoints(separators, encoded):
+            blocks[i] = _with_cache_control(request.entries[i], encoded[i], control)
+    head = dumps(_head(request, control))
     out = [head[:-1], b',"messages":[']
     for pair in zip(separators, blocks, strict=True):
         out += pair
@@ -311,29 +312,29 @@ def build(request: ModelRequest) -> bytes:
     return b"".join(out)
 
 
-def _marked_ends(separators: Sequence[bytes], kept: Sequence[Fragment]) -> list[int]:
-    """The last entries of the last three wire messages that can carry a mark; walks back no further than it must."""
-    found: list[int] = []
+def _cache_breakpoints(separators: Sequence[bytes], encoded: Sequence[Fragment]) -> list[int]:
+    """Return the last entries of the last three merged messages that can carry cache_control."""
+    breakpoints: list[int] = []
     is_end = True
     for i in range(len(separators) - 1, -1, -1):
-        if is_end and kept[i].is_markable:
-            found.append(i)
-            if len(found) == MARKED_MESSAGES:
+        if is_end and encoded[i].is_markable:
+            breakpoints.append(i)
+            if len(breakpoints) == MARKED_MESSAGES:
                 break
         is_end = separators[i] != b","
-    return found
+    return breakpoints
 
 
-def _remarked(entry: Entry, fragment: Fragment, mark: CacheControl) -> bytes:
-    """One entry's bytes with the mark on its last block. Not kept: in two calls the mark has moved on."""
+def _with_cache_control(entry: Entry, fragment: Fragment, control: CacheControl) -> bytes:
+    """Encode an entry with cache_control on its last block. Not cached: it moves on with the next call."""
     message = entry.message
-    if fragment.role == "tool":  # under the id its call asks with, which the message itself may not name
+    if fragment.role == "tool":  # use the id of its call, which the message itself may lack
         message = replace(message, tool_call_id=next(iter(fragment.ids)))
-    return _encode(message, mark=mark).body
+    return _encode(message, control=control).body
 
 
-def _head(request: ModelRequest, mark: CacheControl | None) -> dict[str, Any]:
-    """Everything but the messages."""
+def _head(request: ModelRequest, control: CacheControl | None) -> dict[str, Any]:
+    """Return all keys but the messages."""
     head: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens or output_default(request.model),
@@ -348,14 +349,14 @@ def _head(request: ModelRequest, mark: CacheControl | None) -> dict[str, Any]:
         head["tools"] = [_tool(t) for t in request.tools]
     system: list[dict[str, Any]] = [{"type": "text", "text": t} for t in request.system if t.strip()]
     if system:
-        if mark is not None:
-            system[0]["cache_control"] = mark
+        if control is not None:
+            system[0]["cache_control"] = control
         head["system"] = system
     return head | dict(request.quirks.extra) | dict(request.extra)
 
 
 def _may_think(request: ModelRequest) -> bool:
-    """In the middle of a tool turn thinking may not start: a calling message without its own would be refused."""
+    """Thinking cannot start in the middle of a tool loop: a tool call without thinking would be refused."""
     for entry in reversed(request.entries):
         message = entry.message
         if message.role == "assistant":
@@ -375,22 +376,22 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {**out, "description": function["description"]} if function.get("description") else out
 
 
-def _encode(message: Message, *, mark: CacheControl | None = None) -> Fragment:
+def _encode(message: Message, *, control: CacheControl | None = None) -> Fragment:
     if message.role == "tool":
         call_id = wire_id(message.tool_call_id or "", "anthropic")
-        return _fragment("tool", [_result(message, call_id)], ids=frozenset((call_id,)), mark=mark)
+        return _fragment("tool", [_result(message, call_id)], ids=frozenset((call_id,)), control=control)
     if message.role == "assistant":
         ids = frozenset(wire_id(c.id, "anthropic") for c in message.tool_calls)
-        return _fragment("assistant", _assistant(message), ids=ids, mark=mark)
-    return _fragment("user", _parts(message.parts) or [{"type": "text", "text": EMPTY_TEXT}], mark=mark)
+        return _fragment("assistant", _assistant(message), ids=ids, control=control)
+    return _fragment("user", _parts(message.parts) or [{"type": "text", "text": EMPTY_TEXT}], control=control)
 
 
 def _fragment(
-    role: str, blocks: list[dict[str, Any]], *, ids: frozenset[str] = frozenset(), mark: CacheControl | None
+    role: str, blocks: list[dict[str, Any]], *, ids: frozenset[str] = frozenset(), control: CacheControl | None
 ) -> Fragment:
     takes_mark = blocks[-1]["type"] not in ("thinking", "redacted_thinking")
-    if mark is not None and takes_mark:
-        blocks[-1] = {**blocks[-1], "cache_control": mark}
+    if control is not None and takes_mark:
+        blocks[-1] = {**blocks[-1], "cache_control": control}
     return Fragment(role, dumps(blocks)[1:-1], ids, is_markable=takes_mark)
 
 

@@ -1,7 +1,7 @@
-"""Side jobs (summaries, vision, web extraction, session search): a chain of endpoints each, their usage told by task.
+"""Auxiliary tasks (summaries, vision, web extraction, session search): endpoints and usage per task.
 
-A chain is: what the task's settings name, its fallbacks, and the main endpoint last, so that a side job never fails
-for want of a model the conversation itself has (SPEC J10, F2).
+The chain of a task is its configured endpoint, its fallbacks and the main endpoint last, so that a task never fails for
+lack of a model while the conversation itself has one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Send = Callable[[Endpoint, ModelRequest], Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True)
 class TaskUsage:
-    """What one side call cost, and whose cost it is."""
+    """Usage of one auxiliary call, with its task and endpoint."""
 
     task: Task
     endpoint: Endpoint
@@ -35,29 +35,33 @@ class TaskUsage:
 
 
 def auxiliary_chain(task: Task, settings: Settings, main: Endpoint, *, lookup: KeyLookup) -> tuple[Endpoint, ...]:
-    """The endpoints a task tries, in order, each once. Raises ConfigError for a provider nobody can call."""
-    wanted: AuxiliaryTaskSettings = getattr(settings.auxiliary, task)
-    chain = [_first(wanted, main, lookup), *fallbacks(wanted.fallback, lookup=lookup, model=main.model), main]
+    """Return the endpoints of a task in order, without duplicates. Raises ConfigError for an unusable provider."""
+    task_settings: AuxiliaryTaskSettings = getattr(settings.auxiliary, task)
+    chain = [
+        _first(task_settings, main, lookup),
+        *fallbacks(task_settings.fallback, lookup=lookup, model=main.model),
+        main,
+    ]
     return tuple(e for i, e in enumerate(chain) if e not in chain[:i])
 
 
-def _first(wanted: AuxiliaryTaskSettings, main: Endpoint, lookup: KeyLookup) -> Endpoint:
-    if wanted.provider == "main" or (wanted.provider == "auto" and not wanted.base_url):
-        model = wanted.model or (_small_model(main) if wanted.provider == "auto" else None)
-        here = replace(main, model=model) if model else main
-        return replace(here, base_url=wanted.base_url.rstrip("/")) if wanted.base_url else here
-    if wanted.provider == "auto":
-        known = find_provider_by_url(wanted.base_url or "")
-        provider = known.name if known is not None else "custom"
+def _first(task_settings: AuxiliaryTaskSettings, main: Endpoint, lookup: KeyLookup) -> Endpoint:
+    if task_settings.provider == "main" or (task_settings.provider == "auto" and not task_settings.base_url):
+        model = task_settings.model or (_small_model(main) if task_settings.provider == "auto" else None)
+        current = replace(main, model=model) if model else main
+        return replace(current, base_url=task_settings.base_url.rstrip("/")) if task_settings.base_url else current
+    if task_settings.provider == "auto":
+        match = find_provider_by_url(task_settings.base_url or "")
+        provider = match.name if match is not None else "custom"
     else:
-        provider = wanted.provider
+        provider = task_settings.provider
     row = find_provider(provider)
-    model = wanted.model or (row.small_model or row.default_model if row is not None else "") or main.model
-    return endpoint_for(provider, model=model, base_url=wanted.base_url, lookup=lookup)
+    model = task_settings.model or (row.small_model or row.default_model if row is not None else "") or main.model
+    return endpoint_for(provider, model=model, base_url=task_settings.base_url, lookup=lookup)
 
 
 def _small_model(main: Endpoint) -> str | None:
-    """The service's small model, where the main endpoint is that service and not something at another address."""
+    """Return the provider's small model, if the main endpoint is at the provider's own address."""
     row = find_provider(main.provider)
     if row is None or not row.small_model or main.base_url.rstrip("/") != row.base_url.rstrip("/"):
         return None
@@ -65,7 +69,7 @@ def _small_model(main: Endpoint) -> str | None:
 
 
 class AuxiliaryCaller:
-    """Makes side calls: runs down a task's chain until one endpoint answers, and tells what each call cost."""
+    """Makes auxiliary calls: tries a task's endpoints until one replies, and records the usage of each call."""
 
     def __init__(
         self,
@@ -81,40 +85,40 @@ class AuxiliaryCaller:
         self._credentials = credentials
 
     async def call(self, task: Task, request: ModelRequest) -> tuple[Reply, Endpoint]:
-        """The first answer of the chain and who gave it. Raises the last ProviderError when nobody did."""
+        """Return the first reply and its endpoint. Raises the last ProviderError when every endpoint failed."""
         failure: ProviderError | None = None
         for endpoint in self._chain(task):
             try:
-                return await self._ask(task, endpoint, request)
+                return await self._call_endpoint(task, endpoint, request)
             except ProviderError as error:
-                # Whatever is wrong with this one (a key, a model, its window), the next may do better.
+                # Whatever failed (key, model, window), the next endpoint may succeed.
                 failure = error
         raise failure or ConfigError(f"no endpoint is configured for auxiliary task {task!r}")
 
-    async def _ask(self, task: Task, endpoint: Endpoint, request: ModelRequest) -> tuple[Reply, Endpoint]:
+    async def _call_endpoint(self, task: Task, endpoint: Endpoint, request: ModelRequest) -> tuple[Reply, Endpoint]:
         cursor = RouteCursor(EndpointChain((endpoint,)), self._credentials)
         while True:
-            here = cursor.endpoint
+            current = cursor.endpoint
             try:
-                reply = await self._send(here, adapt_request(request, here, cache_ttl=None))
+                reply = await self._send(current, adapt_request(request, current, cache_ttl=None))
             except ProviderError as error:
                 is_cut_short = error.verdict.kind == "transport" and error.may_be_billed
-                if error.partial_text or is_cut_short:  # it may bill for what it began, and nobody said how much
-                    self._record(TaskUsage(task, here, NOT_REPORTED))
+                if error.partial_text or is_cut_short:  # may be billed, without a usage report
+                    self._record(TaskUsage(task, current, NOT_REPORTED))
                 if await cursor.advance(error.verdict) is None:
                     raise
                 continue
             except asyncio.CancelledError:
-                self._record(TaskUsage(task, here, NOT_REPORTED))
+                self._record(TaskUsage(task, current, NOT_REPORTED))
                 raise
-            self._record(TaskUsage(task, here, reply.usage))
-            return reply, here
+            self._record(TaskUsage(task, current, reply.usage))
+            return reply, current
 
 
 class Summarizer:
     """The `Summarize` port: one auxiliary call of the task `compression`, from a thread that may block.
 
-    `run` waits for a coroutine on the event loop's own thread; `price` tells the cost of a call, None where unknown.
+    `run` waits for a coroutine on the event loop's thread; `price` returns the cost of a call, None where unknown.
     """
 
     def __init__(

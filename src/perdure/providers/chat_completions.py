@@ -44,69 +44,69 @@ OPEN, CLOSE = "<think>", "</think>"
 
 
 class ThinkSplitter:
-    """Parts text that opens with <think> into reasoning and answer, as it streams in.
+    """Splits streamed text that starts with <think> into reasoning and text.
 
-    Only a tag at the very start counts: later ones are text that speaks about tags.
+    Only a tag at the very start counts: later ones are ordinary text.
     """
 
     def __init__(self) -> None:
-        self._held = ""
-        # Blank pieces before anything was said: kept apart, so that each is looked at once.
+        self._buffer = ""
+        # Leading blank pieces, buffered separately so that each is scanned once.
         self._blanks: list[str] = []
-        # start → text, or start → thinking → gap (blank lines behind the closing tag) → text
+        # start → text, or start → thinking → gap (blank lines after the closing tag) → text
         self._state: Literal["start", "thinking", "gap", "text"] = "start"
         self._thoughts: list[str] = []
         self._texts: list[str] = []
 
     @property
     def text(self) -> str:
-        """The answer so far."""
+        """The text so far."""
         return "".join(self._texts)
 
     def feed(self, piece: str) -> tuple[str, str]:
-        """What the piece adds to (reasoning, answer); what may yet be part of a tag is held back."""
+        """Return what the piece adds to (reasoning, text); a possible start of a tag is buffered."""
         if self._state == "text":
             self._texts.append(piece)
             return "", piece
-        if self._state == "start" and not self._held and (not piece or piece.isspace()):
+        if self._state == "start" and not self._buffer and (not piece or piece.isspace()):
             self._blanks.append(piece)
             return "", ""
-        self._held += piece
+        self._buffer += piece
         if self._state == "start":
             self._start()
         thought = self._think() if self._state == "thinking" else ""
         return thought, self._answer() if self._state in ("gap", "text") else ""
 
     def end(self, *, is_cut_off: bool) -> tuple[str, str]:
-        """The whole (reasoning, answer). A tag never closed was no thinking, unless the reply was cut off in it."""
+        """Return the complete (reasoning, text). An unclosed tag is text, unless the reply was truncated in it."""
         thoughts = "".join(self._thoughts)
         if self._state == "start":
-            return "", "".join(self._blanks) + self._held
+            return "", "".join(self._blanks) + self._buffer
         if self._state == "thinking":
-            thoughts += self._held
+            thoughts += self._buffer
             return (thoughts.strip(), "") if is_cut_off else ("", OPEN + thoughts)
         return thoughts.strip(), self.text
 
     def _start(self) -> None:
-        opening = self._held.lstrip()
+        opening = self._buffer.lstrip()
         if opening.startswith(OPEN):
-            self._state, self._held = "thinking", opening[len(OPEN) :]
+            self._state, self._buffer = "thinking", opening[len(OPEN) :]
         elif not OPEN.startswith(opening):
-            self._state, self._held = "text", "".join(self._blanks) + self._held
+            self._state, self._buffer = "text", "".join(self._blanks) + self._buffer
 
     def _think(self) -> str:
-        thought, tag, rest = self._held.partition(CLOSE)
+        thought, tag, rest = self._buffer.partition(CLOSE)
         if tag:
-            self._state, self._held = "gap", rest
+            self._state, self._buffer = "gap", rest
         else:
-            keep = next((n for n in range(len(CLOSE) - 1, 0, -1) if self._held.endswith(CLOSE[:n])), 0)
-            thought = self._held[: len(self._held) - keep]
-            self._held = self._held[len(thought) :]
+            keep = next((n for n in range(len(CLOSE) - 1, 0, -1) if self._buffer.endswith(CLOSE[:n])), 0)
+            thought = self._buffer[: len(self._buffer) - keep]
+            self._buffer = self._buffer[len(thought) :]
         self._thoughts.append(thought)
         return thought
 
     def _answer(self) -> str:
-        text, self._held = self._held, ""
+        text, self._buffer = self._buffer, ""
         if self._state == "gap":
             text = text.lstrip()
             if not text:
@@ -137,17 +137,17 @@ _FINISH: dict[str, Finish] = {
     "model_length": "context_overflow",
     "model_context_window_exceeded": "context_overflow",
 }
-# Reasons that are no end but a failure: Zhipu, DeepSeek, vLLM and OpenRouter in turn.
+# Finish reasons that are failures: Zhipu, DeepSeek, vLLM and OpenRouter in turn.
 _DETAIL_CONTENT = ("text", "summary", "data", "signature")
 _FAILED = frozenset({"network_error", "insufficient_system_resource", "abort", "error"})
 
 
 def parse(body: Mapping[str, Any]) -> Reply:
-    """The reply in a whole body. Raises ProviderError where the body holds an error, or no answer."""
+    """Parse a complete response body. Raises ProviderError where it contains an error or no reply."""
     body = as_map(body)
     choice = as_map(next(iter(as_list(body.get("choices"))), None))
     if not choice:
-        raise _failure(body) or reply_error("transport", "the service answered without a reply in it")
+        raise _find_failure(body) or reply_error("transport", "the response contains no reply")
     stream = ChatStream()
     message = choice.get("message") if isinstance(choice.get("message"), Mapping) else choice.get("delta")
     whole = {**as_map(message), "tool_calls": _indexed(as_map(message).get("tool_calls"))}
@@ -158,12 +158,12 @@ def parse(body: Mapping[str, Any]) -> Reply:
 
 
 def _indexed(calls: object) -> list[Any]:
-    """Whole calls, numbered as a stream would: some servers give each the index 0, some none."""
+    """Number complete calls as in a stream: some servers give each the index 0, some none."""
     return [{**as_map(c), "index": i} for i, c in enumerate(as_list(calls))]
 
 
 class _PartialToolCall:
-    """A call growing in a stream."""
+    """A tool call being streamed."""
 
     __slots__ = ("arguments", "extra", "id", "name")
 
@@ -177,7 +177,7 @@ class _PartialToolCall:
         """Add a piece; return whether it carries arguments."""
         function = as_map(raw.get("function"))
         self.id = self.id or as_text(raw.get("id"))
-        # A name comes whole, yet some servers repeat it in every piece.
+        # A name is sent in one piece, yet some servers repeat it in every piece.
         self.name = self.name or as_text(function.get("name"))
         arguments = function.get("arguments")
         if arguments is not None:
@@ -191,7 +191,7 @@ class _PartialToolCall:
 
 
 class ChatStream:
-    """The answer as it arrives; `finish` gives the reply, or raises when its end never came."""
+    """Parser for a streamed reply; `finish` returns it, or raises when the stream was truncated."""
 
     def __init__(self) -> None:
         self._split = ThinkSplitter()
@@ -199,7 +199,7 @@ class ChatStream:
         self._details: list[dict[str, Any]] = []
         self._calls: list[_PartialToolCall] = []
         self._slots: dict[int, _PartialToolCall] = {}
-        self._told = 0
+        self._emitted_calls = 0
         # Pieces of content parsed so far; events that add none are keep-alive signals.
         self.progress = 0
         self._refusal: list[str] = []
@@ -211,11 +211,11 @@ class ChatStream:
 
     @property
     def partial_text(self) -> str:
-        """What has been said so far."""
+        """The text received so far."""
         return self._split.text
 
     def feed(self, event: SseEvent) -> list[Delta]:
-        """What this event adds. Raises ProviderError where it tells of a failure."""
+        """Return the deltas of an event. Raises ProviderError where it reports an error."""
         data = event.data.strip()
         if not data:
             return []
@@ -225,14 +225,14 @@ class ChatStream:
         try:
             chunk = json.loads(data)
         except (ValueError, RecursionError):
-            line = "the stream holds something that is not JSON"
+            line = "the stream contains invalid JSON"
             raise reply_error("transport", line, partial_text=self.partial_text) from None
         return self.take(chunk) if isinstance(chunk, dict) else []
 
     def take(self, chunk: Mapping[str, Any]) -> list[Delta]:
-        """What a chunk, already decoded, adds."""
+        """Return the deltas of a decoded chunk."""
         if chunk.get("error") or chunk.get("object") == "error" or "choices" not in chunk:
-            failure = _failure(chunk, partial_text=self.partial_text)
+            failure = _find_failure(chunk, partial_text=self.partial_text)
             if failure is not None:
                 raise failure
         self._model = self._model or as_text(chunk.get("model"))
@@ -266,7 +266,7 @@ class ChatStream:
             self._usage = choice["usage"]
         if reason := as_text(choice.get("finish_reason")):
             if reason.lower() in _FAILED:
-                line = f"the service broke the reply off ({reason})"
+                line = f"the service aborted the reply ({reason})"
                 is_busy = reason.lower() == "insufficient_system_resource"
                 raise reply_error("overloaded" if is_busy else "transport", line, partial_text=self.partial_text)
             self.progress += not self._finish
@@ -298,7 +298,7 @@ class ChatStream:
             deltas.append(TextDelta(text))
 
     def _call(self, raw: Mapping[str, Any]) -> None:
-        """Adds a piece to its call; a new id under an index in use is a new call (Gemini numbers all of them 0)."""
+        """Append a piece to its call; a new id under a used index is a new call (Gemini sends index 0 for all)."""
         index = raw.get("index")
         slot = index if isinstance(index, int) else max(len(self._calls) - 1, 0) if not raw.get("id") else -1
         call = self._slots.get(slot)
@@ -311,13 +311,13 @@ class ChatStream:
         self.progress += call.take(raw)
 
     def _new_calls(self, until: int) -> list[Delta]:
-        """Calls that are whole and have not been told yet; the last one grows until the reply ends."""
-        fresh = self._calls[self._told : until]
-        self._told = max(self._told, until)
+        """Return complete calls not emitted yet; the last one may grow until the reply ends."""
+        fresh = self._calls[self._emitted_calls : until]
+        self._emitted_calls = max(self._emitted_calls, until)
         return [ToolCallParsed(c.whole()) for c in fresh]
 
     def finish(self) -> Reply:
-        """The reply. Raises ProviderError (transport) when neither a reason nor the last event came."""
+        """Return the reply. Raises ProviderError (transport) when no finish reason and no last event arrived."""
         if not self._finish and not self._is_done:
             raise truncated_reply_error(self.partial_text)
         finish = _FINISH.get(self._finish, "unknown" if self._finish else "stop")
@@ -335,7 +335,7 @@ class ChatStream:
 
 
 def _parts(content: Sequence[Any]) -> tuple[str, str]:
-    """Content given as parts (Mistral): what it thinks, and what it says."""
+    """Split content parts (Mistral) into reasoning and text."""
     thoughts, texts = [], []
     for part in map(as_map, content):
         inner = part.get("thinking")
@@ -349,7 +349,7 @@ def _parts(content: Sequence[Any]) -> tuple[str, str]:
 
 
 def _merge_detail(details: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
-    """Adds a piece of a reasoning block to the block it continues; what is whole starts one of its own."""
+    """Merge a piece of a reasoning block into the block it continues, or append it as a new one."""
     last = details[-1] if details else {}
     growing = next((k for k in ("text", "summary") if isinstance(piece.get(k), str)), None)
     is_same = all(last.get(k) == piece.get(k) for k in ("type", "index")) and last.get("id") in (None, piece.get("id"))
@@ -363,10 +363,10 @@ def _merge_detail(details: list[dict[str, Any]], piece: Mapping[str, Any]) -> No
             last[key] = value
 
 
-def _failure(body: Mapping[str, Any], *, partial_text: str = "") -> ProviderError | None:
-    """The failure a body tells of; None where it tells of none."""
-    found = find_error(body)
-    return ProviderError(classify_error(None, found), partial_text=partial_text) if found is not None else None
+def _find_failure(body: Mapping[str, Any], *, partial_text: str = "") -> ProviderError | None:
+    """Return the error a body reports; None where there is none."""
+    error = find_error(body)
+    return ProviderError(classify_error(None, error), partial_text=partial_text) if error is not None else None
 
 
 __all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
@@ -374,49 +374,49 @@ __all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
 PATH = "/chat/completions"
 IMAGES_FOLLOW = "[Images returned by the tools above]"
 
-# What a call or message may carry beside its own fields and is sent back: Gemini's thought signatures, audio ids.
+# Extra fields of calls and messages that are sent back: Gemini's thought signatures, audio ids.
 _CALL_EXTRAS = ("extra_content",)
 _MESSAGE_EXTRAS = ("audio", "prefix")
 
 
 def headers(endpoint: Endpoint) -> dict[str, str]:
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url)
-    sent = {"Content-Type": "application/json", **quirks.headers}
+    fields = {"Content-Type": "application/json", **quirks.headers}
     if endpoint.api_key:
         key = endpoint.api_key
-        sent |= {"api-key": key} if quirks.auth == "api-key" else {"Authorization": f"Bearer {key}"}
-    return sent | dict(endpoint.headers)
+        fields |= {"api-key": key} if quirks.auth == "api-key" else {"Authorization": f"Bearer {key}"}
+    return fields | dict(endpoint.headers)
 
 
 def build(request: ModelRequest) -> bytes:
-    """The body to post. Same request, same bytes; a message that was sent before costs one lookup."""
+    """Build the request body. Deterministic; a message encoded before costs one lookup."""
     quirks = request.quirks
     key = ("chat", quirks.reasoning_field, quirks.call_ids, quirks.tool_images, request.cache_ttl is not None)
     encode = partial(_encode, quirks=quirks, in_parts=request.cache_ttl is not None)
     pieces: list[bytes] = []
-    takes_mark: list[bool] = []
+    markable: list[bool] = []
     images: list[Mapping[str, Any]] = []
     for fragment in encode_entries(request.entries, key, encode):
         if images and fragment.role != "tool":
-            pieces[-1] += b"," + _images_behind(images)
+            pieces[-1] += b"," + _encode_images(images)
             images = []
         pieces.append(fragment.body)
-        takes_mark.append(fragment.is_markable)
+        markable.append(fragment.is_markable)
         images += fragment.images
     if images:
-        pieces[-1] += b"," + _images_behind(images)
-    mark = make_cache_control(request.cache_ttl) if request.cache_ttl is not None else None
-    if mark is not None:
-        for i in last_markable(takes_mark):
-            # Not kept: in two calls the mark has moved on. Images behind a result never stand at a marked place.
-            pieces[i] = encode(request.entries[i].message, mark=mark).body
-    if front := _system(request.system, mark):
+        pieces[-1] += b"," + _encode_images(images)
+    control = make_cache_control(request.cache_ttl) if request.cache_ttl is not None else None
+    if control is not None:
+        for i in last_markable(markable):
+            # Not cached: cache_control moves on with the next call. Messages with images after them are not markable.
+            pieces[i] = encode(request.entries[i].message, control=control).body
+    if front := _system(request.system, control):
         pieces.insert(0, front)
     return join_body(_head(request), "messages", pieces)
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:
-    """Everything but the messages."""
+    """Return all keys but the messages."""
     quirks = request.quirks
     head: dict[str, Any] = {"model": request.model}
     if request.is_streaming:
@@ -441,33 +441,33 @@ def _effort(effort: str | None, quirks: Quirks) -> dict[str, Any]:
     return {"reasoning": {"effort": effort}} if quirks.effort == "reasoning" else {"reasoning_effort": effort}
 
 
-def _system(blocks: tuple[str, ...], mark: CacheControl | None) -> bytes:
-    """One system message, or none at all; with marks its blocks are parts, and the cached prompt takes the mark."""
+def _system(blocks: tuple[str, ...], control: CacheControl | None) -> bytes:
+    """Encode the system message, if any; with cache_control its blocks are parts and the first one carries it."""
     texts = [b for b in blocks if b]
     if not texts:
         return b""
-    if mark is None:
+    if control is None:
         return dumps({"role": "system", "content": "\n\n".join(texts)})
     parts: list[dict[str, Any]] = [{"type": "text", "text": t} for t in texts]
-    parts[0]["cache_control"] = mark
+    parts[0]["cache_control"] = control
     return dumps({"role": "system", "content": parts})
 
 
-def _encode(message: Message, *, quirks: Quirks, in_parts: bool, mark: CacheControl | None = None) -> Fragment:
+def _encode(message: Message, *, quirks: Quirks, in_parts: bool, control: CacheControl | None = None) -> Fragment:
     if message.role == "tool":
         return _result(message, quirks)
     if message.role == "assistant":
-        return _assistant(message, quirks, in_parts=in_parts, mark=mark)
+        return _assistant(message, quirks, in_parts=in_parts, control=control)
     wire: dict[str, Any] = {"role": message.role}
     parts = [_part(p) for p in message.parts if not _is_blank(p)]
     content = message.content if parts else EMPTY_TEXT
-    _put_content(wire, parts or [{"type": "text", "text": EMPTY_TEXT}], content, in_parts=in_parts, mark=mark)
+    _put_content(wire, parts or [{"type": "text", "text": EMPTY_TEXT}], content, in_parts=in_parts, control=control)
     if message.name:
         wire["name"] = message.name
     return Fragment("user", dumps(wire))
 
 
-def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, mark: CacheControl | None) -> Fragment:
+def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, control: CacheControl | None) -> Fragment:
     wire: dict[str, Any] = {"role": "assistant"}
     content = message.content
     if quirks.reasoning_field == "think_tags" and message.reasoning:
@@ -479,7 +479,7 @@ def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, mark: CacheC
     if not parts and not message.tool_calls:
         # "The message at position 3 with role 'assistant' must not be empty" (Moonshot, Mistral).
         content, parts = EMPTY_TEXT, [{"type": "text", "text": EMPTY_TEXT}]
-    _put_content(wire, parts, content, in_parts=in_parts, mark=mark)
+    _put_content(wire, parts, content, in_parts=in_parts, control=control)
     if quirks.reasoning_field in ("reasoning", "reasoning_content") and message.reasoning:
         wire[quirks.reasoning_field] = message.reasoning
     if quirks.reasoning_field == "reasoning" and (details := _router_details(message)):
@@ -495,22 +495,22 @@ def _is_blank(part: Part) -> bool:
 
 
 def _put_content(
-    wire: dict[str, Any], parts: list[dict[str, Any]], content: object, *, in_parts: bool, mark: CacheControl | None
+    wire: dict[str, Any], parts: list[dict[str, Any]], content: object, *, in_parts: bool, control: CacheControl | None
 ) -> None:
-    """A string where it was one, parts where it was not; on marked routes always parts, so that a mark moving on
-    changes nothing but itself. Without parts the message is one that only calls tools."""
+    """Set the content as a string or parts; with prompt caching always as parts, so that moving cache_control changes
+    nothing else. A message without parts only calls tools."""
     if not parts:
         wire["content"] = None
-        if mark is not None:
-            wire["cache_control"] = mark
+        if control is not None:
+            wire["cache_control"] = control
         return
-    if mark is not None:
-        parts[-1] = {**parts[-1], "cache_control": mark}
+    if control is not None:
+        parts[-1] = {**parts[-1], "cache_control": control}
     wire["content"] = content if isinstance(content, str) and not in_parts else parts
 
 
 def _result(message: Message, quirks: Quirks) -> Fragment:
-    """A tool's result as one string; its images stand where this service takes them."""
+    """Encode a tool result as one string; its images go where the service accepts them."""
     call_id = wire_id(message.tool_call_id or "", quirks.call_ids)
     images = tuple(_part(p) for p in message.parts if isinstance(p, ImagePart))
     texts = texts_of(message.parts)
@@ -526,8 +526,8 @@ def _result(message: Message, quirks: Quirks) -> Fragment:
     return Fragment("tool", dumps(wire), frozenset((call_id,)), images, is_markable=False)
 
 
-def _images_behind(images: list[Mapping[str, Any]]) -> bytes:
-    """The user message that shows what tools returned: this wire takes images from the user only."""
+def _encode_images(images: list[Mapping[str, Any]]) -> bytes:
+    """Encode the user message with images returned by tools: this protocol takes images from the user only."""
     return dumps({"role": "user", "content": [{"type": "text", "text": IMAGES_FOLLOW}, *images]})
 
 
@@ -544,7 +544,7 @@ def _call(call: ToolCall, quirks: Quirks) -> dict[str, Any]:
 
 
 def _router_details(message: Message) -> list[dict[str, Any]]:
-    """Reasoning blocks a router wants back as it gave them; those of other wires stay away."""
+    """Return the reasoning details of a router; those of other protocols are not sent."""
     return [dict(d) for d in message.reasoning_details if str(d.get("type", "")).startswith("reasoning.")]
 
 

@@ -32,7 +32,7 @@ _MEDIA_TYPES = {"image/jpg": "image/jpeg"}
 
 
 def dumps(value: object) -> bytes:
-    """Compact JSON as UTF-8; a lone surrogate, which no service accepts, becomes a question mark."""
+    """Encode compact JSON as UTF-8; a lone surrogate, which no service accepts, becomes a question mark."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace")
 
 
@@ -48,7 +48,7 @@ def wire_arguments(arguments: str) -> str:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The object a text stands for; None where it is anything else, NaN and Infinity included."""
+    """Parse a JSON object; None for anything else, NaN and Infinity included."""
     try:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -61,7 +61,7 @@ def _refuse(name: str) -> None:
 
 
 def wire_id(call_id: str, rule: CallIds) -> str:
-    """The id as this service takes it; where two ids are joined by a bar, the call's own, which stands first."""
+    """Return a call id the service accepts; of two ids joined by a bar, the first is the call's own."""
     first = call_id.partition("|")[0]
     if _ID_RULES[rule].fullmatch(first):
         return first
@@ -74,7 +74,7 @@ def wire_name(name: str) -> str:
 
 
 def data_url(url: str) -> tuple[str, str] | None:
-    """The media type and base64 text of a `data:` URL; None for any other URL."""
+    """Return the media type and base64 text of a `data:` URL; None for any other URL."""
     match = _DATA_URL.match(url)
     if match is None:
         return None
@@ -86,18 +86,18 @@ def data_url(url: str) -> tuple[str, str] | None:
 
 
 def describe_part(part: OtherPart) -> str:
-    """What stands for a part this wire cannot carry."""
+    """Return the placeholder for a part this protocol cannot carry."""
     return f"[{part.raw.get('type') or 'attachment'} omitted: this service does not take it here]"
 
 
 def texts_of(parts: Sequence[Part]) -> list[str]:
-    """The texts of the parts that have any, images left out, unknown parts described."""
-    found = [p.text if isinstance(p, TextPart) else describe_part(p) for p in parts if not isinstance(p, ImagePart)]
-    return [t for t in found if t]
+    """Return the non-empty texts of the parts, without images, unknown parts as placeholders."""
+    texts = [p.text if isinstance(p, TextPart) else describe_part(p) for p in parts if not isinstance(p, ImagePart)]
+    return [t for t in texts if t]
 
 
 def join_body(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
-    """A body of small keys and one long list, its items copied once."""
+    """Build a JSON body from small keys and one long list, whose items are copied once."""
     opening = b"".join((dumps(head)[:-1], b',"', key.encode(), b'":['))
     if not pieces:
         return opening + b"]}"
@@ -108,13 +108,13 @@ def join_body(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One message in wire bytes, with what joining it to its neighbours needs to know."""
+    """One encoded message, with what is needed to join it to its neighbours."""
 
     role: str
     body: bytes
-    # An assistant's: the wire ids it asks with. A result's: the one it answers.
+    # Tool call ids: all calls of an assistant message, or the one call of a result.
     ids: frozenset[str] = frozenset()
-    # Images of a result that must stand in a message behind it.
+    # Images of a result that go into a message after it.
     images: tuple[Mapping[str, Any], ...] = ()
     is_markable: bool = True
 
@@ -123,35 +123,35 @@ Encode = Callable[[Message], Fragment]
 
 
 def encode_entries(entries: Sequence[Entry], key: object, encode: Encode) -> Iterator[Fragment]:
-    """Each entry's bytes, computed once for its lifetime; a result that names its call otherwise is re-addressed."""
+    """Encode each entry, cached for its lifetime; a result under another id of its call gets the call's id."""
     memo_key = ("wire", key)
-    asking: Entry | None = None
+    caller: Entry | None = None
     open_ids: frozenset[str] = frozenset()
     for entry in entries:
         fragment = entry.memo(memo_key, encode)
         if fragment.role == "assistant":
-            asking, open_ids = entry, fragment.ids
+            caller, open_ids = entry, fragment.ids
         elif fragment.role == "tool" and not fragment.ids <= open_ids:
-            fragment = _readdressed(entry, asking, encode) or fragment
+            fragment = _with_caller_id(entry, caller, encode) or fragment
         yield fragment
 
 
-def _readdressed(entry: Entry, asking: Entry | None, encode: Encode) -> Fragment | None:
-    """The result under its call's own id, where it names the call by the second one."""
+def _with_caller_id(entry: Entry, caller: Entry | None, encode: Encode) -> Fragment | None:
+    """Encode the result under its call's own id; None where no call matches."""
     named = entry.message.tool_call_id or ""
-    calls: tuple[ToolCall, ...] = asking.message.tool_calls if asking is not None else ()
+    calls: tuple[ToolCall, ...] = caller.message.tool_calls if caller is not None else ()
     call = find_call(calls, named)
     return encode(replace(entry.message, tool_call_id=call.id)) if call is not None else None
 
 
-# Where an answer's pieces stood otherwise than thinking, text, calls, this key of `Message.extra` keeps their order:
+# The order of a reply's pieces, stored in `Message.extra` where it differs from reasoning, text, calls:
 # "r0" the first reasoning detail, "t0" the first text, "c0" the first call. Some services check it on replay.
 ORDER = "output_order"
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A piece of reasoning: what can be read of it, and what the service wants back untouched."""
+    """A piece of reasoning: its readable text, and the detail the service needs back unchanged."""
 
     text: str = ""
     detail: Mapping[str, Any] | None = None
@@ -161,7 +161,7 @@ Piece = str | Thought | ToolCall
 
 
 def build_message(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapping[str, Any] | None = None) -> Message:
-    """One assistant message of the pieces, in order; empty texts are dropped, missing ids made up from the reply's."""
+    """Build one assistant message; empty texts are dropped, missing call ids derived from the response id."""
     texts: list[str] = []
     thoughts: list[str] = []
     details: list[Mapping[str, Any]] = []
@@ -180,9 +180,9 @@ def build_message(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapp
         elif piece:
             order.append(f"t{len(texts)}")
             texts.append(clean(piece))
-    kept: dict[str, Any] = _clean_all(extra or {})
+    cleaned: dict[str, Any] = _clean_all(extra or {})
     if order != sorted(order, key=lambda o: ("rtc".index(o[0]), int(o[1:]))):
-        kept[ORDER] = order
+        cleaned[ORDER] = order
     return Message(
         role="assistant",
         content=_content(texts, has_calls=bool(calls)),
@@ -190,38 +190,38 @@ def build_message(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapp
         reasoning="\n\n".join(thoughts) or None,
         reasoning_details=tuple(details),
         kind="assistant",
-        extra=kept,
+        extra=cleaned,
     )
 
 
 def split_message(message: Message, details: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str | ToolCall]:
-    """A message taken apart again in the order its pieces came in; `details` are those this wire may send back.
+    """Split a message into its pieces in their original order; `details` are those this protocol may send back.
 
-    Parts that are no text stay out: an assistant's content is text on every wire.
+    Non-text parts are skipped: the content of an assistant message is text on every protocol.
     """
     texts = [p.text for p in message.parts if isinstance(p, TextPart) and p.text]
     order = message.extra.get(ORDER)
     if isinstance(order, list) and details == list(message.reasoning_details):
-        return _in_order(order, {"r": list(details), "t": list(texts), "c": list(message.tool_calls)})
+        return _sort_items(order, {"r": list(details), "t": list(texts), "c": list(message.tool_calls)})
     return [*details, *texts, *message.tool_calls]
 
 
-def _in_order(order: Sequence[object], boxes: dict[str, list[Any]]) -> list[Any]:
-    """What the order names, then whatever it does not: a message may have been merged or shortened since."""
-    named = {o: _at(boxes, o) for o in order if isinstance(o, str)}
+def _sort_items(order: Sequence[object], items_by_kind: dict[str, list[Any]]) -> list[Any]:
+    """Return the items in the stored order, then the others: a message may have been merged or shortened since."""
+    named = {o: _at(items_by_kind, o) for o in order if isinstance(o, str)}
     out = [v for v in named.values() if v is not None]
     for kind in "rtc":
-        out += [v for i, v in enumerate(boxes[kind]) if f"{kind}{i}" not in named]
+        out += [v for i, v in enumerate(items_by_kind[kind]) if f"{kind}{i}" not in named]
     return out
 
 
-def _at(boxes: dict[str, list[Any]], place: str) -> Any:
-    box, number = boxes.get(place[:1]), place[1:]
-    return box[int(number)] if box and number.isascii() and number.isdigit() and int(number) < len(box) else None
+def _at(items_by_kind: dict[str, list[Any]], key: str) -> Any:
+    items, number = items_by_kind.get(key[:1]), key[1:]
+    return items[int(number)] if items and number.isascii() and number.isdigit() and int(number) < len(items) else None
 
 
 def normalize_finish(finish: Finish, message: Message) -> Finish:
-    """The reason an answer ended; many services say "stop" where the answer in fact asks for tools."""
+    """Return the finish reason; many services send "stop" for a reply with tool calls."""
     return "tool_calls" if message.tool_calls and finish in ("stop", "unknown") else finish
 
 
@@ -230,8 +230,8 @@ def reply_error(kind: ErrorKind, line: str, *, partial_text: str = "") -> Provid
 
 
 def truncated_reply_error(partial_text: str) -> ProviderError:
-    """A stream that ended without its last event: nothing of it may enter the history."""
-    line = "the reply broke off before its end; nothing of it was kept"
+    """Return the error for a stream that ended without its last event: it must not enter the history."""
+    line = "the reply ended before it was complete and was discarded"
     return reply_error("transport", line, partial_text=partial_text)
 
 
@@ -248,7 +248,7 @@ def as_text(value: object) -> str:
 
 
 def _clean_all(value: Any) -> Any:
-    """A decoded value without the lone surrogates that JSON can spell and no store or wire can hold."""
+    """Remove lone surrogates, which JSON can encode but UTF-8 cannot."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Keys that a command of the user's prints (`credentials.command`): fetched when missing, refreshed when refused."""
+"""API keys printed by the user's `credentials.command`: fetched when missing, refreshed when refused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import signal
 from perdure.core.errors import ConfigError
 from perdure.providers.types import Endpoint
 
-# A command that asks a vault, or a person, may take a while; one that hangs must not hang the turn.
+# A command may prompt a vault or the user; one that hangs must not block the turn.
 TIMEOUT_S = 30.0
 
 
 class Credentials:
-    """Runs the command, once for each time a key is wanted; callers that ask meanwhile share its answer."""
+    """Runs the command; concurrent requests for the same provider share one run."""
 
     def __init__(self, command: str | None, *, timeout_s: float = TIMEOUT_S) -> None:
         self._command = command
@@ -23,28 +23,28 @@ class Credentials:
         self._running: dict[str, asyncio.Task[str]] = {}
 
     async def fetch(self, provider: str) -> str | None:
-        """A key for this provider; None where no command is set. Raises ConfigError where it fails."""
+        """Return a key for the provider; None where no command is set. Raises ConfigError where it fails."""
         if not self._command:
             return None
         task = self._running.get(provider)
         if task is None:
-            task = asyncio.ensure_future(_printed(self._command, provider, timeout_s=self._timeout_s))
+            task = asyncio.ensure_future(_run_command(self._command, provider, timeout_s=self._timeout_s))
             self._running[provider] = task
             task.add_done_callback(lambda _: self._running.pop(provider, None))
-        # Shielded: one caller's interrupt must not take the key from the others.
+        # Shielded: cancelling one caller must not cancel the others.
         return await asyncio.shield(task)
 
-    async def refresh(self, refused: Endpoint) -> str | None:
-        """Another key than the one refused; None where there is no other. Never raises: the refusal stands."""
+    async def refresh(self, endpoint: Endpoint) -> str | None:
+        """Return another key than the refused one; None where there is none. Never raises."""
         try:
-            fresh = await self.fetch(refused.provider)
+            fresh = await self.fetch(endpoint.provider)
         except ConfigError:
             return None
-        return fresh if fresh != refused.api_key else None
+        return fresh if fresh != endpoint.api_key else None
 
 
-async def _printed(command: str, provider: str, *, timeout_s: float) -> str:
-    """The last line a shell command prints; it finds the provider's name in `$1`."""
+async def _run_command(command: str, provider: str, *, timeout_s: float) -> str:
+    """Return the last line a shell command prints; it gets the provider's name as `$1`."""
     process = await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
@@ -62,13 +62,13 @@ async def _printed(command: str, provider: str, *, timeout_s: float) -> str:
         raise ConfigError(f"credentials.command gave no key within {timeout_s:g} s: {command!r}") from None
     finally:
         if process.returncode is None:
-            # The whole group: what the shell started would else hold the pipe, and us, until it ends.
+            # Kill the process group: a child of the shell would keep the pipe open.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     lines = out.decode("utf-8", "replace").strip().splitlines()
     if process.returncode != 0 or not lines or not lines[-1].strip():
-        said = err.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1][:200] if said else "it printed nothing"
+        errors = err.decode("utf-8", "replace").strip().splitlines()
+        why = errors[-1][:200] if errors else "it printed nothing"
         raise ConfigError(f"credentials.command failed (exit {process.returncode}): {why}")
     return lines[-1].strip()

@@ -25,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseReader:
-    """Turns the chunks of one response body into events. Never raises: bytes that are no UTF-8 become U+FFFD."""
+    """Parses the chunks of one response body into events. Never raises: invalid UTF-8 becomes U+FFFD."""
 
     __slots__ = ("_data", "_is_after_cr", "_is_first", "_name", "_pieces")
 
@@ -37,9 +37,9 @@ class SseReader:
         self._is_after_cr = False
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events this chunk completes."""
+        """Return the events this chunk completes."""
         if self._is_after_cr and chunk:
-            # The line ended at the CR already; an LF behind it is the other half of the same line end.
+            # The line ended at the CR already; an LF after it belongs to the same line end.
             chunk = chunk.removeprefix(b"\n")
             self._is_after_cr = False
         has_cr = b"\r" in chunk
@@ -56,18 +56,18 @@ class SseReader:
             self._pieces.append(last)
         events: list[SseEvent] = []
         for line in lines:
-            self._take(line, events)
+            self._parse_line(line, events)
         return events
 
     def finish(self) -> list[SseEvent]:
-        """What the end of the body completes: a last event whose blank line never came is still an event."""
+        """Return the events left at the end of the body; a last event without its blank line still counts."""
         events: list[SseEvent] = []
-        self._take(b"".join(self._pieces), events)
+        self._parse_line(b"".join(self._pieces), events)
         self._pieces.clear()
-        self._take(b"", events)
+        self._parse_line(b"", events)
         return events
 
-    def _take(self, line: bytes, events: list[SseEvent]) -> None:
+    def _parse_line(self, line: bytes, events: list[SseEvent]) -> None:
         if self._is_first:
             self._is_first = False
             line = line.removeprefix(_BOM)
@@ -83,20 +83,20 @@ class SseReader:
             self._name = line[6:].removeprefix(b" ").decode("utf-8", "replace")
         elif line == b"data":
             self._data.append("")
-        # Comments (": ping"), ids and retry hints carry nothing a model said.
+        # Comments (": ping"), ids and retry hints carry no content.
 
 
-# How long a connection is kept between two calls.
+# How long an idle connection stays in the pool.
 _KEEP_ALIVE_S = 60.0
-# Whether an address is plain HTTP, and whether it is on this machine.
+# Whether a URL is plain HTTP, and whether it is loopback.
 _Reach = tuple[bool, bool]
 
-# Takes a piece of a body; whether it needs no more.
+# Consumes a chunk of a body; returns True when it needs no more.
 ChunkSink = Callable[[bytes], bool]
 
 
 class HttpResponse(Protocol):
-    """An answer whose head is here and whose body is on its way; httpx's own responses are such."""
+    """A response whose headers have arrived and whose body is still streaming; httpx responses satisfy it."""
 
     @property
     def status_code(self) -> int: ...
@@ -105,45 +105,45 @@ class HttpResponse(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, decompressed."""
+        """Iterate over the body as it arrives, decompressed."""
         ...
 
 
 @runtime_checkable
 class PushResponse(Protocol):
-    """An answer that hands its pieces over the moment they arrive, so that no task has to be woken for each."""
+    """A response that pushes chunks from the socket callback, so that no task wakes up for each."""
 
-    async def push_to(self, take: ChunkSink) -> bool:
-        """All that is left of the body, until `take` needs no more; whether that was so before the body ended."""
+    async def push_to(self, sink: ChunkSink) -> bool:
+        """Push the rest of the body to `sink`; return whether it needed no more before the body ended."""
         ...
 
 
-async def push_chunks(response: HttpResponse, pieces: AsyncIterator[bytes], take: ChunkSink) -> bool:
-    """The rest of a body to `take`, by whichever way the wire knows; whether `take` had enough before its end."""
+async def push_chunks(response: HttpResponse, pieces: AsyncIterator[bytes], sink: ChunkSink) -> bool:
+    """Push the rest of a body to `sink` by the fastest way; return whether it needed no more before the end."""
     if isinstance(response, PushResponse):
-        return await response.push_to(take)
+        return await response.push_to(sink)
     async for piece in pieces:
-        if take(piece):
+        if sink(piece):
             return True
     return False
 
 
 class HttpClient(Protocol):
-    """Posts a body. Leaving the context closes the call at once, whatever state it is in."""
+    """Posts a body. Leaving the context closes the request at once, whatever its state."""
 
     def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
     ) -> AbstractAsyncContextManager[HttpResponse]: ...
 
     def failures(self) -> tuple[type[BaseException], ...]:
-        """What `post` and reading raise when the network, not the service, is at fault."""
+        """Return the exceptions `post` and reading raise for network failures."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 def url_of(base_url: str, path: str) -> str:
-    """Where a path lies under a base address; a version both of them name is named once."""
+    """Join a base URL and a path; a version prefix in both appears once."""
     base = base_url.rstrip("/")
     version, _, rest = path.lstrip("/").partition("/")
     if rest and version in ("v1", "v1beta") and base.endswith(f"/{version}"):
@@ -152,7 +152,7 @@ def url_of(base_url: str, path: str) -> str:
 
 
 def certificates_for(url: str) -> ssl.SSLContext:
-    """Who is to be trusted there. A plain server here needs nobody trusted, and loading every authority costs 50 ms.
+    """Return the TLS context for a URL: an empty one for plain HTTP on loopback, as loading certificates costs 50 ms.
 
     Raises ConfigError.
     """
@@ -161,7 +161,7 @@ def certificates_for(url: str) -> ssl.SSLContext:
 
 
 def trusted_authorities() -> ssl.SSLContext:
-    """The authorities the environment names, else those certifi knows. Raises ConfigError."""
+    """Return a TLS context with the certificate authorities of the environment, else certifi's. Raises ConfigError."""
     import certifi
 
     file, folder = own_authorities()
@@ -174,15 +174,15 @@ def trusted_authorities() -> ssl.SSLContext:
 
 
 class HttpxClient:
-    """HTTP/1.1 with keep-alive on httpx, imported and built at the first call, never before.
+    """HTTP/1.1 with keep-alive on httpx, imported at the first request.
 
-    Each call in flight has a client with one connection of its own. httpx gives no promise about its pool when a task
-    is cancelled while a response is being closed (the connection stays "active" for ever), so a call that was cut off
-    takes its whole client with it: nothing that a cancel leaves behind can be waited for by a later call.
+    Each request in flight has an httpx client with one connection of its own. When a task is cancelled while a response
+    is being closed, the httpx pool may keep the connection "active" for ever; a cancelled request therefore discards
+    its whole client, so that no later request can wait for the leaked connection.
     """
 
     def __init__(self) -> None:
-        # Clients between two calls, newest last; by whether an address is plain, and whether it is on this machine.
+        # Idle clients, newest last, by (is plain HTTP, is loopback).
         self._idle: dict[_Reach, list[_IdleClient]] = {}
         self._certificates: dict[_Reach, ssl.SSLContext] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -196,7 +196,7 @@ class HttpxClient:
 
         url = url_of(endpoint.base_url, path)
         reach = url.startswith("http://"), is_loopback_url(url)
-        client = self._take(reach, url)
+        client = self._acquire(reach, url)
         timeout = httpx.Timeout(None, connect=connect_s)
         is_whole = False
         try:
@@ -206,7 +206,7 @@ class HttpxClient:
             try:
                 yield response
                 is_cut_off = False
-            except ProviderError:  # what the service said, read to its end
+            except ProviderError:  # an error response, read to its end
                 is_cut_off = False
                 raise
             finally:
@@ -230,7 +230,7 @@ class HttpxClient:
             await asyncio.gather(*self._closing)
 
     async def _close(self, clients: Sequence[httpx.AsyncClient]) -> None:
-        """Closes the clients, to the end even where the waiting task is cancelled once more."""
+        """Close the clients, shielded from another cancellation of the waiting task."""
 
         async def close_all() -> None:
             for client in clients:
@@ -242,15 +242,15 @@ class HttpxClient:
         closing.add_done_callback(self._closing.discard)
         await asyncio.shield(closing)
 
-    def _take(self, reach: _Reach, url: str) -> httpx.AsyncClient:
-        """A client of this event loop that nobody uses: connections belong to the loop they were opened in."""
+    def _acquire(self, reach: _Reach, url: str) -> httpx.AsyncClient:
+        """Return an idle client of this event loop, or a new one: connections belong to their event loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._idle, self._loop = {}, loop
         idle = self._idle.get(reach, [])
         now_s = time.monotonic()
         stale = [one.client for one in idle if one.since_s < now_s - _KEEP_ALIVE_S]
-        # The newest is taken: its connection is the likeliest to be alive. Those nobody needed for long are closed.
+        # The newest connection is the most likely to be alive; stale ones are closed.
         client = idle.pop().client if len(idle) > len(stale) else None
         if stale:
             del idle[: len(stale)]

@@ -1,7 +1,7 @@
-"""The wire of a process with hundreds of streams: HTTP/1.1 on the loop's own transports and a parser written in C.
+"""HTTP client for processes with hundreds of streams: HTTP/1.1 on asyncio transports with a parser written in C.
 
-A stream of twenty pieces a second costs a general client more than all of our own work on it. This one does what calls
-to models need and no more: POST, TLS, chunked or plain bodies, gzip, kept-alive connections. No proxies, no redirects.
+A stream of twenty chunks a second costs more in a general HTTP client than in all of Perdure's own code. This client
+supports what model calls need: POST, TLS, chunked or plain bodies, gzip, keep-alive. No proxies, no redirects.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ import httptools
 from perdure.providers.http import ChunkSink, trusted_authorities, url_of
 from perdure.providers.types import Endpoint
 
-_KEPT_S = 60.0
-# So much may wait for whoever reads it; then the other side has to.
-_MOST_WAITING = 1 << 20
+_KEEP_ALIVE_S = 60.0
+# Back-pressure: pause the socket above this many buffered bytes.
+_MAX_BUFFERED_BYTES = 1 << 20
 
 
 class ConnectTimeout(OSError):
-    """Nobody took the connection in time."""
+    """The connection was not established in time."""
 
 
 class InvalidURL(OSError):
-    """The address is none that a call could go to."""
+    """The URL is not a valid HTTP address."""
 
 
 class AsyncioHttpClient:
-    """The Wire port. Connections belong to the loop they were opened in."""
+    """An `HttpClient` on asyncio. Connections belong to the loop they were opened in."""
 
     def __init__(self) -> None:
-        self._idle: dict[_Place, list[_Connection]] = {}
+        self._idle: dict[_Target, list[_Connection]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tls: ssl.SSLContext | None = None
 
@@ -48,14 +48,14 @@ class AsyncioHttpClient:
     async def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
     ) -> AsyncIterator[_Connection]:
-        place, target = _place_of(url_of(endpoint.base_url, path))
-        request = _head(place, target, headers, len(body)) + body
-        connection = await self._answering(place, request, connect_s)
+        target, path = _parse_target(url_of(endpoint.base_url, path))
+        request = _head(target, path, headers, len(body)) + body
+        connection = await self._send(target, request, connect_s)
         try:
             yield connection
         finally:
             if connection.is_reusable:
-                self._idle.setdefault(place, []).append(connection)
+                self._idle.setdefault(target, []).append(connection)
             else:
                 connection.close()
 
@@ -67,49 +67,49 @@ class AsyncioHttpClient:
         for connection in (c for connections in idle.values() for c in connections):
             connection.close()
 
-    async def _answering(self, place: _Place, request: bytes, connect_s: float) -> _Connection:
-        """A connection whose answer has begun. One that had been idle may have died unnoticed: then a new one."""
-        while (kept := self._kept(place)) is not None:
+    async def _send(self, target: _Target, request: bytes, connect_s: float) -> _Connection:
+        """Return a connection whose response has begun; an idle connection that has died is replaced by a new one."""
+        while (idle_connection := self._idle_connection(target)) is not None:
             try:
-                return await kept.ask(request)
+                return await idle_connection.send(request)
             except OSError:
-                if kept.has_begun:
+                if idle_connection.has_begun:
                     raise
             except BaseException:
-                kept.close()
+                idle_connection.close()
                 raise
-        connection = await self._connect(place, connect_s)
+        connection = await self._connect(target, connect_s)
         try:
-            return await connection.ask(request)
+            return await connection.send(request)
         except BaseException:
             connection.close()
             raise
 
-    def _kept(self, place: _Place) -> _Connection | None:
+    def _idle_connection(self, target: _Target) -> _Connection | None:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._idle, self._loop = {}, loop
-        idle = self._idle.get(place, [])
+        idle = self._idle.get(target, [])
         while idle:
             connection = idle.pop()
-            if connection.is_reusable and connection.idle_since_s > time.monotonic() - _KEPT_S:
+            if connection.is_reusable and connection.idle_since_s > time.monotonic() - _KEEP_ALIVE_S:
                 return connection
             connection.close()
         return None
 
-    async def _connect(self, place: _Place, connect_s: float) -> _Connection:
+    async def _connect(self, target: _Target, connect_s: float) -> _Connection:
         loop = asyncio.get_running_loop()
-        if place.is_tls and self._tls is None:
+        if target.is_tls and self._tls is None:
             self._tls = trusted_authorities()
-        tls = self._tls if place.is_tls else None
+        tls = self._tls if target.is_tls else None
         try:
             async with asyncio.timeout(connect_s):
                 _, connection = await loop.create_connection(
                     lambda: _Connection(loop),
-                    place.host,
-                    place.port,
+                    target.host,
+                    target.port,
                     ssl=tls,
-                    server_hostname=place.host if tls else None,
+                    server_hostname=target.host if tls else None,
                 )
         except TimeoutError as error:
             raise ConnectTimeout(f"no connection within {connect_s:g} s") from error
@@ -117,48 +117,48 @@ class AsyncioHttpClient:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Target:
     host: str
     port: int
     is_tls: bool
-    # As the Host header says it.
+    # The value of the Host header.
     name: str
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, and the answer that is coming in on it (the WireResponse port)."""
+    """One connection and its current response (implements `HttpResponse` and `PushResponse`)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._lost: BaseException | None = None
-        # Who takes the pieces as they come, and what went wrong there.
-        self._take: ChunkSink | None = None
-        self._failed: Exception | None = None
+        self._error: BaseException | None = None
+        # The consumer of pushed chunks, and the exception it raised.
+        self._sink: ChunkSink | None = None
+        self._sink_error: Exception | None = None
         self.idle_since_s = 0.0
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: collections.deque[bytes] = collections.deque()
-        self._waiting_bytes = 0
-        self._unpack: zlib._Decompress | None = None
+        self._buffered_bytes = 0
+        self._decompressor: zlib._Decompress | None = None
         self.headers: dict[str, str] = {}
         self.status_code = 0
         self.has_begun = self._has_head = self._is_complete = self._keeps_alive = self._is_paused = False
 
-    # -- the caller's side -------------------------------------------------------------------------------------------
+    # -- called by the client -----------------------------------------------------------------------------------------
 
     @property
     def is_reusable(self) -> bool:
-        """The answer was read to its end, and the other side holds the line."""
-        is_open = self._transport is not None and not self._transport.is_closing() and self._lost is None
+        """Whether the response was read to its end and the connection is still open."""
+        is_open = self._transport is not None and not self._transport.is_closing() and self._error is None
         return is_open and self._is_complete and self._keeps_alive and not self._pieces
 
-    async def ask(self, request: bytes) -> _Connection:
-        """Sends it; returns once the head of the answer is here."""
-        self._begin()
+    async def send(self, request: bytes) -> _Connection:
+        """Send a request; return once the response headers have arrived."""
+        self._reset()
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection was closed")
         self._transport.write(request)
@@ -176,48 +176,48 @@ class _Connection(asyncio.Protocol):
             else:
                 await self._wait()
 
-    async def push_to(self, take: ChunkSink) -> bool:
-        """Within the loop's own callback: of hundreds of streams, no piece then waits for those of all the others."""
-        # What is noted down on the way belongs to the caller, not to whoever opened the connection.
-        within = contextvars.copy_context()
-        self._take = lambda piece: within.run(take, piece)
-        self._hand_over()
+    async def push_to(self, sink: ChunkSink) -> bool:
+        """Push chunks from the socket callback: with hundreds of streams, no chunk waits for a task switch."""
+        # Context variables are the caller's, not those of the task that opened the connection.
+        context = contextvars.copy_context()
+        self._sink = lambda piece: context.run(sink, piece)
+        self._push_buffered()
         try:
-            while self._take is not None and not self._is_complete:
+            while self._sink is not None and not self._is_complete:
                 await self._wait()
-            if self._failed is not None:
-                raise self._failed
-            return self._take is None
+            if self._sink_error is not None:
+                raise self._sink_error
+            return self._sink is None
         finally:
-            self._take = self._failed = None
+            self._sink = self._sink_error = None
 
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
     def _next_piece(self) -> bytes:
-        """All that waits; it may come to nothing once it is unpacked."""
+        """Return all buffered bytes, decompressed; they may decompress to nothing."""
         piece = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
         self._pieces.clear()
-        self._waiting_bytes = 0
+        self._buffered_bytes = 0
         if self._is_paused and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
-        return self._unpack.decompress(piece) if self._unpack is not None else piece
+        return self._decompressor.decompress(piece) if self._decompressor is not None else piece
 
-    def _hand_over(self) -> None:
-        """Gives what waits to whoever takes; that it had enough, or failed, is for `pour` to tell."""
-        if self._take is None or not self._pieces:
+    def _push_buffered(self) -> None:
+        """Push buffered bytes to the sink; `push_to` reports that it is done or has failed."""
+        if self._sink is None or not self._pieces:
             return
         try:
-            if (piece := self._next_piece()) and self._take(piece):
-                self._take = None
-        except Exception as error:  # it belongs to the caller, not to the loop
-            self._failed, self._take = error, None
+            if (piece := self._next_piece()) and self._sink(piece):
+                self._sink = None
+        except Exception as error:  # raised to the caller by `push_to`, not to the event loop
+            self._sink_error, self._sink = error, None
 
     async def _wait(self) -> None:
-        if self._lost is not None:
-            raise ConnectionResetError("the service hung up") from self._lost
+        if self._error is not None:
+            raise ConnectionResetError("the service closed the connection") from self._error
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
@@ -228,7 +228,7 @@ class _Connection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # -- the loop's side ---------------------------------------------------------------------------------------------
+    # -- called by the loop -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -238,25 +238,25 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._lost = error
+            self._error = error
             self.close()
-        if self._waiting_bytes > _MOST_WAITING and not self._is_paused and self._transport is not None:
+        if self._buffered_bytes > _MAX_BUFFERED_BYTES and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
-        is_pouring = self._take is not None
-        self._hand_over()
-        # Whoever takes the pieces as they come need only hear of the end.
-        if not is_pouring or self._take is None or self._is_complete or self._lost is not None:
+        is_pushing = self._sink is not None
+        self._push_buffered()
+        # A pushed stream only needs to be woken for its end.
+        if not is_pushing or self._sink is None or self._is_complete or self._error is not None:
             self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # A body without a length lasts until the line is closed.
+        # A body without a length ends with the connection.
         if self._has_head and exc is None and not {"content-length", "transfer-encoding"} & self.headers.keys():
             self._is_complete = True
-        self._lost = self._lost or exc or ConnectionResetError("closed by the other side")
+        self._error = self._error or exc or ConnectionResetError("closed by the other side")
         self._wake()
 
-    # -- the parser's side -------------------------------------------------------------------------------------------
+    # -- called by the parser -----------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
@@ -266,14 +266,14 @@ class _Connection(asyncio.Protocol):
         if self.status_code >= 200:
             self._has_head = True
             if self.headers.get("content-encoding", "") in ("gzip", "deflate"):
-                self._unpack = zlib.decompressobj(47)
+                self._decompressor = zlib.decompressobj(47)
 
     def on_body(self, body: bytes) -> None:
         self._pieces.append(body)
-        self._waiting_bytes += len(body)
+        self._buffered_bytes += len(body)
 
     def on_message_complete(self) -> None:
-        if self.status_code < 200:  # "continue" and its kin: the real answer is still to come
+        if self.status_code < 200:  # 1xx: the final response is still to come
             self.headers = {}
             return
         self._is_complete = True
@@ -281,8 +281,8 @@ class _Connection(asyncio.Protocol):
         self.idle_since_s = time.monotonic()
 
 
-def _place_of(url: str) -> tuple[_Place, str]:
-    """Where a call goes, and what it asks for there. Raises InvalidURL."""
+def _parse_target(url: str) -> tuple[_Target, str]:
+    """Parse a URL into its target and path. Raises InvalidURL."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -291,19 +291,19 @@ def _place_of(url: str) -> tuple[_Place, str]:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidURL(f"{url!r} is no http address")
     is_tls = parts.scheme == "https"
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     name = parts.netloc.rpartition("@")[2]
-    return _Place(parts.hostname, port or (443 if is_tls else 80), is_tls, name), target
+    return _Target(parts.hostname, port or (443 if is_tls else 80), is_tls, name), path
 
 
-def _head(place: _Place, target: str, headers: Mapping[str, str], length: int) -> bytes:
+def _head(target: _Target, path: str, headers: Mapping[str, str], length: int) -> bytes:
     fixed = {
-        "host": place.name,
+        "host": target.name,
         "content-length": str(length),
         "accept": "*/*",
         "accept-encoding": "identity",
         "user-agent": "perdure",
     }
-    given = {**fixed, **{name.lower(): value for name, value in headers.items()}}
-    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", ""]
+    fields = {**fixed, **{name.lower(): value for name, value in headers.items()}}
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
     return "\r\n".join(lines).encode("latin-1", "replace")

@@ -1,6 +1,6 @@
-"""Which of the three wire protocols a call speaks, and the module that speaks it (SPEC J3).
+"""Select the protocol of a request, and the module that implements it.
 
-A mode module offers `PATH`, `headers(endpoint)`, `build(request)`, `parse(body)` and `Stream`.
+A mode module defines `PATH`, `headers(endpoint)`, `build(request)`, `parse(body)` and `make_stream()`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ANTHROPIC_HOSTS = ("anthropic.com", "claude.com")
 
 
 def mode_module(api_mode: ApiMode) -> ModuleType:
-    """The module that builds and parses this mode."""
+    """Return the module that implements this mode."""
     return import_module(_MODULES[validate_mode(api_mode)])
 
 
 def default_max_tokens(endpoint: Endpoint) -> int | None:
-    """The output allowance a request without one is sent with; None where the protocol does not demand any."""
+    """Return the max_tokens of a request that sets none; None where the protocol does not require it."""
     if endpoint.api_mode != "anthropic_messages":
         return None
     default: int = mode_module(endpoint.api_mode).output_default(endpoint.model)
@@ -36,7 +36,7 @@ def default_max_tokens(endpoint: Endpoint) -> int | None:
 
 
 def resolve_mode(api_mode: str | None = None, provider: str | None = None, base_url: str | None = None) -> ApiMode:
-    """Explicit argument, then the provider's row, then the host of the base URL, then chat_completions."""
+    """Resolve the mode: explicit argument, the provider's row, the host of the base URL, then chat_completions."""
     if api_mode:
         return validate_mode(api_mode)
     row = find_provider(provider) if provider else None
@@ -52,7 +52,7 @@ def validate_mode(api_mode: str) -> ApiMode:
 
 
 def infer_mode(base_url: str) -> ApiMode | None:
-    """What an address itself tells: an Anthropic host, or a path that ends in `/anthropic`."""
+    """Infer the mode from a URL: an Anthropic host, or a path that ends in `/anthropic`."""
     try:
         parts = urlsplit(base_url if "//" in base_url else f"//{base_url}")
         host, path = (parts.hostname or "").lower(), parts.path.rstrip("/").lower()

@@ -1,4 +1,4 @@
-"""Which reasoning of earlier replies goes back to a service, and which stays in the log (B2b).
+"""Select the reasoning of earlier replies that a request sends back; the rest stays in the log.
 
 | route                                   | what is sent back                                             |
 |-----------------------------------------|---------------------------------------------------------------|
@@ -9,8 +9,8 @@
 | chat_completions, no such field         | nothing                                                       |
 
 Services with a field for it need the reasoning between a call and its results, and their chat templates drop that of
-finished turns. Sending it would only fill the window. What a service signed is left as it is: it is small or not
-billed, and the cached prefix stays the same.
+finished turns. Sending it would only fill the window. Signed reasoning is always sent back: it is small or not billed,
+and the cached prefix stays the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SEALS = ("signature", "encrypted_content", "data")
 
 @dataclass(frozen=True, slots=True)
 class ReasoningRule:
-    """What one route sends back."""
+    """The reasoning one route sends back."""
 
     mode: ApiMode
     field: ReasoningField | None = None
@@ -43,13 +43,13 @@ class ReasoningRule:
         return cls(endpoint.api_mode, quirks.reasoning_field)
 
     def filter_message(self, message: Message, *, is_current: bool) -> Message:
-        """The message with the reasoning that is sent of it, itself where that is all; `is_current`: its tool loop is
-        still going on."""
+        """Return the message with only the reasoning this route sends back; `is_current`: its tool loop is still
+        running."""
         if not has_reasoning(message):
             return message
         if self.mode != "chat_completions":
             details = message.reasoning_details
-            # Its own or another service's: a mixture cannot be told apart again once it is taken to pieces.
+            # All or nothing: the details of two services in one message cannot be separated again.
             return _with(message, None, details if any(map(_is_sealed, details)) else ())
         if self.field == "think_tags":
             return _with(message, message.reasoning, ())
@@ -60,11 +60,11 @@ class ReasoningRule:
 
 
 def shorten_reasoning(message: Message) -> Message:
-    """The message with both ends of its readable reasoning: some services refuse a call without any."""
+    """Shorten the readable reasoning to its two ends: some services refuse a tool call without any."""
     text = message.reasoning
     if not text or len(text) <= 2 * _SHORT_CHARS:
         return message
-    short = f"{text[:_SHORT_CHARS]} [… reasoning left out …] {text[-_SHORT_CHARS:]}"
+    short = f"{text[:_SHORT_CHARS]} [… reasoning omitted …] {text[-_SHORT_CHARS:]}"
     return _with(message, short, tuple(d for d in message.reasoning_details if _is_sealed(d)))
 
 

@@ -1,6 +1,6 @@
-"""The table of known providers (SPEC J3): mode, base URL, key variable and quirks, one row each.
+"""The table of known providers: mode, base URL, key variables and quirks, one row each.
 
-A provider nobody listed is a `custom` one: it needs a base URL and speaks plain chat_completions unless told otherwise.
+An unlisted provider is treated as `custom`: it needs a base URL and defaults to plain chat_completions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from perdure.providers.types import NO_QUIRKS, ApiMode, Quirks
 
 @dataclass(frozen=True, slots=True)
 class ProviderSpec:
-    """One provider. `api_mode` None: the base URL decides; `base_url` "": it must be given."""
+    """One provider. `api_mode` None: inferred from the base URL; `base_url` "": required in the settings."""
 
     name: str
     api_mode: ApiMode | None
     base_url: str
-    # The first variable that is set holds the key; none: no key is needed.
+    # Environment variables for the API key, in order; empty: no key is needed.
     key_variables: tuple[str, ...] = ()
     quirks: Quirks = NO_QUIRKS
-    # What auxiliary tasks use here when nothing is configured; "": the main model.
+    # Default model of auxiliary tasks; "": the main model.
     small_model: str = ""
-    # The main model where the user named none; "": it must be named.
+    # Default main model; "": `model.name` is required.
     default_model: str = ""
 
     @property
@@ -71,7 +71,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "codex_responses",
         "https://chatgpt.com/backend-api/codex",
         ("OPENAI_CODEX_TOKEN",),
-        # The ChatGPT backend answers "Unsupported parameter" to both.
+        # The ChatGPT backend rejects both with "Unsupported parameter".
         Quirks(call_ids="responses", max_tokens_key=None, takes_temperature=False),
         default_model="gpt-5.5",
     ),
@@ -179,7 +179,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.minimax.io/v1",
         ("MINIMAX_API_KEY",),
-        # Its models think inside <think> tags and lose their thread when these are not handed back.
+        # Its models reason inside <think> tags and need them back in later turns.
         Quirks(reasoning_field="think_tags", effort="none"),
     ),
     ProviderSpec("litellm", "chat_completions", "", ("LITELLM_API_KEY",), Quirks(supports_cache_control=True)),
@@ -223,7 +223,7 @@ _ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """What a model wants otherwise than its service; the sample is what the service says when it does not get it."""
+    """Quirks of a model that override its provider's; `sample` is the error message that shows the need."""
 
     pattern: re.Pattern[str]
     sample: str
@@ -254,14 +254,14 @@ MODEL_ROWS: tuple[ModelRow, ...] = (
 
 
 def find_provider(name: str | None) -> ProviderSpec | None:
-    """The row of a provider by any of its names; None for one nobody listed."""
-    wanted = (name or "").strip().lower().replace("_", "-")
-    wanted = _ALIASES.get(wanted, wanted)
-    return next((s for s in PROVIDERS if s.name == wanted), None)
+    """Return a provider by name or alias; None if it is not listed."""
+    normalized = (name or "").strip().lower().replace("_", "-")
+    normalized = _ALIASES.get(normalized, normalized)
+    return next((s for s in PROVIDERS if s.name == normalized), None)
 
 
 def find_provider_by_url(base_url: str) -> ProviderSpec | None:
-    """The row whose host an address has; loopback tells nothing, for any server may listen there."""
+    """Return the provider that owns the host of a URL; None for loopback, where any server may listen."""
     host = _host(base_url)
     if not host or host in ("127.0.0.1", "localhost", "::1"):
         return None
@@ -271,7 +271,7 @@ def find_provider_by_url(base_url: str) -> ProviderSpec | None:
 
 
 def quirks_of(provider: str, *, model: str, base_url: str = "", api_mode: ApiMode = "chat_completions") -> Quirks:
-    """How this service and model depart from the protocol; unknown providers are known by their host, if at all."""
+    """Return the quirks of a provider and model; an unlisted provider is looked up by its host."""
     row = find_provider(provider)
     if row is None or row.api_mode is None:
         row = (find_provider_by_url(base_url) if base_url else None) or row
@@ -284,7 +284,7 @@ def quirks_of(provider: str, *, model: str, base_url: str = "", api_mode: ApiMod
 
 
 def _is_strict(row: ProviderSpec | None) -> bool:
-    """OpenAI itself and who hands requests to it unchanged; routers translate the old names."""
+    """Whether requests reach OpenAI's own validation unchanged; routers translate the old parameter names."""
     return row is not None and row.name in ("openai", "openai-responses", "azure", "copilot", "custom")
 
 

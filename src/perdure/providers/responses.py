@@ -55,20 +55,20 @@ _REASONING_DELTAS = frozenset(
 
 
 def parse(body: Mapping[str, Any]) -> Reply:
-    """The reply in a whole body. Raises ProviderError where the body holds an error, or no answer."""
+    """Parse a complete response body. Raises ProviderError where it contains an error or no reply."""
     body = as_map(body)
     _raise_failure(body)
     if not isinstance(body.get("output"), list | tuple):
-        raise reply_error("transport", "the service answered without a reply in it")
+        raise reply_error("transport", "the response contains no reply")
     return _reply(body, [as_map(i) for i in as_list(body["output"])])
 
 
 def _raise_failure(body: Mapping[str, Any], *, partial_text: str = "") -> None:
-    found = find_error(body)
-    if found is None and body.get("status") in ("failed", "cancelled"):
+    error = find_error(body)
+    if error is None and body.get("status") in ("failed", "cancelled"):
         raise reply_error("transport", f"the service reports: {body['status']}", partial_text=partial_text)
-    if found is not None:
-        raise ProviderError(classify_error(None, found), partial_text=partial_text)
+    if error is not None:
+        raise ProviderError(classify_error(None, error), partial_text=partial_text)
 
 
 def _reply(head: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Reply:
@@ -82,8 +82,8 @@ def _reply(head: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Reply:
         elif kind in ("function_call", "custom_tool_call"):
             pieces.append(_call(item))
         elif kind == "message":
-            text, refused = _said(item)
-            is_refused = is_refused or refused
+            text, is_item_refused = _message_text(item)
+            is_refused = is_refused or is_item_refused
             pieces.append(text)
             if phase := as_text(item.get("phase")):
                 extra["phase"] = phase
@@ -102,12 +102,12 @@ def _finish(head: Mapping[str, Any]) -> Finish:
 
 def _thought(item: Mapping[str, Any]) -> Thought:
     texts = [as_text(as_map(p).get("text")) for key in ("summary", "content") for p in as_list(item.get(key))]
-    kept = {k: item[k] for k in ("type", "id", "summary", "content", "encrypted_content") if item.get(k) is not None}
-    return Thought("\n\n".join(t for t in texts if t), kept)
+    detail = {k: item[k] for k in ("type", "id", "summary", "content", "encrypted_content") if item.get(k) is not None}
+    return Thought("\n\n".join(t for t in texts if t), detail)
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
-    """A call under its `call_id`, which results name; the item's own id is kept beside it."""
+    """Parse a call under its `call_id`, which results refer to; the item id is stored in `extra`."""
     item_id = as_text(item.get("id"))
     arguments = item.get("arguments") if item.get("type") == "function_call" else item.get("input")
     text = (
@@ -117,8 +117,8 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
     return ToolCall(as_text(item.get("call_id")) or item_id, as_text(item.get("name")), text.strip() or "{}", extra)
 
 
-def _said(item: Mapping[str, Any]) -> tuple[str, bool]:
-    """What a message item says, and whether it is a refusal."""
+def _message_text(item: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the text of a message item, and whether it is a refusal."""
     content = item.get("content")
     if isinstance(content, str):
         return content, False
@@ -129,7 +129,7 @@ def _said(item: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 class ResponsesStream:
-    """The answer as it arrives; `finish` gives the reply, or raises when its end never came."""
+    """Parser for a streamed reply; `finish` returns it, or raises when the stream was truncated."""
 
     def __init__(self) -> None:
         self._head: Mapping[str, Any] = {}
@@ -141,18 +141,18 @@ class ResponsesStream:
 
     @property
     def partial_text(self) -> str:
-        """What has been said so far."""
+        """The text received so far."""
         return "".join(self._texts)
 
     def feed(self, event: SseEvent) -> list[Delta]:
-        """What this event adds. Raises ProviderError where it tells of a failure."""
+        """Return the deltas of an event. Raises ProviderError where it reports an error."""
         data = event.data.strip()
         if not data or data == "[DONE]":
             return []
         try:
             value = json.loads(data)
         except (ValueError, RecursionError):
-            line = "the stream holds something that is not JSON"
+            line = "the stream contains invalid JSON"
             raise reply_error("transport", line, partial_text=self.partial_text) from None
         if not isinstance(value, dict):
             return []
@@ -190,11 +190,11 @@ class ResponsesStream:
         return [ToolCallParsed(_call(item))] if is_call else []
 
     def finish(self) -> Reply:
-        """The reply. Raises ProviderError (transport) when the last event never came."""
+        """Return the reply. Raises ProviderError (transport) when the last event is missing."""
         if not self._is_done:
             raise truncated_reply_error(self.partial_text)
         items = [as_map(i) for i in as_list(self._head.get("output"))]
-        # Some backends leave the last event's output empty: what came item by item stands.
+        # Some backends leave the output of the last event empty: use the items received before.
         items = items or [self._items[i] for i in sorted(self._items)]
         if not items and self._texts:
             items = [{"type": "message", "content": self.partial_text}]
@@ -211,14 +211,14 @@ _REASONING_KEYS = ("type", "id", "summary", "content", "encrypted_content")
 
 def headers(endpoint: Endpoint) -> dict[str, str]:
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode="codex_responses")
-    sent = {"Content-Type": "application/json", **quirks.headers}
+    fields = {"Content-Type": "application/json", **quirks.headers}
     if key := endpoint.api_key:
-        sent |= {"api-key": key} if quirks.auth == "api-key" else {"Authorization": f"Bearer {key}"}
-    return sent | dict(endpoint.headers)
+        fields |= {"api-key": key} if quirks.auth == "api-key" else {"Authorization": f"Bearer {key}"}
+    return fields | dict(endpoint.headers)
 
 
 def build(request: ModelRequest) -> bytes:
-    """The body to post. Same request, same bytes; a message that was sent before costs one lookup."""
+    """Build the request body. Deterministic; a message encoded before costs one lookup."""
     replays = request.quirks.takes_encrypted_reasoning
     encode = partial(_encode, replays=replays)
     pieces = [f.body for f in encode_entries(request.entries, ("responses", replays), encode)]
@@ -226,7 +226,7 @@ def build(request: ModelRequest) -> bytes:
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:
-    """Everything but the input."""
+    """Return all keys but the input."""
     quirks = request.quirks
     head: dict[str, Any] = {"model": request.model, "store": False}
     if request.is_streaming:
@@ -250,7 +250,7 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     function = tool.get("function")
     if not isinstance(function, Mapping):
         return dict(tool)
-    # This wire makes schemas strict unless told not to, and refuses those that are not written for it.
+    # The API defaults to strict schemas and refuses schemas that are not written for it.
     return {"type": "function", "strict": False, **function}
 
 

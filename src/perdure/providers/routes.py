@@ -1,7 +1,7 @@
-"""Where calls go: the main endpoint, the fallbacks behind it, and the keys they are made with (SPEC J10).
+"""Routes: the main endpoint, its fallbacks and their API keys.
 
-Everything here is decided from settings and from keys handed in; nothing is sent, and the only thing ever started is
-the user's own `credentials.command`.
+Resolved from settings and a key lookup; no request is sent, and the only process started is the user's own
+`credentials.command`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KeyLookup = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class EndpointChain:
-    """Endpoints in the order they are tried: the main one, then the fallbacks."""
+    """Endpoints in the order they are tried: the main endpoint, then its fallbacks."""
 
     endpoints: tuple[Endpoint, ...]
 
@@ -37,7 +37,7 @@ class EndpointChain:
 
 
 class RouteCursor:
-    """Where a conversation stands on its route. It stays where it moved to: a new endpoint's cache is warm by then."""
+    """Position of a conversation on its route. It stays on a fallback, whose prompt cache is warm by then."""
 
     def __init__(self, route: EndpointChain, credentials: Credentials | None = None) -> None:
         self.route = route
@@ -45,12 +45,12 @@ class RouteCursor:
         self._listeners: list[Callable[[], None]] = []
         self._index = 0
         self._credentials = credentials
-        # Whose keys were refused and refreshed once already: a second refusal is final.
+        # (provider, key) pairs refreshed once already: a second refusal is final.
         self._refreshed: set[tuple[str, str | None]] = set()
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the next call goes."""
+        """The endpoint of the next call."""
         return self._endpoint
 
     @endpoint.setter
@@ -61,14 +61,14 @@ class RouteCursor:
                 listener()
 
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener`, in any thread, when another model or service answers; returns how to unsubscribe."""
+        """Call `listener`, from any thread, when the model or provider changes; returns a function to unsubscribe."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def advance(self, verdict: ErrorVerdict) -> Endpoint | None:
-        """Where to try after this failure: the same place with a fresh key, the next place, or None: give up."""
-        if verdict.kind == "auth" and self._credentials is not None and self._who not in self._refreshed:
-            self._refreshed.add(self._who)
+        """Return the endpoint to try after a failure: this one with a fresh key, or the next; None if there is none."""
+        if verdict.kind == "auth" and self._credentials is not None and self._identity not in self._refreshed:
+            self._refreshed.add(self._identity)
             fresh = await self._credentials.refresh(self.endpoint)
             if fresh is not None:
                 self._adopt(fresh)
@@ -80,40 +80,40 @@ class RouteCursor:
         return self.endpoint
 
     @property
-    def _who(self) -> tuple[str, str | None]:
+    def _identity(self) -> tuple[str, str | None]:
         return self.endpoint.provider, self.endpoint.api_key
 
     def _adopt(self, fresh: str) -> None:
-        """Puts a fresh key wherever the refused one stands, so that a fallback there does not fail by it again."""
-        refused = self._who
+        """Replace the refused key on every endpoint of the route, so that no fallback fails with it again."""
+        identity = self._identity
         endpoints = (
-            replace(e, api_key=fresh) if (e.provider, e.api_key) == refused else e for e in self.route.endpoints
+            replace(e, api_key=fresh) if (e.provider, e.api_key) == identity else e for e in self.route.endpoints
         )
         self.route = EndpointChain(tuple(endpoints))
         self.endpoint = replace(self.endpoint, api_key=fresh)
-        self._refreshed.add(self._who)
+        self._refreshed.add(self._identity)
 
     def fork(self) -> RouteCursor:
-        """A cursor of its own that stands where this one does."""
+        """Return an independent cursor at the same position."""
         other = RouteCursor(self.route, self._credentials)
         other.endpoint, other._index = self.endpoint, self._index
         return other
 
     def switch_to(self, route: EndpointChain) -> None:
-        """Goes on along another route, from its main endpoint: the user chose another model."""
+        """Switch to another route, at its main endpoint: the user chose another model."""
         self.route = route
         self.restart()
 
     def restart(self) -> None:
-        """Back to the main endpoint, as at the beginning of a new conversation."""
+        """Go back to the main endpoint, as in a new conversation."""
         self._index, self.endpoint = 0, self.route.main
         self._refreshed.clear()
 
 
 def adapt_request(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl | None = "5m") -> ModelRequest:
-    """The request as this endpoint wants it: its model, its quirks, and cache marks where it takes them.
+    """Adapt a request to an endpoint: its model, quirks and cache_control.
 
-    `cache_ttl` None asks for no marks at all: what is sent once is not worth the price of writing it.
+    `cache_ttl` None disables cache_control: a request sent once is not worth the price of a cache write.
     """
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode=endpoint.api_mode)
     marks = cache_ttl_for(endpoint.provider, endpoint.model, cache_ttl) if cache_ttl is not None else None
@@ -123,8 +123,8 @@ def adapt_request(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: Cache
 def main_route(
     settings: Settings, *, lookup: KeyLookup, api_key: str | None = None, api_mode: str | None = None
 ) -> EndpointChain | None:
-    """The route the settings describe; None where they name nothing and no key is found, so that the embedded model
-    may step in. An `api_key` or `api_mode` handed in is for the main endpoint only."""
+    """Build the route from the settings; None where no provider is set and no key is available, so that the embedded
+    model is used. `api_key` and `api_mode` apply to the main endpoint only."""
     model = settings.model
     provider = model.provider or chosen_provider(settings, lookup=lookup)
     if provider is None:
@@ -136,16 +136,16 @@ def main_route(
 
 
 def chosen_provider(settings: Settings, *, lookup: KeyLookup) -> str | None:
-    """The provider where none is named: by the base URL's host, then the first one whose key is set."""
+    """Choose a provider where none is set: by the base URL's host, else the first with a key."""
     if settings.model.base_url:
-        known = find_provider_by_url(settings.model.base_url)
-        return known.name if known is not None else "custom"
-    found = next((s for s in PROVIDERS if s.base_url and _key_of(s, lookup) is not None), None)
-    return found.name if found is not None else None
+        match = find_provider_by_url(settings.model.base_url)
+        return match.name if match is not None else "custom"
+    match = next((s for s in PROVIDERS if s.base_url and _key_of(s, lookup) is not None), None)
+    return match.name if match is not None else None
 
 
 def fallbacks(routes: Sequence[RouteSettings], *, lookup: KeyLookup, model: str) -> tuple[Endpoint, ...]:
-    """The endpoints of a list of routes; one that names no model uses `model` there."""
+    """Build the endpoints of the fallback settings; `model` is the default model."""
     return tuple(endpoint_for(r.provider, model=r.model or model, base_url=r.base_url, lookup=lookup) for r in routes)
 
 
@@ -158,7 +158,7 @@ def endpoint_for(
     api_key: str | None = None,
     api_mode: str | None = None,
 ) -> Endpoint:
-    """One endpoint from a provider's row and what is said beside it. Raises ConfigError with what to set."""
+    """Build an endpoint from a provider's row and overrides. Raises ConfigError that names the setting to fix."""
     row = find_provider(provider)
     url = base_url or (row.base_url if row is not None else "")
     if not url:
@@ -179,7 +179,7 @@ def endpoint_for(
 
 
 def missing_key(endpoint: Endpoint) -> str | None:
-    """One line that says which key is missing and where to put it; None where none is needed or it is there."""
+    """Return a message that names the missing API key; None where the key is present or not needed."""
     row = find_provider(endpoint.provider)
     if endpoint.api_key or row is None or not row.needs_key:
         return None

@@ -56,7 +56,7 @@ def endpoint_of(client: Any, model: str, api_mode: ApiMode | None = None) -> End
 
 
 class SdkTransport:
-    """A wire through an official client; hand it to `Transport(wire=…)`."""
+    """A wire through an official client; hand it to `Transport(client=…)`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

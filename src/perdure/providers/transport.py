@@ -1,11 +1,11 @@
-"""Sends a request and reads the reply, streaming or not; every failure comes back as one `ProviderError`.
+"""Send a request and read the response, streamed or not; every failure is raised as one `ProviderError`.
 
-`send` builds the body with the endpoint's wire mode, posts it, feeds what arrives to the mode's `Stream` (or hands the
-whole body to its `parse`) and returns a `Reply`. It tries again only while no byte of a reply has arrived; what to do
-about any other failure is the caller's decision, taken from the verdict. Cancelling the task closes the call at once.
+`send` builds the body with the endpoint's mode module, posts it, feeds the response to the mode's stream parser (or the
+whole body to its `parse`) and returns a `Reply`. It retries only while no byte of a response has arrived; recovery from
+any other failure is the caller's decision, based on the verdict. Cancelling the task closes the connection at once.
 
-What a service answers is told by its first bytes, not by its headers: some stream when asked not to, some answer a
-stream request with one JSON body, and some send a web page with status 200.
+The kind of a response is detected from its first bytes, not from its headers: some services stream when they should
+not, some answer a stream request with one JSON body, and some return an HTML page with status 200.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ __all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
 OnEvent = Callable[[Delta], None]
 
-# No reply is longer; what is, is no reply.
+# Limit for a response body: no model reply is longer.
 MAX_BODY_BYTES = 64 << 20
-# After its last event a service closes the body; one that forgets to is not waited for.
+# How long to wait for the end of the body after the last event, so that the connection can be reused.
 _LINGER_S = 0.25
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 
 
 class Transport:
-    """The way to every service. Construction touches nothing; the first `send` opens a connection."""
+    """Sends requests to any provider. The first `send` opens a connection; construction does no I/O."""
 
     def __init__(
         self,
         *,
-        wire: HttpClient | None = None,
+        client: HttpClient | None = None,
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
-        self._wire = wire or HttpxClient()
+        self._client = client or HttpxClient()
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
         self._sleep = sleep
         self._random = random
 
     async def send(self, endpoint: Endpoint, request: ModelRequest, *, on_event: OnEvent | None = None) -> Reply:
-        """The model's reply. Raises ProviderError; its `partial_text` is what had been said by then."""
+        """Return the model's reply. Raises ProviderError; its `partial_text` is the text received so far."""
         mode = mode_module(endpoint.api_mode)
         body: bytes = mode.build(request)
         attempt, may_be_billed = 0, False
@@ -79,26 +79,26 @@ class Transport:
             attempt += 1
             call = _Attempt(endpoint, mode, body=body, is_streaming=request.is_streaming, on_event=on_event)
             try:
-                return await call.run(self._wire, self._timeouts)
+                return await call.run(self._client, self._timeouts)
             except ProviderError as error:
-                # A retry that is refused does not undo what an earlier attempt may have cost.
+                # A refused retry does not undo the cost of an earlier attempt.
                 may_be_billed = error.may_be_billed = may_be_billed or not call.is_unbilled
-                wait_s = self._wait_s(call, error.verdict, attempt)
+                wait_s = self._retry_delay_s(call, error.verdict, attempt)
                 if wait_s is None:
                     raise
             await self._sleep(wait_s)
 
     async def aclose(self) -> None:
-        await self._wire.aclose()
+        await self._client.aclose()
 
-    def _wait_s(self, call: _Attempt, verdict: ErrorVerdict, attempt: int) -> float | None:
+    def _retry_delay_s(self, call: _Attempt, verdict: ErrorVerdict, attempt: int) -> float | None:
         if call.has_begun or not call.may_retry or not is_retryable(verdict):
             return None
         return self._retries.wait_s(attempt, retry_after_s=verdict.retry_after_s, random=self._random())
 
 
 class _Attempt:
-    """One attempt: what was sent, and how far the answer has come."""
+    """One attempt to send a request, and the state of its response."""
 
     def __init__(
         self, endpoint: Endpoint, mode: ModuleType, *, body: bytes, is_streaming: bool, on_event: OnEvent | None
@@ -108,110 +108,110 @@ class _Attempt:
         self.body = body
         self.is_streaming = is_streaming
         self.on_event = on_event
-        self.place = EndpointLabel.of(endpoint)
-        # A byte of a reply has arrived: from here on, nothing is tried again.
+        self.label = EndpointLabel.of(endpoint)
+        # A byte of the response has arrived: no retry from here on.
         self.has_begun = False
         self.may_retry = True
-        # The service refused the request, or never got it.
+        # The service refused the request or never received it.
         self.is_unbilled = False
-        # Set once a stream has begun.
+        # Set when the response turns out to be a stream.
         self._stream_timer: StreamTimer | None = None
         self._size = 0
-        self._said: list[str] = []
-        self._losses: tuple[type[BaseException], ...] = ()
+        self._texts: list[str] = []
+        self._network_errors: tuple[type[BaseException], ...] = ()
 
     @property
     def partial_text(self) -> str:
-        return "".join(self._said)
+        return "".join(self._texts)
 
-    async def run(self, wire: HttpClient, timeouts: Timeouts) -> Reply:
+    async def run(self, client: HttpClient, timeouts: Timeouts) -> Reply:
         first_s = timeouts.first_token_s if self.is_streaming else timeouts.reply_s
-        self._losses = wire.failures()
+        self._network_errors = client.failures()
         headers = {"content-type": "application/json", **self.mode.headers(self.endpoint)}
         if (name := find_invalid_header(headers)) is not None:
             self.is_unbilled = True
-            raise invalid_header_error(self.place, name)
+            raise invalid_header_error(self.label, name)
         try:
             started_s = asyncio.get_running_loop().time()
             async with asyncio.timeout(first_s) as timer:
-                async with wire.post(
+                async with client.post(
                     self.endpoint, self.mode.PATH, headers=headers, body=self.body, connect_s=timeouts.connect_s
                 ) as response:
                     return await self._read(response, timer, StreamTimer(timer, timeouts, started_s=started_s))
-        except TimeoutError as late:
+        except TimeoutError as error:
             if not timer.expired():
-                raise network_error(self.place, late, partial=self.partial_text) from late
-            raise self._too_late(first_s) from late
-        except self._losses as lost:
-            self.may_retry = is_worth_retrying(lost)
-            self.is_unbilled = not self.has_begun and was_never_sent(lost)
-            raise network_error(self.place, lost, partial=self.partial_text) from lost
-        except ProviderError as said:
-            if said.where:
+                raise network_error(self.label, error, partial=self.partial_text) from error
+            raise self._timeout_error(first_s) from error
+        except self._network_errors as error:
+            self.may_retry = is_worth_retrying(error)
+            self.is_unbilled = not self.has_begun and was_never_sent(error)
+            raise network_error(self.label, error, partial=self.partial_text) from error
+        except ProviderError as error:
+            if error.where:
                 raise
-            self.is_unbilled = not self._said and is_refusal(said.verdict)
-            raise refusal_error(self.place, said.verdict, partial=self.partial_text or said.partial_text) from said
+            self.is_unbilled = not self._texts and is_refusal(error.verdict)
+            raise refusal_error(self.label, error.verdict, partial=self.partial_text or error.partial_text) from error
 
-    def _too_late(self, first_s: float) -> ProviderError:
+    def _timeout_error(self, first_s: float) -> ProviderError:
         self.may_retry = False
         line = f"no reply within {first_s:g} s: the service is slow or stuck. Try again, or choose another model."
         if self._stream_timer is not None:
             line = self._stream_timer.timeout_message()
-        return call_error(self.place, "transport", line, partial=self.partial_text)
+        return call_error(self.label, "transport", line, partial=self.partial_text)
 
     async def _read(self, response: HttpResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
         status = response.status_code
         if status >= 400:
-            error = self._error(status, await _joined(b"", response.aiter_bytes()), response)
+            error = self._status_error(status, await _read_body(b"", response.aiter_bytes()), response)
             # A refusal is free whatever its status: llama.cpp answers a prompt that is too long with 500.
             self.is_unbilled = is_refusal_status(status) or is_refusal(error.verdict)
             raise error
         if 300 <= status < 400:
             self.may_retry, self.is_unbilled = False, True
-            goal = response.headers.get("location", "elsewhere")
-            line = f"moved to {goal} ({status}): set `model.base_url` to the new address."
-            raise call_error(self.place, "transport", line, status=status)
+            location = response.headers.get("location", "elsewhere")
+            line = f"moved to {location} ({status}): set `model.base_url` to the new address."
+            raise call_error(self.label, "transport", line, status=status)
         return await self._reply(response, timer, stream_timer)
 
-    def _error(self, status: int, body: bytes, response: HttpResponse) -> ProviderError:
+    def _status_error(self, status: int, body: bytes, response: HttpResponse) -> ProviderError:
         text = body.decode("utf-8", "replace")
         # Imported late: the tables of error patterns are slow to compile, and most calls succeed.
         from perdure.providers.errors.classify import classify_error
 
         verdict = classify_error(status, text, headers=dict(response.headers), request_tokens=len(self.body) // 4)
         if verdict.kind == "unknown" and is_html(body):
-            return not_an_api_error(self.place, status, body)
-        return refusal_error(self.place, verdict)
+            return not_an_api_error(self.label, status, body)
+        return refusal_error(self.label, verdict)
 
     async def _reply(self, response: HttpResponse, timer: asyncio.Timeout, stream_timer: StreamTimer) -> Reply:
         pieces = response.aiter_bytes()
         head = b""
         async for head in pieces:
-            # Some services send blank lines while they think: those say nothing about what is coming.
+            # Some services send blank lines while the model thinks; they do not distinguish a stream from a body.
             if head := head.lstrip(_BLANK):
                 break
         self.has_begun = bool(head)
         if head[:1] in (b"{", b"["):
-            return self._whole_reply(await _joined(head, pieces))
+            return self._parse_body(await _read_body(head, pieces))
         if not head or is_html(head):
-            raise not_an_api_error(self.place, response.status_code, await _joined(head, pieces))
+            raise not_an_api_error(self.label, response.status_code, await _read_body(head, pieces))
         self._stream_timer = stream_timer
-        return await self._streamed_reply(head, response, pieces, timer, stream_timer)
+        return await self._read_stream(head, response, pieces, timer, stream_timer)
 
-    def _whole_reply(self, body: bytes) -> Reply:
+    def _parse_body(self, body: bytes) -> Reply:
         try:
             value = json.loads(body)
         except (ValueError, RecursionError) as error:
-            line = "the reply broke off in the middle, or is no JSON; nothing was kept of it, try again."
-            raise call_error(self.place, "transport", line) from error
+            line = "the reply was cut off or is not valid JSON; it was discarded, try again."
+            raise call_error(self.label, "transport", line) from error
         reply: Reply = self.mode.parse(value if isinstance(value, dict) else {})
         message = reply.message
-        self._tell([ReasoningDelta(message.reasoning)] if message.reasoning else [])
-        self._tell([TextDelta(message.text)] if message.text else [])
-        self._tell([ToolCallParsed(call) for call in message.tool_calls])
+        self._emit([ReasoningDelta(message.reasoning)] if message.reasoning else [])
+        self._emit([TextDelta(message.text)] if message.text else [])
+        self._emit([ToolCallParsed(call) for call in message.tool_calls])
         return reply
 
-    async def _streamed_reply(
+    async def _read_stream(
         self,
         head: bytes,
         response: HttpResponse,
@@ -221,75 +221,75 @@ class _Attempt:
     ) -> Reply:
         reader, stream = SseReader(), self.mode.make_stream()
 
-        def take(piece: bytes) -> bool:
+        def consume(piece: bytes) -> bool:
             before = stream.progress
             events = reader.feed(piece)
-            self._hear(events, stream)
+            self._feed(events, stream)
             self._size += len(piece)
             if self._size > MAX_BODY_BYTES:
-                raise not_an_api_error(self.place, 200, head, partial=self.partial_text)
+                raise not_an_api_error(self.label, 200, head, partial=self.partial_text)
             if events and _is_last(events[-1]):
                 return True
             if stream.progress > before:
                 stream_timer.on_progress()
-            else:  # pings, empty deltas, usage figures, part of an event: no sign that the model still writes
+            else:  # pings, empty deltas, usage figures, part of an event: no sign that the model is still generating
                 stream_timer.on_keep_alive()
             return False
 
-        if take(head) or await push_chunks(response, pieces, take):
+        if consume(head) or await push_chunks(response, pieces, consume):
             timer.reschedule(None)
-            await _drain(pieces, (TimeoutError, *self._losses))
+            await _drain(pieces, (TimeoutError, *self._network_errors))
         else:
-            self._hear(reader.finish(), stream)
+            self._feed(reader.finish(), stream)
         reply: Reply = stream.finish()
         return reply
 
-    def _hear(self, events: Sequence[SseEvent], stream: Any) -> None:
-        """Tells what a piece of a stream says; words that came together are told together."""
+    def _feed(self, events: Sequence[SseEvent], stream: Any) -> None:
+        """Parse the events of one chunk and emit their deltas, adjacent text merged into one."""
         if len(events) == 1:
-            self._tell(stream.feed(events[0]))
+            self._emit(stream.feed(events[0]))
             return
         deltas: list[Delta] = []
         try:
             for event in events:
                 deltas += stream.feed(event)
-        finally:  # also what was said before a failure
-            self._tell(_words_joined(deltas))
+        finally:  # also the text received before a failure
+            self._emit(_merge_text_deltas(deltas))
 
-    def _tell(self, deltas: Iterable[Delta]) -> None:
+    def _emit(self, deltas: Iterable[Delta]) -> None:
         for delta in deltas:
             if type(delta) is TextDelta:
-                self._said.append(delta.text)
+                self._texts.append(delta.text)
             if self.on_event is not None:
                 self.on_event(delta)
 
 
-def _words_joined(deltas: Sequence[Delta]) -> list[Delta]:
-    joined: list[Delta] = []
+def _merge_text_deltas(deltas: Sequence[Delta]) -> list[Delta]:
+    merged: list[Delta] = []
     for delta in deltas:
-        if joined and type(delta) is TextDelta and type(last := joined[-1]) is TextDelta:
-            joined[-1] = TextDelta(last.text + delta.text)
+        if merged and type(delta) is TextDelta and type(last := merged[-1]) is TextDelta:
+            merged[-1] = TextDelta(last.text + delta.text)
         else:
-            joined.append(delta)
-    return joined
+            merged.append(delta)
+    return merged
 
 
 def _is_last(event: SseEvent) -> bool:
     return event.name in _LAST_EVENTS or event.data == "[DONE]"
 
 
-async def _drain(pieces: AsyncIterator[bytes], losses: tuple[type[BaseException], ...]) -> None:
-    """Reads to the body's end, so that the connection can be used again; the reply is whole already."""
+async def _drain(pieces: AsyncIterator[bytes], network_errors: tuple[type[BaseException], ...]) -> None:
+    """Read to the end of the body, so that the connection can be reused; the reply is complete already."""
     try:
         async with asyncio.timeout(_LINGER_S):
             async for _ in pieces:
                 pass
-    except losses:
+    except network_errors:
         return
 
 
-async def _joined(head: bytes, pieces: AsyncIterator[bytes]) -> bytes:
-    """The whole body, or as much of it as any reply could have."""
+async def _read_body(head: bytes, pieces: AsyncIterator[bytes]) -> bytes:
+    """Read the rest of the body, up to MAX_BODY_BYTES."""
     body, size = [head], len(head)
     async for piece in pieces:
         body.append(piece)

@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back: every wire mode builds from the one and parses into the other."""
+"""Request and reply types shared by the three protocols."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ AuthStyle = Literal["bearer", "x-api-key", "api-key"]
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """How a service departs from its protocol, as data: one row per service in `services.py`."""
+    """Deviations of a service from its protocol, as data; one row per provider in `registry.py`."""
 
-    # Where a thinking model wants its own reasoning back on chat_completions; None: nowhere.
+    # The field that returns reasoning to the model on chat_completions; None: reasoning is not sent back.
     reasoning_field: ReasoningField | None = None
-    # How a reasoning effort is asked for on chat_completions.
+    # The request parameter for the reasoning effort on chat_completions.
     effort: EffortStyle = "reasoning_effort"
     max_tokens_key: str | None = "max_tokens"
     takes_temperature: bool = True
-    # `stream_options.include_usage`: without it many services report nothing.
+    # `stream_options.include_usage`: without it many services report no usage.
     takes_stream_options: bool = True
     supports_cache_control: bool = False
-    # Encrypted reasoning items may be asked for (codex_responses).
+    # Encrypted reasoning items may be requested (codex_responses).
     takes_encrypted_reasoning: bool = True
     call_ids: CallIds = "openai"
-    # Images inside tool results on chat_completions: in a user message behind them, in place, or left out.
+    # Images in tool results on chat_completions: in a user message after them, inline, or omitted.
     tool_images: ToolImages = "follow"
     auth: AuthStyle | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    # Wire keys every request to this service carries.
+    # Keys added to every request body.
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -50,11 +50,11 @@ NO_QUIRKS = Quirks()
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call. `entries` is a projected history: every rule of `core.rules` holds for it, no system message in it."""
+    """One model request. `entries` is a projected history: valid by `core.rules`, without a system message."""
 
     model: str
     entries: Sequence[Entry]
-    # The cached prompt first; notes added by a compaction are blocks of their own behind it.
+    # The cached prompt first; notes added by a compaction follow as separate blocks.
     system: tuple[str, ...] = ()
     # OpenAI-style function schemas.
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -62,17 +62,17 @@ class ModelRequest:
     temperature: float | None = None
     reasoning_effort: str | None = None
     is_streaming: bool = True
-    # None: this route takes no cache marks.
+    # None: this route takes no cache_control.
     cache_ttl: CacheTtl | None = None
-    # Wire keys a user or a route adds, as they are.
+    # Extra body keys from the user or the route, sent verbatim.
     extra: Mapping[str, Any] = field(default_factory=dict)
-    # How the service this goes to departs from its protocol; `routes.aimed` fills it in.
+    # Set by `routes.adapt_request` for the endpoint.
     quirks: Quirks = NO_QUIRKS
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model answered: one assistant message, what it cost, and why it stopped."""
+    """A model's reply: one assistant message, its usage and finish reason."""
 
     message: Message
     usage: CanonicalUsage = NOT_REPORTED
@@ -83,7 +83,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One server-sent event as it came off the wire; `name` is "" where the service names none."""
+    """One server-sent event; `name` is "" where the service sends none."""
 
     name: str
     data: str
@@ -91,7 +91,7 @@ class SseEvent:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a call goes and as whom: one row of a route."""
+    """A provider, address, model and key: one row of a route."""
 
     provider: str
     base_url: str

@@ -98,7 +98,7 @@ def test_events_belong_to_the_stretch_they_happened_in(store: SessionStore, cloc
     assert placed(1, 2) + placed(3, 4) == placed(1, 4)
     assert placed(2, 2) == [(2, 2)]
     assert placed(9, 12) == []
-    assert len(store.timeline.events_between(session.id, Span(1, 4), most=2)) == 2
+    assert len(store.timeline.events_between(session.id, Span(1, 4), limit=2)) == 2
 
 
 def test_events_are_written_with_their_messages_or_not_at_all(store: SessionStore, clock: FakeClock) -> None:

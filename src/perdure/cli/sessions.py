@@ -150,7 +150,7 @@ def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list
 
     failures: dict[int, list[str]] = {}
     if conversation.last_seq:
-        for seq, event in store.timeline.events_between(conversation.id, Span(1, conversation.last_seq), most=100_000):
+        for seq, event in store.timeline.events_between(conversation.id, Span(1, conversation.last_seq), limit=100_000):
             if event.kind == "turn_failed":
                 failures.setdefault(seq, []).append(f"✕ The turn failed: {event.payload.get('reason', '')}\n")
     return failures

@@ -1,11 +1,11 @@
-"""Sessions that cannot be lost: an immutable log, views over it, search, accounts and leases, in SQLite or PostgreSQL.
+"""Durable session storage: an append-only message log, views over it, search, usage and leases.
 
-    SessionStore → roles (log, conversations, compaction, ledger, leases, state, search, outputs, transfer)
-                 → Backing (database, text index, clock, ids) → Database port → SQLite | PostgreSQL
+    SessionStore → roles (log, conversations, compactions, ledger, leases, state, search, outputs, transfer)
+                 → StoreContext (database, text index, clock, ids) → Database port → SQLite | PostgreSQL
 
-A message is written once. A session's history is a few spans over the log, then its own messages; a compaction writes a
-handoff, a session and its spans in one transaction. Read `records.py` for the nouns, `views.py` for the idea,
-`store.py` for what one can do.
+A message is written once and never changed. A session's history is a list of spans over the log followed by the
+session's own messages; a compaction writes a handoff, a child session and its spans in one transaction. Start with
+`records.py` for the data model, `spans.py` for views, and `store.py` for the API.
 """
 
 from __future__ import annotations

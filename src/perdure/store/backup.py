@@ -1,7 +1,7 @@
-"""Backups: written under temporary names, synced, and given their real names only when everything is there.
+"""Online backups: copy database and outputs under temporary names, sync them, then rename.
 
-The database is copied before the outputs, so that every output it refers to is there to be copied. It is also renamed
-last: a file under the backup's name is a whole backup, outputs included.
+The database is copied before the outputs, so every output it references still exists when the outputs are copied. It is
+renamed last: a file under the backup's name is a complete backup, outputs included.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from perdure.store.db.database import Database
 
 
 def write_backup(database: Database, blobs: BlobStore, target: Path) -> None:
-    """A whole copy at `target`, and its outputs beside it. What an attempt that was cut off left there is removed."""
+    """Write a complete backup to `target` with its outputs beside it, removing leftovers of an interrupted backup.
+
+    Raises StoreUnavailable.
+    """
     if target.exists():
         raise StoreUnavailable(f"{target} already exists; name a new file for the backup")
     part = target.with_name(f"{target.name}.part")
     outputs, part_outputs = outputs_folder(target), outputs_folder(part)
-    # As long as the database has its temporary name, a folder under the real one is what a cut-off attempt left.
+    # While the database has its temporary name, an outputs folder under the final name is a leftover.
     if outputs.exists() and not part.exists():
         raise StoreUnavailable(f"{outputs} already exists; name a new file for the backup, or move that folder away")
     try:
@@ -36,14 +39,14 @@ def write_backup(database: Database, blobs: BlobStore, target: Path) -> None:
         part.rename(target)
         sync_folder(target.parent)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise StoreUnavailable(f"the backup {target} cannot be written: {why}; there is no backup yet") from error
+        reason = error.strerror or str(error)
+        raise StoreUnavailable(f"the backup {target} cannot be written: {reason}; no backup was made") from error
 
 
 def remove_database(path: Path) -> None:
-    """A database file that is not in use, if there is one.
+    """Remove a database file that is not in use, if it exists.
 
-    Its journal goes first: beside another file of the same name it would be taken for that one's, and applied to it.
+    Journal and WAL go first: SQLite would apply them to the next database file of that name.
     """
     for suffix in ("-journal", "-wal", "-shm", ""):
         path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)

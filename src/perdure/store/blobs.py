@@ -1,6 +1,6 @@
-"""Where the text of tool outputs lies: a port, and files beside the database.
+"""Blob storage for tool outputs: interface and filesystem backend.
 
-A name on the blobs is made of our own ids alone, so nothing a model invents can place a file elsewhere.
+Blob paths consist of generated ids only, so no text from a model can choose where a file is written.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from perdure.core.errors import NotFound, StoreUnavailable
 from perdure.core.files import PRIVATE_MODE, AtomicFile, sync_folder
 
 _CHUNK_BYTES = 1 << 18
-# How the name of a text ends while it is being written.
+# Suffix of blobs that are still being written.
 _PART = ".part"
 
 
 class BlobWriter(Protocol):
-    """One text being written."""
+    """An open blob."""
 
     def write(self, data: bytes) -> None: ...
 
     def finish(self) -> str:
-        """The place to find it again; complete and durable when this returns."""
+        """Return the blob's path; complete and durable when this returns."""
         ...
 
     def discard(self) -> None:
-        """Leaves nothing behind."""
+        """Remove everything written. Never raises."""
         ...
 
 
 class BlobStore(Protocol):
-    """Texts by place, as UTF-8."""
+    """UTF-8 texts by path."""
 
     def begin(self, conversation_id: str, name: str) -> BlobWriter: ...
 
-    def chunks(self, place: str) -> Iterator[str]:
-        """The whole text in pieces. Raises NotFound."""
+    def chunks(self, path: str) -> Iterator[str]:
+        """Stream the text. Raises NotFound."""
         ...
 
-    def remove(self, conversation_id: str, place: str | None = None) -> None:
-        """One text of a conversation, or everything of it."""
+    def remove(self, conversation_id: str, path: str | None = None) -> None:
+        """Remove one blob of a conversation, or all of them."""
         ...
 
-    def shown(self, place: str) -> str:
-        """The place as a person or a tool may open it."""
+    def display_path(self, path: str) -> str:
+        """Return the path or address under which users and tools can open the blob."""
         ...
 
     def copy_to(self, beside: Path) -> None:
-        """All of it, next to a backup of the database."""
+        """Copy all blobs next to a backup of the database."""
         ...
 
 
 class FileBlobStore:
-    """A folder beside the database file, readable by its owner alone."""
+    """Blobs in a folder beside the database file, with owner-only permissions."""
 
     def __init__(self, database: Path) -> None:
         self._folder = outputs_folder(database)
@@ -66,41 +66,41 @@ class FileBlobStore:
     def begin(self, conversation_id: str, name: str) -> BlobWriter:
         with _translate_errors(self._folder):
             folder = self._folder / conversation_id
-            # One by one: a parent made along the way would not get the mode.
+            # One by one, because mkdir(parents=True) ignores the mode for parents.
             self._folder.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             return _FileWriter(folder / f"{name}.txt", self._folder)
 
-    def chunks(self, place: str) -> Iterator[str]:
-        path = self._folder / place
+    def chunks(self, path: str) -> Iterator[str]:
+        file_path = self._folder / path
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
-            with path.open("rb") as file:
+            with file_path.open("rb") as file:
                 while data := file.read(_CHUNK_BYTES):
                     yield decoder.decode(data)
         except FileNotFoundError:
-            raise NotFound(f"the output's file is gone: {path}") from None
+            raise NotFound(f"the output's file is missing: {file_path}") from None
         except OSError as error:
-            raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from error
+            raise StoreUnavailable(f"{file_path} cannot be read: {error.strerror}") from error
 
-    def remove(self, conversation_id: str, place: str | None = None) -> None:
-        if place is None:
+    def remove(self, conversation_id: str, path: str | None = None) -> None:
+        if path is None:
             shutil.rmtree(self._folder / conversation_id, ignore_errors=True)
             return
-        with _translate_errors(self._folder / place):
-            (self._folder / place).unlink(missing_ok=True)
+        with _translate_errors(self._folder / path):
+            (self._folder / path).unlink(missing_ok=True)
 
     def sweep(self, deleted: Iterable[str]) -> None:
-        """Removes what a crash left of conversations that were deleted."""
+        """Remove blobs of deleted conversations that a crash left behind."""
         for conversation_id in deleted:
             if (self._folder / conversation_id).is_dir():
                 self.remove(conversation_id)
 
-    def shown(self, place: str) -> str:
-        return str(self._folder / place)
+    def display_path(self, path: str) -> str:
+        return str(self._folder / path)
 
     def copy_to(self, beside: Path) -> None:
-        """Outputs that are still being written, or that vanish meanwhile, are not part of the copy."""
+        """Copy finished outputs; those still being written or deleted meanwhile are skipped."""
         if not self._folder.is_dir():
             return
         target = outputs_folder(beside)
@@ -109,8 +109,8 @@ class FileBlobStore:
             for folder in self._folder.iterdir():
                 copied = target / folder.name
                 copied.mkdir(mode=0o700)
-                for path in _finished_in(folder):
-                    _copy_if_there(path, copied / path.name)
+                for path in _finished_blobs(folder):
+                    _copy_if_exists(path, copied / path.name)
                 sync_folder(copied)
             sync_folder(target)
 
@@ -141,15 +141,15 @@ def outputs_folder(database: Path) -> Path:
     return database.with_name(f"{database.name}.outputs")
 
 
-def _finished_in(folder: Path) -> Iterator[Path]:
+def _finished_blobs(folder: Path) -> Iterator[Path]:
     with suppress(FileNotFoundError, NotADirectoryError):
         yield from (path for path in folder.iterdir() if path.suffix != _PART)
 
 
-def _copy_if_there(path: Path, target: Path) -> None:
+def _copy_if_exists(path: Path, target: Path) -> None:
     try:
         source = path.open("rb")
-    except FileNotFoundError:  # its conversation was deleted meanwhile
+    except FileNotFoundError:  # deleted with its conversation in the meantime
         return
     with source, os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         shutil.copyfileobj(source, file, _CHUNK_BYTES)

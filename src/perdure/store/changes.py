@@ -1,8 +1,8 @@
-"""What changed since somebody last looked, in any conversation and by any process: cheap enough to ask every second.
+"""Change feed: which conversations changed since a cursor, cheap enough to poll every second.
 
-A cursor is a position in three growing tables (messages, calls, events) and the number of deletions so far. SQLite has
-one writer at a time, so that row numbers are the order in which rows appear. PostgreSQL has many: there the cursor is
-the snapshot itself, and what is new is what that snapshot could not see.
+A cursor is a position in three append-only tables (messages, calls, events) plus a deletion counter. SQLite has a
+single writer, so row ids are in commit order. PostgreSQL has many, so the cursor is a transaction snapshot, and
+a row is new when that snapshot does not see it.
 """
 
 from __future__ import annotations
@@ -24,29 +24,26 @@ _CURSOR = re.compile(r"(\d{1,18})~([\d.:,]{1,4000})")
 
 
 class ChangeFeed:
-    """Which conversations have something new, for whoever shows them live."""
+    """Poll for conversations with new messages, calls or events."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
-        self._positions = _positions(context.database.dialect)
+        self._positions = _positions_for(context.database.dialect)
 
     def now(self) -> str:
-        """A cursor from which to look on."""
+        """Return the current cursor."""
         return self._context.database.read(self._cursor)
 
     def since(self, cursor: str, *, visibility: Visibility = EVERYONE) -> ChangeSet:
-        """Conversations, of one user or of all, with messages, calls or events that the cursor did not know.
-
-        Raises StoreError for a cursor that was never handed out.
-        """
-        deletions, position = _parts(cursor)
+        """Return the visible conversations that changed after `cursor`. Raises StoreError for an invalid cursor."""
+        deletions, position = _parse_cursor(cursor)
 
         def load(tx: Transaction) -> ChangeSet:
             current = self._cursor(tx)
             if current == cursor:
                 return ChangeSet(cursor)
-            deletions_now, position_now = _parts(current)
-            # Numbers of deleted rows may be given out again, and a restored database counts from elsewhere.
+            deletions_now, position_now = _parse_cursor(current)
+            # Ids of deleted rows may be reused, and a restored database may be behind the cursor.
             if self._positions.is_ahead(position, position_now) or deletions != deletions_now:
                 return ChangeSet(current, is_reload_needed=True)
             return ChangeSet(current, tuple(self._changed(tx, position, visibility)))
@@ -56,16 +53,16 @@ class ChangeFeed:
     def _cursor(self, tx: Transaction) -> str:
         row = tx.row(f"SELECT {_DELETIONS}, {self._positions.sql}")
         if row is None:
-            raise StoreError("the database told no position")
+            raise StoreError("the database returned no position")
         return f"{row[0] or 0}~{'.'.join(str(v) for v in row[1:])}"
 
     def _changed(self, tx: Transaction, position: str, visibility: Visibility) -> list[ConversationChange]:
         news, values = [], list[Value]()
-        for at, table in enumerate(_TABLES):
-            condition, given = self._positions.since(position, at)
-            marks = ", ".join(f"{int(at == other)} AS has_{name}" for other, name in enumerate(_TABLES))
-            news.append(f"SELECT conversation AS owner, {marks} FROM {table} WHERE {condition}")
-            values += given
+        for number, table in enumerate(_TABLES):
+            condition, bindings = self._positions.since(position, number)
+            flags = ", ".join(f"{int(number == other)} AS has_{name}" for other, name in enumerate(_TABLES))
+            news.append(f"SELECT conversation AS owner, {flags} FROM {table} WHERE {condition}")
+            values += bindings
         owned = ""
         if (user_key := visibility.stored_key) is not None:
             owned = " WHERE user_key = ?"
@@ -79,7 +76,7 @@ class ChangeFeed:
 
 
 def record_deletion(tx: Transaction) -> None:
-    """Tells everyone who looks at changes to load anew."""
+    """Invalidate all cursors, so that every client reloads."""
     tx.run(
         "INSERT INTO state (scope, key, value) VALUES ('changes', 'deletions', '1') ON CONFLICT (scope, key)"
         " DO UPDATE SET value = CAST(CAST(state.value AS INTEGER) + 1 AS TEXT)"
@@ -87,16 +84,16 @@ def record_deletion(tx: Transaction) -> None:
 
 
 class _Positions(Protocol):
-    """How a database tells where it stands."""
+    """Database-specific positions in the tables."""
 
     sql: str
 
     def since(self, position: str, table: int) -> tuple[str, Sequence[Value]]:
-        """The condition of rows that a position did not know."""
+        """Return an SQL condition, with its values, for rows after a position."""
         ...
 
     def is_ahead(self, position: str, now: str) -> bool:
-        """Whether a position cannot be of this database's past."""
+        """Return whether a position is later than the current one, as after a restore."""
         ...
 
 
@@ -124,39 +121,39 @@ class _Snapshots:
         return _bounds(position)[1] > _bounds(now)[1]
 
 
-def _positions(dialect: Dialect) -> _Positions:
+def _positions_for(dialect: Dialect) -> _Positions:
     return _Snapshots() if dialect.name == "postgresql" else _RowNumbers()
 
 
-def _parts(cursor: str) -> tuple[int, str]:
+def _parse_cursor(cursor: str) -> tuple[int, str]:
     match = _CURSOR.fullmatch(cursor)
     if match is None:
-        raise _unknown(cursor)
+        raise _cursor_error(cursor)
     return int(match[1]), match[2]
 
 
 def _numbers(position: str) -> list[int]:
     numbers = position.split(".")
     if len(numbers) != len(_TABLES) or not all(n.isdigit() and len(n) < 19 for n in numbers):
-        raise _unknown(position)
+        raise _cursor_error(position)
     return [int(n) for n in numbers]
 
 
 def _bounds(position: str) -> tuple[int, int, list[int]]:
-    """Oldest transaction still running, first one not begun, and all that were running in between."""
+    """Parse a snapshot into its oldest running transaction, the next one, and those running in between."""
     match = re.fullmatch(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)", position)
     if match is None:
-        raise _unknown(position)
+        raise _cursor_error(position)
     oldest, next_one, running = int(match[1]), int(match[2]), [int(n) for n in match[3].split(",") if n]
-    # The server refuses a snapshot that contradicts itself; say so before it does.
+    # Validate here, because the server raises for an inconsistent snapshot.
     if (
         not 0 < oldest <= next_one
         or running != sorted(set(running))
         or any(not oldest <= n < next_one for n in running)
     ):
-        raise _unknown(position)
+        raise _cursor_error(position)
     return oldest, next_one, running
 
 
-def _unknown(cursor: str) -> StoreError:
-    return StoreError(f"{cursor[:80]!r} is no cursor that changes gave")
+def _cursor_error(cursor: str) -> StoreError:
+    return StoreError(f"{cursor[:80]!r} is not a valid change cursor")

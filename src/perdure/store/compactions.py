@@ -1,4 +1,4 @@
-"""Compaction and its undo: each one transaction, a handful of rows, nothing copied and nothing deleted."""
+"""Compaction and undo: one transaction each that adds a child session; no message is copied or deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.store.context import StoreContext
 from perdure.store.conversations import insert_session
 from perdure.store.db.database import Transaction, Value
 from perdure.store.ids import body_key
-from perdure.store.leases import admit
+from perdure.store.leases import check_lease
 from perdure.store.ledger import insert_event
 from perdure.store.messages import PreparedMessage, insert_step, reserve_ids, scoped_text
 from perdure.store.queries import add_handoff, get_session, lineage_of, read_handoffs, view_of
@@ -42,7 +42,7 @@ from perdure.store.spans import (
 
 @dataclass(frozen=True, slots=True)
 class _Tip:
-    """A conversation about to be continued, held by this transaction."""
+    """The tip of a conversation, locked by this transaction."""
 
     conversation: Conversation
     session: Session
@@ -51,7 +51,7 @@ class _Tip:
 
 
 class Compactions:
-    """Ends the tip and goes on in a child whose view is a plan over the same log."""
+    """End the tip session and continue in a child session with another view of the same log."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -66,29 +66,29 @@ class Compactions:
         up_to_seq: int | None = None,
         lease: Lease | None = None,
     ) -> Session:
-        """The child session. `system_prompt` None keeps the parent's, byte for byte.
+        """Return the child session. `system_prompt` None reuses the parent's, byte for byte.
 
-        `up_to_seq` says how far the plan looked: what was said later is kept behind it, so that a plan may be prepared
-        while the conversation goes on.
+        `up_to_seq` is the last message the plan covers. Later messages are appended after it, so a plan can be prepared
+        in the background while the conversation continues. Raises StoreError for a plan that does not fit the view.
         """
-        drafts = [_draft(p.message) for p in plan if isinstance(p, NewHandoff)]
+        prepared = [_prepare(p.message) for p in plan if isinstance(p, NewHandoff)]
         child_id = self._context.ids.new("s_")
 
         def work(tx: Transaction) -> Session:
             tip = self._open(tx, any_id, lease)
             planned = tip.view if up_to_seq is None else truncate_view(tip.view, up_to_seq)
             validate_plan(plan, planned)
-            written = self._write_handoffs(tx, tip, plan, drafts, planned, child_id)
+            written = self._write_handoffs(tx, tip, plan, prepared, planned, child_id)
             view = merge_spans([*written, *subtract_spans(tip.view, planned)])
-            child = self._child(tip, child_id, "compression", len(drafts), system_prompt, route)
+            child = self._child(tip, child_id, "compression", len(prepared), system_prompt, route)
             return self._continue(tx, tip, child, view)
 
         return self._context.database.write(work)
 
     def undo(self, any_id: str, *, lease: Lease | None = None) -> Session:
-        """A new view in which the newest handoff is again what it stands for; everything said since is kept.
+        """Return a child session whose view has the newest handoff replaced by the messages it covers.
 
-        Raises StoreError when the tip's view holds no handoff.
+        Later messages are kept. Raises StoreError when the tip's view contains no handoff.
         """
         child_id = self._context.ids.new("s_")
 
@@ -96,7 +96,7 @@ class Compactions:
             tip = self._open(tx, any_id, lease)
             view = self._view_before(tx, tip)
             child = self._child(tip, child_id, "undo", 0, None, None)
-            # Nothing was said, so that this alone tells whoever shows the conversation elsewhere.
+            # An undo adds no message, so the event is what reaches clients that follow the change feed.
             event = StoredEvent(child_id, "undo", {"parent": tip.session.id}, child.started_at_ms)
             insert_event(tx, tip.conversation.id, event)
             return self._continue(tx, tip, child, view)
@@ -104,51 +104,51 @@ class Compactions:
         return self._context.database.write(work)
 
     def _view_before(self, tx: Transaction, tip: _Tip) -> View:
-        """The view before the newest compaction, with everything said since."""
+        """Return the view before the newest compaction, followed by later messages."""
         session = tip.session
         has_handoff = any(
             h.session_id == session.id and view_contains(tip.view, seq) for seq, h in tip.handoffs.items()
         )
         if session.began_by != "compression" or has_handoff or session.parent_id is None:
             return undo_newest_compaction(tip.view, tip.handoffs)
-        # It only left messages out, so that no handoff says what was there.
+        # The compaction only dropped messages and wrote no handoff that lists them.
         before = view_of(tx, get_session(tx, session.parent_id), session.first_seq - 1)
         return merge_spans([*before, *subtract_spans(tip.view, before)])
 
     def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> _Tip:
         conversation, _ = self._context.lock_conversation(tx, any_id)
-        admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
+        check_lease(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
         session = get_session(tx, conversation.tip_session_id)
         view = view_of(tx, session, conversation.last_seq)
         return _Tip(conversation, session, view, read_handoffs(tx, lineage_of(tx, conversation)))
 
     def _write_handoffs(
-        self, tx: Transaction, tip: _Tip, plan: Plan, drafts: list[PreparedMessage], planned: View, child_id: str
+        self, tx: Transaction, tip: _Tip, plan: Plan, prepared: list[PreparedMessage], planned: View, child_id: str
     ) -> list[Span]:
-        """The plan as spans, once every new handoff has its place at the end of the log."""
-        if not drafts:  # the plan only leaves messages out
+        """Append the plan's handoffs to the log and return the plan as spans."""
+        if not prepared:  # the plan only drops messages
             return [item for item in plan if isinstance(item, Span)]
         now, conversation = self._context.clock.now_ms(), tip.conversation
         covers = covers_of(plan, planned)
         spans: list[Span] = []
         rows: list[Sequence[Value]] = []
         texts: list[tuple[int, IndexedText]] = []
-        numbers = reserve_ids(tx, self._context.database.dialect, conversation, len(drafts)).numbers
+        numbers = reserve_ids(tx, self._context.database.dialect, conversation, len(prepared)).numbers
         for item in plan:
             if isinstance(item, Span):
                 spans.append(item)
                 continue
             ordinal = len(texts)
-            draft, seq, covered = drafts[ordinal], conversation.last_seq + 1 + ordinal, covers[ordinal]
+            message, seq, covered = prepared[ordinal], conversation.last_seq + 1 + ordinal, covers[ordinal]
             if unknown := subtract_spans(covered, planned):
-                raise StoreError(f"a handoff cannot stand for {unknown[0].address}: it is not in the session's view")
-            key = body_key(draft.body.canonical)
-            row = draft.row(
+                raise StoreError(f"a handoff cannot cover {unknown[0].address}: it is not in the session's view")
+            key = body_key(message.body.canonical)
+            row = message.row(
                 numbers[ordinal], conversation_id=conversation.id, seq=seq, session_id=child_id, key=key, now_ms=now,
                 is_original=False,
             )  # fmt: skip
             rows.append(row)
-            texts.append((numbers[ordinal], scoped_text(draft, conversation)))
+            texts.append((numbers[ordinal], scoped_text(message, conversation)))
             previous = max((s for s in tip.handoffs if view_contains(covered, s)), default=None)
             add_handoff(
                 tx,
@@ -159,7 +159,7 @@ class Compactions:
             )  # fmt: skip
             spans.append(Span(seq, seq))
         tx.run_many(*insert_step(rows))
-        tx.run_many(*self._context.index.addition("message", texts))
+        tx.run_many(*self._context.index.insert_step("message", texts))
         return spans
 
     def _child(
@@ -173,7 +173,7 @@ class Compactions:
         )  # fmt: skip
 
     def _continue(self, tx: Transaction, tip: _Tip, child: Session, view: View) -> Session:
-        """Ends the parent and moves the tip, in the transaction that made the child."""
+        """End the parent session, insert the child and move the tip to it."""
         tx.run(
             "UPDATE session SET ended_at = ?, end_reason = ?, last_seq = ? WHERE id = ?",
             (child.started_at_ms, child.began_by, tip.conversation.last_seq, tip.session.id),
@@ -186,6 +186,6 @@ class Compactions:
         return child
 
 
-def _draft(message: Message) -> PreparedMessage:
-    """A handoff carries the user's role, but nobody typed it."""
+def _prepare(message: Message) -> PreparedMessage:
+    """Mark a message with the user's role as a handoff, because no user typed it."""
     return PreparedMessage.of(replace(message, kind="handoff") if message.is_real_user else message)

@@ -1,4 +1,4 @@
-"""What every role of the store stands on, handed to each of them whole."""
+"""Dependencies shared by the store roles: database, text index, clock and ids."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class StoreContext:
     ids: IdSource
 
     def lock_conversation(self, tx: Transaction, any_id: str) -> tuple[Conversation, bytes]:
-        """A conversation and its last key, kept from other writers until the transaction ends. Raises NotFound."""
+        """Lock a conversation until the transaction ends; return it with its last key. Raises NotFound."""
         ident = text(any_id)
-        # Whose session an id is never changes, so that it may be asked within the statement that takes the lock.
+        # A session never moves to another conversation, so the id can be resolved in the locking statement.
         sql = f"SELECT {CONVERSATION}, last_key FROM conversation WHERE {MATCHES_ID}{self.database.dialect.for_update}"
         row = tx.row(sql, (ident, ident))
         if row is not None:
             return conversation_of_row(row[:-1]), bytes(row[-1])
-        found = conversation_id_of(tx, ident)
-        if found == ident:
+        resolved = conversation_id_of(tx, ident)
+        if resolved == ident:
             raise NotFound(f"no conversation {ident!r}")
-        return self.lock_conversation(tx, found)
+        return self.lock_conversation(tx, resolved)

@@ -1,4 +1,4 @@
-"""Conversations and their sessions: made, found again by any id, branched, titled, listed."""
+"""Create, look up, branch, title and list conversations and their sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert, text
 from perdure.store.ids import FIRST_KEY, PLAIN, pack
-from perdure.store.leases import admit
+from perdure.store.leases import check_lease
 from perdure.store.ledger import insert_event
 from perdure.store.queries import (
     CONVERSATION,
@@ -41,12 +41,12 @@ from perdure.store.records import (
 )
 from perdure.store.spans import View, expand_handoffs, truncate_view
 
-# Whatever ended a session so that its conversation goes on in a child (SPEC I3).
+# End reasons of sessions that are continued by a child session.
 CONTINUED = ("compression", "undo")
 
 
 class Conversations:
-    """What a person sees: one conversation, whatever its ids."""
+    """Conversations, addressed by conversation id, session id or a unique prefix of either."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -61,7 +61,7 @@ class Conversations:
         chat_key: str = "",
         title: str = "",
     ) -> Session:
-        """A new conversation's first session."""
+        """Create a conversation and return its first session."""
         new = Conversation(
             self._context.ids.new("c_"), "main", self._context.ids.new("s_"), source=text(source),
             user_key=text(user_key), chat_key=text(chat_key), title=text(title),
@@ -71,24 +71,24 @@ class Conversations:
         )
 
     def delegate(self, parent_id: str, *, system_prompt: str = "", route: RouteRecord | None = None) -> Session:
-        """A child with a log of its own, for a delegated task; it continues nothing."""
+        """Create a child conversation with its own log, for a delegated task."""
 
         def work(tx: Transaction) -> Session:
-            # Held, so that it cannot be deleted between looking and delegating.
+            # Locked, so that the parent cannot be deleted in the meantime.
             parent, _ = self._context.lock_conversation(tx, parent_id)
             new = self._child(parent, kind="delegate", fork_seq=0)
-            came_from = parent.tip_session_id
+            origin_id = parent.tip_session_id
             return self._begin(
-                tx, new, began_by="delegate", prompt=system_prompt, route=route or RouteRecord(), parent=came_from
+                tx, new, began_by="delegate", prompt=system_prompt, route=route or RouteRecord(), parent=origin_id
             )
 
         return self._context.database.write(work)
 
     def branch(self, any_id: str, *, at_seq: int | None = None, title: str = "") -> Session:
-        """A conversation of its own that shares the log up to `at_seq` (its end, if not said) and goes its own way."""
+        """Create a conversation that shares the log up to `at_seq`, by default its end. Raises NotFound."""
 
         def work(tx: Transaction) -> Session:
-            # Held, so that nothing is appended between looking and branching.
+            # Locked, so that nothing is appended in the meantime.
             parent, last_key = self._context.lock_conversation(tx, any_id)
             fork = parent.last_seq if at_seq is None else at_seq
             origin, view = self._view_at(tx, parent, fork)
@@ -102,9 +102,9 @@ class Conversations:
         return self._context.database.write(work)
 
     def get(self, any_id: str, *, visibility: Visibility = EVERYONE) -> Conversation:
-        """The conversation of any session id, conversation id or unique beginning. Raises NotFound.
+        """Return the conversation of a session id, conversation id or unique prefix.
 
-        What `visibility` does not include is not found, whatever the id.
+        Raises NotFound, also for conversations that `visibility` excludes.
         """
         user_key = visibility.stored_key
 
@@ -113,7 +113,7 @@ class Conversations:
                 return get_conversation(tx, conversation_id_of(tx, any_id))
             return get_conversation(tx, owned_conversation_id_of(tx, any_id, user_key))
 
-        if user_key is None:  # asked for in every turn, by a whole id
+        if user_key is None:  # fast path: every turn looks a conversation up by its full id
             ident = text(any_id)
             row = self._context.database.row(
                 f"SELECT {CONVERSATION} FROM conversation WHERE {MATCHES_ID}", (ident, ident)
@@ -126,18 +126,18 @@ class Conversations:
         return self._context.database.read(lambda tx: get_session(tx, session_id))
 
     def sessions(self, any_id: str) -> list[Session]:
-        """The chain of a conversation, oldest first."""
-        return [session_of_row(row) for row in self._context.database.read(_rows_of(any_id, SESSION))]
+        """Return the sessions of a conversation, oldest first."""
+        return [session_of_row(row) for row in self._context.database.read(_session_rows(any_id, SESSION))]
 
     def chain(self, any_id: str) -> list[Session]:
-        """The same without their system prompts, which may be long: enough to draw where each session begins."""
+        """Return the sessions of a conversation, oldest first, without their system prompts, which may be long."""
         before, _, after = SESSION.partition("system_prompt, prompt_encoding, ")
         at = before.count(",")
-        rows = self._context.database.read(_rows_of(any_id, before + after))
+        rows = self._context.database.read(_session_rows(any_id, before + after))
         return [session_of_row((*row[:at], b"", PLAIN, *row[at:])) for row in rows]
 
     def get_compression_tip(self, any_id: str) -> str:
-        """The newest continuation: where every resume lands."""
+        """Return the id of the newest session, the one a resume continues."""
         return self.get(any_id).tip_session_id
 
     def list(
@@ -151,7 +151,10 @@ class Conversations:
         cursor: str | None = None,
         limit: int = 50,
     ) -> ConversationPage:
-        """A page of conversations, last used first. Delegated runs are listed only when asked for."""
+        """Return a page of conversations, most recently used first.
+
+        Delegated runs are only included when `kind` or `parent_id` selects them. Raises StoreError for a bad cursor.
+        """
         where, values = _filters(
             user_key=visibility.stored_key, source=source, chat_key=chat_key, parent=parent_id, kind=kind, cursor=cursor
         )
@@ -167,7 +170,7 @@ class Conversations:
         return ConversationPage(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
 
     def set_title(self, any_id: str, title: str) -> None:
-        """Also an event: whoever shows the conversation elsewhere learns of it."""
+        """Set the title and record an event, so that other clients update."""
 
         def work(tx: Transaction) -> None:
             conversation, _ = self._context.lock_conversation(tx, any_id)
@@ -179,7 +182,7 @@ class Conversations:
         self._context.database.write(work)
 
     def set_todo(self, any_id: str, todo: str) -> None:
-        """The conversation's to-do list, as its tool writes it."""
+        """Store the to-do list as serialized by its tool."""
         self._context.database.write(
             lambda tx: tx.run(
                 "UPDATE conversation SET todo = ? WHERE id = ?", (text(todo), conversation_id_of(tx, any_id))
@@ -187,11 +190,11 @@ class Conversations:
         )
 
     def set_system_prompt(self, session_id: str, system_prompt: str, *, lease: Lease | None = None) -> None:
-        """The prompt of a session that was begun before its prompt was built."""
+        """Set the prompt of a session that was created before its prompt was built. Raises LeaseLost."""
 
         def work(tx: Transaction) -> None:
             conversation, _ = self._context.lock_conversation(tx, get_session(tx, session_id).conversation_id)
-            admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
+            check_lease(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
             stored, encoding = pack(clean(system_prompt).encode())
             tx.run(
                 "UPDATE session SET system_prompt = ?, prompt_encoding = ? WHERE id = ?", (stored, encoding, session_id)
@@ -200,14 +203,14 @@ class Conversations:
         self._context.database.write(work)
 
     def end(self, any_id: str, reason: str, *, lease: Lease | None = None) -> None:
-        """Closes the tip, for example because the person left; the next append opens it again."""
+        """Close the tip session, for example when the user leaves; the next append reopens it. Raises LeaseLost."""
         if reason in CONTINUED:
-            raise StoreError(f"a session ends by {reason!r} only when a child takes over")
+            raise StoreError(f"{reason!r} is reserved for sessions that a child session continues")
 
         def work(tx: Transaction) -> None:
             conversation, _ = self._context.lock_conversation(tx, any_id)
             now = self._context.clock.now_ms()
-            admit(tx, conversation.id, lease, now_ms=now)
+            check_lease(tx, conversation.id, lease, now_ms=now)
             tx.run(
                 "UPDATE session SET ended_at = ?, end_reason = ? WHERE id = ?",
                 (now, reason, conversation.tip_session_id),
@@ -216,7 +219,7 @@ class Conversations:
         self._context.database.write(work)
 
     def _child(self, parent: Conversation, *, kind: ConversationKind, fork_seq: int, title: str = "") -> Conversation:
-        # Who it belongs to goes along: a child without its user or chat could not be found from there again.
+        # Inherits user and chat, so that both can list and resume the child.
         return Conversation(
             self._context.ids.new("c_"), kind, self._context.ids.new("s_"), parent.id, parent.source, parent.user_key,
             parent.chat_key, title, fork_seq=fork_seq, last_seq=fork_seq,
@@ -242,21 +245,21 @@ class Conversations:
         return session
 
     def _view_at(self, tx: Transaction, conversation: Conversation, seq: int) -> tuple[Session, View]:
-        """The session in which message `seq` was said, and its view as far as that; the tip for the log's end."""
+        """Return the session of message `seq` and its view up to that message; the tip for the log's end."""
         tip = get_session(tx, conversation.tip_session_id)
         whole = view_of(tx, tip, conversation.last_seq)
         if seq == conversation.last_seq:
             return tip, whole
         lineage = lineage_of(tx, conversation)
-        place = next(((owner, seq) for owner, lo, hi in lineage if lo <= seq <= hi), None)
-        row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", place) if place else None
+        key = next(((owner, seq) for owner, lo, hi in lineage if lo <= seq <= hi), None)
+        row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", key) if key else None
         if row is None:
             raise NotFound(f"no message m:{seq} in {conversation.id} to branch from")
-        known = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (row[0],))
-        if known is not None:
-            session = session_of_row(known)
+        session_row = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (row[0],))
+        if session_row is not None:
+            session = session_of_row(session_row)
             return session, truncate_view(view_of(tx, session, conversation.last_seq), seq)
-        # Its session went with the conversation this one was branched off: what was said stands in full instead.
+        # The session was deleted with the parent conversation: fall back to the tip's view with handoffs expanded.
         return tip, truncate_view(expand_handoffs(whole, read_handoffs(tx, lineage)), seq)
 
 
@@ -302,8 +305,8 @@ def insert_session(tx: Transaction, session: Session, view: View) -> None:
     add_spans(tx, session.id, view)
 
 
-def _rows_of(any_id: str, columns: str) -> Callable[[Transaction], list[Row]]:
-    """Reads a conversation's sessions, oldest first."""
+def _session_rows(any_id: str, columns: str) -> Callable[[Transaction], list[Row]]:
+    """Build a query for the sessions of a conversation, oldest first."""
     sql = f"SELECT {columns} FROM session WHERE conversation = ? ORDER BY first_seq, started_at, id"
     return lambda tx: tx.rows(sql, (conversation_id_of(tx, any_id),))
 
@@ -318,7 +321,7 @@ def _filters(*, cursor: str | None, **columns: str | None) -> tuple[list[str], l
     if cursor is not None:
         updated_at, _, ident = cursor.partition(":")
         if not updated_at.isdigit():
-            raise StoreError(f"{cursor!r} is no cursor that a list gave")
+            raise StoreError(f"{cursor!r} is not a valid list cursor")
         where.append("(updated_at, id) < (?, ?)")
         values += [int(updated_at), ident]
     return where, values

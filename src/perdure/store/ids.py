@@ -17,7 +17,7 @@ from perdure.core.ports import Clock
 
 Prefix = Literal["c_", "s_", "t_", "o_"]
 
-# Digits and letters in ASCII order, without those that are misread (i, l, o, u).
+# Digits and letters in ASCII order, without the easily confused i, l, o and u.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARS = 9
 _RANDOM_BITS = 50
@@ -25,15 +25,15 @@ _RANDOM_CHARS = _RANDOM_BITS // 5
 
 
 class IdSource(Protocol):
-    """Where ids come from, so that tests can foresee them."""
+    """Source of ids; tests pass a deterministic one."""
 
     def new(self, prefix: Prefix) -> str:
-        """An id never given before; later ones sort after earlier ones."""
+        """Return a unique id; ids sort in the order of creation."""
         ...
 
 
 class TimeIds:
-    """Nineteen characters: milliseconds, then randomness that only grows within one millisecond."""
+    """Generate 19-character ids: a millisecond timestamp, then random bits that increase within a millisecond."""
 
     def __init__(self, clock: Clock, random_bits: Callable[[int], int] = secrets.randbits) -> None:
         self._clock = clock
@@ -44,20 +44,20 @@ class TimeIds:
     def new(self, prefix: Prefix) -> str:
         with self._lock:
             now, (last_ms, last_random) = self._clock.now_ms(), self._last
-            # A clock set back must not make ids that sort before those already given.
+            # Ids must stay sorted when the clock is set back.
             ms = max(now, last_ms)
-            # One bit stays free, so that counting upwards within a millisecond never overflows.
+            # One bit is left free, so that incrementing within a millisecond cannot overflow.
             random = last_random + 1 if ms == last_ms else self._random_bits(_RANDOM_BITS - 1)
             self._last = (ms, random)
         return prefix + _base32(ms, _TIME_CHARS) + _base32(random, _RANDOM_CHARS)
 
 
 def _base32(value: int, width: int) -> str:
-    return "".join(_ALPHABET[(value >> (5 * place)) & 31] for place in reversed(range(width)))
+    return "".join(_ALPHABET[(value >> (5 * digit)) & 31] for digit in reversed(range(width)))
 
 
 PLAIN, ZLIB = 0, 1
-# Below this, zlib's frame and the time it takes outweigh what it saves.
+# Below this size, compression costs more than it saves.
 _COMPRESS_FROM_BYTES = 512
 _KEY_BYTES = 16
 BODY_KEY_BYTES = 20
@@ -67,7 +67,7 @@ FIRST_KEY = b""
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What stands in a message's row."""
+    """A message body as stored, and its canonical JSON."""
 
     stored: bytes
     encoding: int
@@ -80,9 +80,9 @@ def encode(message: Message) -> Body:
 
 
 def decode(stored: bytes, encoding: int, kind: str) -> Message:
-    """The message; its kind stands beside the body, for no provider's dict has a place for it.
+    """Decode a message body. `kind` has its own column, because the provider format has no field for it.
 
-    Raises CorruptStore for a body that was damaged.
+    Raises CorruptStore for a damaged body.
     """
     return decode_canonical(unpack(stored, encoding), kind)
 
@@ -96,14 +96,14 @@ def decode_canonical(canonical: bytes, kind: str) -> Message:
 
 
 def damaged_message(seq: int, kind: str) -> Message:
-    """What stands in a history where a message cannot be read."""
+    """Return the placeholder for a message that cannot be read."""
     role = cast(Role, kind if kind in ("assistant", "tool", "system") else "user")
     text = f"[Message m:{seq} is damaged in the database and cannot be read.]"
     return Message(role, text, kind=cast(Kind, kind))
 
 
 def decode_or_placeholder(stored: bytes, encoding: int, kind: str, *, seq: int) -> Message:
-    """The message, or what says that it is damaged."""
+    """Decode a message body, or return a placeholder for a damaged one."""
     try:
         return decode(stored, encoding, kind)
     except CorruptStore:
@@ -126,7 +126,7 @@ def unpack(stored: bytes, encoding: int) -> bytes:
 
 
 def unpack_or_empty(stored: bytes, encoding: int) -> bytes:
-    """For whoever looks for words in very many bodies: one that is damaged has none."""
+    """Decompress a body for scanning; a damaged one is empty."""
     try:
         return unpack(stored, encoding)
     except CorruptStore:
@@ -134,7 +134,7 @@ def unpack_or_empty(stored: bytes, encoding: int) -> bytes:
 
 
 def load_json(text: str, what: str) -> Any:
-    """Raises CorruptStore, naming `what`, for text that was damaged."""
+    """Parse stored JSON. Raises CorruptStore, naming `what`, for damaged text."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -142,7 +142,7 @@ def load_json(text: str, what: str) -> Any:
 
 
 def load_payload(text: str) -> Mapping[str, Any]:
-    """What is known of an event; one that was damaged tells nothing, and keeps nobody from reading the others."""
+    """Parse an event payload; a damaged one is empty, so that the other events stay readable."""
     try:
         payload = json.loads(text)
     except ValueError:
@@ -151,13 +151,16 @@ def load_payload(text: str) -> Mapping[str, Any]:
 
 
 def ingest_key(previous: bytes, canonical: bytes) -> bytes:
-    """Names a message by all that was said up to it: two equal "yes" differ, the same history twice does not."""
+    """Hash a message together with the key before it.
+
+    Equal messages at different positions get different keys; replaying the same history gives the same keys.
+    """
     return hashlib.blake2b(previous + canonical, digest_size=_KEY_BYTES).digest()
 
 
 def body_key(canonical: bytes) -> bytes:
-    """The hash of a body alone: the key of a message that a compaction wrote, for that belongs to no chain.
+    """Hash a body alone: the key of a handoff, which is not part of the hash chain.
 
-    Longer than other keys. Those that older versions gave to handoffs are not, and say nothing about the body.
+    It is longer than chained keys. Handoff keys of older versions have the chained length and do not verify the body.
     """
     return hashlib.blake2b(canonical, digest_size=BODY_KEY_BYTES).digest()

@@ -1,8 +1,8 @@
-"""The inbox: messages a gateway has queued and owes an answer for, kept until they are answered and a while longer.
+"""Durable queue of accepted messages with owner leases and idempotency keys.
 
-A message is on disk before its sender is told that it was queued. It belongs to one process at a time, which says so
-again and again; one that falls silent loses what it had to another. Messages of a lane are run oldest first. What came
-of one is kept with it, so that a sender who asks twice is answered, not served, twice.
+A message is on disk before it is acknowledged. One process owns it and renews its lease; when the lease expires,
+another process may claim it. Messages with the same queue key run oldest first. The result is stored with the message,
+so that a request repeated with the same idempotency key returns it instead of running again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _COLUMNS = (
 
 
 class InboxFull(StoreError):
-    """Too much waits in this conversation already; send it again once something was answered."""
+    """Too many messages are pending in this queue; retry after one is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
-    """A message before it is queued. The same key of the same sender again is the same message."""
+    """A message to be queued; `key` is the sender's idempotency key."""
 
     id: str
     queue_key: str
@@ -43,7 +43,7 @@ class InboundMessage:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that was queued: whose it is, how far it is, and what came of it."""
+    """A queued message with its owner, progress and result."""
 
     number: int
     inbound: InboundMessage
@@ -51,7 +51,7 @@ class QueuedMessage:
     owner: str
     expires_at_ms: int
     conversation_id: str | None = None
-    # The conversation's last message before this one was worked on: whatever stands behind it came of this one.
+    # The conversation's last message before the turn; everything after it belongs to this turn.
     begin_seq: int | None = None
     result: Mapping[str, Any] | None = None
     wants_stop: bool = False
@@ -64,7 +64,7 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """A message as it is kept; `is_first` where nothing waits before it in its lane."""
+    """The stored message; `is_first` when nothing is pending before it in its queue."""
 
     queued: QueuedMessage
     is_new: bool
@@ -72,7 +72,7 @@ class EnqueueResult:
 
 
 class MessageInbox:
-    """Takes, hands out in order, and remembers; every change of a message is its owner's alone."""
+    """Enqueue, claim and complete messages; only the owner of a message can change it."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -80,7 +80,7 @@ class MessageInbox:
     def enqueue(
         self, inbound: InboundMessage, *, owner: str, ttl_ms: int, max_pending: int | None = None
     ) -> EnqueueResult:
-        """Keeps a message, unless it is existing already. Raises InboxFull."""
+        """Store a message, or return the one stored under the same key. Raises InboxFull."""
 
         def work(tx: Transaction) -> EnqueueResult:
             existing = self._find_by_key(tx, inbound)
@@ -89,7 +89,7 @@ class MessageInbox:
             row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(inbound.queue_key),))
             before = int(row[0]) if row is not None else 0
             if max_pending is not None and before > max_pending:
-                raise InboxFull(f"{max_pending} messages wait here already; send it again after an answer")
+                raise InboxFull(f"{max_pending} messages are already pending here; send it again after a response")
             until = self._now + ttl_ms
             number = insert_numbered(tx, "inbox", _values(inbound, owner, until, self._now), number="number")
             return EnqueueResult(
@@ -101,7 +101,7 @@ class MessageInbox:
         except InboxFull:
             raise
         except StoreError:
-            # Two senders of one key at the same moment: the other one was first.
+            # A concurrent request with the same key was stored first.
             existing = self._context.database.read(lambda tx: self._find_by_key(tx, inbound))
             if existing is None:
                 raise
@@ -111,17 +111,17 @@ class MessageInbox:
         """Raises NotFound."""
         row = self._context.database.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
         if row is None:
-            raise NotFound(f"no message {message_id!r} was queued")
+            raise NotFound(f"no message {message_id!r}")
         return _queued_message(row)
 
     def first(self, queue_key: str) -> QueuedMessage | None:
-        """The oldest message of a lane that is not answered yet, whoever owns it."""
+        """Return the oldest pending message of a queue, whoever owns it."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE lane = ? AND state <> 'done' ORDER BY number LIMIT 1"
         row = self._context.database.row(sql, (text(queue_key),))
         return _queued_message(row) if row is not None else None
 
     def pending(self, conversation_id: str) -> list[QueuedMessage]:
-        """What of a conversation is worked on or waits, oldest first; also what waits in a chat that talks in it."""
+        """Return the pending messages of a conversation and of chats that currently use it, oldest first."""
         sql = (
             f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (conversation = ? OR lane = ? OR lane IN"
             " (SELECT lane FROM inbox WHERE state <> 'done' AND conversation = ?)) ORDER BY number"
@@ -131,7 +131,7 @@ class MessageInbox:
         return [_queued_message(r) for r in self._context.database.read(lambda tx: tx.rows(sql, values))]
 
     def claim(self, queued: QueuedMessage, *, owner: str, ttl_ms: int) -> QueuedMessage | None:
-        """Takes over a message whose owner fell silent; None where somebody else, or its owner, was quicker."""
+        """Take over a message whose lease expired; None when another process, or its owner, renewed it first."""
 
         def work(tx: Transaction) -> QueuedMessage | None:
             changed = tx.run(
@@ -147,28 +147,28 @@ class MessageInbox:
     def begin(
         self, queued: QueuedMessage, *, conversation_id: str, seq: int, content: str | Mapping[str, Any] | None = None
     ) -> bool:
-        """Notes where the work on it begins, before any of it; False where it is somebody else's by now.
+        """Mark a message as running, before its turn starts; False when another process owns it by now.
 
-        With `content`, what is really said: a command may have made a message of itself.
+        `content` replaces the stored content, for a command that expanded into a message.
         """
         payload = json.dumps(queued.inbound.content if content is None else content, ensure_ascii=True)
-        return self._own(
+        return self._update_owned(
             queued,
             "state = 'running', conversation = ?, begin_seq = ?, content = ?",
             (text(conversation_id), seq, payload),
         )
 
     def finish(self, queued: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
-        """What came of it. The text of the message stands in the log by now, so that it need not be kept twice."""
+        """Store the result and clear the content, which the log has by now; False when another process owns it."""
         outcome = json.dumps(result, ensure_ascii=True)
-        return self._own(
+        return self._update_owned(
             queued,
             "state = 'done', content = '\"\"', result = ?, conversation = ?, wants_stop = 0, done_at = ?",
             (outcome, conversation_id and text(conversation_id), self._now),
         )
 
     def renew(self, owner: str, *, ttl_ms: int) -> list[str]:
-        """Says that a process still works on all it owns; what of it somebody wants stopped."""
+        """Extend the leases of all messages of an owner; return the ids of those that should stop."""
 
         def work(tx: Transaction) -> list[str]:
             values = (self._now + ttl_ms, text(owner))
@@ -181,7 +181,7 @@ class MessageInbox:
         return self._context.database.write(work)
 
     def release_all(self, owner: str) -> int:
-        """A process goes: whatever it did not get to is anybody's at once."""
+        """Give up all pending messages of an owner, so that other processes can claim them at once."""
         return self._context.database.write(
             lambda tx: tx.run(
                 "UPDATE inbox SET expires_at = 0, state = CASE WHEN begin_seq IS NULL THEN 'waiting' ELSE state END"
@@ -191,14 +191,14 @@ class MessageInbox:
         )
 
     def orphans(self, *, is_dead: Callable[[str], bool] = lambda owner: False) -> list[QueuedMessage]:
-        """Messages whose owner fell silent or has died, oldest first."""
+        """Return pending messages whose lease expired or whose owner is dead, oldest first."""
 
         def look(tx: Transaction) -> list[Row]:
             owners = [r[0] for r in tx.rows("SELECT DISTINCT owner FROM inbox WHERE state <> 'done'")]
             dead = [owner for owner in owners if is_dead(owner)]
-            marks = ", ".join("?" * len(dead)) or "NULL"
+            placeholders = ", ".join("?" * len(dead)) or "NULL"
             return tx.rows(
-                f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (expires_at <= ? OR owner IN ({marks}))"
+                f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (expires_at <= ? OR owner IN ({placeholders}))"
                 " ORDER BY number",
                 [self._now, *dead],
             )
@@ -206,36 +206,36 @@ class MessageInbox:
         return [_queued_message(r) for r in self._context.database.read(look)]
 
     def stop_queue(self, queue_key: str) -> bool:
-        """Asks whoever works in a lane to stop; whether anybody does."""
-        return self._ask_stop("lane = ?", (queue_key,))
+        """Request that the running message of a queue stops; return whether there was one."""
+        return self._request_stop("lane = ?", (queue_key,))
 
     def stop_chat(self, platform: str, user_key: str, chat: str) -> bool:
-        """The same for a chat, whichever conversation it is that is talked in."""
-        return self._ask_stop("platform = ? AND user_key = ? AND chat = ?", (platform, user_key, chat))
+        """Request that the running messages of a chat stop, in whichever conversation."""
+        return self._request_stop("platform = ? AND user_key = ? AND chat = ?", (platform, user_key, chat))
 
     def stop_message(self, message_id: str) -> bool:
-        """The same for one message."""
-        return self._ask_stop("id = ?", (message_id,))
+        """Request that one message stops; return whether it was running."""
+        return self._request_stop("id = ?", (message_id,))
 
     def completed_elsewhere(self, owner: str, *, since_ms: int) -> list[QueuedMessage]:
-        """What other processes have answered since a moment, oldest first."""
+        """Return the messages that other processes completed since `since_ms`, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE done_at >= ? AND owner <> ? ORDER BY done_at, number"
         return [
             _queued_message(r) for r in self._context.database.read(lambda tx: tx.rows(sql, (since_ms, text(owner))))
         ]
 
     def count_pending(self) -> int:
-        """How many messages of all lanes are not answered yet."""
+        """Count the pending messages of all queues."""
         row = self._context.database.read(lambda tx: tx.row("SELECT COUNT(*) FROM inbox WHERE state <> 'done'"))
         return int(row[0]) if row is not None else 0
 
     def purge(self, *, before_ms: int) -> int:
-        """Drops what was answered long ago."""
+        """Delete messages completed before `before_ms`; return how many."""
         return self._context.database.write(
             lambda tx: tx.run("DELETE FROM inbox WHERE state = 'done' AND done_at < ?", (before_ms,))
         )
 
-    def _ask_stop(self, where: str, values: tuple[str, ...]) -> bool:
+    def _request_stop(self, where: str, values: tuple[str, ...]) -> bool:
         sql = f"UPDATE inbox SET wants_stop = 1 WHERE {where} AND state = 'running'"
         return self._context.database.write(lambda tx: tx.run(sql, tuple(text(v) for v in values))) > 0
 
@@ -243,7 +243,7 @@ class MessageInbox:
     def _now(self) -> int:
         return self._context.clock.now_ms()
 
-    def _own(self, queued: QueuedMessage, changes: str, values: tuple[Value, ...]) -> bool:
+    def _update_owned(self, queued: QueuedMessage, changes: str, values: tuple[Value, ...]) -> bool:
         sql = f"UPDATE inbox SET {changes} WHERE id = ? AND owner = ? AND state <> 'done'"
         return self._context.database.write(lambda tx: tx.run(sql, (*values, queued.id, text(queued.owner)))) > 0
 
@@ -258,7 +258,7 @@ class MessageInbox:
 
 
 def conversation_queue_key(conversation_id: str) -> str:
-    """The lane of messages that name their conversation."""
+    """Return the queue key of messages that name their conversation."""
     return f"conversation:{conversation_id}"
 
 
@@ -270,7 +270,7 @@ def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> 
         "user_key": text(inbound.user_key),
         "chat": text(inbound.chat),
         "scopes": json.dumps(sorted(inbound.scopes)),
-        # Without a key nothing is ever the same message: NULL equals nothing, itself included.
+        # NULL is never equal to NULL, so messages without a key are never duplicates.
         "key": text(inbound.key) or None,
         "content": json.dumps(inbound.content, ensure_ascii=True),
         "conversation": None,

@@ -1,8 +1,8 @@
-"""Damage: stored messages that cannot be read, or are not what was stored, found by the chain of keys.
+"""Detect damaged messages by verifying the hash chain of the log.
 
-A message's key is the hash of the key before it and its body, a handoff's key the hash of its body alone. Disks and
-copies that fail in silence change a byte here and there: a check names the message, and the rest of its conversation
-stays open. Scrubbing changes bodies and leaves their keys, and records the hash of each new body instead.
+A message's key hashes the previous key and its body; a handoff's key hashes its body alone. Verification reports each
+message that silent disk corruption changed, and the rest of the conversation stays usable. Scrubbing changes bodies but
+not keys, and records the hash of each new body instead.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from perdure.store.db.database import Transaction
 from perdure.store.ids import BODY_KEY_BYTES, body_key, damaged_message, decode_canonical, ingest_key, unpack
 from perdure.store.records import Damage, Problem
 
-# What redaction leaves in place of a secret. Versions before the record of scrubbed bodies left nothing else.
+# The redaction marker; older versions scrubbed bodies without recording the new hash.
 _REDACTED = b"[REDACTED]"
 
 
 class ChainReader:
-    """Reads rows of one conversation's log in order, and checks each against its key."""
+    """Decode the rows of one conversation's log in order and verify each against its key."""
 
     def __init__(self, tx: Transaction, conversation_id: str, *, previous: bytes) -> None:
         self._tx = tx
         self._conversation_id = conversation_id
         self._previous = previous
-        # What the key before should have been: a key may be what was damaged.
+        # The previous key as computed from its body, in case the stored key is what is damaged.
         self._computed = previous
         self.damage: list[Damage] = []
 
     def message(self, seq: int, body: bytes, encoding: int, kind: str, key: bytes, chained: int) -> Message:
-        """What the row holds, or what says that it is damaged."""
+        """Return the message of a row, or a placeholder for a damaged one."""
         try:
             canonical = unpack(body, encoding)
             message = decode_canonical(canonical, kind)
@@ -61,7 +61,7 @@ class ChainReader:
 
 
 def record_scrubbed(tx: Transaction, conversation_id: str, seq: int, canonical: bytes) -> None:
-    """Keeps the hash of a body that no longer fits its key."""
+    """Record the hash of a scrubbed body, which no longer matches its key."""
     tx.run(
         "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
         " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
@@ -78,7 +78,7 @@ def scrubbed_key(tx: Transaction, conversation_id: str, seq: int) -> bytes | Non
 
 
 def copy_scrubbed(tx: Transaction, conversation_id: str, branch_id: str) -> None:
-    """For a branch that is given its own copy of what it shared."""
+    """Copy the recorded hashes to a branch that gets its own copy of shared messages."""
     tx.run(
         "INSERT INTO state (scope, key, value) SELECT CAST(? AS TEXT), key, value FROM state WHERE scope = ?"
         " ON CONFLICT (scope, key) DO NOTHING",
@@ -87,5 +87,5 @@ def copy_scrubbed(tx: Transaction, conversation_id: str, branch_id: str) -> None
 
 
 def _scope(conversation_id: str) -> str:
-    # Ends in the conversation's id, and so goes with it.
+    # Deleting a conversation removes all scopes that end in its id.
     return f"scrubbed:{conversation_id}"

@@ -12,7 +12,7 @@ from perdure.store.ids import load_json
 
 
 class ScopedState:
-    """A KeyValue within one scope: `engine:<conversation>`, `cooldown`, `limits` …"""
+    """Key-value store of one scope, such as `engine:<conversation>`, `cooldown` or `limits`."""
 
     def __init__(self, context: StoreContext, scope: str) -> None:
         self._context = context
@@ -29,7 +29,7 @@ class ScopedState:
                 lambda tx: tx.run("DELETE FROM state WHERE scope = ? AND key = ?", (self._scope, key))
             )
             return
-        # ASCII only: JSON's own escapes carry every character both databases would refuse.
+        # ASCII only: JSON escapes carry characters that a database would reject.
         text = json.dumps(value, ensure_ascii=True, sort_keys=True)
         self._context.database.write(
             lambda tx: tx.run(
@@ -40,7 +40,7 @@ class ScopedState:
         )
 
     def items(self) -> dict[str, Any]:
-        """Everything in this scope, by key."""
+        """Return all values of the scope, by key."""
         rows = self._context.database.read(
             lambda tx: tx.rows("SELECT key, value FROM state WHERE scope = ? ORDER BY key", (self._scope,))
         )
@@ -49,14 +49,14 @@ class ScopedState:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPosition:
-    """A conversation, and its last message when the fingerprint was taken; None where a new one begins next."""
+    """A conversation and its last message at the time; None for a history that starts a new conversation."""
 
     conversation_id: str | None
     seq: int
 
 
 class ClientHistories:
-    """Keeps, finds and forgets."""
+    """Map fingerprints of client-sent histories to positions, for clients that send no conversation id."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -67,7 +67,7 @@ class ClientHistories:
         return None if row is None else HistoryPosition(row[0], row[1])
 
     def put(self, fingerprint: str, position: HistoryPosition) -> None:
-        """Durably; the newest place of a fingerprint is its position."""
+        """Store a position durably, replacing an earlier one."""
         values = (text(fingerprint), position.conversation_id, position.seq, self._context.clock.now_ms())
         self._context.database.write(
             lambda tx: tx.run(
@@ -78,11 +78,11 @@ class ClientHistories:
         )
 
     def purge(self, *, before_ms: int, limit: int) -> int:
-        """Drops those kept before a moment, and the oldest of more than so many; how many went."""
+        """Delete entries older than `before_ms` and all but the newest `limit`; return how many."""
 
         def work(tx: Transaction) -> int:
             old = tx.run("DELETE FROM fingerprint WHERE kept_at < ?", (before_ms,))
-            # Without that many there is no such row, and nothing is older than none.
+            # With fewer rows the subquery is NULL and nothing is deleted.
             return old + tx.run(
                 "DELETE FROM fingerprint WHERE kept_at <="
                 " (SELECT kept_at FROM fingerprint ORDER BY kept_at DESC LIMIT 1 OFFSET ?)",

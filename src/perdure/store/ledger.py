@@ -19,7 +19,7 @@ from perdure.store.queries import conversation_id_of
 from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, Totals, UsageRow
 
 _CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")
-# How a compaction that was carried out says so.
+# Outcomes of compaction events that changed the prompt.
 COMPACTED = ("compacted", "digest")
 _BATCH = 400
 _NEVER = 2**62
@@ -27,7 +27,7 @@ _NEVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class RouteCacheUsage:
-    """What the prompts of one route were made of."""
+    """Prompt tokens of one route, by cache class."""
 
     route: RouteRecord
     usage: CanonicalUsage
@@ -35,7 +35,7 @@ class RouteCacheUsage:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSavings:
-    """One compaction: the tokens it took out of the prompt, and the calls that did not carry them, by route."""
+    """One compaction: the tokens it removed from the prompt, and the later calls without them, by route."""
 
     removed_tokens: int
     cost_usd: float | None
@@ -43,17 +43,17 @@ class CompactionSavings:
 
 
 class Savings:
-    """Sums over the ledger for one user or for all."""
+    """Figures for what caching and compaction saved."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
     def cached(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[RouteCacheUsage]:
-        """Prompt tokens by class, for each provider and model."""
+        """Return prompt tokens by cache class for each provider and model."""
         sums = ", ".join(f"SUM(k.{c})" for c in _CLASSES)
-        joined, narrowed, values = _narrowed(visibility)
+        join, where, values = _visible_clause(visibility)
         sql = (
-            f"SELECT k.provider, k.model, {sums} FROM call k{joined} WHERE k.started_at >= ?{narrowed}"
+            f"SELECT k.provider, k.model, {sums} FROM call k{join} WHERE k.started_at >= ?{where}"
             " GROUP BY k.provider, k.model"
         )
         rows = self._context.database.read(lambda tx: tx.rows(sql, [since_ms, *values]))
@@ -71,23 +71,23 @@ class Savings:
         ]
 
     def compactions(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE) -> list[CompactionSavings]:
-        """Every compaction since a moment, with the main calls made between it and the next one."""
+        """Return every compaction since `since_ms` with the main calls between it and the next one."""
 
         def load(tx: Transaction) -> list[CompactionSavings]:
-            joined, narrowed, values = _narrowed(visibility)
+            join, where, values = _visible_clause(visibility)
             compacted = tx.rows(
-                f"SELECT DISTINCT k.conversation FROM handoff k{joined} WHERE k.created_at >= ?{narrowed}",
+                f"SELECT DISTINCT k.conversation FROM handoff k{join} WHERE k.created_at >= ?{where}",
                 [since_ms, *values],
             )
             ids = [str(r[0]) for r in compacted]
             parts = [ids[at : at + _BATCH] for at in range(0, len(ids), _BATCH)]
-            return [spared for part in parts for spared in _spared(tx, part, since_ms)]
+            return [savings for part in parts for savings in _batch_savings(tx, part, since_ms)]
 
         return self._context.database.read(load)
 
 
 def prompt_sizes(compaction: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """The prompt before and after, from a compaction's event: by the counter, in older events by the engine alone."""
+    """Return the prompt tokens before and after a compaction; older events only have the engine's figures."""
     for names in (("prompt_before", "prompt_after"), ("before", "after")):
         before, after = (compaction.get(name) for name in names)
         if isinstance(before, int) and isinstance(after, int):
@@ -95,44 +95,45 @@ def prompt_sizes(compaction: Mapping[str, Any]) -> tuple[int | None, int | None]
     return None, None
 
 
-def _narrowed(visibility: Visibility) -> tuple[str, str, list[Value]]:
+def _visible_clause(visibility: Visibility) -> tuple[str, str, list[Value]]:
     user_key = visibility.stored_key
     if user_key is None:
         return "", "", []
     return " JOIN conversation c ON c.id = k.conversation", " AND c.user_key = ?", [text(user_key)]
 
 
-def _spared(tx: Transaction, conversations: Sequence[str], since_ms: int) -> Iterator[CompactionSavings]:
-    marks = ", ".join("?" * len(conversations))
+def _batch_savings(tx: Transaction, conversations: Sequence[str], since_ms: int) -> Iterator[CompactionSavings]:
+    placeholders = ", ".join("?" * len(conversations))
     events: dict[str, list[Row]] = {}
     for row in tx.rows(
-        f"SELECT conversation, created_at, payload FROM event WHERE conversation IN ({marks}) AND kind = 'compaction'"
-        " AND created_at >= ? ORDER BY id",
+        f"SELECT conversation, created_at, payload FROM event WHERE conversation IN ({placeholders})"
+        " AND kind = 'compaction' AND created_at >= ? ORDER BY id",
         [*conversations, since_ms],
     ):
         events.setdefault(row[0], []).append(row)
     calls: dict[str, list[Row]] = {}
     for row in tx.rows(
-        f"SELECT conversation, started_at, provider, model FROM call WHERE conversation IN ({marks})"
+        f"SELECT conversation, started_at, provider, model FROM call WHERE conversation IN ({placeholders})"
         " AND task = 'main' AND started_at >= ? ORDER BY id",
         [*conversations, since_ms],
     ):
         calls.setdefault(row[0], []).append(row)
-    for conversation, happened in events.items():
-        yield from _of_conversation(happened, calls.get(conversation, []))
+    for conversation, rows in events.items():
+        yield from _conversation_savings(rows, calls.get(conversation, []))
 
 
-def _of_conversation(events: Sequence[Row], calls: Sequence[Row]) -> Iterator[CompactionSavings]:
+def _conversation_savings(events: Sequence[Row], calls: Sequence[Row]) -> Iterator[CompactionSavings]:
     starts = [row[1] for row in calls]
     payloads = [(at, load_payload(raw)) for _, at, raw in events]
     compactions = [(at, payload) for at, payload in payloads if payload.get("outcome") in COMPACTED]
     for (at, payload), (until, _) in pairwise([*compactions, (_NEVER, {})]):
         before, after = prompt_sizes(payload)
         removed = (before or 0) - (after or 0)
-        made: dict[RouteRecord, int] = {}
+        calls_by_route: dict[RouteRecord, int] = {}
         for _, _, provider, model in calls[bisect_left(starts, at) : bisect_left(starts, until)]:
-            made[RouteRecord(provider, model)] = made.get(RouteRecord(provider, model), 0) + 1
-        yield CompactionSavings(max(0, removed), payload.get("cost_usd"), tuple(made.items()))
+            route = RouteRecord(provider, model)
+            calls_by_route[route] = calls_by_route.get(route, 0) + 1
+        yield CompactionSavings(max(0, removed), payload.get("cost_usd"), tuple(calls_by_route.items()))
 
 
 _COUNTS = (
@@ -153,7 +154,7 @@ _SUMS = (
     " SUM(CASE WHEN k.reported = 0 THEN COALESCE(k.estimate_tokens, 0) ELSE 0 END)"
 )
 _DAY_MS = 86_400_000
-# How each grouping reads a call `k` of a conversation `c`; a day is its number since 1970, in UTC.
+# SQL of each grouping over a call `k` and its conversation `c`; a day is the number of days since 1970 in UTC.
 _GROUPS: dict[Grouping, str] = {
     "day": f"k.started_at / {_DAY_MS}",
     "model": "k.model",
@@ -163,13 +164,13 @@ _GROUPS: dict[Grouping, str] = {
 
 
 class Ledger:
-    """Calls and events by session; totals by conversation, day, model, source and task."""
+    """Record model calls and events; total them by conversation, day, model, source and task."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
     def record_call(self, call: CallRecord) -> None:
-        """On disk when this returns, so that nothing that fails later can hide what was spent."""
+        """Record a model call durably, so that its cost is counted even if the turn fails later."""
         now = self._context.clock.now_ms()
         stamped = replace(call, started_at_ms=call.started_at_ms or now, ended_at_ms=call.ended_at_ms or now)
         self._context.database.write(lambda tx: insert_call(tx, conversation_id_of(tx, call.session_id), stamped))
@@ -181,7 +182,7 @@ class Ledger:
     def calls(
         self, any_id: str, *, after_id: int = 0, before_id: int | None = None, limit: int | None = None
     ) -> list[CallRecord]:
-        """A conversation's calls between two known ones, oldest first; with `limit` the newest of them."""
+        """Return a conversation's calls with after_id < id < before_id, oldest first; `limit` keeps the newest."""
 
         def load(tx: Transaction) -> list[Row]:
             sql = f"SELECT {_CALL} FROM call WHERE conversation = ? AND id > ?"
@@ -197,7 +198,7 @@ class Ledger:
     def events(
         self, any_id: str, *, kind: str | None = None, after_id: int = 0, limit: int = 1000
     ) -> list[StoredEvent]:
-        """A conversation's events after a known one, oldest first."""
+        """Return a conversation's events with id > after_id, oldest first."""
 
         def load(tx: Transaction) -> list[Row]:
             values: list[Value] = [conversation_id_of(tx, any_id), after_id]
@@ -211,11 +212,11 @@ class Ledger:
         return [StoredEvent(s, k, load_payload(p), at, i) for s, k, p, at, i in self._context.database.read(load)]
 
     def all_events(self, any_id: str) -> list[StoredEvent]:
-        """Every event of a conversation, oldest first."""
+        """Return every event of a conversation, oldest first."""
         return self.events(any_id, limit=2**31)
 
     def totals(self, any_id: str) -> Totals:
-        """A whole conversation, all its sessions together."""
+        """Return the totals of a conversation over all its sessions."""
 
         def load(tx: Transaction) -> Totals:
             owner = conversation_id_of(tx, any_id)
@@ -228,7 +229,7 @@ class Ledger:
         return self._context.database.read(load)
 
     def session_totals(self, session_id: str) -> Totals:
-        """One session alone."""
+        """Return the totals of one session."""
         sums = self._context.database.read(
             lambda tx: tx.rows(
                 f"SELECT {_SUMS} FROM call k WHERE k.conversation = ? AND k.session = ?",
@@ -240,7 +241,7 @@ class Ledger:
     def usage(
         self, by: Grouping, *, since_ms: int = 0, until_ms: int | None = None, visibility: Visibility = EVERYONE
     ) -> list[UsageRow]:
-        """Totals over all conversations, one row a group: days in order, everything else by name."""
+        """Return totals over all visible conversations, one row per group, sorted by group."""
         where, values = ["k.started_at >= ?"], [since_ms]
         more: Sequence[Value] = ()
         if until_ms is not None:
@@ -285,7 +286,7 @@ def insert_event(tx: Transaction, conversation_id: str, event: StoredEvent) -> N
         "conversation": conversation_id,
         "session": event.session_id,
         "kind": event.kind,
-        # ASCII only: JSON's own escapes carry every character a database would refuse.
+        # ASCII only: JSON escapes carry characters that a database would reject.
         "payload": json.dumps(dict(event.payload), ensure_ascii=True, default=str),
         "created_at": event.created_at_ms,
     }
@@ -312,12 +313,14 @@ def _call(row: Row) -> CallRecord:
 def _totals(sums: Sequence[object], *, compactions: int = 0) -> Totals:
     calls, *counts = sums[:7]
     reported, cost, unpriced, unreported, estimate = sums[7:]
-    whole = [_whole(c) for c in counts]
-    usage = CanonicalUsage(**dict(zip(_COUNTS, whole, strict=True)), reported=bool(_whole(reported)))
-    known = None if cost is None else float(str(cost))
-    return Totals(_whole(calls), usage, known, _whole(unpriced), _whole(unreported), _whole(estimate), compactions)
+    whole = [_to_int(c) for c in counts]
+    usage = CanonicalUsage(**dict(zip(_COUNTS, whole, strict=True)), reported=bool(_to_int(reported)))
+    cost_usd = None if cost is None else float(str(cost))
+    return Totals(
+        _to_int(calls), usage, cost_usd, _to_int(unpriced), _to_int(unreported), _to_int(estimate), compactions
+    )
 
 
-def _whole(value: object) -> int:
-    """A sum over nothing is NULL, and PostgreSQL sums into decimals."""
+def _to_int(value: object) -> int:
+    """Convert a SUM to int: it is NULL over no rows, and a Decimal in PostgreSQL."""
     return 0 if value is None else int(str(value))

@@ -1,4 +1,4 @@
-"""Conversations as a person browses them: by source, model and time, each with what a list shows of it."""
+"""List conversations filtered by source, model, time and title, with what a list view displays."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from perdure.store.records import Conversation
 _COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
 _FROM = "FROM conversation c LEFT JOIN session s ON s.id = c.tip"
 _ORDER = "ORDER BY c.updated_at DESC, c.id DESC LIMIT ?"
-_MOST = 1_000
-# What means something to LIKE is escaped; letters are lowered as both databases lower them, ASCII alone.
+_MAX_PAGE = 1_000
+# Escapes LIKE wildcards, and lowercases ASCII only, as both databases do.
 _LIKE = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"} | dict(zip(ascii_uppercase, ascii_lowercase, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class ListedConversation:
-    """A conversation and the model its tip speaks to; `opening` is its first message where it has no title."""
+    """A conversation and the model of its tip; `opening` is its first message when it has no title."""
 
     conversation: Conversation
     model: str
@@ -34,7 +34,7 @@ class ListedConversation:
 
 @dataclass(frozen=True, slots=True)
 class ConversationFilter:
-    """What a list is narrowed to; nothing said, nothing left out but delegated runs."""
+    """Filter of a list; by default everything except delegated runs."""
 
     visibility: Visibility = EVERYONE
     source: str | None = None
@@ -49,7 +49,7 @@ class ConversationFilter:
         parts: list[str] = []
         values: list[Value] = []
         for condition, value in (
-            # Where ids are given they are what to begin with, not everything of the user's.
+            # With ids, the expression keeps the planner from starting with the index on user_key.
             ("c.user_key = ?" if self.ids is None else "c.user_key || '' = ?", self.visibility.stored_key),
             ("c.source = ?", self.source),
             ("s.model = ?", self.model),
@@ -72,54 +72,54 @@ class ConversationFilter:
 
 
 class ConversationListing:
-    """Lists for people who look: cheap for the first page, however many conversations there are."""
+    """Paged lists of conversations; the first page is cheap however many there are."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
     def page(
-        self, wanted: ConversationFilter, *, cursor: str | None = None, limit: int = 50
+        self, filter_: ConversationFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[tuple[ListedConversation, ...], str | None]:
-        """A page, last used first, and the cursor of the next one. Raises StoreError for a cursor nobody gave."""
-        limit = max(1, min(limit, _MOST))
-        where, values = wanted.conditions()
+        """Return a page, most recently used first, and the next page's cursor. Raises StoreError for a bad cursor."""
+        limit = max(1, min(limit, _MAX_PAGE))
+        where, values = filter_.conditions()
         if cursor is not None:
             where.append("(c.updated_at, c.id) < (?, ?)")
-            values += _place(cursor)
-        narrowed = f"WHERE {' AND '.join(where)}" if where else ""
+            values += _parse_cursor(cursor)
+        where_sql = f"WHERE {' AND '.join(where)}" if where else ""
 
         def load(tx: Transaction) -> tuple[tuple[ListedConversation, ...], str | None]:
-            rows = tx.rows(f"SELECT {_COLUMNS}, s.model {_FROM} {narrowed} {_ORDER}", [*values, limit + 1])
-            page = tuple(_browsed(tx, row) for row in rows[:limit])
+            rows = tx.rows(f"SELECT {_COLUMNS}, s.model {_FROM} {where_sql} {_ORDER}", [*values, limit + 1])
+            page = tuple(_listed(tx, row) for row in rows[:limit])
             last = page[-1].conversation if page and len(rows) > limit else None
             return page, f"{last.updated_at_ms}:{last.id}" if last is not None else None
 
         return self._context.database.read(load)
 
     def sources(self, visibility: Visibility) -> list[str]:
-        """Every surface conversations were held on."""
+        """Return the sources of all visible conversations."""
         return self._distinct("SELECT DISTINCT c.source FROM conversation c", visibility)
 
     def models(self, visibility: Visibility) -> list[str]:
-        """Every model that a conversation's newest session speaks to."""
+        """Return the models of all visible conversations' tips."""
         return self._distinct(f"SELECT DISTINCT s.model {_FROM}", visibility)
 
     def _distinct(self, sql: str, visibility: Visibility) -> list[str]:
         user_key = visibility.stored_key
-        narrowed = "" if user_key is None else " WHERE c.user_key = ?"
+        where_sql = "" if user_key is None else " WHERE c.user_key = ?"
         values = [] if user_key is None else [text(user_key)]
-        found = self._context.database.read(lambda tx: tx.rows(sql + narrowed, values))
-        return sorted(str(row[0]) for row in found if row[0])
+        rows = self._context.database.read(lambda tx: tx.rows(sql + where_sql, values))
+        return sorted(str(row[0]) for row in rows if row[0])
 
 
-def _browsed(tx: Transaction, row: Row) -> ListedConversation:
+def _listed(tx: Transaction, row: Row) -> ListedConversation:
     conversation = conversation_of_row(row[:-1])
     opening = None if conversation.title or not conversation.last_seq else _opening(tx, conversation)
     return ListedConversation(conversation, str(row[-1] or ""), opening)
 
 
 def _opening(tx: Transaction, conversation: Conversation) -> Entry | None:
-    """What the person said first; a branch begins with its own words."""
+    """Return the first user message; of a branch, the first after the fork."""
     row = tx.row(
         "SELECT seq, body, encoding, kind, created_at FROM message WHERE conversation = ? AND seq > ? AND kind = 'user'"
         " ORDER BY seq LIMIT 1",
@@ -131,8 +131,8 @@ def _opening(tx: Transaction, conversation: Conversation) -> Entry | None:
     return Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at)
 
 
-def _place(cursor: str) -> list[Value]:
+def _parse_cursor(cursor: str) -> list[Value]:
     updated_at, _, ident = cursor.partition(":")
     if not updated_at.isdecimal() or not updated_at.isascii() or len(updated_at) > 18:
-        raise StoreError(f"{cursor[:80]!r} is no cursor that a list gave")
+        raise StoreError(f"{cursor[:80]!r} is not a valid list cursor")
     return [int(updated_at), text(ident)]

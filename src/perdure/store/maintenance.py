@@ -18,7 +18,7 @@ from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, insert, text
 from perdure.store.ids import decode, load_payload, pack, unpack
 from perdure.store.integrity import copy_scrubbed, record_scrubbed
-from perdure.store.leases import admit
+from perdure.store.leases import check_lease
 from perdure.store.messages import PreparedMessage, scoped_text
 from perdure.store.outputs import OutputStore, output_tokens
 from perdure.store.queries import (
@@ -34,69 +34,72 @@ from perdure.store.records import Conversation, Damage, DeleteResult, Lease, Spa
 from perdure.store.search.index import IndexedText
 from perdure.store.search.tokenizer import VERSION
 
-_COPIED = "seq, session, role, kind, body, encoding, chars, key, chained, created_at"
-_HANDED_ON = "seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
+_MESSAGE_COLUMNS = "seq, session, role, kind, body, encoding, chars, key, chained, created_at"
+_HANDOFF_COLUMNS = "seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
 _BATCH = 500
-# A few seconds' work: all of an ordinary index. A very large one is not rewritten for each conversation that goes.
-_MERGED_PAGES = 20_000
+# A few seconds of work, enough for most indexes; a very large one is not rewritten for each deletion.
+_MAX_MERGED_PAGES = 20_000
 
 
 class ConversationDeleter:
-    """Takes a conversation and its delegated runs away; a branch keeps what it shared."""
+    """Delete a conversation and its delegated runs; branches keep the messages they share."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
         self._context = context
         self._outputs = outputs
 
     def delete(self, any_id: str, *, lease: Lease | None = None) -> DeleteResult:
-        """Messages, sessions, calls, events, outputs and index; ids ever shown then say when it was deleted."""
+        """Delete messages, sessions, calls, events, outputs and index entries; tombstones keep the deletion date.
+
+        Raises LeaseLost.
+        """
 
         def work(tx: Transaction) -> DeleteResult:
             root, _ = self._context.lock_conversation(tx, any_id)
-            admit(tx, root.id, lease, now_ms=self._context.clock.now_ms())
-            doomed = [root, *_delegates(tx, root)]
+            check_lease(tx, root.id, lease, now_ms=self._context.clock.now_ms())
+            targets = [root, *_delegates(tx, root)]
             messages = outputs = 0
-            # Children first, so that nothing refers to what is gone.
-            for conversation in reversed(doomed):
-                self._hand_on(tx, conversation)
-                outputs += self._forget_outputs(tx, conversation)
-                messages += self._forget(tx, conversation)
+            # Children first, because they reference their parents.
+            for conversation in reversed(targets):
+                self._detach_branches(tx, conversation)
+                outputs += self._delete_outputs(tx, conversation)
+                messages += self._delete_rows(tx, conversation)
             for index in ("message", "output"):
-                self._context.index.settle(tx, index, most_pages=_MERGED_PAGES)
+                self._context.index.purge_removed(tx, index, max_pages=_MAX_MERGED_PAGES)
             record_deletion(tx)
-            return DeleteResult(tuple(c.id for c in doomed), messages, outputs)
+            return DeleteResult(tuple(c.id for c in targets), messages, outputs)
 
         deleted = self._context.database.erase(work)
         for conversation_id in deleted.conversation_ids:
             self._outputs.blobs.remove(conversation_id)
         return deleted
 
-    def _hand_on(self, tx: Transaction, conversation: Conversation) -> None:
-        """Gives each branch its own copy of what it shared with the conversation that goes."""
+    def _detach_branches(self, tx: Transaction, conversation: Conversation) -> None:
+        """Copy shared messages into each branch of a conversation that is being deleted."""
         rows = tx.rows(
             f"SELECT {CONVERSATION} FROM conversation WHERE parent = ? AND kind = 'branch'", (conversation.id,)
         )
         for branch in map(conversation_of_row, rows):
             shared = (conversation.id, branch.fork_seq)
             tx.run(
-                f"INSERT INTO message (conversation, {_COPIED}) SELECT CAST(? AS TEXT), {_COPIED} FROM message"
-                " WHERE conversation = ? AND seq <= ?",
+                f"INSERT INTO message (conversation, {_MESSAGE_COLUMNS}) SELECT CAST(? AS TEXT), {_MESSAGE_COLUMNS}"
+                " FROM message WHERE conversation = ? AND seq <= ?",
                 (branch.id, *shared),
             )
             tx.run(
-                f"INSERT INTO handoff (conversation, {_HANDED_ON}) SELECT CAST(? AS TEXT), {_HANDED_ON} FROM handoff"
-                " WHERE conversation = ? AND seq <= ?",
+                f"INSERT INTO handoff (conversation, {_HANDOFF_COLUMNS}) SELECT CAST(? AS TEXT), {_HANDOFF_COLUMNS}"
+                " FROM handoff WHERE conversation = ? AND seq <= ?",
                 (branch.id, *shared),
             )
             copy_scrubbed(tx, conversation.id, branch.id)
             for texts in _indexed_rows(tx, branch, up_to=branch.fork_seq):
-                tx.run_many(*self._context.index.addition("message", texts))
+                tx.run_many(*self._context.index.insert_step("message", texts))
             tx.run(
                 "UPDATE conversation SET parent = ?, fork_seq = ? WHERE id = ?",
                 (conversation.parent_id, min(conversation.fork_seq, branch.fork_seq), branch.id),
             )
 
-    def _forget(self, tx: Transaction, conversation: Conversation) -> int:
+    def _delete_rows(self, tx: Transaction, conversation: Conversation) -> int:
         owner, now = conversation.id, self._context.clock.now_ms()
         sessions = [r[0] for r in tx.rows("SELECT id FROM session WHERE conversation = ?", (owner,))]
         for ident in (owner, *sessions):
@@ -105,28 +108,28 @@ class ConversationDeleter:
             self._context.index.remove(tx, "message", texts)
         tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'delete')", (owner,))
         tx.run("DELETE FROM span WHERE session IN (SELECT id FROM session WHERE conversation = ?)", (owner,))
-        gone = tx.run("DELETE FROM message WHERE conversation = ?", (owner,))
+        deleted = tx.run("DELETE FROM message WHERE conversation = ?", (owner,))
         for table in ("handoff", "call", "event", "output", "lease", "inbox", "fingerprint", "session"):
             tx.run(f"DELETE FROM {table} WHERE conversation = ?", (owner,))
         tx.run("DELETE FROM state WHERE scope LIKE ?", (f"%:{owner}",))
         tx.run("DELETE FROM permit WHERE conversation = ?", (owner,))
         tx.run("UPDATE conversation SET parent = NULL WHERE parent = ?", (owner,))
         tx.run("DELETE FROM conversation WHERE id = ?", (owner,))
-        return gone
+        return deleted
 
-    def _forget_outputs(self, tx: Transaction, conversation: Conversation) -> int:
+    def _delete_outputs(self, tx: Transaction, conversation: Conversation) -> int:
         rows = tx.rows("SELECT number, place, is_indexed FROM output WHERE conversation = ?", (conversation.id,))
-        for number, place, is_indexed in rows:
-            # Where the file is gone already, its words lead to no row and are never shown.
+        for number, path, is_indexed in rows:
+            # Without the file its index entries cannot be removed; they match no row and never appear in results.
             with suppress(NotFound):
-                text = "".join(self._outputs.blobs.chunks(place)) if is_indexed else ""
+                text = "".join(self._outputs.blobs.chunks(path)) if is_indexed else ""
                 tokens = output_tokens(text, conversation)
                 self._context.index.remove(tx, "output", [(number, tokens)] if is_indexed else [])
         return len(rows)
 
 
 def _delegates(tx: Transaction, conversation: Conversation) -> Iterator[Conversation]:
-    """Runs it delegated, and theirs: they are part of it, though they have logs of their own."""
+    """Yield the delegated runs of a conversation, recursively."""
     rows = tx.rows("SELECT id FROM conversation WHERE parent = ? AND kind = 'delegate'", (conversation.id,))
     for (ident,) in rows:
         child = get_conversation(tx, ident)
@@ -137,7 +140,7 @@ def _delegates(tx: Transaction, conversation: Conversation) -> Iterator[Conversa
 def _indexed_rows(
     tx: Transaction, conversation: Conversation, *, up_to: int
 ) -> Iterator[list[tuple[int, IndexedText]]]:
-    """What the index holds, or should hold, of a conversation's own rows, in batches."""
+    """Yield the index entries of a conversation's own messages, in batches."""
     after = 0
     while True:
         rows = tx.rows(
@@ -150,7 +153,7 @@ def _indexed_rows(
         after = rows[-1][1]
         texts = []
         for number, _, body, encoding, kind in rows:
-            # What cannot be read has no words to take out; those in the index lead to no row, and are never shown.
+            # Index entries of a damaged message cannot be computed; they match no row and never appear in results.
             with suppress(CorruptStore):
                 texts.append((number, scoped_text(PreparedMessage.of(decode(body, encoding, kind)), conversation)))
         yield texts
@@ -161,43 +164,46 @@ Redact = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class ScrubResult:
-    """How many bodies and outputs held something to take out."""
+    """How many messages and outputs were changed."""
 
     messages: int
     outputs: int
 
 
 class Scrubber:
-    """Redacts everything stored of one conversation: messages, prompts, titles, events, outputs and the index."""
+    """Redact everything stored of a conversation: messages, prompts, title, events, outputs and index."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
         self._context = context
         self._outputs = outputs
 
     def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
-        """One transaction. Keys stay what they were, so that handing in the unredacted history again adds nothing."""
+        """Redact in one transaction. Keys are kept, so that replaying the unredacted history adds nothing.
+
+        Raises LeaseLost.
+        """
 
         def work(tx: Transaction) -> tuple[Conversation, int]:
             conversation, _ = self._context.lock_conversation(tx, any_id)
-            admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
+            check_lease(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
             tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'scrub')", (conversation.id,))
-            changed = self._messages(tx, conversation, redact)
-            _prompts_and_titles(tx, conversation, redact)
+            changed = self._redact_messages(tx, conversation, redact)
+            _redact_metadata(tx, conversation, redact)
             tx.run("DELETE FROM permit WHERE conversation = ?", (conversation.id,))
-            self._context.index.settle(tx, "message")
+            self._context.index.purge_removed(tx, "message")
             return conversation, changed
 
         conversation, changed = self._context.database.erase(work)
-        return ScrubResult(changed, self._scrub_outputs(conversation, redact))
+        return ScrubResult(changed, self._redact_outputs(conversation, redact))
 
-    def _messages(self, tx: Transaction, conversation: Conversation, redact: Redact) -> int:
+    def _redact_messages(self, tx: Transaction, conversation: Conversation, redact: Redact) -> int:
         changed = 0
         numbers = tx.rows("SELECT id, seq FROM message WHERE conversation = ?", (conversation.id,))
         for number, seq in numbers:
             rows = tx.rows("SELECT body, encoding, kind FROM message WHERE id = ?", (number,))
             try:
                 before = PreparedMessage.of(decode(*rows[0]))
-            except CorruptStore:  # what cannot be read cannot be redacted, and is left for a backup to mend
+            except CorruptStore:  # a damaged message cannot be redacted; restore it from a backup
                 continue
             after = PreparedMessage.of(redact_message(before.message, redact))
             if after.body.canonical == before.body.canonical:
@@ -208,12 +214,12 @@ class Scrubber:
             )
             record_scrubbed(tx, conversation.id, seq, after.body.canonical)
             self._context.index.remove(tx, "message", [(number, scoped_text(before, conversation))])
-            tx.run_many(*self._context.index.addition("message", [(number, scoped_text(after, conversation))]))
+            tx.run_many(*self._context.index.insert_step("message", [(number, scoped_text(after, conversation))]))
             changed += 1
         return changed
 
-    def _scrub_outputs(self, conversation: Conversation, redact: Redact) -> int:
-        """Each output is written anew under its old id; the old text goes once the new one stands."""
+    def _redact_outputs(self, conversation: Conversation, redact: Redact) -> int:
+        """Rewrite each output under its id; the old text is removed after the new one is stored."""
         changed = 0
         for output in self._outputs.list(conversation.id):
             before = self._outputs.whole(output.id)
@@ -225,16 +231,16 @@ class Scrubber:
 
 
 def redact_message(message: Message, redact: Redact) -> Message:
-    """The message with every text in it redacted; arguments that were valid JSON stay so."""
-    raw = _walk(message.to_dict(), redact)
-    for call, given in zip(raw.get("tool_calls") or (), message.tool_calls, strict=False):
-        arguments = given.parsed_arguments()
-        if arguments is not None and redact(given.arguments) != given.arguments:
-            call["function"]["arguments"] = canonical_json(_walk(arguments, redact))
+    """Redact every text of a message; tool call arguments stay valid JSON."""
+    raw = _redact_json(message.to_dict(), redact)
+    for raw_call, call in zip(raw.get("tool_calls") or (), message.tool_calls, strict=False):
+        arguments = call.parsed_arguments()
+        if arguments is not None and redact(call.arguments) != call.arguments:
+            raw_call["function"]["arguments"] = canonical_json(_redact_json(arguments, redact))
     return replace(Message.from_dict(raw), kind=message.kind)
 
 
-def _prompts_and_titles(tx: Transaction, conversation: Conversation, redact: Redact) -> None:
+def _redact_metadata(tx: Transaction, conversation: Conversation, redact: Redact) -> None:
     for ident, stored, encoding in tx.rows(
         "SELECT id, system_prompt, prompt_encoding FROM session WHERE conversation = ?", (conversation.id,)
     ):
@@ -245,44 +251,46 @@ def _prompts_and_titles(tx: Transaction, conversation: Conversation, redact: Red
         (text(redact(conversation.title)), text(redact(conversation.todo)), conversation.id),
     )
     for ident, payload in tx.rows("SELECT id, payload FROM event WHERE conversation = ?", (conversation.id,)):
-        cleaned = json.dumps(_walk(load_payload(payload), redact), ensure_ascii=True)
+        cleaned = json.dumps(_redact_json(load_payload(payload), redact), ensure_ascii=True)
         tx.run("UPDATE event SET payload = ? WHERE id = ?", (cleaned, ident))
     for number, content, result in tx.rows(
         "SELECT number, content, result FROM inbox WHERE conversation = ?", (conversation.id,)
     ):
-        held = [json.dumps(_walk(json.loads(t), redact), ensure_ascii=True) if t else "" for t in (content, result)]
-        tx.run("UPDATE inbox SET content = ?, result = ? WHERE number = ?", (*held, number))
+        redacted = [
+            json.dumps(_redact_json(json.loads(t), redact), ensure_ascii=True) if t else "" for t in (content, result)
+        ]
+        tx.run("UPDATE inbox SET content = ?, result = ? WHERE number = ?", (*redacted, number))
 
 
-def _walk(value: Any, redact: Redact) -> Any:
+def _redact_json(value: Any, redact: Redact) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {k: _walk(v, redact) for k, v in value.items()}
+        return {k: _redact_json(v, redact) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_walk(v, redact) for v in value]
+        return [_redact_json(v, redact) for v in value]
     return value
 
 
 ProgressCallback = Callable[[str], None]
 
-# A batch of outputs may be far more text than one of messages.
+# Outputs are far larger than messages.
 _OUTPUT_BATCH = 10
-_TOLD_EVERY = 20
-_OWNED = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
+_REPORT_EVERY = 20
+_CONVERSATION_COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
 _MESSAGES = (
-    f"SELECT m.id, m.body, m.encoding, m.kind, {_OWNED} FROM message m JOIN conversation c ON c.id = m.conversation"
-    " WHERE m.id > ? AND m.id <= ? ORDER BY m.id LIMIT ?"
+    f"SELECT m.id, m.body, m.encoding, m.kind, {_CONVERSATION_COLUMNS} FROM message m"
+    " JOIN conversation c ON c.id = m.conversation WHERE m.id > ? AND m.id <= ? ORDER BY m.id LIMIT ?"
 )
 _OUTPUTS = (
-    f"SELECT o.number, o.place, {_OWNED} FROM output o JOIN conversation c ON c.id = o.conversation"
+    f"SELECT o.number, o.place, {_CONVERSATION_COLUMNS} FROM output o JOIN conversation c ON c.id = o.conversation"
     " WHERE o.number > ? AND o.number <= ? AND o.is_indexed = 1 ORDER BY o.number LIMIT ?"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far the index has come; nothing is left to do where both ends are reached."""
+    """How far the index has been rebuilt, as stored in the database."""
 
     version: int = 1
     message: int = 0
@@ -300,80 +308,82 @@ class _Progress:
 
 
 def log_progress(line: str) -> None:
-    """Where nobody listens, a warning: it shows on a terminal, for it may take minutes."""
+    """Log progress as a warning, so that it is visible by default: a rebuild may take minutes."""
     logging.getLogger(__name__).warning(line)
 
 
 class Reindexer:
-    """Brings the index up to the tokenizer that this Perdure has."""
+    """Rebuild the search index after the tokenizer changed; resumable and safe to run concurrently."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore, *, version: int = VERSION) -> None:
         self._context = context
         self._outputs = outputs
         self._version = version
 
-    def run(self, say: ProgressCallback = log_progress) -> bool:
-        """Whether there was anything to do. Costs one small read where there was not."""
-        known = self._context.database.read(lambda tx: self._known(tx, ""))
-        if known.version == self._version and known.is_done:
+    def run(self, on_progress: ProgressCallback = log_progress) -> bool:
+        """Rebuild the index if needed and return whether it was; one small read if not."""
+        progress = self._context.database.read(lambda tx: self._load_progress(tx, ""))
+        if progress.version == self._version and progress.is_done:
             return False
-        if known.version != self._version:
-            known = self._context.database.write(self._begin)
+        if progress.version != self._version:
+            progress = self._context.database.write(self._begin)
         counts = "SELECT (SELECT COUNT(*) FROM message) + (SELECT COUNT(*) FROM output)"
         texts = self._context.database.read(lambda tx: tx.rows(counts))[0][0]
-        say(f"search: the index is being built anew for {texts:,} texts; nothing is lost, and stopping does no harm")
+        on_progress(
+            f"search: rebuilding the index for {texts:,} texts; interrupting it is safe, it resumes on the next start"
+        )
         for step in count(1):
-            known = self._context.database.write(self._batch)
-            if known.is_done:
+            progress = self._context.database.write(self._batch)
+            if progress.is_done:
                 break
-            if step % _TOLD_EVERY == 0:
-                say(f"search: {known.share:.0%} of the index is built")
-        say("search: the index is built")
+            if step % _REPORT_EVERY == 0:
+                on_progress(f"search: {progress.share:.0%} of the index is rebuilt")
+        on_progress("search: the index is rebuilt")
         return True
 
     def _begin(self, tx: Transaction) -> _Progress:
-        known = self._known(tx, self._context.database.dialect.for_update)
-        if known.version == self._version:
-            return known
+        progress = self._load_progress(tx, self._context.database.dialect.for_update)
+        if progress.version == self._version:
+            return progress
         for index in ("message", "output"):
             self._context.index.clear(tx, index)
         last_message = tx.rows("SELECT COALESCE(MAX(id), 0) FROM message")[0][0]
         last_output = tx.rows("SELECT COALESCE(MAX(number), 0) FROM output")[0][0]
-        return _record(tx, _Progress(self._version, 0, last_message, 0, last_output))
+        return _store_progress(tx, _Progress(self._version, 0, last_message, 0, last_output))
 
     def _batch(self, tx: Transaction) -> _Progress:
-        """The next few texts; another process that is at it too waits for this one's, and then takes those after."""
-        known = self._known(tx, self._context.database.dialect.for_update)
-        if known.message < known.last_message:
-            rows = tx.rows(_MESSAGES, (known.message, known.last_message, _BATCH))
-            texts = [t for r in rows for t in _words(r)]
-            tx.run_many(*self._context.index.addition("message", texts))
-            reached = rows[-1][0] if len(rows) == _BATCH else known.last_message
-            return _record(tx, replace(known, message=reached))
-        outputs = tx.rows(_OUTPUTS, (known.output, known.last_output, _OUTPUT_BATCH))
-        read = [t for r in outputs for t in self._output(r[0], r[1], conversation_of_row(r[2:]))]
-        tx.run_many(*self._context.index.addition("output", read))
-        reached = outputs[-1][0] if len(outputs) == _OUTPUT_BATCH else known.last_output
-        return _record(tx, replace(known, output=reached))
+        """Index the next batch; the row lock makes concurrent processes take turns."""
+        progress = self._load_progress(tx, self._context.database.dialect.for_update)
+        if progress.message < progress.last_message:
+            rows = tx.rows(_MESSAGES, (progress.message, progress.last_message, _BATCH))
+            texts = [t for r in rows for t in _message_entry(r)]
+            tx.run_many(*self._context.index.insert_step("message", texts))
+            reached = rows[-1][0] if len(rows) == _BATCH else progress.last_message
+            return _store_progress(tx, replace(progress, message=reached))
+        outputs = tx.rows(_OUTPUTS, (progress.output, progress.last_output, _OUTPUT_BATCH))
+        read = [t for r in outputs for t in self._output_entry(r[0], r[1], conversation_of_row(r[2:]))]
+        tx.run_many(*self._context.index.insert_step("output", read))
+        reached = outputs[-1][0] if len(outputs) == _OUTPUT_BATCH else progress.last_output
+        return _store_progress(tx, replace(progress, output=reached))
 
-    def _output(self, number: int, place: str, conversation: Conversation) -> Sequence[tuple[int, IndexedText]]:
-        # What is gone cannot be found, and must not keep the rest from being found.
+    def _output_entry(self, number: int, path: str, conversation: Conversation) -> Sequence[tuple[int, IndexedText]]:
+        # A missing file must not keep the other outputs from being indexed.
         with suppress(NotFound):
-            return [(number, output_tokens("".join(self._outputs.blobs.chunks(place)), conversation))]
+            return [(number, output_tokens("".join(self._outputs.blobs.chunks(path)), conversation))]
         return []
 
-    def _known(self, tx: Transaction, lock: str) -> _Progress:
+    def _load_progress(self, tx: Transaction, lock: str) -> _Progress:
         row = tx.row(f"SELECT value FROM state WHERE scope = 'index' AND key = 'progress'{lock}")
         return _Progress(**json.loads(row[0])) if row else _Progress()
 
 
-def _words(row: Row) -> Iterator[tuple[int, IndexedText]]:
-    """What the index holds of a message; nothing where it is damaged, which must not keep the store from opening."""
+def _message_entry(row: Row) -> Iterator[tuple[int, IndexedText]]:
+    """Yield the index entry of a message; none for a damaged one, which must not keep the store from opening."""
     with suppress(CorruptStore):
         yield row[0], scoped_text(PreparedMessage.of(decode(*row[1:4])), conversation_of_row(row[4:]))
 
 
-def _record(tx: Transaction, progress: _Progress) -> _Progress:
+def _store_progress(tx: Transaction, progress: _Progress) -> _Progress:
     tx.run(
         "INSERT INTO state (scope, key, value) VALUES ('index', 'progress', ?)"
         " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
@@ -384,7 +394,7 @@ def _record(tx: Transaction, progress: _Progress) -> _Progress:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Some messages of one conversation, and what is wrong with them."""
+    """A batch of verified messages and their damage."""
 
     conversation_id: str
     messages: int
@@ -392,18 +402,18 @@ class CheckedBatch:
 
 
 class Verifier:
-    """Says which stored messages are damaged. Reads only."""
+    """Verify stored messages against their keys. Read-only."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
     def conversation(self, any_id: str) -> list[Damage]:
-        """Everything of one conversation, with what a branch shares."""
+        """Return the damage in one conversation, including messages a branch shares with its parent."""
         ident = self._context.database.read(lambda tx: conversation_id_of(tx, any_id))
         return [damage for batch in self._batches(ident, is_whole=True) for damage in batch.damage]
 
     def everything(self) -> Iterator[CheckedBatch]:
-        """Every conversation, last used first; stop whenever it has taken long enough."""
+        """Verify every conversation, most recently used first; stop iterating to stop early."""
         sql = "SELECT id FROM conversation ORDER BY updated_at DESC, id DESC"
         for (ident,) in self._context.database.read(lambda tx: tx.rows(sql)):
             try:
@@ -412,21 +422,21 @@ class Verifier:
                 continue
 
     def _batches(self, conversation_id: str, *, is_whole: bool) -> Iterator[CheckedBatch]:
-        found = self._context.database.read(lambda tx: get_conversation(tx, conversation_id))
-        first = 1 if is_whole else found.fork_seq + 1
-        for lo in range(first, found.last_seq + 1, _BATCH):
-            span = Span(lo, min(found.last_seq, lo + _BATCH - 1))
+        conversation = self._context.database.read(lambda tx: get_conversation(tx, conversation_id))
+        first = 1 if is_whole else conversation.fork_seq + 1
+        for lo in range(first, conversation.last_seq + 1, _BATCH):
+            span = Span(lo, min(conversation.last_seq, lo + _BATCH - 1))
             yield self._context.database.read(partial(_check, conversation_id=conversation_id, span=span))
 
 
 def _check(tx: Transaction, *, conversation_id: str, span: Span) -> CheckedBatch:
     lineage = lineage_of(tx, get_conversation(tx, conversation_id))
     entries, damage = read_checked(tx, lineage, [span])
-    known = {e.seq for e in entries}
+    present = {e.seq for e in entries}
     missing = [
         Damage(owner, seq, "missing")
         for owner, lo, hi in segments_of(lineage, span)
         for seq in range(lo, hi + 1)
-        if seq not in known
+        if seq not in present
     ]
     return CheckedBatch(conversation_id, len(entries), (*damage, *missing))

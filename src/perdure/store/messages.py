@@ -11,7 +11,7 @@ from perdure.core.messages import Entry, Message
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value
 from perdure.store.ids import Body, encode, ingest_key
-from perdure.store.leases import admit, judge
+from perdure.store.leases import check_lease, check_lease_row
 from perdure.store.ledger import insert_event
 from perdure.store.queries import (
     SESSION,
@@ -51,7 +51,7 @@ _INSERT = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUM
 
 @dataclass(frozen=True, slots=True)
 class PreparedMessage:
-    """A message with all that its row and the index will hold of it."""
+    """A message with its encoded body and index tokens."""
 
     message: Message
     body: Body
@@ -73,8 +73,10 @@ class PreparedMessage:
         now_ms: int,
         is_original: bool,
     ) -> tuple[Value, ...]:
-        """What a compaction writes was not said: it stands outside the chain of keys, so that replay never stumbles
-        over it."""
+        """Return the values of the message's row.
+
+        Handoffs (`is_original` False) are not part of the hash chain, so replaying a history skips them.
+        """
         message, body = self.message, self.body
         return (
             number, conversation_id, seq, session_id, message.role, message.kind, body.stored, body.encoding,
@@ -84,7 +86,7 @@ class PreparedMessage:
 
 @dataclass(frozen=True, slots=True)
 class IdReservation:
-    """Numbers for messages about to be written, and how things stand at their conversation's tip."""
+    """Row ids for new messages, with the lease and state of the conversation's tip."""
 
     numbers: tuple[int, ...]
     lease: Row | None
@@ -98,8 +100,8 @@ def prepare_messages(messages: AnyMessage | Sequence[AnyMessage]) -> list[Prepar
 
 
 def reserve_ids(tx: Transaction, dialect: Dialect, conversation: Conversation, count: int) -> IdReservation:
-    """Asked in one trip, once the conversation is held: a database may be far away."""
-    # One is asked for most often, and then without a series: a server would plan that anew each time.
+    """Reserve row ids and read the tip's state in one round trip; the conversation must be locked."""
+    # Most appends need one id: without a series the server can reuse its prepared plan.
     counting = "(SELECT 1 AS n)" if count == 1 else dialect.counting
     rows = tx.rows(
         f"SELECT {dialect.number.format('message')}, s.ended_at, l.holder, l.token, l.expires_at FROM session s"
@@ -111,23 +113,23 @@ def reserve_ids(tx: Transaction, dialect: Dialect, conversation: Conversation, c
 
 
 def insert_step(rows: Sequence[Sequence[Value]]) -> Step:
-    """Puts rows of drafts into the log."""
+    """Return the step that inserts message rows."""
     return _INSERT, rows
 
 
-def scoped_text(draft: PreparedMessage, conversation: Conversation) -> IndexedText:
-    """A draft's tokens, with the words that narrow a search to where it stands."""
-    words = [conversation_scope(conversation.id), role_scope(draft.message.kind)]
+def scoped_text(message: PreparedMessage, conversation: Conversation) -> IndexedText:
+    """Return a message's index tokens with the scope terms of its conversation."""
+    words = [conversation_scope(conversation.id), role_scope(message.message.kind)]
     if conversation.user_key:
         words.append(user_scope(conversation.user_key))
-    return IndexedText(draft.tokens.parts, draft.tokens.wholes, " ".join(words))
+    return IndexedText(message.tokens.parts, message.tokens.wholes, " ".join(words))
 
 
-_MOVE_ON = "UPDATE conversation SET last_seq = ?, last_key = ?, updated_at = ? WHERE id = ?"
+_ADVANCE = "UPDATE conversation SET last_seq = ?, last_key = ?, updated_at = ? WHERE id = ?"
 
 
 class MessageLog:
-    """Appends and reads; every id of a conversation names it."""
+    """Append to and read the message log; methods accept any id of a conversation."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -141,21 +143,24 @@ class MessageLog:
         lease: Lease | None = None,
         events: Sequence[StoredEvent] = (),
     ) -> AppendResult:
-        """Adds to the conversation's tip, durably. With `after_seq`, what already stands behind that message is not
-        added again, so that an append whose answer was lost can be repeated. `events` tell what is known about the
-        messages beside their words; they are written with them, or not at all."""
-        drafts = prepare_messages(messages)
+        """Append messages to the conversation's tip, durably.
+
+        With `after_seq`, messages already stored after that position are skipped, so that an append whose response was
+        lost can be retried. `events` are written in the same transaction. Raises LeaseLost, and StoreError where the
+        messages differ from the stored ones.
+        """
+        prepared = prepare_messages(messages)
 
         def work(tx: Transaction) -> AppendResult:
-            if after_seq is None and drafts:
+            if after_seq is None and prepared:
                 conversation, last_key = self._context.lock_conversation(tx, any_id)
-                room = reserve_ids(tx, self._context.database.dialect, conversation, len(drafts))
-                judge(room.lease, conversation.id, lease, now_ms=self._context.clock.now_ms())
-                added = self._add(tx, conversation, drafts, key=last_key, room=room)
+                reserved = reserve_ids(tx, self._context.database.dialect, conversation, len(prepared))
+                check_lease_row(reserved.lease, conversation.id, lease, now_ms=self._context.clock.now_ms())
+                added = self._add(tx, conversation, prepared, key=last_key, reserved=reserved)
             else:
                 conversation = self._open(tx, any_id, lease)
-                known = conversation.last_seq if after_seq is None else after_seq
-                added = self._add_missing(tx, conversation, drafts, known)
+                start = conversation.last_seq if after_seq is None else after_seq
+                added = self._add_missing(tx, conversation, prepared, start)
             for event in events if added.added else ():
                 now = added.entries[-1].created_at_ms
                 insert_event(tx, added.conversation_id, replace(event, created_at_ms=now))
@@ -164,19 +169,19 @@ class MessageLog:
         return self._context.database.write(work)
 
     def ingest(self, any_id: str, messages: Sequence[AnyMessage], *, lease: Lease | None = None) -> AppendResult:
-        """Brings the log up to a whole conversation handed in from its first message; what is there already stays.
+        """Append the messages of a complete history that are not stored yet.
 
-        Raises StoreError where the two part ways: the log is never changed to fit.
+        Raises StoreError where the history differs from the log, which is never changed.
         """
-        drafts = prepare_messages(messages)
+        prepared = prepare_messages(messages)
 
         def work(tx: Transaction) -> AppendResult:
-            return self._add_missing(tx, self._open(tx, any_id, lease), drafts, 0)
+            return self._add_missing(tx, self._open(tx, any_id, lease), prepared, 0)
 
         return self._context.database.write(work)
 
     def history(self, session_id: str) -> SessionHistory:
-        """One session as it is, or was, sent: its spans, then its own messages. A conversation id means its tip."""
+        """Return a session as sent to the model: its spans, then its own messages; the tip for a conversation id."""
 
         def load(tx: Transaction) -> SessionHistory:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
@@ -188,7 +193,7 @@ class MessageLog:
         return self._context.database.read(load)
 
     def read(self, any_id: str, span: Span) -> list[Entry]:
-        """The messages of one interval of the log, handoffs included."""
+        """Return the messages of a span of the log, including handoffs."""
 
         def load(tx: Transaction) -> list[Entry]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
@@ -197,18 +202,18 @@ class MessageLog:
         return self._context.database.read(load)
 
     def originals(self, any_id: str) -> list[Entry]:
-        """Everything ever said in the conversation, in order, without what compactions wrote."""
+        """Return every original message of the conversation, in order, without the handoffs of compactions."""
 
         def load(tx: Transaction) -> list[Entry]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             lineage = lineage_of(tx, conversation)
-            written = read_generated_seqs(tx, lineage)
-            return [e for e in read_entries(tx, lineage, [Span(1, conversation.last_seq)]) if e.seq not in written]
+            generated = read_generated_seqs(tx, lineage)
+            return [e for e in read_entries(tx, lineage, [Span(1, conversation.last_seq)]) if e.seq not in generated]
 
         return self._context.database.read(load)
 
     def expand(self, session_id: str) -> list[Entry]:
-        """A session's view with every handoff opened, down to what was really said."""
+        """Return a session's messages with every handoff replaced by the messages it covers."""
 
         def load(tx: Transaction) -> list[Entry]:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
@@ -220,7 +225,7 @@ class MessageLog:
         return self._context.database.read(load)
 
     def handoffs(self, any_id: str) -> dict[int, StoredHandoff]:
-        """Every handoff of the conversation, by seq."""
+        """Return every handoff of the conversation, by seq."""
 
         def load(tx: Transaction) -> dict[int, StoredHandoff]:
             return read_handoffs(tx, lineage_of(tx, get_conversation(tx, conversation_id_of(tx, any_id))))
@@ -228,7 +233,7 @@ class MessageLog:
         return self._context.database.read(load)
 
     def view(self, session_id: str) -> View:
-        """What a session's history is made of, without reading it. A conversation id means its tip."""
+        """Return a session's view without reading its messages; the tip's for a conversation id."""
 
         def load(tx: Transaction) -> View:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
@@ -237,29 +242,31 @@ class MessageLog:
         return self._context.database.read(load)
 
     def reader(self, any_id: str) -> ConversationLog:
-        """The LogReader port over one conversation."""
+        """Return a LogReader of one conversation."""
         return ConversationLog(self, any_id)
 
     def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> Conversation:
         conversation, _ = self._context.lock_conversation(tx, any_id)
-        admit(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
+        check_lease(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
         return conversation
 
     def _add(
         self,
         tx: Transaction,
         conversation: Conversation,
-        drafts: Sequence[PreparedMessage],
+        prepared: Sequence[PreparedMessage],
         *,
         key: bytes,
-        room: IdReservation,
+        reserved: IdReservation,
     ) -> AppendResult:
         now, tip = self._context.clock.now_ms(), conversation.tip_session_id
         entries, rows, texts = [], [], []
-        for seq, (number, draft) in enumerate(zip(room.numbers, drafts, strict=True), conversation.last_seq + 1):
-            key = ingest_key(key, draft.body.canonical)
+        for seq, (number, message) in enumerate(
+            zip(reserved.numbers, prepared, strict=True), conversation.last_seq + 1
+        ):
+            key = ingest_key(key, message.body.canonical)
             rows.append(
-                draft.row(
+                message.row(
                     number,
                     conversation_id=conversation.id,
                     seq=seq,
@@ -269,38 +276,38 @@ class MessageLog:
                     is_original=True,
                 )
             )
-            texts.append((number, scoped_text(draft, conversation)))
-            entries.append(Entry(seq, draft.message, now))
-        steps = [insert_step(rows), self._context.index.addition("message", texts)]
-        if room.is_closed:
-            # Speaking again reopens a tip that was closed.
+            texts.append((number, scoped_text(message, conversation)))
+            entries.append(Entry(seq, message.message, now))
+        steps = [insert_step(rows), self._context.index.insert_step("message", texts)]
+        if reserved.is_closed:
+            # An append reopens a closed tip.
             steps.append(("UPDATE session SET ended_at = NULL, end_reason = NULL WHERE id = ?", [(tip,)]))
-        tx.run_all([*steps, (_MOVE_ON, [(entries[-1].seq, key, now, conversation.id)])])
+        tx.run_all([*steps, (_ADVANCE, [(entries[-1].seq, key, now, conversation.id)])])
         return AppendResult(conversation.id, tip, tuple(entries), len(entries))
 
     def _add_missing(
-        self, tx: Transaction, conversation: Conversation, drafts: Sequence[PreparedMessage], after_seq: int
+        self, tx: Transaction, conversation: Conversation, prepared: Sequence[PreparedMessage], after_seq: int
     ) -> AppendResult:
         lineage = lineage_of(tx, conversation)
         key = key_at(tx, lineage, after_seq)
         stored = _chain(tx, lineage, Span(after_seq + 1, conversation.last_seq))
-        known: list[Entry] = []
-        for draft, (seq, stored_key, created_at) in zip(drafts, stored, strict=False):
-            expected = ingest_key(key, draft.body.canonical)
+        existing: list[Entry] = []
+        for message, (seq, stored_key, created_at) in zip(prepared, stored, strict=False):
+            expected = ingest_key(key, message.body.canonical)
             if expected != stored_key:
-                raise StoreError(f"what was handed in differs from the log at m:{seq}; branch there to keep both")
+                raise StoreError(f"the messages differ from the log at m:{seq}; branch there to keep both")
             key = stored_key
-            known.append(Entry(seq, draft.message, created_at))
-        missing = drafts[len(known) :]
+            existing.append(Entry(seq, message.message, created_at))
+        missing = prepared[len(existing) :]
         if not missing:
-            return AppendResult(conversation.id, conversation.tip_session_id, tuple(known), 0)
-        room = reserve_ids(tx, self._context.database.dialect, conversation, len(missing))
-        added = self._add(tx, conversation, missing, key=key, room=room)
-        return AppendResult(added.conversation_id, added.session_id, (*known, *added.entries), added.added)
+            return AppendResult(conversation.id, conversation.tip_session_id, tuple(existing), 0)
+        reserved = reserve_ids(tx, self._context.database.dialect, conversation, len(missing))
+        added = self._add(tx, conversation, missing, key=key, reserved=reserved)
+        return AppendResult(added.conversation_id, added.session_id, (*existing, *added.entries), added.added)
 
 
 class ConversationLog:
-    """A LogReader: one conversation's log, by seq."""
+    """LogReader of one conversation."""
 
     def __init__(self, log: MessageLog, any_id: str) -> None:
         self._log = log
@@ -311,7 +318,7 @@ class ConversationLog:
 
 
 def _named_session(tx: Transaction, any_id: str, conversation: Conversation) -> Session:
-    """The very session a session id names; the tip for any other id of the conversation."""
+    """Return the session of a session id; the tip for any other id of the conversation."""
     row = tx.row(f"SELECT {SESSION} FROM session WHERE id = ?", (any_id,))
     return session_of_row(row) if row is not None else get_session(tx, conversation.tip_session_id)
 
@@ -319,10 +326,10 @@ def _named_session(tx: Transaction, any_id: str, conversation: Conversation) -> 
 def _chain(tx: Transaction, lineage: Lineage, span: Span) -> list[tuple[int, bytes, int]]:
     return [
         (seq, bytes(key), created_at)
-        for place in segments_of(lineage, span)
+        for segment in segments_of(lineage, span)
         for seq, key, created_at in tx.rows(
             "SELECT seq, key, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
             " AND chained = 1 ORDER BY seq",
-            place,
+            segment,
         )
     ]

@@ -1,4 +1,4 @@
-"""Tool outputs too large for the context: kept whole, paged, searchable, as long as their conversation lives."""
+"""Store tool outputs too large for the context: complete, paged and searchable until their conversation is deleted."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from perdure.store.queries import conversation_id_of, get_conversation
 from perdure.store.records import Conversation
 from perdure.store.search.index import IndexedText, conversation_scope, index_text, role_scope, user_scope
 
-# A longer output is scanned when searched: indexing it would cost more than it is ever asked for.
+# Longer outputs are scanned by a search instead of indexed.
 INDEXED_CHARS = 262_144
-# Only an id of our own making may name a file, whatever an imported file says.
+# Only generated ids may name a file, whatever an import contains.
 _OUTPUT_ID = re.compile(r"o_[0-9a-z]{1,40}")
-# Texts that were replaced and not yet removed, kept as state by this name.
+# State scope of replaced blobs that are still to be removed.
 _ERASING = "erasing"
 _COLUMNS = "id, conversation, tool_call, chars, sha256, place"
 
 
 class OutputStore:
-    """The OutputStore port over a blobs for the text and a table for what is known of it."""
+    """OutputStore port: texts in the blob store, metadata in the database."""
 
     def __init__(self, context: StoreContext, blobs: BlobStore) -> None:
         self._context = context
@@ -45,7 +45,7 @@ class OutputStore:
 
     def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         row = self._shared_row(output_id, conversation_id)
-        output, start = self._known(row), max(0, offset)
+        output, start = self._output_of_row(row), max(0, offset)
         piece = "".join(_window(self.blobs.chunks(row[-1]), start, max(1, limit)))
         end = start + len(piece)
         return Page(output.address, piece, start, output.chars, end if piece and end < output.chars else None)
@@ -58,18 +58,18 @@ class OutputStore:
             owner = conversation_id_of(tx, conversation_id)
             return tx.rows(f"SELECT {_COLUMNS} FROM output WHERE conversation = ? ORDER BY number", (owner,))
 
-        return [self._known(row) for row in self._context.database.read(load)]
+        return [self._output_of_row(row) for row in self._context.database.read(load)]
 
     def get(self, output_id: str) -> StoredOutput:
-        """What is known of one output, whoever asks: its `conversation_id` says whose it is. Raises NotFound."""
-        return self._known(self._row(output_id))
+        """Return an output's metadata without an access check; compare its `conversation_id`. Raises NotFound."""
+        return self._output_of_row(self._row(output_id))
 
     def whole(self, output_id: str) -> str:
-        """All of its text at once, whoever asks: for export and scrub."""
+        """Return the complete text without an access check, for export and scrub."""
         return "".join(self.blobs.chunks(self._row(output_id)[-1]))
 
     def restore(self, conversation: Conversation, output_id: str, tool_call_id: str, output: str) -> None:
-        """An imported output, under its own id unless another conversation has it; one that is here already stays."""
+        """Store an imported output under its id, or a new id if another conversation uses it; skip an existing one."""
         owner = self._context.database.read(
             lambda tx: tx.row("SELECT conversation FROM output WHERE id = ?", (text(output_id),))
         )
@@ -83,43 +83,42 @@ class OutputStore:
         sink.close()
 
     def replace(self, output_id: str, new: str) -> None:
-        """Another text under the same id; only `scrub` has a reason to.
+        """Replace the text of an output, for `scrub`.
 
-        The new text lies beside the old one until the row names it, so that a crash leaves one or the other whole.
+        The new blob is written beside the old one and the row switches over, so that a crash leaves either one intact.
         """
         row = self._row(output_id)
-        owner, place = row[1], row[-1]
-        old = "".join(self.blobs.chunks(place))
+        owner, path = row[1], row[-1]
+        old = "".join(self.blobs.chunks(path))
         data = clean(new).encode()
-        writer = self.blobs.begin(owner, _next_name(output_id, place))
+        writer = self.blobs.begin(owner, _next_name(output_id, path))
         writer.write(data)
-        new_place = writer.finish()
+        new_path = writer.finish()
 
         def work(tx: Transaction) -> None:
             conversation = get_conversation(tx, owner)
-            facts = tx.rows("SELECT number, is_indexed FROM output WHERE id = ?", (output_id,))
-            number, was_indexed = facts[0]
+            (number, was_indexed), *_ = tx.rows("SELECT number, is_indexed FROM output WHERE id = ?", (output_id,))
             is_indexed = int(len(new) <= INDEXED_CHARS)
             tx.run(
                 "UPDATE output SET chars = ?, bytes = ?, sha256 = ?, place = ?, is_indexed = ? WHERE id = ?",
-                (len(new), len(data), hashlib.sha256(data).hexdigest(), new_place, is_indexed, output_id),
+                (len(new), len(data), hashlib.sha256(data).hexdigest(), new_path, is_indexed, output_id),
             )
             if was_indexed:
                 self._context.index.remove(tx, "output", [(number, output_tokens(old, conversation))])
             if is_indexed:
-                tx.run_many(*self._context.index.addition("output", [(number, output_tokens(new, conversation))]))
-            self._context.index.settle(tx, "output")
-            insert(tx, "state", {"scope": _ERASING, "key": place, "value": json.dumps(owner)})
+                tx.run_many(*self._context.index.insert_step("output", [(number, output_tokens(new, conversation))]))
+            self._context.index.purge_removed(tx, "output")
+            insert(tx, "state", {"scope": _ERASING, "key": path, "value": json.dumps(owner)})
 
         self._context.database.erase(work)
         self.finish_erasing()
 
     def finish_erasing(self) -> None:
-        """Removes texts that were replaced: after a crash too, for they hold what was to go."""
-        left = ScopedState(self._context, _ERASING)
-        for place, owner in left.items().items():
-            self.blobs.remove(owner, place)
-            left.set(place, None)
+        """Remove replaced blobs, including those a crash left behind: they contain what was scrubbed."""
+        pending = ScopedState(self._context, _ERASING)
+        for path, owner in pending.items().items():
+            self.blobs.remove(owner, path)
+            pending.set(path, None)
 
     def _row(self, output_id: str) -> Row:
         row = self._context.database.read(
@@ -130,31 +129,31 @@ class OutputStore:
         return row
 
     def _shared_row(self, output_id: str, conversation_id: str) -> Row:
-        """An output that a conversation may open: its own, or one of the same user's others."""
+        """Return an output of the conversation or of another one of the same user. Raises NotFound."""
 
         def load(tx: Transaction) -> Row | None:
-            asking = conversation_id_of(tx, conversation_id)
+            ident = conversation_id_of(tx, conversation_id)
             return tx.row(
                 f"SELECT {_COLUMNS} FROM output WHERE id = ? AND EXISTS (SELECT 1 FROM conversation theirs"
                 " JOIN conversation ours ON ours.user_key = theirs.user_key"
                 " WHERE theirs.id = output.conversation AND ours.id = ?)",
-                (text(output_id), asking),
+                (text(output_id), ident),
             )
 
         row = self._context.database.read(load)
         if row is None:
-            # Said alike of what is not there and of what is somebody else's.
+            # The same message for a missing output and for another user's.
             raise NotFound(f"no output {output_id!r}")
         return row
 
-    def _known(self, row: Row) -> StoredOutput:
-        ident, conversation_id, tool_call, chars, sha256, place = row
-        return StoredOutput(ident, conversation_id, tool_call, chars, sha256, self.blobs.shown(place))
+    def _output_of_row(self, row: Row) -> StoredOutput:
+        ident, conversation_id, tool_call, chars, sha256, path = row
+        return StoredOutput(ident, conversation_id, tool_call, chars, sha256, self.blobs.display_path(path))
 
 
 @dataclass
 class _Sink:
-    """An OutputSink: text goes to the blobs as it comes; its row and its index are written once it is complete."""
+    """OutputSink: streams text into a blob; row and index entry are written when it is closed."""
 
     context: StoreContext
     blobs: BlobStore
@@ -166,7 +165,7 @@ class _Sink:
     def __post_init__(self) -> None:
         self._chars = self._bytes = 0
         self._digest = hashlib.sha256()
-        self._kept: list[str] = []
+        self._indexable: list[str] = []
 
     def write(self, text: str) -> None:
         piece = clean(text)
@@ -176,25 +175,25 @@ class _Sink:
         self._chars += len(piece)
         self._bytes += len(data)
         if self._chars <= INDEXED_CHARS:
-            self._kept.append(piece)
+            self._indexable.append(piece)
         else:
-            self._kept.clear()
+            self._indexable.clear()
 
     def close(self) -> StoredOutput:
-        place = self.writer.finish()
+        path = self.writer.finish()
         try:
-            self.context.database.write(lambda tx: self._record(tx, place))
+            self.context.database.write(lambda tx: self._record(tx, path))
         except StoreError:
-            # Without its row nothing would ever find or delete the text again.
+            # Without its row the blob could never be read or deleted.
             self.writer.discard()
             raise
-        sha256, shown = self._digest.hexdigest(), self.blobs.shown(place)
-        return StoredOutput(self.output_id, self.conversation.id, self.tool_call_id, self._chars, sha256, shown)
+        sha256, display_path = self._digest.hexdigest(), self.blobs.display_path(path)
+        return StoredOutput(self.output_id, self.conversation.id, self.tool_call_id, self._chars, sha256, display_path)
 
     def abort(self) -> None:
         self.writer.discard()
 
-    def _record(self, tx: Transaction, place: str) -> None:
+    def _record(self, tx: Transaction, path: str) -> None:
         is_indexed = self._chars <= INDEXED_CHARS
         values: dict[str, Value] = {
             "id": self.output_id,
@@ -204,14 +203,14 @@ class _Sink:
             "chars": self._chars,
             "bytes": self._bytes,
             "sha256": self._digest.hexdigest(),
-            "place": place,
+            "place": path,
             "is_indexed": int(is_indexed),
             "created_at": self.context.clock.now_ms(),
         }
         number = insert_numbered(tx, "output", values, number="number")
         if is_indexed:
-            tokens = output_tokens("".join(self._kept), self.conversation)
-            tx.run_many(*self.context.index.addition("output", [(number, tokens)]))
+            tokens = output_tokens("".join(self._indexable), self.conversation)
+            tx.run_many(*self.context.index.insert_step("output", [(number, tokens)]))
 
 
 def output_tokens(output: str, conversation: Conversation) -> IndexedText:
@@ -221,14 +220,14 @@ def output_tokens(output: str, conversation: Conversation) -> IndexedText:
     return index_text(output, scope)
 
 
-def _next_name(output_id: str, place: str) -> str:
-    """Another name than the one its text has now, and the same each time it is tried."""
-    generation = re.search(r"\.(\d+)(?:\.txt)?$", place)
+def _next_name(output_id: str, path: str) -> str:
+    """Return the blob name of the next generation; deterministic, so that a retry overwrites leftovers."""
+    generation = re.search(r"\.(\d+)(?:\.txt)?$", path)
     return f"{output_id}.{int(generation[1]) + 1 if generation else 1}"
 
 
 def _window(chunks: Iterator[str], offset: int, limit: int) -> Iterator[str]:
-    """The characters from `offset`, as many as `limit`, without holding the rest."""
+    """Yield `limit` characters from `offset` without buffering the rest."""
     at = 0
     for chunk in chunks:
         start, end = max(0, offset - at), min(len(chunk), offset + limit - at)

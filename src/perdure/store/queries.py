@@ -26,7 +26,7 @@ SESSION = (
 _HANDOFF = "conversation, seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
 _ENTRY = "seq, created_at, body, encoding, kind, key, chained"
 
-# A conversation and how far its log counts: its own first, then what it shares with those it branched off.
+# (conversation, lo, hi) for each part of a log: the own part first, then the parts shared with parents.
 Lineage = tuple[tuple[str, int, int], ...]
 
 
@@ -41,7 +41,7 @@ def session_of_row(row: Row) -> Session:
 
 
 def _prompt_text(session_id: str, prompt: bytes, encoding: int) -> str:
-    """A prompt that was damaged keeps nobody from the conversation."""
+    """Decode a system prompt; a damaged one becomes a placeholder, so that the conversation still opens."""
     try:
         return unpack(prompt, encoding).decode(errors="replace")
     except CorruptStore:
@@ -67,13 +67,13 @@ def spans_of(tx: Transaction, session_id: str) -> View:
 
 
 def view_of(tx: Transaction, session: Session, last_seq: int) -> View:
-    """A session's spans, then its own messages; `last_seq` is the log's end, where the session has none yet."""
+    """Return a session's spans followed by its own messages; an open session ends at `last_seq`."""
     own = Span(session.first_seq, session.last_seq if session.last_seq is not None else last_seq)
     return merge_spans([*spans_of(tx, session.id), own])
 
 
 def lineage_of(tx: Transaction, conversation: Conversation) -> Lineage:
-    """Where each part of a conversation's log lies, newest part first: (conversation, lo, hi)."""
+    """Return the parts of a conversation's log with the conversations that store them, newest first."""
     pieces, hi = [], conversation.last_seq
     while True:
         pieces.append((conversation.id, conversation.fork_seq + 1, hi))
@@ -84,7 +84,7 @@ def lineage_of(tx: Transaction, conversation: Conversation) -> Lineage:
 
 
 def segments_of(lineage: Lineage, span: Span) -> Iterable[tuple[str, int, int]]:
-    """The rows a span lies in, oldest first."""
+    """Split a span by the conversations that store it, oldest first."""
     for conversation_id, lo, hi in reversed(lineage):
         low, high = max(lo, span.lo), min(hi, span.hi)
         if low <= high:
@@ -92,19 +92,19 @@ def segments_of(lineage: Lineage, span: Span) -> Iterable[tuple[str, int, int]]:
 
 
 def read_entries(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> list[Entry]:
-    """The messages of a view, in its order; one that cannot be read is replaced by a message that says so."""
+    """Return the messages of a view, in its order, with placeholders for damaged ones."""
     return read_checked(tx, lineage, view)[0]
 
 
 def read_checked(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> tuple[list[Entry], list[Damage]]:
-    """The messages of a view, and which of them are not what was stored. Checking takes 2 µs a message."""
+    """Return the messages of a view and the damaged ones among them. Verification takes 2 µs per message."""
     entries: list[Entry] = []
     damage: list[Damage] = []
     for span in view:
-        for place in segments_of(lineage, span):
-            conversation_id, lo, _ = place
+        for segment in segments_of(lineage, span):
+            conversation_id, lo, _ = segment
             rows = tx.rows(
-                f"SELECT {_ENTRY} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq", place
+                f"SELECT {_ENTRY} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq", segment
             )
             reader = ChainReader(tx, conversation_id, previous=key_at(tx, lineage, lo - 1))
             entries += [Entry(seq, reader.message(seq, *stored), created_at) for seq, created_at, *stored in rows]
@@ -113,17 +113,17 @@ def read_checked(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> tup
 
 
 def read_generated_seqs(tx: Transaction, lineage: Lineage) -> set[int]:
-    """The messages that compactions wrote: all that nobody said."""
+    """Return the seqs of messages written by compactions."""
     sql = "SELECT seq FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? AND chained = 0"
-    return {seq for place in lineage for (seq,) in tx.rows(sql, place)}
+    return {seq for segment in lineage for (seq,) in tx.rows(sql, segment)}
 
 
 def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, StoredHandoff]:
-    """Every handoff of a conversation's log, by seq."""
+    """Return every handoff of a log, by seq."""
     return {
         row[1]: handoff_of_row(row)
-        for place in reversed(lineage)
-        for row in tx.rows(f"SELECT {_HANDOFF} FROM handoff WHERE conversation = ? AND seq BETWEEN ? AND ?", place)
+        for segment in reversed(lineage)
+        for row in tx.rows(f"SELECT {_HANDOFF} FROM handoff WHERE conversation = ? AND seq BETWEEN ? AND ?", segment)
     }
 
 
@@ -172,7 +172,7 @@ def add_spans(tx: Transaction, session_id: str, view: Sequence[Span]) -> None:
 
 
 def key_at(tx: Transaction, lineage: Lineage, seq: int) -> bytes:
-    """The chain's key as it stood after message `seq`."""
+    """Return the hash chain's key after message `seq`. Raises NotFound."""
     if seq and not any(lo <= seq <= hi for _, lo, hi in lineage):
         raise NotFound(f"no message m:{seq} to append after")
     for conversation_id, lo, hi in lineage:
@@ -186,51 +186,51 @@ def key_at(tx: Transaction, lineage: Lineage, seq: int) -> bytes:
     return FIRST_KEY
 
 
-# A conversation by its own id or by that of one of its sessions; takes the id twice.
+# SQL condition for a conversation by its own id or a session's; binds the id twice.
 MATCHES_ID = "id = COALESCE((SELECT conversation FROM session WHERE id = ?), ?)"
 _PREFIXES = ("c_", "s_")
-# Sorts behind every character an id is made of.
+# Sorts after every character of an id.
 _AFTER = "~"
-_MOST_NAMED = 5
+_MAX_LISTED = 5
 
 
 def conversation_id_of(tx: Transaction, any_id: str) -> str:
-    """The conversation of a session id, a conversation id, or a beginning that fits one conversation only."""
+    """Resolve a session id, conversation id or unique prefix to a conversation id. Raises NotFound."""
     any_id = text(any_id)
     row = tx.row(f"SELECT id FROM conversation WHERE {MATCHES_ID}", (any_id, any_id))
     if row is not None:
         return str(row[0])
-    gone = tx.row("SELECT deleted_at FROM tombstone WHERE id = ?", (any_id,))
-    if gone is not None:
-        day = datetime.fromtimestamp(gone[0] / 1000, UTC).date()
+    tombstone = tx.row("SELECT deleted_at FROM tombstone WHERE id = ?", (any_id,))
+    if tombstone is not None:
+        day = datetime.fromtimestamp(tombstone[0] / 1000, UTC).date()
         raise NotFound(f"{any_id} was deleted on {day}")
-    return _by_beginning(tx, any_id)
+    return _by_prefix(tx, any_id)
 
 
 def owned_conversation_id_of(tx: Transaction, any_id: str, user_key: str) -> str:
-    """The same among one user's conversations; what is somebody else's is as unknown as what never was."""
+    """Resolve an id among one user's conversations. Raises NotFound, alike for missing ids and other users'."""
     any_id, user_key = text(any_id), text(user_key)
     row = tx.row(
         "SELECT id FROM conversation WHERE user_key = ?"
         " AND id IN (SELECT conversation FROM session WHERE id = ? UNION ALL SELECT CAST(? AS TEXT))",
         (user_key, any_id, any_id),
     )
-    return str(row[0]) if row is not None else _by_beginning(tx, any_id, user_key=user_key)
+    return str(row[0]) if row is not None else _by_prefix(tx, any_id, user_key=user_key)
 
 
-def _by_beginning(tx: Transaction, beginning: str, *, user_key: str | None = None) -> str:
-    start = beginning.strip().lower()
+def _by_prefix(tx: Transaction, prefix: str, *, user_key: str | None = None) -> str:
+    start = prefix.strip().lower()
     starts = [start] if start.startswith(_PREFIXES) else [p + start for p in _PREFIXES] if start else []
     owned = " AND c.user_key = ?" if user_key is not None else ""
     owner = [user_key] if user_key is not None else []
-    found: set[str] = set()
+    matches: set[str] = set()
     for s in starts:
-        for named, tables in (("c", "conversation c"), ("s", "session s JOIN conversation c ON c.id = s.conversation")):
-            sql = f"SELECT DISTINCT c.id FROM {tables} WHERE {named}.id >= ? AND {named}.id < ?{owned} LIMIT ?"
-            found |= {str(r[0]) for r in tx.rows(sql, (s, s + _AFTER, *owner, _MOST_NAMED + 1))}
-    if len(found) == 1:
-        return found.pop()
-    if found:
-        named = ", ".join(sorted(found)[:_MOST_NAMED])
-        raise NotFound(f"{beginning!r} fits several conversations ({named}…); type more of it")
-    raise NotFound(f"no conversation or session {beginning!r}")
+        for alias, tables in (("c", "conversation c"), ("s", "session s JOIN conversation c ON c.id = s.conversation")):
+            sql = f"SELECT DISTINCT c.id FROM {tables} WHERE {alias}.id >= ? AND {alias}.id < ?{owned} LIMIT ?"
+            matches |= {str(r[0]) for r in tx.rows(sql, (s, s + _AFTER, *owner, _MAX_LISTED + 1))}
+    if len(matches) == 1:
+        return matches.pop()
+    if matches:
+        listed = ", ".join(sorted(matches)[:_MAX_LISTED])
+        raise NotFound(f"{prefix!r} matches several conversations ({listed}…); type more characters")
+    raise NotFound(f"no conversation or session {prefix!r}")

@@ -1,10 +1,10 @@
-"""What the store hands out and takes in, as frozen values.
+"""Data model of the store, as frozen values.
 
-Conversation   what a person sees: a chain of sessions over one log
-Session        one stretch of it, from one compaction to the next
-Span           a closed interval of `seq`; a session begins with a few of them
-Handoff        a summary message and what it stands for
-Call, Event    what a model call cost, and what else happened
+Conversation   a chain of sessions over one message log
+Session        the part of a conversation between two compactions
+Span           a closed interval of `seq`; a session's view starts with a list of spans
+Handoff        a summary message and the spans it covers
+Call, Event    a model call with its usage and cost; anything else worth showing
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ConversationKind = Literal["main", "branch", "delegate"]
 BeganBy = Literal["start", "compression", "undo", "branch", "delegate", "import"]
 Grouping = Literal["day", "model", "source", "task"]
 Problem = Literal["unreadable", "changed", "missing"]
-# A notice names so many messages; `perdure sessions verify` lists all.
-_MOST_LISTED = 5
+# Messages listed in a notice; `perdure sessions verify` lists all.
+_MAX_LISTED = 5
 _PROBLEMS: dict[Problem, str] = {
     "unreadable": "is damaged and cannot be read",
-    "changed": "is not what was stored: it was changed on the disk",
+    "changed": "differs from what was stored: it was changed on disk",
     "missing": "is missing",
 }
 
@@ -49,7 +49,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class RouteRecord:
-    """Which model a session speaks to, and how."""
+    """The provider, model and API mode of a session."""
 
     provider: str = ""
     model: str = ""
@@ -67,7 +67,7 @@ class Conversation:
     chat_key: str = ""
     title: str = ""
     todo: str = ""
-    # A branch shares its parent's messages up to this one; 0 shares nothing.
+    # A branch shares its parent's messages up to this seq; 0 shares none.
     fork_seq: int = 0
     last_seq: int = 0
     created_at_ms: int = 0
@@ -82,7 +82,7 @@ class Session:
     began_by: BeganBy
     route: RouteRecord
     system_prompt: str
-    # Its own messages have first_seq <= seq <= last_seq; None while it is the tip.
+    # The session's own messages; last_seq is None while it is the tip.
     first_seq: int
     last_seq: int | None
     started_at_ms: int
@@ -92,7 +92,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """Where messages came to stand; `added` is 0 when a replay brought nothing new."""
+    """The stored messages with their seqs; `added` is 0 when a replay contained nothing new."""
 
     conversation_id: str
     session_id: str
@@ -102,7 +102,7 @@ class AppendResult:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One stored message that is not as it was stored."""
+    """A message that is unreadable, changed or missing."""
 
     conversation_id: str
     seq: int
@@ -113,22 +113,22 @@ class Damage:
 
 
 def damage_notice(damage: Sequence[Damage]) -> str:
-    """What a person is told who goes on with a damaged conversation."""
-    listed = "; ".join(map(str, damage[:_MOST_LISTED]))
-    more = f"; and {len(damage) - _MOST_LISTED} more" if len(damage) > _MOST_LISTED else ""
+    """Build the notice shown when a damaged conversation is opened."""
+    listed = "; ".join(map(str, damage[:_MAX_LISTED]))
+    more = f"; and {len(damage) - _MAX_LISTED} more" if len(damage) > _MAX_LISTED else ""
     return (
-        f"The database is damaged: {listed}{more}. The rest of the conversation is as it was. Make a copy now"
+        f"The database is damaged: {listed}{more}. The rest of the conversation is intact. Make a copy now"
         " (`perdure sessions backup`), check the disk, and restore these messages from an older backup if you have one."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHistory:
-    """A session as it is sent: its cached system prompt, and its messages in order."""
+    """A session as sent to the model: its cached system prompt and its messages in order."""
 
     session: Session
     entries: tuple[Entry, ...]
-    # Those of its messages that are not what was stored.
+    # Messages that failed verification.
     damage: tuple[Damage, ...] = ()
 
     @property
@@ -138,7 +138,7 @@ class SessionHistory:
 
 @dataclass(frozen=True, slots=True)
 class NewHandoff:
-    """A handoff to be written by a compaction; `covers` None means all that the plan does not keep."""
+    """A handoff to be written by a compaction; `covers` None covers everything the plan does not keep."""
 
     message: Message
     covers: tuple[Span, ...] | None = None
@@ -149,15 +149,15 @@ class NewHandoff:
     check: Mapping[str, Any] = field(default_factory=dict)
 
 
-# A compaction in order: spans of the old view that stay, and handoffs that stand for the rest.
+# A compaction, in order: spans of the old view to keep, and handoffs for the rest.
 Plan = tuple[Span | NewHandoff, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredHandoff:
-    """A stored handoff: message `seq` stands for `covers`; `previous` is the handoff it carries on from.
+    """A handoff: message `seq` summarizes `covers`; `previous` is the handoff it updates.
 
-    `replaced` is the whole view its compaction was made over, in order: what an undo brings back.
+    `replaced` is the complete view before the compaction, which an undo restores.
     """
 
     conversation_id: str
@@ -180,7 +180,7 @@ class StoredHandoff:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One model call, main or auxiliary, whether it was reported or not."""
+    """One model call, main or auxiliary, with or without reported usage."""
 
     session_id: str
     task: str = "main"
@@ -188,22 +188,22 @@ class CallRecord:
     route: RouteRecord = RouteRecord()
     usage: CanonicalUsage = NOT_REPORTED
     cost_usd: float | None = None
-    # Shown apart from real usage; all there is when a call ended unreported.
+    # Reported separately from real usage; the only figure of a call without reported usage.
     estimate_tokens: int | None = None
     window_tokens: int | None = None
     threshold_tokens: int | None = None
-    # Tokens of the prompt by part: system, tools, memory, head, handoff, tail, outputs.
+    # Prompt tokens by part: system, tools, memory, head, handoff, tail, outputs.
     composition: Mapping[str, int] = field(default_factory=dict)
     verdict: str = ""
     started_at_ms: int = 0
     ended_at_ms: int = 0
-    # Given by the store, so that no two calls are unequal for it alone.
+    # Assigned by the store, and not part of equality.
     id: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """Something that happened and is worth showing: compaction, spill, model switch, recovery, notice."""
+    """An event worth showing: compaction, spill, model switch, recovery, notice."""
 
     session_id: str
     kind: str
@@ -214,7 +214,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over calls. Cost is what is known of it; `unpriced_calls` says how many had no price."""
+    """Sums over calls. `cost_usd` excludes the `unpriced_calls`."""
 
     calls: int = 0
     usage: CanonicalUsage = NOT_REPORTED
@@ -235,7 +235,7 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write one conversation until it expires; a higher token makes every lower one void."""
+    """Exclusive right to write a conversation until it expires; a higher token invalidates lower ones."""
 
     conversation_id: str
     holder: str
@@ -245,7 +245,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    """One page of conversations, newest first; `next_cursor` opens the next one."""
+    """One page of conversations, newest first, and the cursor of the next page."""
 
     conversations: tuple[Conversation, ...]
     next_cursor: str | None
@@ -253,7 +253,7 @@ class ConversationPage:
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """What is known of one tool call beside its result; None where it was not recorded."""
+    """Duration, state and exit code of a tool call; None where not recorded."""
 
     seconds: float | None = None
     state: str | None = None
@@ -262,7 +262,7 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """A message where it stands in the story: in which session, and whether it was said or a compaction wrote it."""
+    """A message with its session; `is_original` is False for handoffs written by a compaction."""
 
     entry: Entry
     session_id: str
@@ -275,7 +275,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """A stretch of a conversation, oldest first; `last_seq` is where the whole of it ends."""
+    """A page of a conversation's messages, oldest first; `last_seq` is the end of the log."""
 
     conversation_id: str
     entries: tuple[TimelineEntry, ...]
@@ -283,7 +283,7 @@ class TimelinePage:
 
     @property
     def before_seq(self) -> int | None:
-        """What to ask for to read older messages; None where there are none."""
+        """Return the `before_seq` of the previous page; None on the first page."""
         return self.entries[0].seq if self.entries and self.entries[0].seq > 1 else None
 
     @property
@@ -293,7 +293,7 @@ class TimelinePage:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChange:
-    """A conversation with something new, and what kind of new."""
+    """A conversation with new messages, calls or events."""
 
     conversation: Conversation
     has_messages: bool
@@ -303,7 +303,7 @@ class ConversationChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """What a cursor did not know yet, last used first. Where a reload is needed, what is shown must be read anew."""
+    """Changes since a cursor, most recently used first; after `is_reload_needed` clients must reload everything."""
 
     cursor: str
     changed: tuple[ConversationChange, ...] = ()
@@ -312,7 +312,7 @@ class ChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """What an explicit delete took away."""
+    """What a delete removed."""
 
     conversation_ids: tuple[str, ...]
     messages: int

@@ -1,7 +1,7 @@
-"""Views as lists of spans: pure arithmetic on intervals, the heart of compaction and undo.
+"""Views as ordered lists of spans: the interval arithmetic behind compaction and undo.
 
-A view is an ordered tuple of disjoint spans. A handoff, written later than what it stands for, may stand before
-messages of a lower `seq`: the order of the spans is the order of the view.
+A view is an ordered tuple of disjoint spans. A handoff has a higher `seq` than the messages it summarizes but precedes
+the messages that follow them, so the order of the spans, not of the seqs, is the order of the view.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ View = tuple[Span, ...]
 
 
 def merge_spans(spans: Iterable[Span]) -> View:
-    """The same messages in the same order, in as few spans as possible."""
+    """Merge adjacent spans and drop empty ones; order and messages are unchanged."""
     return tuple(Span(lo, hi) for lo, hi in merge_intervals((span.lo, span.hi) for span in spans))
 
 
-def subtract_spans(view: Sequence[Span], taken: Iterable[Span]) -> View:
-    """What is left of a view, in its order."""
-    left = list(view)
-    for cut in taken:
-        left = [piece for span in left for piece in _minus(span, cut)]
-    return merge_spans(left)
+def subtract_spans(view: Sequence[Span], removed: Iterable[Span]) -> View:
+    """Return a view without the messages of `removed`, in its order."""
+    rest = list(view)
+    for cut in removed:
+        rest = [piece for span in rest for piece in _minus(span, cut)]
+    return merge_spans(rest)
 
 
 def truncate_view(view: Sequence[Span], seq: int) -> View:
-    """A view as far as one message: everything written later is left out."""
+    """Return a view without messages after `seq`."""
     return merge_spans(Span(s.lo, min(s.hi, seq)) for s in view if s.lo <= seq)
 
 
@@ -38,23 +38,23 @@ def view_contains(view: Iterable[Span], seq: int) -> bool:
 
 
 def validate_plan(plan: Plan, view: View) -> None:
-    """Raises StoreError unless the plan keeps parts of this view, each at most once and in its order."""
+    """Raise StoreError unless the plan's spans are parts of the view, each at most once and in its order."""
     last = (-1, 0)
-    for kept in (p for p in plan if isinstance(p, Span)):
-        # Neighbours in a view are joined, so that what is kept in one piece lies in one span of it.
-        at = next((i for i, span in enumerate(view) if kept.lo in span), None)
-        if at is None or kept.hi not in view[at] or not len(kept):
-            raise StoreError(f"the plan keeps {kept.address}, which is not in the session's view")
-        if (at, kept.lo) <= last:
-            raise StoreError(f"the plan keeps {kept.address} twice or out of order")
-        last = (at, kept.hi)
+    for span in (p for p in plan if isinstance(p, Span)):
+        # Adjacent spans of a view are merged, so a kept span lies within one of them.
+        index = next((i for i, part in enumerate(view) if span.lo in part), None)
+        if index is None or span.hi not in view[index] or not len(span):
+            raise StoreError(f"the plan keeps {span.address}, which is not in the session's view")
+        if (index, span.lo) <= last:
+            raise StoreError(f"the plan keeps {span.address} twice or out of order")
+        last = (index, span.hi)
 
 
 def covers_of(plan: Plan, view: View) -> list[View]:
-    """What each new handoff stands for: what it says, or (the first that says nothing) all that nothing else does."""
+    """Return the spans each new handoff covers; the first without explicit `covers` gets everything left over."""
     new = [p for p in plan if isinstance(p, NewHandoff)]
-    said = [span for h in new for span in h.covers or ()]
-    dropped = subtract_spans(view, [*(p for p in plan if isinstance(p, Span)), *said])
+    explicit = [span for h in new for span in h.covers or ()]
+    dropped = subtract_spans(view, [*(p for p in plan if isinstance(p, Span)), *explicit])
     out: list[View] = []
     for handoff in new:
         out.append(merge_spans(handoff.covers) if handoff.covers is not None else dropped)
@@ -64,21 +64,21 @@ def covers_of(plan: Plan, view: View) -> list[View]:
 
 
 def undo_newest_compaction(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
-    """The view before its newest compaction, with everything said since. Raises StoreError where there was none.
+    """Return the view before its newest compaction, followed by later messages.
 
-    `handoffs` are all of the conversation's, by seq.
+    `handoffs` are all handoffs of the conversation, by seq. Raises StoreError when the view contains none.
     """
-    standing = [h for seq, h in handoffs.items() if view_contains(view, seq)]
-    if not standing:
-        raise StoreError("nothing to undo: this session's view holds no handoff")
-    newest = max(standing, key=lambda h: h.seq)
-    lifted = [Span(h.seq, h.seq) for h in standing if h.session_id == newest.session_id]
-    since = subtract_spans(view, [*newest.replaced, *lifted])
+    visible = [h for seq, h in handoffs.items() if view_contains(view, seq)]
+    if not visible:
+        raise StoreError("nothing to undo: this session's view contains no handoff")
+    newest = max(visible, key=lambda h: h.seq)
+    removed = [Span(h.seq, h.seq) for h in visible if h.session_id == newest.session_id]
+    since = subtract_spans(view, [*newest.replaced, *removed])
     return merge_spans([*newest.replaced, *since])
 
 
 def expand_handoffs(view: View, handoffs: Mapping[int, StoredHandoff]) -> View:
-    """A view with every handoff opened, and those within them, down to what was really said."""
+    """Replace every handoff of a view, recursively, by the messages it covers."""
     while any(view_contains(view, seq) for seq in handoffs):
         view = undo_newest_compaction(view, handoffs)
     return view

@@ -1,4 +1,4 @@
-"""`SessionStore`: one object, small roles. `open_store` makes it of a path or a URL."""
+"""`SessionStore`, the facade over the store roles, and `open_store`, which opens it from a path or URL."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 class SessionStore:
-    """Everything said, kept for ever. Synchronous and thread-safe; each role is a small object of its own.
+    """Durable storage of conversations. Synchronous and thread-safe; each role is an object of its own.
 
-    .conversations   create, branch, delegate, find, list, title      .log      append, ingest, history, read
-    .compactions     compact, undo                                    .ledger   calls, events, totals, usage
-    .leases          one writer at a time                             .state()  small values that survive a restart
-    .finder          search, open an address                          .outputs  tool outputs kept whole
-    .transfer        export and import                                .timeline pages of the whole story
-    .changes         what is new since a cursor, for live pages       .browsing lists for people who look
-    .timeline         where in the story events and calls belong       .savings  what caches and compactions spared
-    .inbox           messages a gateway owes an answer for            .fingerprints  where unnamed clients are
-    .verifier        which stored messages are damaged
+    .conversations     create, branch, delegate, look up, list     .log            append, ingest, history, read
+    .compactions       compact, undo                               .ledger         calls, events, totals, usage
+    .savings           what caching and compaction saved           .leases         one writer at a time
+    .search_index      search, open an address                     .addresses      messages behind an address
+    .outputs           complete tool outputs                       .transfer       export and import
+    .timeline          pages of messages, their events             .changes        change feed for live clients
+    .listing           filtered lists of conversations             .inbox          queue of a gateway's messages
+    .client_histories  positions of clients without ids            .verifier       find damaged messages
+    .state()           key-value state that survives restarts
     """
 
     def __init__(self, context: StoreContext, blobs: BlobStore) -> None:
@@ -101,7 +101,7 @@ class SessionStore:
         chat_key: str = "",
         title: str = "",
     ) -> Session:
-        """A new conversation's first session."""
+        """Create a conversation and return its first session."""
         return self.conversations.create(
             system_prompt=system_prompt, route=route, source=source, user_key=user_key, chat_key=chat_key, title=title
         )
@@ -115,11 +115,11 @@ class SessionStore:
         lease: Lease | None = None,
         events: Sequence[StoredEvent] = (),
     ) -> AppendResult:
-        """Adds to the conversation's tip, durably; see Log.append."""
+        """Append messages to the conversation's tip, durably; see MessageLog.append."""
         return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events)
 
     def history(self, session_id: str) -> SessionHistory:
-        """One session as it is sent; a conversation id means its tip."""
+        """Return a session as sent to the model; the tip for a conversation id."""
         return self.log.history(session_id)
 
     def compact(
@@ -132,17 +132,17 @@ class SessionStore:
         up_to_seq: int | None = None,
         lease: Lease | None = None,
     ) -> Session:
-        """Ends the tip and goes on in a child; see Compactions.compact."""
+        """End the tip session and continue in a child session; see Compactions.compact."""
         return self.compactions.compact(
             any_id, plan, system_prompt=system_prompt, route=route, up_to_seq=up_to_seq, lease=lease
         )
 
     def undo(self, any_id: str, *, lease: Lease | None = None) -> Session:
-        """Goes on as if the newest compaction had not been; nothing is deleted."""
+        """Continue in a child session without the newest compaction; nothing is deleted."""
         return self.compactions.undo(any_id, lease=lease)
 
     def get_compression_tip(self, any_id: str) -> str:
-        """The newest continuation of any id of a conversation: where a resume lands."""
+        """Return the id of the newest session of a conversation, the one a resume continues."""
         return self.conversations.get_compression_tip(any_id)
 
     def search(
@@ -153,44 +153,44 @@ class SessionStore:
         scope: Mapping[str, Any] | None = None,
         limit: int = 20,
     ) -> Sequence[SearchHit]:
-        """Newest first, ranked among the newest; any text is a query."""
+        """Search messages and outputs, newest first, ranked among the newest; any text is a valid query."""
         return self.search_index.search(query, visibility=visibility, scope=scope, limit=limit)
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        """What `m:57`, `m:120-180`, `h:501` or `output:o_…` stands for, a page at a time."""
+        """Return a page of the text at `m:57`, `m:120-180`, `h:501` or `output:o_…`. Raises NotFound."""
         return self.search_index.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
 
     def delete(self, any_id: str, *, lease: Lease | None = None) -> DeleteResult:
-        """Takes a whole conversation away for good; see ConversationDeleter.delete."""
+        """Delete a conversation permanently; see ConversationDeleter.delete."""
         return ConversationDeleter(self._context, self.outputs).delete(any_id, lease=lease)
 
     def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
-        """Redacts everything stored of a conversation; see Scrubber.scrub."""
+        """Redact everything stored of a conversation; see Scrubber.scrub."""
         return Scrubber(self._context, self.outputs).scrub(any_id, redact, lease=lease)
 
     def backup(self, path: str | Path) -> None:
-        """A whole copy, outputs included, while the store is in use."""
+        """Write a complete backup, outputs included, while the store is in use."""
         write_backup(self._context.database, self.outputs.blobs, Path(path).expanduser())
 
     def reindexer(self, *, version: int = VERSION) -> Reindexer:
-        """Builds the index anew where another tokenizer made it; done by itself when a store is opened."""
+        """Return the reindexer, which runs automatically when a store is opened."""
         return Reindexer(self._context, self.outputs, version=version)
 
     def state(self, scope: str) -> ScopedState:
-        """Small values that survive a restart, apart for each scope."""
+        """Return the key-value state of a scope."""
         return ScopedState(self._context, scope)
 
     def conversation_state(self, any_id: str) -> ScopedState:
-        """Small values that live as long as one conversation."""
+        """Return the key-value state of a conversation, deleted with it."""
         return ScopedState(self._context, f"conversation:{self.conversations.get(any_id).id}")
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is open here, and what it was opened at is still there."""
+        """Whether the store is open in this process and its database file is still in place."""
         return self._context.database.is_usable
 
     def close(self) -> None:
-        """Waits for what is being written. A store nobody closes is closed with its last reference, or at exit."""
+        """Finish pending writes and close. An unclosed store is closed when garbage-collected or at exit."""
         self._context.database.close()
 
     def __enter__(self) -> SessionStore:
@@ -209,9 +209,10 @@ def open_store(
     ids: IdSource | None = None,
     on_progress: ProgressCallback = log_progress,
 ) -> SessionStore:
-    """The store at a file path, `sqlite:///path` or `postgresql://…`. Made if it is new, brought up to date if old.
+    """Open the store at a file path, `sqlite:///path` or `postgresql://…`, creating or migrating it as needed.
 
-    `say` is told, line by line, what takes long: building the index anew after an upgrade.
+    `on_progress` receives a line of text for slow steps, such as rebuilding the index after an upgrade.
+    Raises StoreUnavailable.
     """
     clock = clock or SystemClock()
     ids = ids or TimeIds(clock)
@@ -219,20 +220,20 @@ def open_store(
         return _ready(_open_postgres(str(path_or_url), clock, ids), on_progress)
     path = _file_of(str(path_or_url))
     database, blobs = open_sqlite(path, clock=clock), FileBlobStore(path)
-    # Files are outside the transaction that deleted their rows: a crash in between is made good here.
+    # Blobs are removed after the transaction that deletes their rows; finish what a crash interrupted.
     blobs.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
     return _ready(SessionStore(StoreContext(database, FtsIndex(), clock, ids), blobs), on_progress)
 
 
 def store_location(path_or_url: str | Path) -> str:
-    """One spelling for each place a store can be opened at. Raises StoreUnavailable for what names none."""
+    """Normalize a path or URL, so that equal locations compare equal. Raises StoreUnavailable."""
     if str(path_or_url).startswith(_POSTGRES):
         return str(path_or_url)
     return str(_file_of(str(path_or_url)).resolve())
 
 
 def _ready(store: SessionStore, on_progress: ProgressCallback) -> SessionStore:
-    """Finishes what a crash or an upgrade left to do."""
+    """Finish interrupted erasures and rebuild the index if needed."""
     try:
         store.outputs.finish_erasing()
         store.reindexer().run(on_progress)
@@ -243,7 +244,7 @@ def _ready(store: SessionStore, on_progress: ProgressCallback) -> SessionStore:
 
 
 def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:
-    # Imported here: the driver is an extra, and costs time that a person with a file should not pay.
+    # Imported lazily: the driver is an optional extra and slow to import.
     try:
         from perdure.store.db.postgres import open_postgres
         from perdure.store.db.postgres_blobs import PostgresBlobStore
@@ -257,16 +258,16 @@ def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:
 
 
 def _file_of(where: str) -> Path:
-    """The file a path or `sqlite:///path` names. Raises StoreUnavailable for what names none."""
+    """Return the file of a path or `sqlite:///path`. Raises StoreUnavailable."""
     scheme, separator, rest = where.partition("://")
     if separator and scheme != "sqlite":
-        raise StoreUnavailable(f"{scheme}:// is no database Perdure knows; give a file path or postgresql://…")
+        raise StoreUnavailable(f"{scheme}:// is not supported; give a file path or postgresql://…")
     name = rest.removeprefix("/") if separator else where
     if not name.strip():
         raise StoreUnavailable("the store's path is empty; give a file path or postgresql://…")
     if name == ":memory:":
         raise StoreUnavailable("a store in memory would lose every session; give a file path")
     if "\0" in name:
-        raise StoreUnavailable("the store's path holds a NUL character; give a file path")
-    # Absolute: a process that changes its folder must not go on in another file.
+        raise StoreUnavailable("the store's path contains a NUL character; give a file path")
+    # Absolute, so that changing the working directory does not switch files.
     return Path(name).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""Map event and call timestamps to message sequence numbers, and page through a timeline."""
+"""Page through a conversation's messages, and map events and calls to positions among them."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _MAX_PAGE = 1_000
 
 
 class Timeline:
-    """Everything in the log by seq, handoffs in the places they were written; a branch shows what it shares too."""
+    """The complete log in order of seq, including handoffs and the messages a branch shares."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
 
     def page(self, any_id: str, *, before_seq: int | None = None, limit: int = 100) -> TimelinePage:
-        """The newest messages, or the newest of those before `before_seq`; in the order they were said."""
+        """Return the newest messages, or the newest before `before_seq`, oldest first."""
 
         def load(tx: Transaction) -> TimelinePage:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             end = conversation.last_seq + 1 if before_seq is None else min(before_seq, conversation.last_seq + 1)
-            span = Span(max(1, end - _within(limit)), end - 1)
+            span = Span(max(1, end - _clamp(limit)), end - 1)
             entries = _read_page(tx, lineage_of(tx, conversation), span)
             return TimelinePage(conversation.id, entries, conversation.last_seq)
 
         return self._context.database.read(load)
 
     def after(self, any_id: str, seq: int, *, limit: int = 100) -> TimelinePage:
-        """What was said since message `seq`, oldest first: how a page that is open stays up to date."""
+        """Return the messages after `seq`, oldest first, for a client that is up to date until there."""
 
         def load(tx: Transaction) -> TimelinePage:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             start = max(0, seq) + 1
-            span = Span(start, min(conversation.last_seq, start + _within(limit) - 1))
+            span = Span(start, min(conversation.last_seq, start + _clamp(limit) - 1))
             return TimelinePage(
                 conversation.id, _read_page(tx, lineage_of(tx, conversation), span), conversation.last_seq
             )
@@ -50,70 +50,70 @@ class Timeline:
         return self._context.database.read(load)
 
     def bodies(self, any_id: str, span: Span) -> list[tuple[int, str, bytes]]:
-        """Messages as they are stored, (seq, kind, JSON): for whoever only looks for words in very many of them."""
+        """Return raw messages as (seq, kind, JSON), for scanning many without decoding them."""
 
         def load(tx: Transaction) -> list[tuple[int, str, bytes]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             return [
                 (seq, kind, unpack_or_empty(body, encoding))
-                for place in segments_of(lineage_of(tx, conversation), span)
+                for segment in segments_of(lineage_of(tx, conversation), span)
                 for seq, kind, body, encoding in tx.rows(
                     "SELECT seq, kind, body, encoding FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
                     " ORDER BY seq",
-                    place,
+                    segment,
                 )
             ]
 
         return self._context.database.read(load)
 
     def last_seqs_at(self, any_id: str, times_ms: Sequence[int]) -> list[int]:
-        """For each moment, the newest message there was by then; 0 where there was none."""
+        """Return, for each timestamp, the seq of the newest message at that time, or 0."""
         if not times_ms:
             return []
 
         def load(tx: Transaction) -> list[tuple[int, int]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             whole = Span(1, conversation.last_seq)
-            return [row for place in segments_of(lineage_of(tx, conversation), whole) for row in _times(tx, place)]
+            return [row for segment in segments_of(lineage_of(tx, conversation), whole) for row in _times(tx, segment)]
 
         rows = self._context.database.read(load)
         times = [at for _, at in rows]
         return [rows[at - 1][0] if (at := bisect_right(times, moment)) else 0 for moment in times_ms]
 
-    def events_between(self, any_id: str, stretch: Span, *, most: int = 2_000) -> list[tuple[int, StoredEvent]]:
-        """The events of a stretch of the story, each with the message it came after; oldest first, the first `most`.
+    def events_between(self, any_id: str, span: Span, *, limit: int = 2_000) -> list[tuple[int, StoredEvent]]:
+        """Return the events of a span, each with the seq of the message before it; oldest first, at most `limit`.
 
-        What happened before the first message of all belongs to a stretch that begins with it.
+        Events before the first message belong to a span that starts with it.
         """
 
         def load(tx: Transaction) -> list[tuple[int, StoredEvent]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
-            found: list[tuple[int, StoredEvent]] = []
-            for owner, lo, hi in segments_of(lineage_of(tx, conversation), stretch):
-                found += _placed(tx, conversation, owner, Span(lo, hi), most - len(found))
-            return found
+            events: list[tuple[int, StoredEvent]] = []
+            for owner, lo, hi in segments_of(lineage_of(tx, conversation), span):
+                events += _events_in(tx, conversation, owner, Span(lo, hi), limit - len(events))
+            return events
 
         return self._context.database.read(load)
 
-    def tool_runs(self, any_id: str, stretch: Span) -> dict[tuple[int, str], ToolRun]:
-        """How the tool calls of a stretch went, by when their results were written and the call's id.
+    def tool_runs(self, any_id: str, span: Span) -> dict[tuple[int, str], ToolRun]:
+        """Return the tool runs of a span, keyed by result timestamp and call id.
 
-        An id alone is not enough: some services count their calls afresh in every reply.
+        The id alone is not unique: some providers restart numbering in every response.
         """
 
         def load(tx: Transaction) -> dict[tuple[int, str], ToolRun]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
-            found: dict[tuple[int, str], ToolRun] = {}
-            for place in segments_of(lineage_of(tx, conversation), stretch):
-                times = [at for _, at in _times(tx, place)]
+            runs: dict[tuple[int, str], ToolRun] = {}
+            for segment in segments_of(lineage_of(tx, conversation), span):
+                times = [at for _, at in _times(tx, segment)]
                 if times:
-                    found.update(_tool_runs(tx, place[0], min(times), max(times)))
-            return found
+                    runs.update(_tool_runs(tx, segment[0], min(times), max(times)))
+            return runs
 
         return self._context.database.read(load)
 
 
-def _within(limit: int) -> int:
+def _clamp(limit: int) -> int:
     return max(1, min(limit, _MAX_PAGE))
 
 
@@ -122,38 +122,41 @@ def _read_page(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineE
         TimelineEntry(
             Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at), session, bool(chained)
         )
-        for place in segments_of(lineage, span)
+        for segment in segments_of(lineage, span)
         for seq, body, encoding, kind, created_at, session, chained in tx.rows(
             "SELECT seq, body, encoding, kind, created_at, session, chained FROM message"
             " WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
-            place,
+            segment,
         )
     )
 
 
-def _times(tx: Transaction, place: tuple[str, int, int]) -> list[tuple[int, int]]:
+def _times(tx: Transaction, segment: tuple[str, int, int]) -> list[tuple[int, int]]:
     sql = "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
-    return [(seq, at) for seq, at in tx.rows(sql, place)]
+    return [(seq, at) for seq, at in tx.rows(sql, segment)]
 
 
-def _placed(
-    tx: Transaction, conversation: Conversation, owner: str, span: Span, most: int
+def _events_in(
+    tx: Transaction, conversation: Conversation, owner: str, span: Span, limit: int
 ) -> list[tuple[int, StoredEvent]]:
-    told = _times(tx, (owner, span.lo, span.hi + 1))
-    following = told.pop()[1] if told and told[-1][0] > span.hi else None
-    if not told:
+    messages = _times(tx, (owner, span.lo, span.hi + 1))
+    following = messages.pop()[1] if messages and messages[-1][0] > span.hi else None
+    if not messages:
         return []
     is_first = span.lo == (conversation.fork_seq + 1 if owner == conversation.id else 1)
-    since = 0 if is_first else told[0][1]
+    since = 0 if is_first else messages[0][1]
     until = following if following is not None else _NEVER if owner == conversation.id else conversation.created_at_ms
     rows = tx.rows(
         "SELECT session, kind, payload, created_at, id FROM event WHERE conversation = ? AND created_at >= ?"
         " AND created_at < ? AND kind <> 'tools' ORDER BY id LIMIT ?",
-        (owner, since, until, max(0, most)),
+        (owner, since, until, max(0, limit)),
     )
-    times = [at for _, at in told]
+    times = [at for _, at in messages]
     return [
-        (told[max(0, bisect_right(times, at) - 1)][0], StoredEvent(session, kind, load_payload(payload), at, number))
+        (
+            messages[max(0, bisect_right(times, at) - 1)][0],
+            StoredEvent(session, kind, load_payload(payload), at, number),
+        )
         for session, kind, payload, at, number in rows
     ]
 

@@ -1,4 +1,4 @@
-"""Export and import conversations: JSONL of our own and OpenAI-style message lists."""
+"""Export and import conversations, as Perdure's JSONL or as OpenAI-style message lists."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MESSAGE = "seq, session, kind, body, encoding, key, chained, created_at"
 
 
 class Exporter:
-    """Reads in batches, so that an export of any length needs little memory."""
+    """Serialize a conversation to JSONL in batches, with constant memory."""
 
     def __init__(self, database: Database, ledger: Ledger, outputs: OutputStore) -> None:
         self._database = database
@@ -45,7 +45,7 @@ class Exporter:
         self._outputs = outputs
 
     def lines(self, conversation: Conversation) -> Iterator[str]:
-        """Lines without their newlines. A branch takes along what it shares with its parent."""
+        """Yield JSON lines without newlines; a branch includes the messages it shares with its parent."""
         count = 0
         for record in self._records(conversation):
             yield canonical_json(record)
@@ -53,12 +53,14 @@ class Exporter:
         yield canonical_json({"end": count})
 
     def _records(self, conversation: Conversation) -> Iterator[dict[str, Any]]:
-        alone = replace(conversation, fork_seq=0, parent_id=None)
-        yield {"perdure": "conversation", "version": VERSION, "conversation": asdict(alone)}
-        shape, lineage = self._database.read(lambda tx: (_shape(tx, conversation), lineage_of(tx, conversation)))
-        yield from shape
+        detached = replace(conversation, fork_seq=0, parent_id=None)
+        yield {"perdure": "conversation", "version": VERSION, "conversation": asdict(detached)}
+        structure, lineage = self._database.read(
+            lambda tx: (_structure(tx, conversation), lineage_of(tx, conversation))
+        )
+        yield from structure
         yield from self._messages(lineage, conversation.last_seq)
-        # Calls and events are numbered by the store they lie in.
+        # Ids of calls and events are specific to a database.
         yield from ({"call": asdict(replace(c, id=0))} for c in self._ledger.calls(conversation.id))
         yield from ({"event": asdict(replace(e, id=0))} for e in self._ledger.all_events(conversation.id))
         for output in self._outputs.list(conversation.id):
@@ -92,8 +94,8 @@ def _message(row: Row) -> dict[str, Any]:
     }
 
 
-def _shape(tx: Transaction, conversation: Conversation) -> list[dict[str, Any]]:
-    """Sessions with their spans, and handoffs."""
+def _structure(tx: Transaction, conversation: Conversation) -> list[dict[str, Any]]:
+    """Return the records of sessions with their spans, and of handoffs."""
     sql = f"SELECT {SESSION} FROM session WHERE conversation = ? ORDER BY first_seq, started_at, id"
     sessions = [session_of_row(r) for r in tx.rows(sql, (conversation.id,))]
     handoffs = read_handoffs(tx, lineage_of(tx, conversation))
@@ -116,14 +118,14 @@ class Importer:
     outputs: OutputStore
 
     def run(self, lines: Iterable[str]) -> Conversation:
-        """The conversation under its own ids; importing it again adds nothing.
+        """Import a conversation under its own ids; importing it again adds nothing.
 
-        Raises StoreError, with nothing changed, for a cut or foreign file, or where another log bears the same id.
+        Raises StoreError, without changes, for a truncated or invalid file, or when the id exists with another log.
         """
         return self._run(parse_export(lines), {})
 
     def run_as_copy(self, lines: Iterable[str]) -> Conversation:
-        """The same conversation once more, under new ids."""
+        """Import a copy of the conversation under new ids."""
         records = parse_export(lines)
         new = {records["conversation"][0]["id"]: self.context.ids.new("c_")}
         new |= {s["id"]: self.context.ids.new("s_") for s in records["session"]}
@@ -131,12 +133,14 @@ class Importer:
 
     def _run(self, records: Records, renamed: Mapping[str, str]) -> Conversation:
         try:
-            conversation = _conversation(records, renamed)
-            drafts = [(m, _draft(m)) for m in records["message"]]
-            self.context.database.write(lambda tx: self._write(tx, records, conversation, drafts, renamed))
+            conversation = _parse_conversation(records, renamed)
+            prepared = [(raw, _prepare(raw)) for raw in records["message"]]
+            self.context.database.write(lambda tx: self._write(tx, records, conversation, prepared, renamed))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StoreError(f"the file is no export of a conversation ({error!r}); nothing was imported") from error
-        # After the rows, each on its own: importing once more brings what a crash in between left out.
+            raise StoreError(
+                f"the file is not an export of a conversation ({error!r}); nothing was imported"
+            ) from error
+        # After the rows and one by one: importing again completes what a crash interrupted.
         for output in records["output"]:
             self.outputs.restore(conversation, output["id"], output["tool_call_id"], output["text"])
         return conversation
@@ -146,47 +150,47 @@ class Importer:
         tx: Transaction,
         records: Records,
         conversation: Conversation,
-        drafts: list[tuple[dict[str, Any], PreparedMessage]],
+        prepared: list[tuple[dict[str, Any], PreparedMessage]],
         renamed: Mapping[str, str],
     ) -> None:
-        """Adds nothing where the same log is here already."""
+        """Insert all rows, or nothing when the conversation is already stored."""
         if tx.row("SELECT 1 FROM conversation WHERE id = ?", (conversation.id,)):
-            _refuse_other(tx, conversation.id, drafts)
+            _check_same_log(tx, conversation.id, prepared)
             return
-        said = [m for m in records["message"] if m["is_said"]]
-        insert_conversation(tx, conversation, key=bytes.fromhex(said[-1]["key"]) if said else FIRST_KEY)
+        originals = [raw for raw in records["message"] if raw["is_said"]]
+        insert_conversation(tx, conversation, key=bytes.fromhex(originals[-1]["key"]) if originals else FIRST_KEY)
         for raw in records["session"]:
-            insert_session(tx, _importing_session(raw, renamed), tuple(Span(*s) for s in raw["spans"]))
+            insert_session(tx, _parse_session(raw, renamed), tuple(Span(*s) for s in raw["spans"]))
         rows, texts = [], []
-        room = reserve_ids(tx, self.context.database.dialect, conversation, len(drafts))
+        reserved = reserve_ids(tx, self.context.database.dialect, conversation, len(prepared))
         previous = FIRST_KEY
-        for number, (m, draft) in zip(room.numbers, drafts, strict=True) if drafts else ():
-            session, key = renamed.get(m["session"], m["session"]), bytes.fromhex(m["key"])
-            if m["is_said"]:
-                if ingest_key(previous, draft.body.canonical) != key:  # it was scrubbed where it comes from
-                    record_scrubbed(tx, conversation.id, m["seq"], draft.body.canonical)
+        for number, (raw, message) in zip(reserved.numbers, prepared, strict=True) if prepared else ():
+            session, key = renamed.get(raw["session"], raw["session"]), bytes.fromhex(raw["key"])
+            if raw["is_said"]:
+                if ingest_key(previous, message.body.canonical) != key:  # it was scrubbed before the export
+                    record_scrubbed(tx, conversation.id, raw["seq"], message.body.canonical)
                 previous = key
-            elif len(key) == BODY_KEY_BYTES and body_key(draft.body.canonical) != key:
-                record_scrubbed(tx, conversation.id, m["seq"], draft.body.canonical)
-            row = draft.row(
-                number, conversation_id=conversation.id, seq=m["seq"], session_id=session, key=key,
-                now_ms=m["created_at_ms"], is_original=m["is_said"],
+            elif len(key) == BODY_KEY_BYTES and body_key(message.body.canonical) != key:
+                record_scrubbed(tx, conversation.id, raw["seq"], message.body.canonical)
+            row = message.row(
+                number, conversation_id=conversation.id, seq=raw["seq"], session_id=session, key=key,
+                now_ms=raw["created_at_ms"], is_original=raw["is_said"],
             )  # fmt: skip
             rows.append(row)
-            texts.append((number, scoped_text(draft, conversation)))
+            texts.append((number, scoped_text(message, conversation)))
         tx.run_many(*insert_step(rows))
-        tx.run_many(*self.context.index.addition("message", texts))
+        tx.run_many(*self.context.index.insert_step("message", texts))
         for raw in records["handoff"]:
-            add_handoff(tx, _handoff(raw, conversation.id, renamed))
+            add_handoff(tx, _parse_handoff(raw, conversation.id, renamed))
         for raw in records["call"]:
-            insert_call(tx, conversation.id, _call(raw, renamed))
+            insert_call(tx, conversation.id, _parse_call(raw, renamed))
         for raw in records["event"]:
             session = renamed.get(raw["session_id"], raw["session_id"])
             insert_event(tx, conversation.id, StoredEvent(**{**raw, "session_id": session}))
 
 
 def parse_export(lines: Iterable[str]) -> Records:
-    """The records of an export, by kind. Raises StoreError for anything else."""
+    """Parse an export into records by kind. Raises StoreError for an invalid or truncated file."""
     records: dict[str, list[dict[str, Any]]] = defaultdict(list)
     count, end = 0, None
     for line in lines:
@@ -197,7 +201,7 @@ def parse_export(lines: Iterable[str]) -> Records:
         except ValueError as error:
             raise StoreError(f"line {count + 1} is not JSON ({error}); nothing was imported") from error
         if not isinstance(record, dict) or (count == 0 and record.get("perdure") != "conversation"):
-            raise StoreError("this is no export of a Perdure conversation; nothing was imported")
+            raise StoreError("this is not an export of a Perdure conversation; nothing was imported")
         if count == 0 and record.get("version") != VERSION:
             raise StoreError(f"the export has version {record.get('version')}; this Perdure reads {VERSION}")
         if "end" in record:
@@ -208,30 +212,32 @@ def parse_export(lines: Iterable[str]) -> Records:
                 records[kind].append(value)
         count += 1
     if end != count:
-        raise StoreError("the export is cut off: its last line is missing; nothing was imported")
+        raise StoreError("the export is truncated: its last line is missing; nothing was imported")
     return records
 
 
-def _refuse_other(tx: Transaction, conversation_id: str, drafts: list[tuple[dict[str, Any], PreparedMessage]]) -> None:
-    known = {
+def _check_same_log(
+    tx: Transaction, conversation_id: str, prepared: list[tuple[dict[str, Any], PreparedMessage]]
+) -> None:
+    stored = {
         seq: bytes(key)
         for seq, key in tx.rows("SELECT seq, key FROM message WHERE conversation = ?", (conversation_id,))
     }
-    if any(known.get(m["seq"]) != bytes.fromhex(m["key"]) for m, _ in drafts):
-        raise StoreError(f"{conversation_id} is here already and differs; import it as a copy")
+    if any(stored.get(raw["seq"]) != bytes.fromhex(raw["key"]) for raw, _ in prepared):
+        raise StoreError(f"{conversation_id} already exists and differs; import it as a copy")
 
 
-def _conversation(records: Records, renamed: Mapping[str, str]) -> Conversation:
+def _parse_conversation(records: Records, renamed: Mapping[str, str]) -> Conversation:
     new = Conversation(**records["conversation"][0])
     tip = renamed.get(new.tip_session_id, new.tip_session_id)
     return replace(new, id=renamed.get(new.id, new.id), tip_session_id=tip)
 
 
-def _draft(raw: Mapping[str, Any]) -> PreparedMessage:
+def _prepare(raw: Mapping[str, Any]) -> PreparedMessage:
     return PreparedMessage.of(replace(Message.from_dict(raw["body"]), kind=raw["kind"]))
 
 
-def _importing_session(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Session:
+def _parse_session(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Session:
     fields = {k: v for k, v in raw.items() if k != "spans"}
     fields["route"] = RouteRecord(**fields["route"])
     for key in ("id", "conversation_id", "parent_id"):
@@ -239,19 +245,21 @@ def _importing_session(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Se
     return Session(**fields)
 
 
-def _handoff(raw: Mapping[str, Any], conversation_id: str, renamed: Mapping[str, str]) -> StoredHandoff:
+def _parse_handoff(raw: Mapping[str, Any], conversation_id: str, renamed: Mapping[str, str]) -> StoredHandoff:
     covers, replaced = (tuple(Span(**s) for s in raw[name]) for name in ("covers", "replaced"))
     session = renamed.get(raw["session_id"], raw["session_id"])
-    known = {"conversation_id": conversation_id, "session_id": session, "covers": covers, "replaced": replaced}
-    return StoredHandoff(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
+    changes = {"conversation_id": conversation_id, "session_id": session, "covers": covers, "replaced": replaced}
+    return StoredHandoff(**{**raw, **changes, "usage": CanonicalUsage(**raw["usage"])})
 
 
-def _call(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> CallRecord:
-    known = {"session_id": renamed.get(raw["session_id"], raw["session_id"]), "route": RouteRecord(**raw["route"])}
-    return CallRecord(**{**raw, **known, "usage": CanonicalUsage(**raw["usage"])})
+def _parse_call(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> CallRecord:
+    changes = {"session_id": renamed.get(raw["session_id"], raw["session_id"]), "route": RouteRecord(**raw["route"])}
+    return CallRecord(**{**raw, **changes, "usage": CanonicalUsage(**raw["usage"])})
 
 
 class Transfer:
+    """Export and import of conversations."""
+
     def __init__(
         self,
         context: StoreContext,
@@ -267,19 +275,19 @@ class Transfer:
         self._importer = Importer(context, outputs)
 
     def export_jsonl(self, any_id: str) -> Iterator[str]:
-        """Everything stored of a conversation, one JSON text a line."""
+        """Yield everything stored of a conversation as JSON lines."""
         return self._exporter.lines(self._conversations.get(any_id))
 
     def import_jsonl(self, lines: Iterable[str]) -> Conversation:
-        """What `export_jsonl` wrote, under its own ids; importing it again adds nothing. Raises StoreError."""
+        """Import the lines of `export_jsonl` under their own ids; importing again adds nothing. Raises StoreError."""
         return self._importer.run(lines)
 
     def import_copy(self, lines: Iterable[str]) -> Conversation:
-        """What `export_jsonl` wrote, once more, under new ids."""
+        """Import the lines of `export_jsonl` as a copy under new ids. Raises StoreError."""
         return self._importer.run_as_copy(lines)
 
     def export_messages(self, any_id: str) -> list[dict[str, Any]]:
-        """Everything said as an OpenAI-style list: the system prompt first, no handoffs, nothing left out."""
+        """Return all original messages as an OpenAI-style list, starting with the system prompt."""
         conversation = self._conversations.get(any_id)
         prompt = self._conversations.session(conversation.tip_session_id).system_prompt
         system: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if prompt else []
@@ -288,7 +296,7 @@ class Transfer:
     def import_messages(
         self, messages: Sequence[AnyMessage], *, source: str = "import", user_key: str = "", title: str = ""
     ) -> Session:
-        """A new conversation of an OpenAI-style list; a leading system message becomes the system prompt."""
+        """Create a conversation from an OpenAI-style list; a leading system message becomes the system prompt."""
         values = [Message.from_dict(m) for m in messages]
         has_prompt = bool(values) and values[0].role in ("system", "developer")
         prompt = values[0].text if has_prompt else ""

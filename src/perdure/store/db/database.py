@@ -1,7 +1,7 @@
-"""The port behind which a database stands: SQL with `?` marks in, tuples out. What differs is data in a Dialect.
+"""Database port: SQL with `?` placeholders in, tuples out; differences between databases are data in a Dialect.
 
-Everything above this file is written once, in SQL that SQLite and PostgreSQL both read. `?` never occurs in it other
-than as a mark.
+The rest of the store is written once, in SQL that both SQLite and PostgreSQL accept. `?` occurs in it only as a
+placeholder.
 """
 
 from __future__ import annotations
@@ -16,98 +16,100 @@ from perdure.core.messages import clean
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]
-# A statement, and each row of values it is run with.
+# A statement and the rows of values to run it with.
 Step = tuple[str, Sequence[Sequence[Value]]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What two databases spell differently."""
+    """SQL that differs between databases."""
 
     name: str
-    # Fills the {marks} of the common tables: column types.
+    # Column types for the {placeholders} of the shared schema.
     types: Mapping[str, str]
-    # A new number for a row of the table {}; `n` counts those that are asked for at once.
+    # Expression for a new row id of the table {}; `n` counts the rows requested at once.
     number: str
-    # A table of the `n` from 1 to `?`.
+    # Table of the numbers `n` from 1 to `?`.
     counting: str
-    # Appended to a SELECT that must hold its row until the transaction ends.
+    # Suffix of a SELECT that locks its rows until the transaction ends.
     for_update: str = ""
 
 
 class Transaction(Protocol):
-    """One transaction: what it reads is one moment, what it writes happens wholly or not at all."""
+    """One transaction: consistent reads, atomic writes."""
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]: ...
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
         ...
 
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:
-        """How many rows were changed."""
+        """Return the number of changed rows."""
         ...
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None: ...
 
     def run_all(self, steps: Sequence[Step]) -> None:
-        """Several INSERTs and UPDATEs, none of which needs what another writes: one trip, if it can be."""
+        """Run independent INSERTs and UPDATEs, in one round trip if possible."""
         ...
 
 
 class Database(Protocol):
-    """Raises StoreError and its kin only, whatever the driver raised."""
+    """A database. Raises only StoreError and its subclasses, whatever the driver raised."""
 
     @property
     def dialect(self) -> Dialect: ...
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is open in this process, and what it has open is still there."""
+        """Whether the database is open in this process and its file is still in place."""
         ...
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """What `work` returns of one moment; may run beside other reads and a write."""
+        """Run `work` in a read transaction, concurrently with other reads and a write."""
         ...
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
-        """The first row of one statement, which needs no transaction around it."""
+        """Return the first row of one statement, without a transaction."""
         ...
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Durable when this returns; undone when `work` raises. `work` may run again after a clash, so it only uses
-        the transaction."""
+        """Run `work` in a write transaction; durable when this returns, rolled back when `work` raises.
+
+        `work` may be retried after a conflict, so it must have no other side effects.
+        """
         ...
 
     def erase(self, work: Callable[[Transaction], T]) -> T:
-        """A write after which nothing of what it removed is left on the disk."""
+        """Run a write after which nothing it deleted remains on disk."""
         ...
 
     def backup(self, path: Path) -> None:
-        """A copy in a new file, taken while others read and write; whole and on disk when this returns."""
+        """Copy the database to a new file while it is in use; complete and durable when this returns."""
         ...
 
     def close(self) -> None: ...
 
 
 def text(value: str) -> str:
-    """What both databases take as text: no lone surrogates, no NUL."""
+    """Return text that both databases accept: without lone surrogates and NUL."""
     return clean(value).replace("\0", "")
 
 
 def insert(tx: Transaction, table: str, values: Mapping[str, Value]) -> None:
-    """One row, by the names of its columns."""
-    tx.run(_insertion(table, values), tuple(values.values()))
+    """Insert one row, given by column name."""
+    tx.run(_insert_sql(table, values), tuple(values.values()))
 
 
 def insert_numbered(tx: Transaction, table: str, values: Mapping[str, Value], *, number: str = "id") -> int:
-    """One row of a table that numbers its rows; the number it was given."""
-    row = tx.row(f"{_insertion(table, values)} RETURNING {number}", tuple(values.values()))
+    """Insert one row and return its generated id."""
+    row = tx.row(f"{_insert_sql(table, values)} RETURNING {number}", tuple(values.values()))
     if row is None:
         raise StoreError(f"a row of {table} was not written")
     return int(row[0])
 
 
-def _insertion(table: str, values: Mapping[str, Value]) -> str:
+def _insert_sql(table: str, values: Mapping[str, Value]) -> str:
     return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"

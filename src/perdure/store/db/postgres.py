@@ -25,12 +25,12 @@ from perdure.store import schema
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, text
 from perdure.store.schema import Migration
 
-# The start of an SQLSTATE → (what to raise, what to say). The first that fits wins.
-_MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
+# Prefix of the SQLSTATE → exception and message. The first match wins.
+_ERRORS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("53100", StoreUnavailable, "{where}: the server's disk is full; nothing stored was changed. Free some space"),
-    ("53300", StoreUnavailable, "{where} has no connection left to give; close others or raise max_connections"),
+    ("53300", StoreUnavailable, "{where} has no free connection; close others or raise max_connections"),
     ("53", StoreUnavailable, "{where} is out of resources ({detail}); nothing was changed. Retry"),
-    ("25006", StoreUnavailable, "{where} is read-only (a standby?); name the server that takes writes"),
+    ("25006", StoreUnavailable, "{where} is read-only (a standby?); connect to the primary server"),
     ("42501", StoreUnavailable, "{where}: no permission ({detail}); grant USAGE and CREATE on the schema to this user"),
     ("3F000", StoreUnavailable, "{where}: the schema in search_path does not exist; create it, or leave it out"),
     ("55P03", StoreUnavailable, "{where}: another process kept it busy for too long; nothing was changed. Retry"),
@@ -40,55 +40,55 @@ _MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("XX", CorruptStore, "{where}: the server reports damaged data ({detail}); restore a backup"),
     ("54", StoreError, "{where}: a message is too large to store ({detail})"),
 )
-# What is said when a connection cannot be made → what it means. Such errors carry no SQLSTATE.
-_REFUSALS: tuple[tuple[str, str], ...] = (
+# Pattern of a connection error, which has no SQLSTATE → message.
+_CONNECTION_ERRORS: tuple[tuple[str, str], ...] = (
     (r"password authentication failed", "{where} refused the user name or the password"),
-    (r"no password supplied|fe_sendauth", "{where} asks for a password; give one in the URL or in PGPASSWORD"),
+    (r"no password supplied|fe_sendauth", "{where} requires a password; give one in the URL or in PGPASSWORD"),
     (r"database \".*\" does not exist", "{where} does not exist; create it first (createdb)"),
-    (r"role \".*\" does not exist", "{where} knows no such user; check the user name in the URL"),
+    (r"role \".*\" does not exist", "{where} has no such user; check the user name in the URL"),
     (r"no pg_hba\.conf entry|not permitted to log in", "{where} does not let this user in from here (see pg_hba.conf)"),
-    (r"too many clients|remaining connection slots|too many connections", "{where} has no connection left to give"),
+    (r"too many clients|remaining connection slots|too many connections", "{where} has no free connection"),
     (r"failed to resolve host|could not translate host", "{where}: no such host; check the URL"),
-    (r"Connection refused|No such file or directory", "{where}: no server answers there; is it running?"),
+    (r"Connection refused|No such file or directory", "{where}: no server is listening there; is it running?"),
     (r"timeout|timed out", "{where} did not answer in time; check the address and the firewall"),
-    (r"starting up|shutting down|recovery mode", "{where} is starting or stopping just now; retry in a moment"),
-    (r"SSL|certificate|GSS", "{where}: no secure connection could be agreed on; check sslmode in the URL"),
+    (r"starting up|shutting down|recovery mode", "{where} is starting or stopping; retry in a moment"),
+    (r"SSL|certificate|GSS", "{where}: the TLS negotiation failed; check sslmode in the URL"),
 )
 
-_CLASHES = ("40001", "40P01")
-_RACES = ("23503", "23505")
+_SERIALIZATION_FAILURES = ("40001", "40P01")
+_CONSTRAINT_VIOLATIONS = ("23503", "23505")
 
 
 def is_serialization_failure(error: psycopg.Error) -> bool:
-    """Two transactions stood in each other's way and the server undid one of them: do it again."""
-    return error.sqlstate in _CLASHES
+    """Return whether the server rolled back a conflicting transaction, which can be retried."""
+    return error.sqlstate in _SERIALIZATION_FAILURES
 
 
 def is_constraint_race(error: psycopg.Error) -> bool:
-    """Another process made or deleted the very row meanwhile: looked at again, it is there or gone."""
-    return error.sqlstate in _RACES
+    """Return whether another process created or deleted the same row concurrently; one retry sees its result."""
+    return error.sqlstate in _CONSTRAINT_VIOLATIONS
 
 
 @contextmanager
 def translate_errors(where: str) -> Iterator[None]:
-    """The driver's errors become ours on their way out."""
+    """Translate the driver's errors into StoreError and its subclasses."""
     try:
         yield
     except psycopg.Error as error:
         state = error.sqlstate or ("08" if isinstance(error, psycopg.OperationalError) else "")
-        for start, kind, text in _MEANINGS:
+        for start, kind, text in _ERRORS:
             if state.startswith(start):
                 raise kind(text.format(where=where, detail=_first_line(error))) from error
         raise StoreError(f"{where}: {_first_line(error)}") from error
 
 
 def connection_error(where: str, error: psycopg.Error) -> StoreUnavailable:
-    """Why a connection could not be made. The driver's own words may repeat what the URL held, so they stay out."""
+    """Build the error of a failed connection, without the driver's message, which may contain the password."""
     message = str(error)
-    for pattern, template in _REFUSALS:
+    for pattern, template in _CONNECTION_ERRORS:
         if re.search(pattern, message, re.IGNORECASE):
             return StoreUnavailable(template.format(where=where))
-    return StoreUnavailable(f"{where} cannot be reached; check the URL and that the server takes connections from here")
+    return StoreUnavailable(f"{where} cannot be reached; check the URL and whether the server accepts connections")
 
 
 def _first_line(error: psycopg.Error) -> str:
@@ -99,11 +99,11 @@ AnyConnection = Connection[Row]
 
 
 class ConnectionPool:
-    """At most `most` at once: a server has few to give, and other processes want some too."""
+    """A pool of at most `max_size` connections."""
 
-    def __init__(self, connect: Callable[[], AnyConnection], *, most: int, timeout_s: float) -> None:
+    def __init__(self, connect: Callable[[], AnyConnection], *, max_size: int, timeout_s: float) -> None:
         self._connect = connect
-        self._slots = threading.BoundedSemaphore(most)
+        self._slots = threading.BoundedSemaphore(max_size)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._idle: list[AnyConnection] = []
@@ -111,27 +111,27 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self) -> Iterator[AnyConnection]:
-        """One that nobody else uses until the block ends. Waits while all are taken."""
+        """Borrow a connection, waiting while all are in use. Raises StoreUnavailable after the timeout."""
         if not self._slots.acquire(timeout=self._timeout_s):
-            raise StoreUnavailable("every connection stayed busy for too long; nothing was changed. Retry")
+            raise StoreUnavailable("timed out waiting for a free connection; nothing was changed. Retry")
         try:
             connection = self._pop() or self._connect()
             try:
                 yield connection
             finally:
-                self._give_back(connection)
+                self._return(connection)
         finally:
             self._slots.release()
 
     def drop_idle(self) -> None:
-        """Forgets connections made before the server went away: they are as dead as the one that failed."""
+        """Close idle connections after one failed: they are probably broken too."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
     def close(self) -> None:
-        """Idle ones now, the others as they come back."""
+        """Close idle connections now and the others when they are returned."""
         self._is_closed = True
         self.drop_idle()
 
@@ -139,14 +139,14 @@ class ConnectionPool:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
-    def _give_back(self, connection: AnyConnection) -> None:
-        # One that was interrupted in mid-query is not asked to explain itself.
-        is_sound = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+    def _return(self, connection: AnyConnection) -> None:
+        # A connection interrupted in the middle of a query is not reused.
+        is_idle = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
         with self._lock:
-            is_kept = is_sound and not self._is_closed
-            if is_kept:
+            is_reusable = is_idle and not self._is_closed
+            if is_reusable:
                 self._idle.append(connection)
-        if not is_kept:
+        if not is_reusable:
             connection.close()
 
 
@@ -157,7 +157,7 @@ DIALECT = Dialect(
     types={
         "int": "BIGINT",
         "real": "DOUBLE PRECISION",
-        # Ids and names sort by their bytes, whatever language the database was made for.
+        # Ids and names sort by byte, independent of the database's locale.
         "text": 'TEXT COLLATE "C"',
         "bytes": "BYTEA",
         "serial": "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
@@ -166,25 +166,25 @@ DIALECT = Dialect(
     counting="(SELECT generate_series(1, CAST(? AS INTEGER)) AS n)",
     for_update=" FOR UPDATE",
 )
-# How long a write waits for others before a person is told.
+# How long a write waits for other writers.
 TIMEOUT_S = 60.0
-MOST_CONNECTIONS = 8
+MAX_CONNECTIONS = 8
 _RETRY_PAUSE_S = 0.005
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-# Each statement sees what was committed before it: after the lock on a conversation that is its newest state.
+# Each statement sees earlier commits, so after locking a conversation it reads the newest state.
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
-# Rows that were replaced or deleted stay in their pages until somebody sweeps.
-_CLEAN = (
+# Replaced and deleted rows stay on disk until a VACUUM.
+_VACUUM = (
     "VACUUM (INDEX_CLEANUP ON) message, message_index, output, output_index, output_text, output_chunk, event, session,"
     " conversation, handoff"
 )
 
 
 class PostgresTransaction:
-    """The Transaction port over one connection."""
+    """Transaction port over one connection."""
 
     def __init__(self, connection: AnyConnection) -> None:
-        # One for all statements, each read to its end: making a cursor takes longer than sending a statement.
+        # Shared by all statements: creating a cursor takes longer than sending a statement.
         self._cursor = connection.cursor(binary=True)
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
@@ -197,34 +197,34 @@ class PostgresTransaction:
         return self._execute(sql, values).rowcount
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
-        given = [_values(r) for r in rows]
-        if len(given) == 1:
-            # Most appends are of one message: a pipeline for it would cost more than it saves.
-            self._cursor.execute(_spelt(sql), given[0])
+        bindings = [_values(r) for r in rows]
+        if len(bindings) == 1:
+            # The common case of one message: a pipeline would cost more than it saves.
+            self._cursor.execute(_to_driver_sql(sql), bindings[0])
         else:
-            self._cursor.executemany(_spelt(sql), given)
+            self._cursor.executemany(_to_driver_sql(sql), bindings)
 
     def run_all(self, steps: Sequence[Step]) -> None:
         if any(len(rows) != 1 for _, rows in steps):
             for sql, rows in steps:
                 self.run_many(sql, rows)
             return
-        # Most appends are of one message. As one statement they are sent, planned and answered once.
+        # The common case of one row per step: one statement with CTEs takes a single round trip.
         values = [v for _, (row,) in steps for v in row]
-        self._cursor.execute(_together(tuple(sql for sql, _ in steps)), _values(values))
+        self._cursor.execute(_combine(tuple(sql for sql, _ in steps)), _values(values))
 
     def command(self, sql: str) -> str | None:
-        """What the server says to BEGIN or COMMIT, sent as it is."""
+        """Run a command such as BEGIN or COMMIT and return the server's status."""
         return self._cursor.execute(sql, prepare=False).statusmessage
 
     def _execute(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
         if not values:
             return self._cursor.execute(sql)
-        return self._cursor.execute(_spelt(sql), _values(values))
+        return self._cursor.execute(_to_driver_sql(sql), _values(values))
 
 
 class PostgresDatabase:
-    """One database, or one schema of it. Thread-safe; many processes on many machines may share it."""
+    """A database or one schema of it. Thread-safe, and processes on several machines may share it."""
 
     dialect = DIALECT
 
@@ -233,11 +233,11 @@ class PostgresDatabase:
         connect: Callable[[], AnyConnection],
         *,
         where: str,
-        most_connections: int = MOST_CONNECTIONS,
+        max_connections: int = MAX_CONNECTIONS,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.where = where
-        self._pool = ConnectionPool(connect, most=most_connections, timeout_s=timeout_s)
+        self._pool = ConnectionPool(connect, max_size=max_connections, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._pid = os.getpid()
         self._running = threading.local()
@@ -258,31 +258,31 @@ class PostgresDatabase:
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         if getattr(self._running, "transaction", None) is not None:
-            raise StoreError("a transaction is under way in this thread; a write within it could not be undone alone")
+            raise StoreError("a transaction is already running in this thread; writes cannot be nested")
         return self._transact(_WRITE, work)
 
     def erase(self, work: Callable[[Transaction], T]) -> T:
         result = self.write(work)
-        # What was asked for is done. Where cleaning up fails or must wait, the server's own rounds do it later.
+        # The rows are deleted; if this VACUUM fails, autovacuum cleans up later.
         with suppress(psycopg.Error), self._pool.connection() as connection:
-            connection.execute(_CLEAN)
+            connection.execute(_VACUUM)
         return result
 
     def backup(self, path: Path) -> None:
         raise StoreUnavailable(
-            f"{self.where} is backed up by its own means (pg_dump, say); a conversation can be exported"
+            f"{self.where} must be backed up with its own tools, such as pg_dump; a conversation can be exported"
         )
 
     def close(self) -> None:
-        """Safe to call twice."""
+        """Close the pool; idempotent."""
         self._is_closed = True
         self._pool.close()
         self._finalizer.detach()
 
     def _transact(self, begin: str, work: Callable[[Transaction], T]) -> T:
-        self._refuse_if_unusable()
+        self._check_usable()
         deadline = time.monotonic() + self._timeout_s
-        was_repeated = False
+        was_retried = False
         with translate_errors(self.where):
             while True:
                 with self._pool.connection() as connection:
@@ -291,11 +291,11 @@ class PostgresDatabase:
                     except psycopg.Error as error:
                         if connection.closed:
                             self._pool.drop_idle()
-                        # Up to here the server has undone everything, so that doing it again adds nothing twice.
+                        # The server has rolled back, so a retry cannot write anything twice.
                         if not is_serialization_failure(error):
-                            if was_repeated or not (connection.closed or is_constraint_race(error)):
+                            if was_retried or not (connection.closed or is_constraint_race(error)):
                                 raise
-                            was_repeated = True
+                            was_retried = True
                         elif time.monotonic() > deadline:
                             raise
                 time.sleep(_RETRY_PAUSE_S)
@@ -319,19 +319,19 @@ class PostgresDatabase:
         try:
             outcome = transaction.command("COMMIT")
         except psycopg.OperationalError as error:
-            # Nobody can tell whether it arrived: repeating it might write it twice.
+            # It is unknown whether the commit succeeded, so a retry might write twice.
             if is_write and connection.closed:
                 self._pool.drop_idle()
                 raise StoreUnavailable(
-                    f"{self.where}: the connection was lost while a write was being confirmed; it may or may not have"
-                    " been kept. Look before repeating it"
+                    f"{self.where}: the connection was lost during a commit; the write may or may not have"
+                    " been stored. Check before retrying it"
                 ) from error
             raise
-        # The server answers so, and not with an error, when a statement had failed and somebody passed over it.
+        # COMMIT reports ROLLBACK instead of an error when an earlier failure in the transaction was ignored.
         if outcome != "COMMIT":
-            raise StoreError(f"{self.where}: a statement had failed, so that nothing was written")
+            raise StoreError(f"{self.where}: a statement failed, so nothing was written")
 
-    def _refuse_if_unusable(self) -> None:
+    def _check_usable(self) -> None:
         if self._is_closed:
             raise StoreError(f"{self.where} has been closed")
         if os.getpid() != self._pid:
@@ -339,22 +339,22 @@ class PostgresDatabase:
 
 
 def _close_in_process(pool: ConnectionPool, pid: int) -> None:
-    """Closes what was not closed. In a forked child the connections are its parent's, and stay alone."""
+    """Close an unclosed pool, but not in a forked child, whose connections belong to its parent."""
     if os.getpid() == pid:
         pool.close()
 
 
 @lru_cache(maxsize=512)
-def _spelt(sql: str) -> str:
-    """`?` marks as the driver spells them. The SQL is our own; what comes from outside is always a value."""
+def _to_driver_sql(sql: str) -> str:
+    """Replace `?` placeholders by the driver's `%s`; external data is always a bound value."""
     return sql.replace("%", "%%").replace("?", "%s")
 
 
 @lru_cache(maxsize=64)
-def _together(statements: tuple[str, ...]) -> str:
+def _combine(statements: tuple[str, ...]) -> str:
     *others, last = statements
     named = ", ".join(f"step{n} AS ({sql})" for n, sql in enumerate(others))
-    return _spelt(f"WITH {named} {last}" if others else last)
+    return _to_driver_sql(f"WITH {named} {last}" if others else last)
 
 
 def _values(values: Sequence[Value]) -> list[Value]:
@@ -362,9 +362,9 @@ def _values(values: Sequence[Value]) -> list[Value]:
 
 
 _OLDEST_SERVER = 120_000
-# The name of a lock that every starting process takes; any number nobody else uses would do.
+# Advisory lock for migrations; an arbitrary number.
 _MIGRATION_LOCK = 0x7065_7264_7572_65
-# Notices a dead network in about half a minute instead of hours; a setting in the URL wins.
+# Detect a dead network in about 30 s instead of hours; options in the URL take precedence.
 _DEFAULTS = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
@@ -373,7 +373,7 @@ _DEFAULTS = {
     "tcp_user_timeout": 30_000,
     "application_name": "perdure",
 }
-# Compiling a query costs more than any of ours takes. A process that hangs in mid-write must not hold the others up.
+# JIT compilation takes longer than our queries; the timeouts keep a hanging process from blocking others.
 _SESSION = (
     "SET jit = off; SET lock_timeout = '{timeout_ms}ms'; SET idle_in_transaction_session_timeout = '{timeout_ms}ms'"
 )
@@ -382,7 +382,7 @@ _TABLES = ("conversation", "session", "message", "span", "handoff", "call", "eve
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PostgresTarget:
-    """Where to connect, and how to speak of it: never with the password."""
+    """Connection options, and a description of them without the password."""
 
     options: Mapping[str, Any]
 
@@ -393,20 +393,20 @@ class PostgresTarget:
         return f"PostgreSQL database {name!r} at {host}{f':{port}' if port else ''}"
 
     def connect(self, timeout_s: float) -> AnyConnection:
-        """Raises StoreUnavailable, saying what to check."""
+        """Open a connection. Raises StoreUnavailable."""
         try:
             connection = psycopg.connect(autocommit=True, **self.options)
         except psycopg.Error as error:
             raise connection_error(self.where, error) from None
         try:
-            self._refuse_unfit(connection)
+            self._check_server(connection)
             connection.execute(_SESSION.format(timeout_ms=int(timeout_s * 1000)).encode())
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _refuse_unfit(self, connection: AnyConnection) -> None:
+    def _check_server(self, connection: AnyConnection) -> None:
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StoreUnavailable(f"{self.where} is encoded in {encoding}; create it with ENCODING 'UTF8'")
@@ -415,22 +415,22 @@ class PostgresTarget:
 
 
 def parse_target(url: str) -> PostgresTarget:
-    """What a URL names. Raises StoreUnavailable for one that cannot be understood, without repeating it."""
+    """Parse a URL. Raises StoreUnavailable, without quoting the URL, for an invalid one."""
     try:
         options = conninfo_to_dict(url)
     except psycopg.Error:
-        raise _misunderstood() from None
-    port, places = str(options.get("port") or ""), f"{options.get('host') or ''}{options.get('dbname') or ''}"
-    # A password with a bare @, / or : in it ends up in the host, the port or the name, and must not be shown there.
-    if "@" in places or (port and not port.replace(",", "").isdigit()):
-        raise _misunderstood()
+        raise _url_error() from None
+    port, location = str(options.get("port") or ""), f"{options.get('host') or ''}{options.get('dbname') or ''}"
+    # An unescaped @, / or : moves part of the password into host, port or database name, which are shown.
+    if "@" in location or (port and not port.replace(",", "").isdigit()):
+        raise _url_error()
     return PostgresTarget({**_DEFAULTS, **options, "client_encoding": "utf8"})
 
 
 def open_postgres(
     url: str, *, clock: Clock, migrations: Sequence[Migration] | None = None, timeout_s: float = TIMEOUT_S
 ) -> PostgresDatabase:
-    """The database at `url`. The tables of an older schema are kept as copies before they are changed."""
+    """Open the database at `url`; before a migration the old tables are copied. Raises StoreUnavailable."""
     target = parse_target(url)
     steps = schema.load_migrations(DIALECT) if migrations is None else tuple(migrations)
     database = PostgresDatabase(lambda: target.connect(timeout_s), where=target.where, timeout_s=timeout_s)
@@ -446,7 +446,7 @@ def open_postgres(
 
 
 def _migrate(tx: Transaction, steps: Sequence[Migration], *, where: str, now_ms: int) -> None:
-    """Of several processes that start at once, one migrates; the others then find it done."""
+    """Migrate under a lock, so that only one of several starting processes does it."""
     tx.run("SELECT pg_advisory_xact_lock(?)", (_MIGRATION_LOCK,))
     version = _version(tx, where)
     schema.check_version(version, steps, where=where)
@@ -456,7 +456,7 @@ def _migrate(tx: Transaction, steps: Sequence[Migration], *, where: str, now_ms:
 
 
 def _keep_copy(tx: Transaction, version: int) -> None:
-    """Each table as the older Perdure left it, as `<table>_schema_<version>` beside it."""
+    """Copy each table to `<table>_schema_<version>` before a migration."""
     for name in sorted(_tables(tx)):
         if "_schema_" not in name:
             tx.run(f'CREATE TABLE IF NOT EXISTS "{name}_schema_{version}" AS TABLE "{name}"')
@@ -466,10 +466,10 @@ def _version(tx: Transaction, where: str) -> int:
     tables = _tables(tx)
     if "migration" not in tables:
         if theirs := sorted(tables & set(_TABLES)):
-            raise StoreUnavailable(f"{where} holds tables of another program ({theirs[0]}); {_ADVICE}")
+            raise StoreUnavailable(f"{where} contains tables of another program ({theirs[0]}); {_ADVICE}")
         return 0
     if not tables >= set(_TABLES):
-        raise StoreUnavailable(f"{where} holds another program's migration table; {_ADVICE}")
+        raise StoreUnavailable(f"{where} contains another program's migration table; {_ADVICE}")
     return schema.applied_version(tx, has_record=True)
 
 
@@ -477,15 +477,15 @@ _ADVICE = "give Perdure a database or a schema of its own (…?options=-csearch_
 
 
 def _tables(tx: Transaction) -> set[str]:
-    """In the schema where ours would be made; others in the search path are none of our business."""
+    """Return the tables of the schema that new tables are created in."""
     return {
         str(name)
         for (name,) in tx.rows("SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = current_schema()")
     }
 
 
-def _misunderstood() -> StoreUnavailable:
+def _url_error() -> StoreUnavailable:
     return StoreUnavailable(
-        "the PostgreSQL URL cannot be understood; write postgresql://USER:PASSWORD@HOST:5432/database, with"
-        " %40 for @, %2F for / and %3A for : within a password"
+        "the PostgreSQL URL is invalid; write postgresql://USER:PASSWORD@HOST:5432/database, with"
+        " %40 for @, %2F for / and %3A for : in a password"
     )

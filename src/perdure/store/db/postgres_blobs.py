@@ -1,4 +1,4 @@
-"""The text of tool outputs as rows: a chunk at a time, so that an output of any length needs little memory."""
+"""Blob storage for tool outputs in PostgreSQL: chunks in rows, streamed with constant memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class PostgresBlobStore:
-    """A place is the name it was begun under. Its newest complete text counts; one that was begun anew goes with it."""
+    """Blobs in rows; a path is the name of a blob, and its newest complete text is the current one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -26,38 +26,38 @@ class PostgresBlobStore:
         number = self._database.write(lambda tx: insert_numbered(tx, "output_text", values, number="number"))
         return _RowWriter(self._database, name, number)
 
-    def chunks(self, place: str) -> Iterator[str]:
+    def chunks(self, path: str) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")()
-        number, count = self._text(place)
+        number, count = self._text(path)
         for ordinal in range(count):
             row = self._chunk(number, ordinal)
             if row is None:
-                raise NotFound(f"the text of output {place} was replaced while it was read; read it again")
+                raise NotFound(f"the text of output {path} was replaced while it was read; read it again")
             yield decoder.decode(unpack(*row))
 
-    def remove(self, conversation_id: str, place: str | None = None) -> None:
+    def remove(self, conversation_id: str, path: str | None = None) -> None:
         sql = "DELETE FROM output_text WHERE conversation = ?"
-        if place is None:
+        if path is None:
             self._database.write(lambda tx: tx.run(sql, (conversation_id,)))
         else:
-            self._database.erase(lambda tx: tx.run(f"{sql} AND output = ?", (conversation_id, place)))
+            self._database.erase(lambda tx: tx.run(f"{sql} AND output = ?", (conversation_id, path)))
 
-    def shown(self, place: str) -> str:
-        return f"output:{place.partition('.')[0]}"
+    def display_path(self, path: str) -> str:
+        return f"output:{path.partition('.')[0]}"
 
     def copy_to(self, beside: Path) -> None:
-        """Nothing to do: the rows are part of the database, and of every copy of it."""
+        """Do nothing: the rows are part of every copy of the database."""
 
-    def _text(self, place: str) -> tuple[int, int]:
+    def _text(self, path: str) -> tuple[int, int]:
         row = self._database.read(
             lambda tx: tx.row(
                 "SELECT number, chunks FROM output_text WHERE output = ? AND chunks IS NOT NULL"
                 " ORDER BY number DESC LIMIT 1",
-                (place,),
+                (path,),
             )
         )
         if row is None:
-            raise NotFound(f"the text of output {place} is gone")
+            raise NotFound(f"the text of output {path} is missing")
         return int(row[0]), int(row[1])
 
     def _chunk(self, number: int, ordinal: int) -> Row | None:
@@ -69,7 +69,7 @@ class PostgresBlobStore:
 
 
 class _RowWriter:
-    """Rows are written as they fill up; the text exists for readers once `finish` says how many there are."""
+    """Writes chunks as they fill up; the blob becomes visible to readers when `finish` sets the chunk count."""
 
     def __init__(self, database: Database, name: str, number: int) -> None:
         self._database = database
@@ -97,7 +97,7 @@ class _RowWriter:
         return self._name
 
     def discard(self) -> None:
-        # What cannot be taken away now goes with its conversation.
+        # A leftover is deleted with its conversation.
         with suppress(StoreError):
             self._database.write(lambda tx: tx.run("DELETE FROM output_text WHERE number = ?", (self._number,)))
 

@@ -1,8 +1,8 @@
-"""The text index in PostgreSQL: a GIN index over the same tokens, asked window by window from the newest on.
+"""Full-text index in PostgreSQL: a GIN index over the shared tokens, queried window by window from the newest.
 
-GIN knows which texts hold a word but not their order. So every text also bears the number of its window, and a query
-asks for the newest windows first: a common word is found there, and a rare one has few places everywhere. Planner
-statistics, good or stale, decide nothing.
+GIN knows which texts contain a word but not their order. So every text is also tagged with the number of its window,
+and a query asks for the newest windows first: a common word matches there, and a rare one has few matches anywhere. The
+query plan does not depend on planner statistics.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from perdure.store.db.database import Step, Transaction, Value
 from perdure.store.search.index import IndexedText, IndexName, Strategy
 from perdure.store.search.query import Clause
 
-# Texts whose numbers share their higher bits share a window.
+# A window is all texts whose ids share the bits above these.
 _WINDOW_BITS = 12
-# How many windows are asked before all of them, and how many more there must be for that to pay.
+# Windows to query before all of them, and how many times more there must be for that to pay off.
 _STAGES = (2, 32)
 _WORTHWHILE = 4
-# A tsvector holds a megabyte of different words; a text with more is scanned.
-_MOST_WORD_BYTES = 1_000_000
+# A tsvector is limited to 1 MB of distinct words; longer texts are scanned.
+_MAX_WORD_BYTES = 1_000_000
 _SCANNED = "#scanned"
 
 
 class TsvectorIndex:
-    """Two tables, `message_index` and `output_index`, whose rows hold the tokens and whose index makes words of them.
+    """TextIndex over the tables `message_index` and `output_index` with GIN indexes on their tokens.
 
-    A mark before every word that is not of the text keeps what somebody wrote apart from what we noted.
+    Scope terms and window numbers are prefixed with `#`, which no token of a text contains.
     """
 
-    def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
-        # Whoever builds the index anew may come across a text that its writer has just put in.
+    def insert_step(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
+        # A concurrent reindex may have added the text already.
         sql = (
             f"INSERT INTO {index}_index (id, parts, wholes, scope, is_scanned) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (id) DO NOTHING"
@@ -43,8 +43,8 @@ class TsvectorIndex:
     def clear(self, tx: Transaction, index: IndexName) -> None:
         tx.run(f"TRUNCATE {index}_index")
 
-    def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
-        """Nothing within the transaction: `Database.erase` sweeps when it is over."""
+    def purge_removed(self, tx: Transaction, index: IndexName, *, max_pages: int | None = None) -> None:
+        """Do nothing: `Database.erase` vacuums after the transaction."""
 
     def newest(
         self,
@@ -57,36 +57,36 @@ class TsvectorIndex:
         below: int | None,
         limit: int,
     ) -> list[int]:
-        words, (check, checked) = _words(clauses, strategy, scopes), _check(clauses, strategy)
-        # Ordered outside: within, the planner may walk all rows from the newest on instead of asking the index.
+        words, (check, check_values) = _words(clauses, strategy, scopes), _check(clauses, strategy)
+        # Sorted outside the CTE, so that the planner uses the GIN index instead of walking rows by id.
         sql = (
-            "WITH found AS MATERIALIZED ("
+            "WITH matches AS MATERIALIZED ("
             f"SELECT id FROM {index}_index WHERE search_words(parts, wholes, scope, is_scanned) @@ CAST(? AS tsquery)"
-            f" AND id <= ? AND {check}) SELECT id FROM found ORDER BY id DESC LIMIT ?"
+            f" AND id <= ? AND {check}) SELECT id FROM matches ORDER BY id DESC LIMIT ?"
         )
         highest = below - 1 if below is not None else _highest(tx, index)
-        found: list[int] = []
+        ids: list[int] = []
         if highest < 1:
-            return found
+            return ids
         for windows in _windows(highest):
-            values: list[Value] = [" & ".join([words, *windows]), highest, *checked, limit]
-            found = [number for (number,) in tx.rows(sql, values)]
-            if len(found) >= limit:
+            values: list[Value] = [" & ".join([words, *windows]), highest, *check_values, limit]
+            ids = [number for (number,) in tx.rows(sql, values)]
+            if len(ids) >= limit:
                 break
-        return found
+        return ids
 
 
 def _row(number: int, text: IndexedText) -> tuple[int, str, str, str, bool]:
     parts, wholes = (f"{tokens} " if tokens else "" for tokens in (text.parts, text.wholes))
-    is_scanned = _is_too_much(parts, wholes)
-    marks = [*(f"#{w}" for w in text.scope.split()), f"#{number >> _WINDOW_BITS}", *([_SCANNED] if is_scanned else [])]
-    return number, parts, wholes, " ".join(marks), is_scanned
+    is_scanned = _needs_scan(parts, wholes)
+    terms = [*(f"#{w}" for w in text.scope.split()), f"#{number >> _WINDOW_BITS}", *([_SCANNED] if is_scanned else [])]
+    return number, parts, wholes, " ".join(terms), is_scanned
 
 
-def _is_too_much(parts: str, wholes: str) -> bool:
-    if len(parts) + len(wholes) < _MOST_WORD_BYTES // 4:
+def _needs_scan(parts: str, wholes: str) -> bool:
+    if len(parts) + len(wholes) < _MAX_WORD_BYTES // 4:
         return False
-    return sum(len(w.encode()) for w in {*parts.split(), *wholes.split()}) > _MOST_WORD_BYTES
+    return sum(len(w.encode()) for w in {*parts.split(), *wholes.split()}) > _MAX_WORD_BYTES
 
 
 def _highest(tx: Transaction, index: IndexName) -> int:
@@ -95,7 +95,7 @@ def _highest(tx: Transaction, index: IndexName) -> int:
 
 
 def _windows(highest: int) -> Iterator[list[str]]:
-    """Growing sets of the newest windows, as conditions; the last is none at all."""
+    """Yield conditions for growing sets of the newest windows; the last one is unrestricted."""
     newest = highest >> _WINDOW_BITS
     for count in _STAGES:
         if count * _WORTHWHILE <= newest:
@@ -104,22 +104,22 @@ def _windows(highest: int) -> Iterator[list[str]]:
 
 
 def _words(clauses: Sequence[Clause], strategy: Strategy, scopes: Iterable[Sequence[str]]) -> str:
-    """A tsquery that every text to be found meets, and few others."""
-    met = (" | " if strategy == "any" else " & ").join(f"({_clause_words(c, strategy)})" for c in clauses)
-    narrowed = [f"({' | '.join(_quoted(f'#{w}') for w in group)})" for group in scopes]
-    return " & ".join([f"(({met}) | {_quoted(_SCANNED)})", *narrowed])
+    """Build a tsquery that all matching texts satisfy, and few others; `_check` removes those."""
+    matching = (" | " if strategy == "any" else " & ").join(f"({_clause_words(c, strategy)})" for c in clauses)
+    scoped = [f"({' | '.join(_quoted(f'#{w}') for w in group)})" for group in scopes]
+    return " & ".join([f"(({matching}) | {_quoted(_SCANNED)})", *scoped])
 
 
 def _clause_words(clause: Clause, strategy: Strategy) -> str:
-    words, is_prefix = _demanded(clause, strategy)
+    words, is_prefix = _required_words(clause, strategy)
     ending = ":*" if is_prefix else ""
     if strategy == "scattered" and clause.names:
         return " & ".join(_quoted(w) + ending for w in words)
     return " & ".join([*(_quoted(w) for w in words[:-1]), _quoted(words[-1]) + ending])
 
 
-def _demanded(clause: Clause, strategy: Strategy) -> tuple[Sequence[str], bool]:
-    """The words a text must hold for a clause, and whether the last may go on."""
+def _required_words(clause: Clause, strategy: Strategy) -> tuple[Sequence[str], bool]:
+    """Return the words a text must contain for a clause, and whether the last is a prefix."""
     if strategy == "exact" and clause.exact is not None:
         return (clause.exact,), False
     if strategy == "scattered" and clause.names:
@@ -128,24 +128,24 @@ def _demanded(clause: Clause, strategy: Strategy) -> tuple[Sequence[str], bool]:
 
 
 def _check(clauses: Sequence[Clause], strategy: Strategy) -> tuple[str, list[Value]]:
-    """SQL for what words alone cannot tell: that parts stand side by side, and everything of a scanned text."""
+    """Build the SQL for what a tsquery cannot check: adjacent parts, and all of a scanned text."""
     checks = [_clause_check(c, strategy) for c in clauses]
     sql = (" OR " if strategy == "any" else " AND ").join(f"({c})" for c, _ in checks)
-    values = [v for _, given in checks for v in given]
-    is_told_by_words = not any(_is_side_by_side(c, strategy) for c in clauses)
-    return f"({'NOT is_scanned OR ' if is_told_by_words else ''}({sql}))", values
+    values = [v for _, bindings in checks for v in bindings]
+    is_decided_by_words = not any(_is_adjacent(c, strategy) for c in clauses)
+    return f"({'NOT is_scanned OR ' if is_decided_by_words else ''}({sql}))", values
 
 
-def _is_side_by_side(clause: Clause, strategy: Strategy) -> bool:
+def _is_adjacent(clause: Clause, strategy: Strategy) -> bool:
     if (strategy == "exact" and clause.exact is not None) or (strategy == "scattered" and clause.names):
         return False
     return len(clause.parts) > 1
 
 
 def _clause_check(clause: Clause, strategy: Strategy) -> tuple[str, list[Value]]:
-    if _is_side_by_side(clause, strategy):
+    if _is_adjacent(clause, strategy):
         return "strpos(' ' || parts, ?) > 0", [f" {' '.join(clause.parts)}{'' if clause.is_prefix else ' '}"]
-    words, is_prefix = _demanded(clause, strategy)
+    words, is_prefix = _required_words(clause, strategy)
     needles = [f" {w}{'' if is_prefix else ' '}" for w in words]
     return " AND ".join("strpos(' ' || parts || wholes, ?) > 0" for _ in needles), list(needles)
 

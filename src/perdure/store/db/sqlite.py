@@ -25,17 +25,17 @@ _Identity = tuple[int, int]
 
 
 class OpenFile:
-    """The file behind an open database and its WAL, by device and inode.
+    """The files of an open database and its WAL, identified by device and inode.
 
-    SQLite goes on writing to a file that was deleted or moved away, without an error. A look at the path before each
-    commit costs microseconds and opens nothing.
+    SQLite keeps writing to a deleted or moved file without an error. A stat before each commit detects that and costs
+    microseconds.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._wal_path = path.with_name(f"{path.name}-wal")
         self._database = _identity(path)
-        # Known from the first commit on: from then on it exists for as long as the database is open.
+        # Set at the first commit; from then on the WAL exists as long as the database is open.
         self._wal: _Identity | None = None
 
     @property
@@ -47,21 +47,21 @@ class OpenFile:
             self._wal = wal
         return wal == self._wal
 
-    def refuse_if_moved(self) -> None:
-        """Raises StoreUnavailable, saying what to do."""
+    def check_in_place(self) -> None:
+        """Raise StoreUnavailable when the file was deleted, moved or replaced."""
         if self.is_in_place:
             return
         raise StoreUnavailable(
-            f"{self._path} was deleted, moved or replaced while it was in use: nothing more can be stored in it, and"
-            " what was said last was not stored. Put the file back, with its -wal, or start again to begin a new one."
-            " Until this process ends, store.backup(PATH) still copies what was stored before"
+            f"{self._path} was deleted, moved or replaced while in use: the last write was not stored, and nothing more"
+            " can be. Put the file back, with its -wal, or restart to create a new one."
+            " Until this process ends, store.backup(PATH) can still copy what was stored before"
         )
 
 
 def require_descriptors(path: Path, count: int) -> None:
-    """Raises StoreUnavailable where fewer than `count` files can be opened.
+    """Raise StoreUnavailable when fewer than `count` files can be opened.
 
-    A connection that can open the file but not its WAL would read an older state without an error.
+    A connection that can open the file but not its WAL would silently read an older state.
     """
     handles: list[int] = []
     try:
@@ -81,14 +81,14 @@ def require_descriptors(path: Path, count: int) -> None:
 
 def _identity(path: Path) -> _Identity | None:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
-# The start of SQLite's error name → (what to raise, what to say). The first that fits wins.
-_MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
+# Prefix of SQLite's error name → exception and message. The first match wins.
+_ERRORS: tuple[tuple[str, type[StoreError], str], ...] = (
     (
         "SQLITE_FULL",
         StoreUnavailable,
@@ -112,24 +112,24 @@ _MEANINGS: tuple[tuple[str, type[StoreError], str], ...] = (
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Another process writes just now: wait and try again."""
+    """Return whether another process is writing, so that a retry may succeed."""
     return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors become ours on their way out."""
+    """Translate SQLite's errors into StoreError and its subclasses."""
     try:
         yield
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
-        for start, kind, text in _MEANINGS:
+        for start, kind, text in _ERRORS:
             if name.startswith(start):
                 raise kind(text.format(path=path, detail=error)) from error
         raise StoreError(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
-        # What SQLite quotes of a damaged file need not be text.
-        detail = "it holds bytes that are no text"
+        # SQLite's error message may quote invalid bytes of a damaged file.
+        detail = "it contains invalid text"
         raise CorruptStore(f"{path} is damaged; it was left untouched. Restore a backup ({detail})") from error
 
 
@@ -138,22 +138,22 @@ T = TypeVar("T")
 DIALECT = Dialect(
     name="sqlite",
     types={"int": "INTEGER", "real": "REAL", "text": "TEXT", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"},
-    # There is one writer at a time, so that nobody else takes it meanwhile.
+    # Safe, because SQLite has a single writer.
     number="(SELECT COALESCE(MAX(id), 0) FROM {}) + n",
     counting="(WITH RECURSIVE up (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < ?) SELECT n FROM up)",
 )
-# How long a write waits for writers of other processes before a person is told.
+# How long a write waits for writers of other processes.
 TIMEOUT_S = 60.0
 _RETRY_PAUSE_S = 0.005
 _IDLE_READERS = 8
-# The file, its WAL, and one to spare.
+# The file, its WAL and one spare.
 _DESCRIPTORS = 3
-# Writes that wait at the same time are committed together, up to so many.
-_MOST_TOGETHER = 16
+# Group commit: queued writes are committed together, up to this many.
+_MAX_GROUP = 16
 
 
 class _WriteJob(Generic[T]):
-    """Work for the writer, and its outcome. A bare lock wakes the caller: a future takes several, and its time."""
+    """Work for the writer thread and its outcome; a bare lock signals completion faster than a Future."""
 
     __slots__ = ("_done", "_error", "_result", "erases", "work")
 
@@ -168,7 +168,7 @@ class _WriteJob(Generic[T]):
     def run(self, transact: Callable[[Callable[[Transaction], T]], T]) -> None:
         try:
             result = transact(self.work)
-        except BaseException as error:  # the writer's edge: whatever a job raised belongs to who asked for it
+        except BaseException as error:  # thread boundary: every error is raised in the calling thread
             self._error = error
             self._done.release()
         else:
@@ -179,19 +179,19 @@ class _WriteJob(Generic[T]):
         self._done.release()
 
     def outcome(self) -> T:
-        """Waits for it."""
+        """Wait for the job; return its result or raise its error."""
         self._done.acquire()
         if self._error is not None:
             try:
                 raise self._error
             finally:
-                # An error that refers to its own frame would keep everything in it alive.
+                # Break the reference cycle of error, traceback and frame.
                 del self
         return self._result
 
 
 class SqliteTransaction:
-    """The Transaction port over one connection."""
+    """Transaction port over one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -200,8 +200,8 @@ class SqliteTransaction:
         return self._connection.execute(sql, values).fetchall()
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
-        found: Row | None = self._connection.execute(sql, values).fetchone()
-        return found
+        row: Row | None = self._connection.execute(sql, values).fetchone()
+        return row
 
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:
         return self._connection.execute(sql, values).rowcount
@@ -215,10 +215,9 @@ class SqliteTransaction:
 
 
 class SqliteDatabase:
-    """One file. Thread-safe; several processes may share it.
+    """A database file. Thread-safe, and several processes may share it.
 
-    Closed by `close()`, else when nobody refers to it any more, at the latest when the interpreter exits: whichever
-    comes first moves what is in the WAL into the file.
+    Closed by `close()`, by garbage collection or at interpreter exit; closing checkpoints the WAL into the file.
     """
 
     dialect = DIALECT
@@ -232,11 +231,11 @@ class SqliteDatabase:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is open and its path still leads to the file it has open."""
+        """Whether the database is open and its path still leads to the open file."""
         return not self._writer.is_closed and os.getpid() == self._pid and self._writer.file.is_in_place
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        self._refuse_if_unusable()
+        self._check_usable()
         with self._writer.reader() as connection, translate_errors(self.path):
             connection.execute("BEGIN")
             try:
@@ -246,28 +245,28 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
-        self._refuse_if_unusable()
+        self._check_usable()
         with self._writer.reader() as connection, translate_errors(self.path):
             return SqliteTransaction(connection).row(sql, values)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        return self._queued(_WriteJob(work))
+        return self._run_job(_WriteJob(work))
 
     def erase(self, work: Callable[[Transaction], T]) -> T:
-        return self._queued(_WriteJob(work, erases=True))
+        return self._run_job(_WriteJob(work, erases=True))
 
-    def _queued(self, job: _WriteJob[T]) -> T:
-        """What a job returns, run by the one thread that writes."""
-        self._refuse_if_unusable()
+    def _run_job(self, job: _WriteJob[T]) -> T:
+        """Run a job in the writer thread and return its result."""
+        self._check_usable()
         if not self._writer.submit(job):
-            self._refuse_if_unusable()
+            self._check_usable()
         return job.outcome()
 
     def use_wal(self) -> None:
-        """Readers and a writer side by side, from now on and for every process."""
+        """Switch to WAL mode, so that reads and a write can run concurrently in all processes."""
         deadline = time.monotonic() + self._timeout_s
         with translate_errors(self.path):
-            # Changing the mode does not wait by itself when several processes open a new file at once.
+            # Changing the journal mode does not honour the busy timeout.
             while True:
                 try:
                     self._writer.connection.execute("PRAGMA journal_mode = WAL")
@@ -287,11 +286,11 @@ class SqliteDatabase:
                 target.close()
 
     def close(self) -> None:
-        """Waits for what is being written; safe to call twice."""
+        """Finish pending writes and close; idempotent."""
         self._writer.close()
         self._finalizer.detach()
 
-    def _refuse_if_unusable(self) -> None:
+    def _check_usable(self) -> None:
         if self._writer.is_closed:
             raise StoreError(f"{self.path} has been closed")
         if os.getpid() != self._pid:
@@ -299,9 +298,9 @@ class SqliteDatabase:
 
 
 class _Writer:
-    """The thread that writes, and every connection to the file.
+    """The writer thread and all connections to the file.
 
-    It never refers to its database: one that nobody uses any more can then be collected, and is closed by that.
+    It holds no reference to its SqliteDatabase, so that an unused one can be garbage-collected and thereby closed.
     """
 
     def __init__(self, path: Path, *, timeout_s: float) -> None:
@@ -321,7 +320,7 @@ class _Writer:
             raise StoreUnavailable(f"{path} cannot be opened: no thread can be started for it ({error})") from error
 
     def submit(self, job: _WriteJob[Any]) -> bool:
-        """Queues a job; False once the file is being closed."""
+        """Queue a job; False once the file is being closed."""
         with self._closing:
             if not self.is_closed:
                 self._jobs.put(job)
@@ -333,17 +332,17 @@ class _Writer:
                 return
             self.is_closed = True
             self._jobs.put(None)
-        # The last reference may be dropped by a job, and so in the writer's own thread, which ends by itself then.
+        # A job may drop the last reference in the writer thread itself, which must not join itself.
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection that cannot write, for one use."""
+        """Borrow a read-only connection from the pool."""
         try:
             connection = self._readers.get_nowait()
         except queue.Empty:
-            self.file.refuse_if_moved()
+            self.file.check_in_place()
             require_descriptors(self._path, _DESCRIPTORS)
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
@@ -357,39 +356,39 @@ class _Writer:
 
     def _work(self) -> None:
         while jobs := self._next_jobs():
-            if len(jobs) == 1 or not self._transact_together(jobs):
+            if len(jobs) == 1 or not self._transact_group(jobs):
                 for job in jobs:
                     job.run(self._transact_erasing if job.erases else self._transact)
-                    # Neither the job nor its result may live on while the thread waits for the next one.
+                    # Release the job and its result before waiting for the next one.
                     del job
             del jobs
         with suppress(queue.Empty):
             while True:
                 self._readers.get_nowait().close()
-        # Last, because the last connection to be closed moves the WAL into the file.
+        # Closed last, because the last connection checkpoints the WAL.
         self.connection.close()
 
     def _next_jobs(self) -> list[_WriteJob[Any]]:
-        """The next job, with those that wait behind it already; none once the store is closed."""
+        """Return the next job and those queued behind it; an empty list once the store is closed."""
         job = self._jobs.get()
         jobs: list[_WriteJob[Any]] = []
         with suppress(queue.Empty):
             while job is not None:
                 jobs.append(job)
-                if job.erases or len(jobs) >= _MOST_TOGETHER:
+                if job.erases or len(jobs) >= _MAX_GROUP:
                     return jobs
                 job = self._jobs.get_nowait()
-            if jobs:  # the end is for the next look: what came before it is still written
+            if jobs:  # process the jobs before the close marker first
                 self._jobs.put(None)
         return jobs
 
-    def _transact_together(self, jobs: Sequence[_WriteJob[Any]]) -> bool:
-        """Several writes, one commit, and so one sync of the disk for all; False where one fails, and none is done."""
+    def _transact_group(self, jobs: Sequence[_WriteJob[Any]]) -> bool:
+        """Commit several writes with one fsync; False, with nothing written, when one of them fails."""
         if any(job.erases for job in jobs):
             return False
         try:
             results = self._transact(lambda tx: [job.work(tx) for job in jobs])
-        except Exception:  # each is then run alone, and meets its own trouble there
+        except Exception:  # each job is then run alone and raises its own error
             return False
         for job, result in zip(jobs, results, strict=True):
             job.settle(result)
@@ -403,8 +402,8 @@ class _Writer:
                 try:
                     connection.execute("BEGIN IMMEDIATE")
                     result = work(SqliteTransaction(connection))
-                    # A commit to a file that was deleted or moved would be acknowledged and never be seen again.
-                    self.file.refuse_if_moved()
+                    # SQLite would acknowledge a commit to a deleted or moved file.
+                    self.file.check_in_place()
                     connection.execute("COMMIT")
                     return result
                 except sqlite3.OperationalError as error:
@@ -417,7 +416,7 @@ class _Writer:
                             connection.execute("ROLLBACK")
 
     def _transact_erasing(self, work: Callable[[Transaction], T]) -> T:
-        """Freed pages are overwritten, and the WAL, where older ones may stand, is emptied."""
+        """Overwrite freed pages and truncate the WAL, which may contain older ones."""
         connection = self.connection
         connection.execute("PRAGMA secure_delete = ON")
         try:
@@ -430,7 +429,7 @@ class _Writer:
 
     def _connect(self) -> sqlite3.Connection:
         with translate_errors(self._path):
-            # The file was made before: one that has gone since must not be replaced by an empty one.
+            # mode=rw: a file that was deleted meanwhile must not be recreated empty.
             connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=rw",
                 uri=True,
@@ -441,10 +440,10 @@ class _Writer:
             )
             try:
                 connection.execute("PRAGMA foreign_keys = ON")
-                # FULL: a commit is on the disk when it returns, so that a power cut takes nothing acknowledged.
+                # FULL: a commit is on disk when it returns, so that a power cut loses nothing acknowledged.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA cache_size = -16000")
-                # Copying the WAL back costs several disk syncs: every 16 MB instead of every 4.
+                # A checkpoint costs several fsyncs: run one every 16 MB instead of every 4 MB.
                 connection.execute("PRAGMA wal_autocheckpoint = 4000")
                 connection.execute("PRAGMA journal_size_limit = 67108864")
             except sqlite3.Error:
@@ -454,20 +453,20 @@ class _Writer:
 
 
 def _close_in_process(writer: _Writer, pid: int) -> None:
-    """Closes what was not closed. In a forked child the connections are its parent's, and stay alone."""
+    """Close an unclosed database, but not in a forked child, whose connections belong to its parent."""
     if os.getpid() == pid:
         writer.close()
 
 
-# A connection that writes and one that reads: the file and its WAL for each, what they share, and one to spare.
-_sqlite_open_DESCRIPTORS = 6
+# A writer and a reader with the file and WAL each, the shared memory file, and one spare.
+_DESCRIPTORS_TO_OPEN = 6
 
 
 def open_sqlite(
     path: Path, *, clock: Clock, migrations: Sequence[Migration] | None = None, timeout_s: float = TIMEOUT_S
 ) -> SqliteDatabase:
-    """The database at `path`. A copy is kept beside it before an old schema is changed."""
-    require_descriptors(path, _sqlite_open_DESCRIPTORS)
+    """Open or create the database at `path`; before a migration the old file is copied. Raises StoreUnavailable."""
+    require_descriptors(path, _DESCRIPTORS_TO_OPEN)
     steps = schema.load_migrations(DIALECT) if migrations is None else tuple(migrations)
     _make_private(path)
     database = SqliteDatabase(path, timeout_s=timeout_s)
@@ -486,7 +485,7 @@ def open_sqlite(
 
 
 def keep_copy(database: SqliteDatabase, version: int) -> Path:
-    """The file as the older Perdure left it, beside the one about to be changed."""
+    """Copy the database before a migration, as `<name>.schema-<version>.bak` beside it."""
     copy = database.path.with_name(f"{database.path.name}.schema-{version}.bak")
     if not copy.exists():
         part = copy.with_name(f"{copy.name}.part")
@@ -499,12 +498,12 @@ def keep_copy(database: SqliteDatabase, version: int) -> Path:
 def _version(tx: Transaction, path: Path) -> int:
     tables = {name for (name,) in tx.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "migration" not in tables:
-        raise StoreUnavailable(f"{path} is a database of another program; name a file of Perdure's own")
+        raise StoreUnavailable(f"{path} is a database of another program; choose another file")
     return schema.applied_version(tx, has_record=bool(tables))
 
 
 def _make_private(path: Path) -> None:
-    """A new file is the owner's alone: conversations hold what people would not print."""
+    """Create a new file with owner-only permissions, because conversations are private."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -514,4 +513,4 @@ def _make_private(path: Path) -> None:
         if not path.parent.is_dir():
             raise StoreUnavailable(f"{path.parent} is not a folder; nothing can be stored in it") from None
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be made: {error.strerror}") from error
+        raise StoreUnavailable(f"{path} cannot be created: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The text index in SQLite: contentless FTS5, fed with tokens split beforehand."""
+"""Full-text index in SQLite: contentless FTS5 tables of pre-tokenized text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from perdure.store.search.query import Clause
 
 
 class FtsIndex:
-    """Two virtual tables, `message_index` and `output_index`; the newest matches come first by rowid."""
+    """TextIndex over the virtual tables `message_index` and `output_index`, sorted by rowid, newest first."""
 
-    def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
+    def insert_step(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
         sql = f"INSERT INTO {index}_index (rowid, parts, wholes, scope) VALUES (?, ?, ?, ?)"
         return sql, [(number, t.parts, t.wholes, t.scope) for number, t in texts]
 
@@ -25,12 +25,12 @@ class FtsIndex:
     def clear(self, tx: Transaction, index: IndexName) -> None:
         tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('delete-all')")
 
-    def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
-        # Until segments are merged, a removed text's words still stand in the older ones.
-        if most_pages is None:
+    def purge_removed(self, tx: Transaction, index: IndexName, *, max_pages: int | None = None) -> None:
+        # Words of removed texts stay in older segments until they are merged.
+        if max_pages is None:
             tx.run(f"INSERT INTO {index}_index ({index}_index) VALUES ('optimize')")
         else:
-            tx.run(f"INSERT INTO {index}_index ({index}_index, rank) VALUES ('merge', ?)", (-most_pages,))
+            tx.run(f"INSERT INTO {index}_index ({index}_index, rank) VALUES ('merge', ?)", (-max_pages,))
 
     def newest(
         self,
@@ -48,16 +48,16 @@ class FtsIndex:
         if below is not None:
             where += " AND rowid < ?"
             values.append(below)
-        found = tx.rows(f"SELECT rowid FROM {index}_index WHERE {where} ORDER BY rowid DESC LIMIT ?", [*values, limit])
-        return [rowid for (rowid,) in found]
+        rows = tx.rows(f"SELECT rowid FROM {index}_index WHERE {where} ORDER BY rowid DESC LIMIT ?", [*values, limit])
+        return [rowid for (rowid,) in rows]
 
 
 def _expression(clauses: Sequence[Clause], strategy: Strategy, scopes: Sequence[Sequence[str]]) -> str:
-    met = [_clause(c, strategy) for c in clauses]
+    matches = [_clause(c, strategy) for c in clauses]
     if strategy == "any":
-        met = [" OR ".join(f"({m})" for m in met)]
-    narrowed = [f"scope : ({' OR '.join(map(_quoted, group))})" for group in scopes]
-    return " AND ".join(f"({m})" for m in [*met, *narrowed])
+        matches = [" OR ".join(f"({m})" for m in matches)]
+    scoped = [f"scope : ({' OR '.join(map(_quoted, group))})" for group in scopes]
+    return " AND ".join(f"({m})" for m in [*matches, *scoped])
 
 
 def _clause(clause: Clause, strategy: Strategy) -> str:
@@ -67,9 +67,9 @@ def _clause(clause: Clause, strategy: Strategy) -> str:
         return " AND ".join(_either_column(n, is_prefix=clause.is_prefix) for n in clause.names)
     if clause.is_word:
         return _either_column(clause.parts[0], is_prefix=clause.is_prefix)
-    side_by_side = f"parts : {_quoted(' '.join(clause.parts))}{' *' if clause.is_prefix else ''}"
-    # Pairs are rarer than single characters: they find the few places where the long comparison is worth it.
-    return " AND ".join([*(f"wholes : {_quoted(w)}" for w in clause.wholes), side_by_side])
+    adjacent = f"parts : {_quoted(' '.join(clause.parts))}{' *' if clause.is_prefix else ''}"
+    # Pairs are rarer than single characters, so they narrow the expensive phrase match.
+    return " AND ".join([*(f"wholes : {_quoted(w)}" for w in clause.wholes), adjacent])
 
 
 def _either_column(word: str, *, is_prefix: bool) -> str:

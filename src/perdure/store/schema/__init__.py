@@ -1,6 +1,6 @@
-"""Numbered migrations: `NNNN_tables.sql` for both databases, then `NNNN_<dialect>.sql`. Recorded, never edited.
+"""Numbered migrations: `NNNN_tables.sql` for both databases, then `NNNN_<dialect>.sql`; applied ones are never edited.
 
-A database is brought up to date when it is opened. One that a newer Perdure wrote is refused untouched.
+A database is migrated when it is opened. One written by a newer version is rejected unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RECORD = """CREATE TABLE IF NOT EXISTS migration (
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered step, as the statements it runs in each database."""
+    """One numbered migration with its SQL statements."""
 
     version: int
     name: str
@@ -26,7 +26,7 @@ class Migration:
 
 
 def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
-    """Every migration shipped, in order, spelt for one database."""
+    """Load all migrations for a dialect, in order."""
     folder = files(__package__)
     numbers = sorted({f.name.split("_")[0] for f in folder.iterdir() if f.name.endswith(".sql")})
     steps = []
@@ -38,7 +38,7 @@ def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
 
 
 def applied_version(tx: Transaction, *, has_record: bool) -> int:
-    """The newest migration applied; 0 for a database that has none."""
+    """Return the version of the newest applied migration, or 0."""
     row = tx.row("SELECT MAX(version) FROM migration") if has_record else None
     return (row[0] or 0) if row else 0
 
@@ -47,30 +47,30 @@ def check_version(version: int, migrations: Sequence[Migration], *, where: str) 
     newest = migrations[-1].version
     if version > newest:
         raise NewerSchema(
-            f"{where} was written by a newer Perdure (schema {version}; this one knows {newest}); upgrade Perdure"
+            f"{where} was written by a newer Perdure (schema {version}; this one supports {newest}); upgrade Perdure"
         )
 
 
 def apply(tx: Transaction, migrations: Sequence[Migration], dialect: Dialect, *, now_ms: int) -> None:
-    """Runs what is missing and records it; within one transaction, so that a crash leaves the old schema whole."""
+    """Apply and record missing migrations in one transaction, so that a crash leaves the old schema intact."""
     tx.run(_RECORD.format_map(dialect.types))
-    have = applied_version(tx, has_record=True)
+    current = applied_version(tx, has_record=True)
     for step in migrations:
-        if step.version > have:
+        if step.version > current:
             for statement in step.statements:
-                tx.run(_spelt(statement, dialect))
+                tx.run(_for_dialect(statement, dialect))
             tx.run("INSERT INTO migration VALUES (?, ?, ?)", (step.version, step.name, now_ms))
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Paragraphs, without their comments."""
+    """Split SQL into statements at blank lines, without comments."""
     for paragraph in text.split("\n\n"):
         lines = [line for line in paragraph.splitlines() if not line.startswith("--")]
         if any(line.strip() for line in lines):
             yield "\n".join(lines)
 
 
-def _spelt(statement: str, dialect: Dialect) -> str:
-    for mark, spelling in dialect.types.items():
-        statement = statement.replace("{" + mark + "}", spelling)
+def _for_dialect(statement: str, dialect: Dialect) -> str:
+    for name, sql_type in dialect.types.items():
+        statement = statement.replace("{" + name + "}", sql_type)
     return statement

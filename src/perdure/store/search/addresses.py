@@ -1,7 +1,7 @@
-"""Addresses: whatever left the view can be opened by one, page by page, however large.
+"""Addresses open messages and outputs that are no longer in the context, page by page.
 
-m:57         one message            m:120-180    an interval
-h:501        what a handoff stands for           output:o_…   a tool output kept whole
+m:57         one message                         m:120-180    a span of messages
+h:501        the messages a handoff covers       output:o_…   a complete tool output
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _OUTPUT = re.compile(r"output:(\S+)")
 
 
 class Addresses:
-    """Opens what an address stands for."""
+    """Resolve addresses to text and messages."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
         self._context = context
         self._outputs = outputs
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        """One page of it. A message longer than a page goes on in the next. Raises NotFound."""
+        """Return one page of the text at an address. Raises NotFound."""
         address = address.strip()
         if output := _OUTPUT.fullmatch(address):
             return self._outputs.read(output[1], conversation_id=conversation_id, offset=offset, limit=limit)
@@ -43,34 +43,34 @@ class Addresses:
         return Page(address, text[start:end], start, len(text), end if end < len(text) else None)
 
     def entries(self, address: str, any_id: str) -> list[Entry]:
-        """The messages an address stands for, as values."""
+        """Return the messages at an address. Raises NotFound."""
 
         def load(tx: Transaction) -> list[Entry]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             lineage = lineage_of(tx, conversation)
             if handoff := _HANDOFF.fullmatch(address.strip()):
-                known = read_handoffs(tx, lineage).get(int(handoff[1]))
-                if known is None:
-                    raise NotFound(f"{address} is no handoff of {conversation.id}")
-                return read_entries(tx, lineage, known.covers)
-            found = read_entries(tx, lineage, _spans(address))
-            if not found:
+                stored = read_handoffs(tx, lineage).get(int(handoff[1]))
+                if stored is None:
+                    raise NotFound(f"{address} is not a handoff of {conversation.id}")
+                return read_entries(tx, lineage, stored.covers)
+            entries = read_entries(tx, lineage, _spans(address))
+            if not entries:
                 raise NotFound(f"{conversation.id} has no messages {address}; its last is m:{conversation.last_seq}")
-            return found
+            return entries
 
         return self._context.database.read(load)
 
 
 def render_entries(entries: Iterable[Entry]) -> str:
-    """Messages as a person or a model reads them, each under a line that says which it is."""
-    return "\n\n".join(_rendered(e) for e in entries)
+    """Format messages as text, each under a header line with its address, kind and time."""
+    return "\n\n".join(_render(e) for e in entries)
 
 
-def _rendered(entry: Entry) -> str:
+def _render(entry: Entry) -> str:
     message = entry.message
     moment = datetime.fromtimestamp(entry.created_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    about = f" · answers {message.tool_call_id}" if message.tool_call_id else ""
-    lines = [f"[m:{entry.seq} · {message.kind} · {moment}{about}]"]
+    reference = f" · answers {message.tool_call_id}" if message.tool_call_id else ""
+    lines = [f"[m:{entry.seq} · {message.kind} · {moment}{reference}]"]
     if message.text:
         lines.append(message.text)
     lines += [f"→ {call.name}({call.arguments}) [{call.id}]" for call in message.tool_calls]
@@ -80,6 +80,6 @@ def _rendered(entry: Entry) -> str:
 def _spans(address: str) -> View:
     match = _MESSAGES.fullmatch(address.strip())
     if match is None:
-        raise NotFound(f"{address!r} is no address; they look like m:57, m:120-180, h:501 or output:o_…")
+        raise NotFound(f"{address!r} is not a valid address; examples: m:57, m:120-180, h:501 or output:o_…")
     lo = int(match[1])
     return (Span(lo, int(match[2] or lo)),)

@@ -1,4 +1,4 @@
-"""The port of a full-text index, and what is put into it."""
+"""Full-text index port and the entries stored in it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perdure.store.search.query import Clause
 from perdure.store.search.tokenizer import tokenize
 
 IndexName = Literal["message", "output"]
-# How clauses are met: as `exact` wholes, their parts side by side, their names anywhere; `any`: one clause is enough.
+# How clauses match: as `exact` wholes, with adjacent parts, or by names anywhere; for `any`, one clause suffices.
 Strategy = Literal["exact", "adjacent", "scattered", "any"]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedText:
-    """The tokens of one text; `scope` names what it belongs to, so that a narrow search never walks a wide list."""
+    """The tokens of a text; `scope` holds its conversation, role and user, so that the index narrows a search."""
 
     parts: str
     wholes: str
@@ -39,27 +39,27 @@ def role_scope(kind: str) -> str:
 
 
 def user_scope(user_key: str) -> str:
-    """A key may hold anything, so its hash stands for it."""
+    """Return the scope term of a user: a hash, because a key may contain any character."""
     return f"u:{hashlib.blake2b(user_key.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
 class TextIndex(Protocol):
-    """Kept in the same transaction as what it indexes."""
+    """Full-text index, updated in the transaction that writes the indexed rows."""
 
-    def addition(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
-        """What puts texts into it: a step to be run alone or with others."""
+    def insert_step(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
+        """Return the step that adds texts, to be run alone or with others."""
         ...
 
     def remove(self, tx: Transaction, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> None:
-        """The texts must be those that were added."""
+        """Remove texts; they must equal the texts that were added."""
         ...
 
     def clear(self, tx: Transaction, index: IndexName) -> None:
-        """Takes everything out of it, to be put in anew."""
+        """Remove all texts."""
         ...
 
-    def settle(self, tx: Transaction, index: IndexName, *, most_pages: int | None = None) -> None:
-        """Leaves nothing on disk of what was removed, or as little as so much work allows."""
+    def purge_removed(self, tx: Transaction, index: IndexName, *, max_pages: int | None = None) -> None:
+        """Erase removed texts from disk; `max_pages` limits the work."""
         ...
 
     def newest(
@@ -73,5 +73,5 @@ class TextIndex(Protocol):
         below: int | None,
         limit: int,
     ) -> list[int]:
-        """Ids of texts that meet all clauses, highest first. Of each group in `scopes` one word must fit."""
+        """Return ids of matching texts, highest first; one term of each group in `scopes` must match."""
         ...

@@ -1,8 +1,8 @@
-"""What a person typed, as clauses that every index understands. Any text is a query; none raises.
+"""Parse search queries into clauses. Any text is a valid query; parsing never raises.
 
-plain words        all of them                     "in quotes"       these words side by side
-begin*             words that begin so             src/gate.py       as written, or its parts side by side
-模型               these characters side by side
+plain words        all of them                     "in quotes"       these words adjacent
+prefix*            words with this prefix          src/gate.py       as written, or its parts adjacent
+模型               these characters adjacent
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from perdure.store.search.tokenizer import fold_text, is_cjk, strip_accents, tokenize
 
 _PIECE = re.compile(r'"([^"]*)"|(\S+)')
-_MOST_CLAUSES = 16
-_MOST_TOKENS = 32
+_MAX_CLAUSES = 16
+_MAX_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Must be met by a message: `parts` side by side and all `wholes`, or, tried first, `exact` alone.
+    """A condition on a text: adjacent `parts` and all `wholes`, or, tried first, `exact` alone.
 
-    `names` are what it falls apart into at slashes and spaces, for a path typed in another case than it is written.
+    `names` are the components of a path, for paths typed in another case than stored.
     """
 
     needle: str
@@ -34,17 +34,17 @@ class Clause:
 
     @property
     def is_word(self) -> bool:
-        """One plain word, which may stand as a part or as a whole."""
+        """Whether the clause is a single word, which matches a part or a whole."""
         return len(self.parts) == 1 and not self.wholes
 
 
 def parse(text: str) -> tuple[Clause, ...]:
-    """The clauses of a query, in order; none for a text without a single letter or digit."""
+    """Return the clauses of a query, in order; none for a text without letters and digits."""
     clauses: dict[Clause, None] = {}
     for quoted, bare in _PIECE.findall(text):
         for clause in _phrase(quoted) if quoted else _word(bare):
             clauses[clause] = None
-    return tuple(clauses)[:_MOST_CLAUSES]
+    return tuple(clauses)[:_MAX_CLAUSES]
 
 
 def _phrase(text: str) -> list[Clause]:
@@ -52,7 +52,7 @@ def _phrase(text: str) -> list[Clause]:
     pairs = tuple(w for w in tokens.wholes if is_cjk(w[0]))
     if not tokens.parts:
         return []
-    return [Clause(fold_text(text), tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS], is_quoted=True)]
+    return [Clause(fold_text(text), tokens.parts[:_MAX_TOKENS], pairs[:_MAX_TOKENS], is_quoted=True)]
 
 
 def _word(text: str) -> list[Clause]:
@@ -68,16 +68,16 @@ def _word(text: str) -> list[Clause]:
     exact = whole if whole is not None and not pairs and not is_prefix else None
     return [
         Clause(
-            needle, tokens.parts[:_MOST_TOKENS], pairs[:_MOST_TOKENS], () if pairs else _names(text), is_prefix,
+            needle, tokens.parts[:_MAX_TOKENS], pairs[:_MAX_TOKENS], () if pairs else _names(text), is_prefix,
             exact=exact,
         )
     ]  # fmt: skip
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """A path's folders and file, each as the index knows it."""
+    """Return the indexed tokens of a path's components."""
     names: list[str] = []
     for piece in strip_accents(text).split("/"):
         tokens = tokenize(piece)
         names += tokens.wholes[:1] or tokens.parts
-    return tuple(names[:_MOST_TOKENS])
+    return tuple(names[:_MAX_TOKENS])

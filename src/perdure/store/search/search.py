@@ -27,7 +27,7 @@ KEYS = ("conversation", "session", "role", "since_ms", "until_ms")
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """`words` are groups for the index, one of each to be met; the rest is checked on the rows."""
+    """Restriction of a search: `words` are term groups for the index, the rest becomes SQL conditions."""
 
     words: tuple[tuple[str, ...], ...] = ()
     role: str | None = None
@@ -38,21 +38,21 @@ class SearchScope:
     until_ms: int | None = None
 
     @property
-    def takes_outputs(self) -> bool:
-        """An output is a tool's; a search for what a person or a model said leaves outputs out."""
+    def includes_outputs(self) -> bool:
+        """Whether outputs match: they have the role `tool`."""
         return self.role in (None, "tool")
 
     def conditions(self, table: str) -> tuple[str, list[Value]]:
-        """SQL to follow a WHERE, for messages (`m`) or outputs (`o`), and its values."""
+        """Return SQL to append to a WHERE clause on messages (`m`) or outputs (`o`), and its values."""
         parts: list[str] = []
         values: list[Value] = []
         if self.lineage:
-            parts.append(f"({' OR '.join(_place(table) for _ in self.lineage)})")
+            parts.append(f"({' OR '.join(_segment_condition(table) for _ in self.lineage)})")
             for conversation_id, lo, hi in self.lineage:
                 values += [conversation_id] if table == "o" else [conversation_id, lo, hi]
         for condition, value in (
             (f"{table}.session = ?", self.session_id),
-            # An expression, so that no planner begins with all that the user ever said instead of what was found.
+            # An expression, so that the planner does not start with the index on user_key instead of the matches.
             ("c.user_key || '' = ?", self.user_key),
             (f"{table}.created_at >= ?", self.since_ms),
             (f"{table}.created_at < ?", self.until_ms),
@@ -63,105 +63,105 @@ class SearchScope:
         return "".join(f" AND {p}" for p in parts), values
 
 
-def build_scope(tx: Transaction, given: Mapping[str, Any], visibility: Visibility) -> SearchScope:
-    """The scope a mapping describes. Raises StoreError for a key nobody knows, NotFound for an id."""
-    if unknown := sorted(set(given) - set(KEYS)):
-        raise StoreError(f"a search cannot be narrowed by {', '.join(unknown)}; there are: {', '.join(KEYS)}")
-    wanted = {k: v for k, v in given.items() if v is not None}
+def build_scope(tx: Transaction, scope: Mapping[str, Any], visibility: Visibility) -> SearchScope:
+    """Build the scope of a search. Raises StoreError for an unknown key, NotFound for an unknown id."""
+    if unknown := sorted(set(scope) - set(KEYS)):
+        raise StoreError(f"unknown search scope {', '.join(unknown)}; available: {', '.join(KEYS)}")
+    options = {k: v for k, v in scope.items() if v is not None}
     words: list[Sequence[str]] = []
     lineage: Lineage = ()
-    session_id = wanted.get("session")
+    session_id = options.get("session")
     if session_id is not None:
         session = get_session(tx, str(session_id))
         words.append([conversation_scope(session.conversation_id)])
-    if "conversation" in wanted:
-        lineage = lineage_of(tx, get_conversation(tx, conversation_id_of(tx, str(wanted["conversation"]))))
+    if "conversation" in options:
+        lineage = lineage_of(tx, get_conversation(tx, conversation_id_of(tx, str(options["conversation"]))))
         words.append([conversation_scope(owner) for owner, _, _ in lineage])
-    if "role" in wanted:
-        words.append([role_scope(str(wanted["role"]))])
+    if "role" in options:
+        words.append([role_scope(str(options["role"]))])
     user_key = None if visibility.stored_key is None else text(visibility.stored_key)
-    if user_key:  # the owner's rows carry no word for the index; their condition is checked on the rows
+    if user_key:  # the owner's rows have no index term; the SQL condition applies
         words.append([user_scope(user_key)])
     return SearchScope(
-        tuple(tuple(w) for w in words), wanted.get("role"), lineage, session_id, user_key,
-        wanted.get("since_ms"), wanted.get("until_ms"),
+        tuple(tuple(w) for w in words), options.get("role"), lineage, session_id, user_key,
+        options.get("since_ms"), options.get("until_ms"),
     )  # fmt: skip
 
 
-def _place(table: str) -> str:
+def _segment_condition(table: str) -> str:
     return "o.conversation = ?" if table == "o" else "(m.conversation = ? AND m.seq BETWEEN ? AND ?)"
 
 
 _SNIPPET_CHARS = 200
-# Texts are ranked and shown by their beginning: counting words in megabytes would not change the order.
-_LOOKED_AT_CHARS = 65_536
+# Only the beginning of a text is ranked.
+_RANKED_CHARS = 65_536
 
 
 def score(text: str, clauses: Sequence[Clause]) -> float:
-    """Higher is better: every clause that is met, how often, and more where it stands as it was typed."""
-    seen = fold_text(text[:_LOOKED_AT_CHARS])
+    """Score a match by how many clauses match, how often, and whether literally; higher is better."""
+    folded = fold_text(text[:_RANKED_CHARS])
     total = 0.0
     for clause in clauses:
-        literal = seen.count(clause.needle) if clause.needle else 0
+        literal = folded.count(clause.needle) if clause.needle else 0
         if literal:
             total += 2.0 + math.log1p(literal)
         else:
-            total += sum(1.0 for p in clause.parts if p in seen) / len(clause.parts)
-    # A short text that says it is worth more than a long one that mentions it.
-    return total - 0.1 * math.log1p(len(seen) / 400)
+            total += sum(1.0 for p in clause.parts if p in folded) / len(clause.parts)
+    # Prefer short texts.
+    return total - 0.1 * math.log1p(len(folded) / 400)
 
 
 def clause_matches(text: str, clause: Clause) -> bool:
-    """Whether a text that was already folded holds a clause: what a scan goes by where there is no index."""
+    """Return whether a folded text contains a clause, for scanning without an index."""
     return bool(clause.needle and clause.needle in text) or (clause.is_word and clause.parts[0] in text)
 
 
 def snippet(text: str, clauses: Sequence[Clause]) -> str:
-    """The place around the first hit on one line, each hit between «…»."""
+    """Return one line around the first match with each match between «…»."""
     return highlight(*excerpt(text, clauses))
 
 
-def highlight(line: str, marks: Sequence[tuple[int, int]]) -> str:
-    """A line with each mark between «…»."""
-    for start, end in reversed(marks):
+def highlight(line: str, matches: Sequence[tuple[int, int]]) -> str:
+    """Put «…» around each match of a line."""
+    for start, end in reversed(matches):
         line = f"{line[:start]}«{line[start:end]}»{line[end:]}"
     return line
 
 
 def excerpt(text: str, clauses: Sequence[Clause]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The place around the first hit on one line, and where in it the hits stand, as [start, end)."""
+    """Return one line around the first match, and the [start, end) positions of all matches in it."""
     pattern = _pattern(clauses)
-    shown = text
-    found = pattern.search(shown)
-    if found is None:
-        # An accent or a full-width form stands between what was typed and what is written.
-        shown = strip_accents(text)
-        found = pattern.search(shown)
-    start = max(0, (found.start() if found else 0) - _SNIPPET_CHARS // 3)
-    end = min(len(shown), start + _SNIPPET_CHARS)
-    line = ("…" if start else "") + " ".join(shown[start:end].split()) + ("…" if end < len(shown) else "")
-    return line, tuple(m.span() for m in pattern.finditer(line)) if found else ()
+    source = text
+    match = pattern.search(source)
+    if match is None:
+        # The query may differ from the text in accents or full-width forms.
+        source = strip_accents(text)
+        match = pattern.search(source)
+    start = max(0, (match.start() if match else 0) - _SNIPPET_CHARS // 3)
+    end = min(len(source), start + _SNIPPET_CHARS)
+    line = ("…" if start else "") + " ".join(source[start:end].split()) + ("…" if end < len(source) else "")
+    return line, tuple(m.span() for m in pattern.finditer(line)) if match else ()
 
 
 def _pattern(clauses: Sequence[Clause]) -> re.Pattern[str]:
-    """Whole needles first, then single words; never empty, so that it never matches nothing."""
-    needles = [_spaced(c.needle) for c in clauses if c.needle]
+    """Build a regex of whole needles, then single words; without any it never matches."""
+    needles = [_needle_pattern(c.needle) for c in clauses if c.needle]
     words = [re.escape(p) for c in clauses for p in sorted(set(c.parts), key=len, reverse=True)]
-    either = needles + [w for w in words if w not in needles]
-    return re.compile("|".join(either) or r"(?!)", re.IGNORECASE)
+    alternatives = needles + [w for w in words if w not in needles]
+    return re.compile("|".join(alternatives) or r"(?!)", re.IGNORECASE)
 
 
-def _spaced(needle: str) -> str:
-    r"""A needle as a pattern: any space fits, and either slash."""
+def _needle_pattern(needle: str) -> str:
+    r"""Escape a needle so that any whitespace and either slash match."""
     return r"\s+".join(re.escape(w).replace("/", r"[/\\]") for w in needle.split())
 
 
-# How many of the newest matches are ranked against each other, at least.
+# At least this many of the newest matches are ranked.
 _RANKED = 60
-# A scope that the index cannot narrow (a time, a session) looks at no more matches than this.
-_MOST_LOOKED_AT = 6_000
-_MOST_RESULTS = 200
-# Outputs too large for the index are read through, newest first, up to this many characters in all.
+# Limit of matches examined for a scope the index cannot narrow (a time, a session).
+_MAX_EXAMINED = 6_000
+_MAX_RESULTS = 200
+# Outputs too large for the index are scanned, newest first, up to this many characters in total.
 _SCANNED_CHARS = 16_000_000
 _OVERLAP_CHARS = 256
 
@@ -175,8 +175,8 @@ _OUTPUT = (
 )
 
 
-class _Found(NamedTuple):
-    """A match before it is shown: snippets are only made of those that are."""
+class _Match(NamedTuple):
+    """A ranked match; its snippet is built only if it is among the results."""
 
     score: float
     text: str
@@ -184,7 +184,7 @@ class _Found(NamedTuple):
 
 
 class SearchIndex:
-    """The SearchIndex port: finds words in everything ever said, and opens addresses."""
+    """SearchIndex port: search all messages and outputs, and open addresses."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore, addresses: Addresses) -> None:
         self._context = context
@@ -194,83 +194,87 @@ class SearchIndex:
     def search(
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
     ) -> Sequence[SearchHit]:
-        """Newest first, ranked among the newest. Never raises for any query text.
+        """Search, newest first, ranked among the newest; every query text is valid.
 
-        `scope` narrows by `conversation`, `session`, `role`, `since_ms` and `until_ms`.
+        `scope` may restrict `conversation`, `session`, `role`, `since_ms` and `until_ms`. Raises StoreError for others.
         """
         clauses = parse(query)
         if not clauses:
             return []
-        limit = max(1, min(limit, _MOST_RESULTS))
+        limit = max(1, min(limit, _MAX_RESULTS))
 
-        def work(tx: Transaction) -> list[_Found]:
+        def work(tx: Transaction) -> list[_Match]:
             where = build_scope(tx, scope or {}, visibility)
-            return self._messages(tx, clauses, where, limit) + self._kept_outputs(tx, clauses, where, limit)
+            return self._search_messages(tx, clauses, where, limit) + self._search_outputs(tx, clauses, where, limit)
 
-        found = self._context.database.read(work)
-        best = sorted(found, key=lambda f: (-f.score, -f.hit.created_at_ms))[:limit]
-        return [_shown(f, clauses) for f in best]
+        matches = self._context.database.read(work)
+        best = sorted(matches, key=lambda f: (-f.score, -f.hit.created_at_ms))[:limit]
+        return [_to_hit(f, clauses) for f in best]
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        """What an address stands for, paged. Raises NotFound."""
+        """Return a page of the text at an address. Raises NotFound."""
         return self._addresses.open(address, conversation_id=conversation_id, offset=offset, limit=limit)
 
-    def _messages(self, tx: Transaction, clauses: Sequence[Clause], scope: SearchScope, limit: int) -> list[_Found]:
+    def _search_messages(
+        self, tx: Transaction, clauses: Sequence[Clause], scope: SearchScope, limit: int
+    ) -> list[_Match]:
         rows = self._candidates(tx, "message", clauses, scope, max(_RANKED, limit))
         out = []
         for _, conversation, session, tip, seq, kind, created_at, title, body, encoding in rows:
             text = searchable_text(decode_or_placeholder(body, encoding, kind, seq=seq))
             hit = SearchHit(conversation, session, tip, f"m:{seq}", kind, created_at, "", title)
-            out.append(_Found(score(text, clauses), text, hit))
+            out.append(_Match(score(text, clauses), text, hit))
         return out
 
-    def _kept_outputs(self, tx: Transaction, clauses: Sequence[Clause], scope: SearchScope, limit: int) -> list[_Found]:
-        if not scope.takes_outputs:
+    def _search_outputs(
+        self, tx: Transaction, clauses: Sequence[Clause], scope: SearchScope, limit: int
+    ) -> list[_Match]:
+        if not scope.includes_outputs:
             return []
         out = []
         for row in self._candidates(tx, "output", clauses, scope, limit):
-            out += self._found_in(row, clauses, self._text(row))
+            out += self._output_matches(row, clauses, self._text(row))
         budget = _SCANNED_CHARS
         for row in _too_large(tx, scope):
             budget -= row[-1]
             if budget < 0:
                 break
-            out += self._found_in(row, clauses, self._passage(row, clauses))
+            out += self._output_matches(row, clauses, self._passage(row, clauses))
         return out
 
-    def _found_in(self, row: Row, clauses: Sequence[Clause], text: str | None) -> list[_Found]:
+    def _output_matches(self, row: Row, clauses: Sequence[Clause], text: str | None) -> list[_Match]:
         _, conversation, session, tip, ident, kind, created_at, title, *_ = row
         if text is None:
             return []
         hit = SearchHit(conversation, session, tip, f"output:{ident}", kind, created_at, "", title)
-        return [_Found(score(text, clauses), text, hit)]
+        return [_Match(score(text, clauses), text, hit)]
 
     def _text(self, row: Row) -> str | None:
-        """An output the index found; None where its file was taken away behind our back."""
+        """Return the text of an output; None when its file is missing."""
         with suppress(StoreError):
             return "".join(self._outputs.blobs.chunks(row[-2]))
         return None
 
     def _candidates(
-        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: SearchScope, wanted: int
+        self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: SearchScope, limit: int
     ) -> list[Row]:
-        """Rows that meet the query: as it was written, then by its parts, then, failing both, by any of its words."""
+        """Return matching rows: by the literal query, then by its parts, and failing both by any of its words."""
         rows: dict[int, Row] = {}
         for strategy in _strategies(clauses):
             if strategy in ("scattered", "any") and rows:
                 break
             for row in self._walk(tx, index, clauses, scope, strategy):
                 rows.setdefault(row[0], row)
-                if len(rows) >= wanted:
+                if len(rows) >= limit:
                     return list(rows.values())
         return list(rows.values())
 
     def _walk(
         self, tx: Transaction, index: IndexName, clauses: Sequence[Clause], scope: SearchScope, strategy: Strategy
     ) -> Iterator[Row]:
-        """Matches within the scope, newest first, in steps that widen: most searches are done after the first."""
-        below, step, seen = None, _RANKED, 0
-        while seen < _MOST_LOOKED_AT:
+        """Yield matches in scope, newest first, in growing batches; most searches need only the first."""
+        below, step, examined = None, _RANKED, 0
+        while examined < _MAX_EXAMINED:
             ids = self._context.index.newest(
                 tx, index, clauses, strategy=strategy, scopes=scope.words, below=below, limit=step
             )
@@ -278,35 +282,35 @@ class SearchIndex:
             yield from (rows[i] for i in ids if i in rows)
             if len(ids) < step:
                 return
-            below, step, seen = ids[-1], step * 4, seen + step
+            below, step, examined = ids[-1], step * 4, examined + step
 
     def _passage(self, row: Row, clauses: Sequence[Clause]) -> str | None:
-        """The first stretch of a large output that holds a clause, if the whole of it holds them all."""
+        """Return the first part of a large output that contains a clause, if the output contains all clauses."""
         missing, passage, tail = list(clauses), None, ""
         with suppress(StoreError):
             for chunk in self._outputs.blobs.chunks(row[-2]):
-                # The last words of one chunk go with the next, so that nothing is missed between them.
-                stretch = tail + chunk
-                seen = fold_text(stretch)
-                met = [c for c in missing if clause_matches(seen, c)]
-                passage = stretch if met and passage is None else passage
-                missing = [c for c in missing if c not in met]
+                # Chunks overlap, so that a match across their boundary is not missed.
+                part = tail + chunk
+                folded = fold_text(part)
+                matching = [c for c in missing if clause_matches(folded, c)]
+                passage = part if matching and passage is None else passage
+                missing = [c for c in missing if c not in matching]
                 if not missing:
                     return passage
                 tail = chunk[-_OVERLAP_CHARS:]
         return None
 
 
-def _shown(found: _Found, clauses: Sequence[Clause]) -> SearchHit:
-    line, marks = excerpt(found.text, clauses)
-    return replace(found.hit, snippet=highlight(line, marks), excerpt=line, marks=marks)
+def _to_hit(match: _Match, clauses: Sequence[Clause]) -> SearchHit:
+    line, matches = excerpt(match.text, clauses)
+    return replace(match.hit, snippet=highlight(line, matches), excerpt=line, marks=matches)
 
 
 def _strategies(clauses: Sequence[Clause]) -> Iterator[Strategy]:
     if any(c.exact is not None for c in clauses):
         yield "exact"
     yield "adjacent"
-    # What stands in quotes was meant as it stands: nothing else is offered for it.
+    # A quoted phrase must match literally.
     if any(c.is_quoted for c in clauses):
         return
     if any(len(c.names) > 1 for c in clauses):
@@ -318,9 +322,9 @@ def _strategies(clauses: Sequence[Clause]) -> Iterator[Strategy]:
 def _rows(tx: Transaction, index: IndexName, ids: Sequence[int], scope: SearchScope) -> dict[int, Row]:
     select, key = (_MESSAGE, "m.id") if index == "message" else (_OUTPUT, "o.number")
     where, values = scope.conditions("m" if index == "message" else "o")
-    marks = ", ".join("?" * len(ids))
+    placeholders = ", ".join("?" * len(ids))
     more: list[Value] = [*ids, *values]
-    return {row[0]: row for row in tx.rows(f"{select} WHERE {key} IN ({marks}){where}", more)}
+    return {row[0]: row for row in tx.rows(f"{select} WHERE {key} IN ({placeholders}){where}", more)}
 
 
 def _too_large(tx: Transaction, scope: SearchScope) -> list[Row]:

@@ -1,7 +1,7 @@
-"""The one tokenizer of both databases: what is indexed, and what a query looks for, go through it alike.
+"""Tokenizer for both databases, used for indexed texts and queries alike.
 
-parts    in order, so that neighbours stay neighbours: words, the parts of identifiers and paths, single CJK characters
-wholes   each once: identifiers and paths as they are written, pairs of CJK characters
+parts    in order, so that adjacent parts stay adjacent: words, parts of identifiers and paths, CJK characters
+wholes   without duplicates: identifiers and paths as written, pairs of CJK characters
 
 "src/turnGate.py 模型能"  →  parts  src turn gate py 模 型 能     wholes  src/turngate.py turngate.py turngate 模型 型能
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from perdure.core.memo import Memo
 from perdure.core.messages import Message, clean
 
-# Raised by every change to what this module makes of a text: the index is then built anew when a store is opened.
+# Increment with every change of the tokens: stores then rebuild their index when opened.
 VERSION = 1
 _LONGEST_PART = 64
 _LONGEST_WHOLE = 120
@@ -43,12 +43,12 @@ class IndexTokens:
 
 
 def tokenize(text: str) -> IndexTokens:
-    """Never raises, whatever the text."""
+    """Split a text into tokens. Never raises."""
     plain = strip_accents(text)
     parts: list[str] = []
     wholes: list[str] = []
     for chunk in (_ASCII_CHUNK if plain.isascii() else _CHUNK).findall(plain):
-        pieces, names = _cjk(chunk) if chunk >= _FIRST_CJK and is_cjk(chunk[0]) else _NAMED[chunk]
+        pieces, names = _cjk(chunk) if chunk >= _FIRST_CJK and is_cjk(chunk[0]) else _NAMES[chunk]
         parts += pieces
         if names:
             wholes += names
@@ -56,16 +56,16 @@ def tokenize(text: str) -> IndexTokens:
 
 
 def strip_accents(text: str) -> str:
-    """The text in one spelling: no accents, no full-width forms, one kind of slash. Case is kept."""
+    """Normalize a text: no accents, no full-width forms, forward slashes. Case is kept."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", clean(text))
-        # Only Latin, Greek and Cyrillic accents: what marks a kana or a Hangul syllable makes another letter of it.
+        # Only Latin, Greek and Cyrillic accents: in kana and Hangul, marks distinguish letters.
         text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
     return text.replace("\\", "/")
 
 
 def fold_text(text: str) -> str:
-    """The text as it is compared: one spelling, one case, single spaces."""
+    """Normalize a text for comparison: no accents, one case, single spaces."""
     return " ".join(strip_accents(text).casefold().split())
 
 
@@ -74,13 +74,13 @@ def is_cjk(char: str) -> bool:
 
 
 def searchable_text(message: Message) -> str:
-    """What can be found of a message: its text, and what its tool calls were called and given."""
+    """Return the searchable text of a message: its text and its tool calls' names and arguments."""
     if not message.tool_calls:
         return message.text
     pieces = [message.text]
     for call in message.tool_calls:
-        given = call.parsed_arguments()
-        pieces += [call.name, *(_strings(given) if given is not None else [call.arguments])]
+        arguments = call.parsed_arguments()
+        pieces += [call.name, *(_strings(arguments) if arguments is not None else [call.arguments])]
     return "\n".join(p for p in pieces if p)
 
 
@@ -88,8 +88,8 @@ def _cjk(run: str) -> tuple[Sequence[str], Sequence[str]]:
     return run, [run[i : i + 2] for i in range(len(run) - 1)]
 
 
-def _named(chunk: str) -> tuple[Sequence[str], Sequence[str]]:
-    """A word, identifier or path: its parts, and the wholes it is known by."""
+def _split_name(chunk: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Split a word, identifier or path into its parts and wholes."""
     if chunk.isalnum() and (chunk.islower() or chunk.isdecimal()):
         return (chunk[:_LONGEST_PART],), ()
     pieces = _JOINT.split(chunk)
@@ -105,14 +105,14 @@ def _named(chunk: str) -> tuple[Sequence[str], Sequence[str]]:
     return parts, tuple(dict.fromkeys(n.casefold() for n in names if 1 < len(n) <= _LONGEST_WHOLE))
 
 
-# Text repeats its words and names, so that most of them are taken apart only once.
-_NAMED: Memo[str, tuple[Sequence[str], Sequence[str]]] = Memo(
-    _named, max_bytes=_MEMO_BYTES, bytes_per_char=64, longest_key=_LONGEST_WHOLE
+# Words and names repeat, so most are split only once.
+_NAMES: Memo[str, tuple[Sequence[str], Sequence[str]]] = Memo(
+    _split_name, max_bytes=_MEMO_BYTES, bytes_per_char=64, longest_key=_LONGEST_WHOLE
 )
 
 
 def _strings(value: object) -> list[str]:
-    """Every text within a JSON value."""
+    """Return every string in a JSON value, including keys."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):

@@ -48,7 +48,7 @@ def test_damaged_messages_are_found_named_and_the_rest_is_shown(home: Path) -> N
         path.read_bytes().replace(b"pay 1003", b"pay 9003").replace(b'pay 1005 euros"', b"pay 1005 euros\xff")
     )
     owner = session.conversation_id
-    changed, unreadable = f"{owner} m:7 is not what was stored", f"{owner} m:11 is damaged and cannot be read"
+    changed, unreadable = f"{owner} m:7 differs from what was stored", f"{owner} m:11 is damaged and cannot be read"
     checked = perdure(home, "doctor", "--offline")
     assert (checked.status, f"2 damaged, of 20 checked; the first: {changed}" in checked.out) == (1, True)
     for ids in ((), (owner,)):

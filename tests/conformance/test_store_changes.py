@@ -116,7 +116,7 @@ def test_nothing_is_missed_or_told_twice_while_several_write(backend: Backend) -
     ],
 )
 def test_what_is_no_cursor_is_refused_plainly(store: SessionStore, cursor: str) -> None:
-    with pytest.raises(StoreError, match="no cursor that changes gave"):
+    with pytest.raises(StoreError, match="not a valid change cursor"):
         store.changes.since(cursor)
 
 

@@ -107,7 +107,7 @@ def test_it_is_known_whether_anything_waits_before_it(store: SessionStore) -> No
 def test_more_than_may_wait_is_refused_and_not_kept(store: SessionStore) -> None:
     for number in range(3):
         store.inbox.enqueue(inbound(number), owner="one", ttl_ms=TTL_MS, max_pending=2)
-    with pytest.raises(InboxFull, match="2 messages wait"):
+    with pytest.raises(InboxFull, match="2 messages are already pending"):
         store.inbox.enqueue(inbound(9), owner="one", ttl_ms=TTL_MS, max_pending=2)
     with pytest.raises(NotFound):
         store.inbox.get("t_9")

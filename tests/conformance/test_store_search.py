@@ -197,7 +197,7 @@ def test_scopes_narrow_by_conversation_session_role_user_and_time(store: Session
     assert places(User("bob'); --")) == {(b, "m:1")}
     assert places(since_ms=start + 1) == {(a, "m:3"), (b, "m:1")}
     assert places(until_ms=start + 1) == {(a, "m:1"), (a, "m:2")}
-    with pytest.raises(StoreError, match="narrowed by colour"):
+    with pytest.raises(StoreError, match="unknown search scope colour"):
         places(colour="red")
     with pytest.raises(NotFound):
         places(session="s_nowhere")

@@ -36,7 +36,7 @@ def test_an_index_of_another_tokenizer_is_built_anew_and_said_so(backend: Backen
     newer = store.reindexer(version=2)
     assert newer.run(said.append)
     assert "1,222 texts" in said[0]
-    assert said[-1] == "search: the index is built"
+    assert said[-1] == "search: the index is rebuilt"
     assert not newer.run(said.append), "once is enough"
     assert [h.address for h in store.search("number1199")] == ["m:1220"]
     assert [h.address for h in store.search("number0 message")] == ["m:21"]
@@ -71,12 +71,13 @@ def test_a_rebuilding_that_was_cut_off_goes_on_where_it_stopped(backend: Backend
 
 
 class Dying:
-    """A shelf whose process ends before it removes anything."""
+    """A blob store whose process ends before it removes anything."""
 
-    def __init__(self, shelf: BlobStore) -> None:
-        self.begin, self.chunks, self.shown, self.copy_to = shelf.begin, shelf.chunks, shelf.shown, shelf.copy_to
+    def __init__(self, blobs: BlobStore) -> None:
+        self.begin, self.chunks = blobs.begin, blobs.chunks
+        self.display_path, self.copy_to = blobs.display_path, blobs.copy_to
 
-    def remove(self, conversation_id: str, place: str | None = None) -> None:
+    def remove(self, conversation_id: str, path: str | None = None) -> None:
         raise KeyboardInterrupt
 
 
@@ -108,7 +109,7 @@ def test_a_scrub_that_died_while_it_wrote_the_new_text_leaves_the_old_one_and_ca
     store = backend.open()
     session = conversation(store)
     output = keep(store, session, f"env: {SECRET}")
-    # As far as it came: the new text was on the shelf, and no row named it.
+    # As far as it came: the new text was in the blob store, and no row named it.
     writer = store.outputs.blobs.begin(store.conversations.get(session).id, f"{output}.1")
     writer.write(b"env: [REDACTED]")
     writer.finish()

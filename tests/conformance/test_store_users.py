@@ -53,7 +53,7 @@ def test_a_beginning_that_fits_two_users_is_unique_for_each_and_names_no_others(
     both = shared(*(store.conversations.get(i).id for i in (hers, his)))
     assert store.conversations.get(both, visibility=User(ANNA)).tip_session_id == hers
     assert store.conversations.get(shared(hers, his), visibility=User(BORIS)).tip_session_id == his
-    with pytest.raises(NotFound, match="fits several"):
+    with pytest.raises(NotFound, match="matches several"):
         store.conversations.get(both)
 
 

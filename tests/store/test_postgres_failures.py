@@ -44,16 +44,16 @@ def server(tmp_path: Path) -> Iterator[PostgresBackend]:
 @pytest.mark.parametrize(
     ("url", "word"),
     [
-        (f"postgresql://me:{SECRET}@127.0.0.1:1/db", "no server answers"),
-        (f"postgresql://me:{SECRET}@/db?host=/nowhere/at/all", "no server answers"),
+        (f"postgresql://me:{SECRET}@127.0.0.1:1/db", "no server is listening"),
+        (f"postgresql://me:{SECRET}@/db?host=/nowhere/at/all", "no server is listening"),
         (f"postgresql://me:{SECRET}@no-such-host.invalid/db", "no such host"),
-        (f"postgres://me:{SECRET}@127.0.0.1:1/db", "no server answers"),
-        (f"postgresql://me:{SECRET}/x@host/db", "cannot be understood"),
-        (f"postgresql://me:@{SECRET}@host/db", "cannot be understood"),
-        (f"postgresql://me:{SECRET}%zz@host/db", "cannot be understood"),
-        (f"postgresql://me:x@host:{SECRET}/db", "cannot be understood"),
-        (f"postgresql://host/db?{SECRET}=1", "cannot be understood"),
-        (f"postgresql://[::1/{SECRET}", "cannot be understood"),
+        (f"postgres://me:{SECRET}@127.0.0.1:1/db", "no server is listening"),
+        (f"postgresql://me:{SECRET}/x@host/db", "URL is invalid"),
+        (f"postgresql://me:@{SECRET}@host/db", "URL is invalid"),
+        (f"postgresql://me:{SECRET}%zz@host/db", "URL is invalid"),
+        (f"postgresql://me:x@host:{SECRET}/db", "URL is invalid"),
+        (f"postgresql://host/db?{SECRET}=1", "URL is invalid"),
+        (f"postgresql://[::1/{SECRET}", "URL is invalid"),
     ],
 )
 def test_a_wrong_url_is_named_plainly_without_the_password(url: str, word: str) -> None:
@@ -69,7 +69,7 @@ def test_a_wrong_password_user_or_database_is_named_plainly() -> None:
     lock_role("locked", "right")
     for url, word in (
         (url_of(user="locked", password=SECRET), "refused the user name or the password"),
-        (url_of(user="locked"), "asks for a password"),
+        (url_of(user="locked"), "requires a password"),
         (url_of(user="nobody_here"), "no such user"),
         (url_of().replace("/postgres?", "/not_there?"), "does not exist"),
     ):

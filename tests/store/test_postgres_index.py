@@ -46,7 +46,7 @@ def newest(database: PostgresDatabase, query: str, *, below: int | None = None, 
 
 
 def put(database: PostgresDatabase, texts: Sequence[tuple[int, str]]) -> None:
-    step = INDEX.addition("message", [(n, index_text(t, ["r:user"])) for n, t in texts])
+    step = INDEX.insert_step("message", [(n, index_text(t, ["r:user"])) for n, t in texts])
     database.write(lambda tx: tx.run_many(*step))
 
 

@@ -121,7 +121,7 @@ def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> N
         ("", "empty"),
         ("{tmp}", "folder"),
         ("{tmp}/file/inside.db", "folder"),
-        ("/proc/nowhere/sessions.db", "cannot be made"),
+        ("/proc/nowhere/sessions.db", "cannot be created"),
         ("a\0b", "NUL"),
     ],
 )
@@ -323,7 +323,7 @@ def test_a_search_goes_on_when_an_outputs_file_was_taken_away(tmp_path: Path) ->
             Path(sink.close().location).unlink()
         store.append(session, user("a lost word"))
         assert [h.address for h in store.search("lost word")] == ["m:21"]
-        with pytest.raises(StoreError, match="gone"):
+        with pytest.raises(StoreError, match="missing"):
             store.outputs.read(store.outputs.list(session)[0].id, conversation_id=session)
         assert store.delete(session).outputs == 2
 

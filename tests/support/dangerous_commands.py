@@ -1,4 +1,4 @@
-"""Commands that a person must be asked about, plain and disguised."""
+"""Commands that need approval, plain and disguised."""
 
 from __future__ import annotations
 

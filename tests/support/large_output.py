@@ -1,4 +1,4 @@
-"""A 200 MB output through the terminal into a real store, in a process of its own: prints what it took as JSON."""
+"""Send 200 MB of output through the terminal into a real store; print memory and sizes as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE = "0123456789 the quick brown fox jumps over the lazy dog é\n"
 
 
 def main(folder: Path, megabytes: int) -> None:
-    """Warms everything up with a small call first, so that imports and the database do not count."""
+    """Run a small call first, so that imports and the database are not measured."""
     with open_store(folder / "perdure.db") as store:
         session = store.conversations.create()
         sources = ToolSources(
@@ -52,7 +52,7 @@ def main(folder: Path, megabytes: int) -> None:
         last = count + 1
         page = run("read_file", path=stored.address, offset=last, limit=5)
         toolbox.close()
-        said = {
+        report = {
             "grown_kb": after_kb - before_kb,
             "context_chars": len(text),
             "text": text,
@@ -63,7 +63,7 @@ def main(folder: Path, megabytes: int) -> None:
             "address": stored.address,
             "mode": oct(Path(stored.location).stat().st_mode & 0o777),
         }
-        print(json.dumps(said))
+        print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What developers run all day without thinking: none of it may ask."""
+"""Everyday commands of developers: none of them needs approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs kept in memory, and a disk that fails, for tests that need the port and not a store."""
+"""In-memory output store, and one whose disk is full, for tests of the port."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ class MemoryOutputs:
     """The Outputs port over a dict."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, tuple[StoredOutput, str]] = {}
+        self.stored: dict[str, tuple[StoredOutput, str]] = {}
 
     def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink:
         return _Sink(self, conversation_id, tool_call_id)
 
     def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        if output_id not in self.kept:
+        if output_id not in self.stored:
             raise NotFound(f"no output {output_id!r}")
-        stored, text = self.kept[output_id]
+        output, text = self.stored[output_id]
         end = offset + limit
-        return Page(stored.address, text[offset:end], offset, len(text), end if end < len(text) else None)
+        return Page(output.address, text[offset:end], offset, len(text), end if end < len(text) else None)
 
     def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:
         text = self.read(output_id, conversation_id=conversation_id, limit=sys.maxsize).text
         return (text[i : i + 7] for i in range(0, len(text), 7))
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]:
-        return [stored for stored, _ in self.kept.values() if stored.conversation_id == conversation_id]
+        return [output for output, _ in self.stored.values() if output.conversation_id == conversation_id]
 
 
 class _Sink:
@@ -44,11 +44,11 @@ class _Sink:
 
     def close(self) -> StoredOutput:
         text = "".join(self._pieces)
-        name = f"o{len(self._outputs.kept) + 1}"
+        name = f"o{len(self._outputs.stored) + 1}"
         digest = hashlib.sha256(text.encode()).hexdigest()
-        stored = StoredOutput(name, self._conversation_id, self._tool_call_id, len(text), digest, "memory")
-        self._outputs.kept[name] = (stored, text)
-        return stored
+        output = StoredOutput(name, self._conversation_id, self._tool_call_id, len(text), digest, "memory")
+        self._outputs.stored[name] = (output, text)
+        return output
 
     def abort(self) -> None:
         self._pieces.clear()

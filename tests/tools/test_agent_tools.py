@@ -1,4 +1,4 @@
-"""Memory, plan, search, helpers and questions: the tools the agent answers from its own state."""
+"""`memory`, `todo`, `session_search`, `delegate_task` and `clarify`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def memory(tmp_path: Path) -> MemoryTool:
 
 
 @pytest.mark.spec("J7", "J11")
-def test_a_note_is_on_disk_when_the_tool_returns_and_only_the_owner_reads_it(
-    memory: MemoryTool, tmp_path: Path
-) -> None:
+def test_note_is_on_disk_and_private_when_the_tool_returns(memory: MemoryTool, tmp_path: Path) -> None:
     memory.memory(ME, "add", text="uses uv, not pip")
     memory.memory(ME, "add", target="user", text="prefers short answers")
     file = tmp_path / "ada" / "MEMORY.md"
@@ -38,7 +36,7 @@ def test_a_note_is_on_disk_when_the_tool_returns_and_only_the_owner_reads_it(
     assert (again.memory, again.user) == ("uses uv, not pip", "prefers short answers")
 
 
-def test_notes_are_replaced_and_removed_by_a_few_of_their_words(memory: MemoryTool) -> None:
+def test_notes_are_replaced_and_removed_by_a_substring(memory: MemoryTool) -> None:
     for note in ("port is 8080", "tests run with make"):
         memory.memory(ME, "add", text=note)
     memory.memory(ME, "replace", text="port is 9090", old="8080")
@@ -60,7 +58,7 @@ def test_notes_are_replaced_and_removed_by_a_few_of_their_words(memory: MemoryTo
         ("replace", {"old": "a", "text": "x"}, "matches 2 notes"),
     ],
 )
-def test_what_may_not_be_noted_says_why(memory: MemoryTool, action: Any, arguments: dict[str, str], says: str) -> None:
+def test_rejected_note_has_a_reason(memory: MemoryTool, action: Any, arguments: dict[str, str], says: str) -> None:
     memory.memory(ME, "add", text="alpha")
     memory.memory(ME, "add", text="gamma")
     before = memory.memory(ME, "read")
@@ -69,7 +67,7 @@ def test_what_may_not_be_noted_says_why(memory: MemoryTool, action: Any, argumen
     assert memory.memory(ME, "read") == before
 
 
-def test_users_never_share_a_folder_whatever_their_key(tmp_path: Path) -> None:
+def test_users_never_share_a_folder(tmp_path: Path) -> None:
     keys = ["ada", "Ada", "../ada", "/etc", "a/b", "a-b", "", "ä", "x" * 500, "con", "ada\0"]
     store = FileMemory(tmp_path / "memory")
     for n, key in enumerate(keys):
@@ -81,17 +79,17 @@ def test_users_never_share_a_folder_whatever_their_key(tmp_path: Path) -> None:
 
 class _Plans:
     def __init__(self) -> None:
-        self.kept: dict[str, Sequence[Any]] = {}
+        self.stored: dict[str, Sequence[Any]] = {}
 
     def load(self, conversation_id: str) -> Sequence[Any]:
-        return self.kept.get(conversation_id, [])
+        return self.stored.get(conversation_id, [])
 
     def save(self, conversation_id: str, items: Sequence[Any]) -> None:
-        self.kept[conversation_id] = items
+        self.stored[conversation_id] = items
 
 
 @pytest.mark.spec("J7")
-def test_the_plan_is_kept_beside_the_conversation() -> None:
+def test_plan_is_stored_per_conversation() -> None:
     plans = _Plans()
     todo = TodoTool(plans)
     assert todo.todo(ME) == "There is no plan yet."
@@ -105,12 +103,12 @@ def test_the_plan_is_kept_beside_the_conversation() -> None:
 
 class _Search:
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Visibility, Mapping[str, Any] | None]] = []
+        self.questions: list[tuple[str, Visibility, Mapping[str, Any] | None]] = []
 
     def search(
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
     ) -> Sequence[SearchHit]:
-        self.asked.append((query, visibility, scope))
+        self.questions.append((query, visibility, scope))
         hit = SearchHit("c_1", "s_1", "s_2", "m:7", "user", 1_700_000_000_000, "the «port» is 8080", "ports")
         return [hit] if "port" in query else []
 
@@ -122,11 +120,11 @@ class _Search:
 
 
 @pytest.mark.spec("J7", "I5")
-def test_search_finds_words_and_opens_addresses_page_by_page() -> None:
+def test_session_search_finds_words_and_paginates_addresses() -> None:
     search = _Search()
     tool = SessionSearch(search, page_chars=4)
     assert "m:7 · user · 2023-11-14" in tool.session_search(ME, "port", here=True).text
-    assert search.asked == [("port", User("ada"), {"conversation": "c_1"})]
+    assert search.questions == [("port", User("ada"), {"conversation": "c_1"})]
     assert "Nothing found" in tool.session_search(ME, "absent").text
     assert tool.session_search(ME, "m:1-3").text.startswith(
         "0123\n[m:1-3: characters from 0 of 10; continue with offset=4"
@@ -145,10 +143,10 @@ class _Spawner:
 
 
 @pytest.mark.spec("J7")
-def test_helpers_run_side_by_side_and_one_that_fails_does_not_take_the_others_with_it() -> None:
+def test_delegated_tasks_run_concurrently_and_fail_independently() -> None:
     tool = DelegateTool(_Spawner(), max_iterations=50)
-    said = asyncio.run(tool.delegate_task(["slow", "bad", "quick"], context="ctx"))
-    assert said.split("\n\n") == [
+    result = asyncio.run(tool.delegate_task(["slow", "bad", "quick"], context="ctx"))
+    assert result.split("\n\n") == [
         "## Report 1 of 3\nslow done (ctx, 50)",
         "## Report 2 of 3\nfailed: no key",
         "## Report 3 of 3\nquick done (ctx, 50)",
@@ -164,7 +162,7 @@ class _Asker:
         return "" if question == "silence?" else f"{question} {list(choices)}"
 
 
-def test_a_question_is_asked_and_its_answer_comes_back() -> None:
+def test_clarify_returns_the_answer() -> None:
     tool = ClarifyTool(_Asker())
     assert tool.tool().is_interactive
     assert asyncio.run(tool.clarify("which?", ["a", "b"])) == "which? ['a', 'b']"
@@ -184,9 +182,9 @@ class Kept:
         self.values[key] = value
 
 
-def test_what_is_noted_on_one_machine_is_known_on_all(tmp_path: Path) -> None:
-    kept = Kept()
-    here, there = (SharedMemory(kept, FileMemory(tmp_path / name), memory_max_chars=40) for name in ("a", "b"))
+def test_shared_memory_is_visible_on_every_machine(tmp_path: Path) -> None:
+    stored = Kept()
+    here, there = (SharedMemory(stored, FileMemory(tmp_path / name), memory_max_chars=40) for name in ("a", "b"))
     here.write("alice", "memory", "likes tea")
     here.write("alice b", "memory", "likes coffee")
     assert there.snapshot("alice").memory == "likes tea"
@@ -197,7 +195,7 @@ def test_what_is_noted_on_one_machine_is_known_on_all(tmp_path: Path) -> None:
         there.write("alice", "memory", "x" * 41)
 
 
-def test_files_of_a_machine_count_until_something_is_written(tmp_path: Path) -> None:
+def test_local_files_are_the_default_until_the_first_write(tmp_path: Path) -> None:
     files = FileMemory(tmp_path)
     files.write("alice", "user", "from before")
     shared = SharedMemory(Kept(), files)

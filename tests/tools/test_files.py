@@ -1,4 +1,4 @@
-"""Reading, writing, patching and searching files of a workspace."""
+"""`read_file`, `write_file`, `patch` and `search_files`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def editor(folder: Path) -> FileEditor:
     return FileEditor(Workspace(folder))
 
 
-def test_a_file_is_shown_with_line_numbers_and_its_end_is_named(reader: FileReader) -> None:
+def test_read_file_numbers_lines_and_marks_the_end(reader: FileReader) -> None:
     text = reader.read_file(HERE, "src/app.py", limit=2).text
     assert text.splitlines()[:2] == ["     1|def main():", "     2|    print('hello')"]
     assert text.endswith("[more: continue with offset=3]")
@@ -47,24 +47,24 @@ def test_a_file_is_shown_with_line_numbers_and_its_end_is_named(reader: FileRead
 
 
 @pytest.mark.spec("H2")
-def test_paging_by_what_each_page_says_reads_everything(reader: FileReader, folder: Path) -> None:
+def test_following_the_page_offsets_reads_everything(reader: FileReader, folder: Path) -> None:
     lines = [f"line {i} " + "x" * (i % 700) for i in range(1, 400)]
     lines[200] = "long " * 3_000
     (folder / "big.txt").write_text("\n".join(lines))
-    shown: dict[int, str] = {}
+    texts: dict[int, str] = {}
     at: dict[str, int] | None = {"offset": 1}
     while at is not None:
         *page, last = reader.read_file(HERE, "big.txt", **at).text.splitlines()
         for row in page:
             number, _, text = row.partition("|")
-            shown[int(number)] = shown.get(int(number), "") + text
-        said = last.removeprefix("[more: continue with ").removesuffix("]")
-        at = {k: int(v) for k, v in (x.split("=") for x in said.split(", "))} if last.startswith("[more") else None
-    assert [shown[i] for i in sorted(shown)] == lines
+            texts[int(number)] = texts.get(int(number), "") + text
+        result = last.removeprefix("[more: continue with ").removesuffix("]")
+        at = {k: int(v) for k, v in (x.split("=") for x in result.split(", "))} if last.startswith("[more") else None
+    assert [texts[i] for i in sorted(texts)] == lines
 
 
 @pytest.mark.spec("H4")
-def test_a_stored_output_of_one_huge_line_can_be_paged(folder: Path) -> None:
+def test_stored_output_of_one_huge_line_is_paginated(folder: Path) -> None:
     outputs = MemoryOutputs()
     sink = outputs.begin("c_1", "call")
     sink.write("a" * 5_000 + "NEEDLE" + "b" * 5_000)
@@ -87,14 +87,14 @@ def test_a_stored_output_of_one_huge_line_can_be_paged(folder: Path) -> None:
         ("blob.bin", "is a binary file"),
     ],
 )
-def test_what_cannot_be_read_says_why(reader: FileReader, folder: Path, path: str, says: str) -> None:
+def test_unreadable_path_is_an_error_with_the_reason(reader: FileReader, folder: Path, path: str, says: str) -> None:
     (folder / "blob.bin").write_bytes(b"\0\1\2")
     with pytest.raises(ToolError) as error:
         reader.read_file(HERE, path)
     assert says in str(error.value)
 
 
-def test_a_page_behind_the_end_says_how_long_the_file_is(reader: FileReader) -> None:
+def test_offset_past_the_end_reports_the_number_of_lines(reader: FileReader) -> None:
     with pytest.raises(ToolError, match="has 6 lines; offset 99 is past its end"):
         reader.read_file(HERE, "src/app.py", offset=99)
 
@@ -109,7 +109,7 @@ def test_empty_files_folders_and_other_encodings_are_read(reader: FileReader, fo
     assert "app.py (" in reader.read_file(HERE, "src").text
 
 
-def test_writing_makes_folders_and_keeps_the_mode(editor: FileEditor, folder: Path) -> None:
+def test_write_file_creates_folders_and_keeps_the_mode(editor: FileEditor, folder: Path) -> None:
     assert editor.write_file("new/deep/a.txt", "one\ntwo") == "Created new/deep/a.txt: 2 lines"
     script = folder / "run.sh"
     script.write_text("old")
@@ -119,41 +119,41 @@ def test_writing_makes_folders_and_keeps_the_mode(editor: FileEditor, folder: Pa
     assert [p.name for p in folder.iterdir() if p.name.startswith(".")] == []
 
 
-def test_writing_where_it_cannot_be_leaves_things_as_they_were(editor: FileEditor) -> None:
+def test_failed_write_changes_nothing(editor: FileEditor) -> None:
     with pytest.raises(ToolError, match="is a folder"):
         editor.write_file("src", "x")
     with pytest.raises(ToolError, match="cannot be written"):
         editor.write_file("src/app.py/below", "x")
 
 
-def test_a_patch_that_fits_once_is_applied_and_shown(editor: FileEditor, folder: Path) -> None:
-    said = editor.patch("src/app.py", "def main():\n    print('hello')", "def main():\n    print('bye')")
-    assert "+    print('bye')" in said
+def test_patch_with_one_match_is_applied_and_returns_a_diff(editor: FileEditor, folder: Path) -> None:
+    result = editor.patch("src/app.py", "def main():\n    print('hello')", "def main():\n    print('bye')")
+    assert "+    print('bye')" in result
     assert (folder / "src" / "app.py").read_text().count("hello") == 1
 
 
-def test_a_patch_that_fits_twice_names_the_lines(editor: FileEditor, folder: Path) -> None:
+def test_patch_with_two_matches_names_the_lines(editor: FileEditor, folder: Path) -> None:
     with pytest.raises(ToolError, match=r"occurs 2 times in src/app.py \(lines 2, 6\)"):
         editor.patch("src/app.py", "print('hello')", "pass")
     editor.patch("src/app.py", "print('hello')", "pass", replace_all=True)
     assert "hello" not in (folder / "src" / "app.py").read_text()
 
 
-def test_white_space_and_quotes_are_forgiven_and_the_indent_is_the_files(editor: FileEditor, folder: Path) -> None:
+def test_patch_ignores_whitespace_and_quotes_and_keeps_the_indentation(editor: FileEditor, folder: Path) -> None:
     (folder / "a.py").write_text("class A:\n    def f(self):\n        return 'x'  \n")
-    said = editor.patch("a.py", "def f(self):\n    return ‘x’", "def f(self):\n    return 'y'")
-    assert "matched despite differences" in said
+    result = editor.patch("a.py", "def f(self):\n    return ‘x’", "def f(self):\n    return 'y'")
+    assert "matched despite differences" in result
     assert (folder / "a.py").read_text() == "class A:\n    def f(self):\n        return 'y'\n"
 
 
-def test_a_first_line_sent_without_its_indent_does_not_shift_the_rest(editor: FileEditor, folder: Path) -> None:
+def test_first_line_without_indentation_does_not_shift_the_rest(editor: FileEditor, folder: Path) -> None:
     (folder / "a.py").write_text("class A:\n    def f(self):\n        one()\n        two()\n")
     editor.patch("a.py", "one()\n    two()", "one()\n    if x:\n        two()")
     expected = "class A:\n    def f(self):\n        one()\n        if x:\n            two()\n"
     assert (folder / "a.py").read_text() == expected
 
 
-def test_a_patch_that_does_not_fit_shows_what_is_there_instead(editor: FileEditor) -> None:
+def test_patch_without_a_match_shows_the_nearest_text(editor: FileEditor) -> None:
     with pytest.raises(ToolError) as error:
         editor.patch("src/app.py", "def main():\n    print('hullo there')", "x")
     assert "The nearest match is at line 1" in str(error.value)
@@ -163,12 +163,12 @@ def test_a_patch_that_does_not_fit_shows_what_is_there_instead(editor: FileEdito
 
 
 @pytest.mark.parametrize(("old", "new", "says"), [("", "x", "is empty"), ("a", "a", "are the same")])
-def test_a_patch_that_would_change_nothing_says_so(editor: FileEditor, old: str, new: str, says: str) -> None:
+def test_patch_that_changes_nothing_is_an_error(editor: FileEditor, old: str, new: str, says: str) -> None:
     with pytest.raises(ToolError, match=says):
         editor.patch("src/app.py", old, new)
 
 
-def test_line_ends_and_odd_bytes_survive_a_patch(editor: FileEditor, folder: Path) -> None:
+def test_newlines_and_invalid_utf8_survive_a_patch(editor: FileEditor, folder: Path) -> None:
     (folder / "dos.txt").write_bytes(b"one\r\ntwo\xff\r\nthree\r\n")
     editor.patch("dos.txt", "one\n", "1\n")
     assert (folder / "dos.txt").read_bytes() == b"1\r\ntwo\xff\r\nthree\r\n"
@@ -184,7 +184,7 @@ def search(request: pytest.FixtureRequest, folder: Path) -> FileSearch:
     return FileSearch(Workspace(folder), ripgrep=RIPGREP if request.param == "ripgrep" else None)
 
 
-def test_content_is_found_with_file_and_line(search: FileSearch) -> None:
+def test_content_search_returns_file_and_line(search: FileSearch) -> None:
     assert search.search_files(ToolContext("c"), r"def \w+\(").splitlines() == [
         "src/app.py:1:def main():",
         "src/app.py:5:def other():",
@@ -192,25 +192,25 @@ def test_content_is_found_with_file_and_line(search: FileSearch) -> None:
     assert search.search_files(ToolContext("c"), "absent").startswith("No matches.")
 
 
-def test_more_than_the_limit_is_counted(search: FileSearch, folder: Path) -> None:
+def test_matches_over_the_limit_are_counted(search: FileSearch, folder: Path) -> None:
     (folder / "many.txt").write_text("hit\n" * 300)
-    said = search.search_files(ToolContext("c"), "hit", glob="*.txt", limit=3)
-    assert said.endswith("[matches 1 to 3 of 300; continue with offset=3, or narrow the pattern or the path]")
+    result = search.search_files(ToolContext("c"), "hit", glob="*.txt", limit=3)
+    assert result.endswith("[matches 1 to 3 of 300; continue with offset=3, or narrow the pattern or the path]")
 
 
 @pytest.mark.parametrize("kind", ["content", "names"])
-def test_matches_are_read_on_by_offset(search: FileSearch, folder: Path, kind: Literal["content", "names"]) -> None:
+def test_matches_are_paginated_by_offset(search: FileSearch, folder: Path, kind: Literal["content", "names"]) -> None:
     for n in range(7):
         (folder / f"hit{n}.txt").write_text(f"hit {n}\n")
-    seen: list[str] = []
+    pages: list[str] = []
     offset = 0
     while True:
         *lines, last = search.search_files(HERE, "hit", kind=kind, glob="*.txt", limit=3, offset=offset).splitlines()
-        seen += lines
+        pages += lines
         if "that is all" in last:
             break
         offset = int(last.partition("offset=")[2].partition(",")[0])
-    assert [line.partition(".txt")[0] for line in seen] == [f"hit{n}" for n in range(7)]
+    assert [line.partition(".txt")[0] for line in pages] == [f"hit{n}" for n in range(7)]
     behind = search.search_files(HERE, "hit", kind=kind, glob="*.txt", offset=50)
     assert behind == "There are 7 matches; offset 50 is past the last one."
 
@@ -219,7 +219,7 @@ FREEZES = r"(\w+\s?)+:$"
 PROSE = "the quick brown fox jumps over the lazy dog and runs away again and again!\n"
 
 
-def test_a_pattern_that_takes_for_ever_ends_with_its_deadline_and_shows_what_was_found(folder: Path) -> None:
+def test_slow_pattern_stops_at_the_deadline_with_the_matches_so_far(folder: Path) -> None:
     (folder / "a.txt").write_text("note:\n")
     (folder / "notes.txt").write_text(PROSE)
     search = FileSearch(Workspace(folder), deadline_s=0.5)
@@ -235,15 +235,15 @@ def test_a_pattern_that_takes_for_ever_ends_with_its_deadline_and_shows_what_was
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    said = search.search_files(HERE, FREEZES, glob="*.txt")
+    result = search.search_files(HERE, FREEZES, glob="*.txt")
     done.set()
     watcher.join()
-    assert said.startswith("a.txt:1:note:\n[stopped after 0.5 s: nested repeats")
+    assert result.startswith("a.txt:1:note:\n[stopped after 0.5 s: nested repeats")
     # The interpreter was never held: other threads went on.
     assert longest < 0.3
 
 
-def test_cancelling_ends_a_pattern_that_takes_for_ever(folder: Path) -> None:
+def test_cancelling_stops_a_slow_pattern(folder: Path) -> None:
     (folder / "notes.txt").write_text(PROSE)
     context = ToolContext("c")
     threading.Timer(0.2, context.cancel.cancel).start()
@@ -253,11 +253,11 @@ def test_cancelling_ends_a_pattern_that_takes_for_ever(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"(?<=x)y\1", "(" * 5_000, "a{99999999999}", r"(?P<n>a)(?P=n)\b", "\ud800"])
-def test_odd_patterns_get_an_answer(folder: Path, pattern: str) -> None:
+def test_unusual_patterns_return_a_result(folder: Path, pattern: str) -> None:
     assert FileSearch(Workspace(folder)).search_files(HERE, pattern)
 
 
-def test_names_that_are_not_utf8_are_searched_as_well(folder: Path) -> None:
+def test_file_names_with_invalid_utf8_are_searched(folder: Path) -> None:
     try:
         Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).write_text("needle\n")
     except OSError:
@@ -265,18 +265,18 @@ def test_names_that_are_not_utf8_are_searched_as_well(folder: Path) -> None:
     assert ".txt:1:needle" in FileSearch(Workspace(folder)).search_files(HERE, "needle")
 
 
-def test_names_are_found_by_part_or_glob(search: FileSearch) -> None:
+def test_names_match_by_substring_or_glob(search: FileSearch) -> None:
     for pattern in ("app", "*.py"):
         assert search.search_files(ToolContext("c"), pattern, kind="names") == "src/app.py"
 
 
-def test_a_pattern_that_is_no_regular_expression_is_looked_for_as_it_stands(search: FileSearch) -> None:
-    said = search.search_files(ToolContext("c"), "def main(")
-    assert said.startswith("[searched for the literal text: not a regular expression")
-    assert said.endswith("src/app.py:1:def main():")
+def test_invalid_pattern_is_searched_literally(search: FileSearch) -> None:
+    result = search.search_files(ToolContext("c"), "def main(")
+    assert result.startswith("[searched for the literal text: not a regular expression")
+    assert result.endswith("src/app.py:1:def main():")
 
 
-def test_globs_with_a_folder_are_about_the_whole_path(search: FileSearch) -> None:
+def test_globs_with_a_folder_match_the_whole_path(search: FileSearch) -> None:
     context = ToolContext("c")
     assert search.search_files(context, "src/**/*.py", kind="names") == "src/app.py"
     assert search.search_files(context, "**/app.py", kind="names") == "src/app.py"
@@ -284,7 +284,7 @@ def test_globs_with_a_folder_are_about_the_whole_path(search: FileSearch) -> Non
     assert search.search_files(context, "def main", glob="docs/*.py").startswith("No matches")
 
 
-def test_what_no_one_wants_to_see_is_passed_over(search: FileSearch, folder: Path) -> None:
+def test_ignored_folders_are_skipped(search: FileSearch, folder: Path) -> None:
     (folder / "node_modules").mkdir()
     (folder / "node_modules" / "x.py").write_text("def main(): ...")
     (folder / "blob.bin").write_bytes(b"def main\0")
@@ -305,7 +305,7 @@ REPEATED = [f"line {n % 120}\n" for n in range(20_000)]
     ],
     ids=["equal lines", "equal lines indented", "few kinds of lines", "long and nearly right", "long lines"],
 )
-def test_a_patch_of_a_repetitive_file_takes_no_longer_than_any(
+def test_patch_of_a_repetitive_file_is_fast(
     editor: FileEditor, folder: Path, text: str, old: str, replace_all: bool
 ) -> None:
     (folder / "long.txt").write_text(text)
@@ -316,16 +316,16 @@ def test_a_patch_of_a_repetitive_file_takes_no_longer_than_any(
     assert time.process_time() - started < 2
 
 
-def test_forgiving_matches_in_equal_lines_do_not_overlap() -> None:
+def test_normalized_matches_do_not_overlap() -> None:
     assert [(m.start, m.end) for m in find_matches("a  \na\na \na\na\n", "a \na ")] == [(0, 5), (6, 10)]
     text = "x \nx\nx\ny\n"
     assert [text[m.start : m.end] for m in find_matches(text, "x\nx\ny ")] == ["x\nx\ny"]
 
 
-def test_the_diff_of_a_patch_has_the_line_numbers_of_the_file(editor: FileEditor, folder: Path) -> None:
+def test_patch_diff_has_the_line_numbers_of_the_file(editor: FileEditor, folder: Path) -> None:
     (folder / "long.txt").write_text("".join(f"line {n}\n" for n in range(1, 1_001)))
-    said = editor.patch("long.txt", "line 500\n", "line five hundred\nand one more\n")
-    assert said.splitlines()[1:] == [
+    result = editor.patch("long.txt", "line 500\n", "line five hundred\nand one more\n")
+    assert result.splitlines()[1:] == [
         "@@ -499,3 +499,4 @@",
         " line 499",
         "-line 500",

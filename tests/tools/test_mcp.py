@@ -1,4 +1,4 @@
-"""Tools of real MCP servers, over stdio and HTTP; one that dies or hangs disturbs nothing but its own calls."""
+"""Tools of real MCP servers over stdio and HTTP; a crash or hang affects only its own calls."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def started() -> Iterator[Any]:
     open_ones: list[McpServers] = []
 
     def start(*servers: McpServerSettings, **options: Any) -> tuple[McpServers, dict[str, Tool]]:
-        made = McpServers(servers, {"PATH": "/usr/bin:/bin", "BULB": "400 W"}, **options)
-        open_ones.append(made)
-        return made, {t.name: t for t in made.start()}
+        connections = McpServers(servers, {"PATH": "/usr/bin:/bin", "BULB": "400 W"}, **options)
+        open_ones.append(connections)
+        return connections, {t.name: t for t in connections.start()}
 
     yield start
     for one in open_ones:
@@ -47,22 +47,22 @@ def started() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def shared() -> Iterator[dict[str, Tool]]:
     """One server for the tests that leave it as it was."""
-    made = McpServers([_stdio()], {"PATH": "/usr/bin:/bin"})
-    yield {t.name: t for t in made.start()}
-    made.close()
+    connections = McpServers([_stdio()], {"PATH": "/usr/bin:/bin"})
+    yield {t.name: t for t in connections.start()}
+    connections.close()
 
 
 def _messages(tools: dict[str, Tool], *calls: tuple[str, dict[str, Any]]) -> list[Message]:
     runtime = ToolRuntime(ToolRegistry(tools.values()), clock=SystemClock())
-    made = [ToolCall(f"call_{n}", name, canonical_json(a)) for n, (name, a) in enumerate(calls)]
-    return asyncio.run(runtime.batch(made, ToolScope()).run())
+    batch = [ToolCall(f"call_{n}", name, canonical_json(a)) for n, (name, a) in enumerate(calls)]
+    return asyncio.run(runtime.batch(batch, ToolScope()).run())
 
 
 def _texts(tools: dict[str, Tool], *calls: tuple[str, dict[str, Any]]) -> list[str]:
     return [m.text for m in _messages(tools, *calls)]
 
 
-def test_tools_of_a_stdio_server_are_offered_under_its_name_and_answer(started: Any) -> None:
+def test_stdio_server_tools_are_registered_under_its_name(started: Any) -> None:
     servers, tools = started(_stdio(env={"LAMP": "${BULB}"}, disabled=("long",)))
     assert servers.warnings == []
     assert {"light__add", "light__picture", "light__fail"} <= set(tools)
@@ -77,7 +77,7 @@ def test_tools_of_a_stdio_server_are_offered_under_its_name_and_answer(started: 
     assert _texts(tools, ("light__add", {"a": 2, "b": 3}), (odd, {})) == ["5", "lamp=400 W"]
 
 
-def test_pictures_errors_and_bad_arguments_come_back_readable(shared: dict[str, Tool]) -> None:
+def test_images_errors_and_invalid_arguments_are_converted(shared: dict[str, Tool]) -> None:
     tools = shared
     picture, failed, bad = _messages(
         tools, ("light__picture", {}), ("light__fail", {"why": "no oil"}), ("light__add", {"a": "two"})
@@ -90,29 +90,29 @@ def test_pictures_errors_and_bad_arguments_come_back_readable(shared: dict[str, 
     assert "`b` is missing" in bad.text
 
 
-def test_calls_to_one_server_run_side_by_side(shared: dict[str, Tool]) -> None:
+def test_calls_to_one_server_run_concurrently(shared: dict[str, Tool]) -> None:
     assert _texts(shared, *(("light__add", {"a": n, "b": 1}) for n in range(20))) == [str(n + 1) for n in range(20)]
 
 
-def test_a_server_that_dies_in_a_call_is_told_of_and_started_again(started: Any) -> None:
+def test_server_that_dies_during_a_call_is_reported_and_restarted(started: Any) -> None:
     _, tools = started(_stdio())
-    (said,) = _texts(tools, ("light__die", {}))
-    assert "stopped during this call, whose outcome is unknown" in said
-    assert "the keeper has left" in said
+    (text,) = _texts(tools, ("light__die", {}))
+    assert "stopped during this call, whose outcome is unknown" in text
+    assert "the keeper has left" in text
     assert _texts(tools, ("light__add", {"a": 1, "b": 1})) == ["2"]
 
 
-def test_a_call_that_hangs_times_out_and_the_rest_goes_on(started: Any) -> None:
+def test_hung_call_times_out_and_others_continue(started: Any) -> None:
     _, tools = started(_stdio(timeout_s=1.0))
-    begun = time.monotonic()
+    started_s = time.monotonic()
     hung, added = _texts(tools, ("light__hang", {}), ("light__add", {"a": 1, "b": 1}))
     assert "did not respond within 1 s" in hung
     assert added == "2"
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - started_s < 8
     assert _texts(tools, ("light__add", {"a": 2, "b": 2})) == ["4"]
 
 
-def test_a_server_that_cannot_start_is_left_out_with_a_word(started: Any) -> None:
+def test_server_that_cannot_start_is_skipped_with_a_warning(started: Any) -> None:
     silent = McpServerSettings(name="silent", command=sys.executable, args=("-c", "import time; time.sleep(60)"))
     broken = McpServerSettings(name="broken", command=sys.executable, args=("-c", "raise SystemExit('no lamp')"))
     missing = McpServerSettings(name="missing", command="/no/such/program")
@@ -124,7 +124,7 @@ def test_a_server_that_cannot_start_is_left_out_with_a_word(started: Any) -> Non
     assert "no lamp" in servers.warnings[1]
 
 
-def test_a_server_over_http(started: Any) -> None:
+def test_http_server(started: Any) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -152,7 +152,7 @@ def test_a_server_over_http(started: Any) -> None:
         process.wait()
 
 
-def test_closing_ends_the_programs(started: Any) -> None:
+def test_close_stops_the_server_processes(started: Any) -> None:
     mark = f"mark-{time.monotonic_ns()}"
     servers, tools = started(
         McpServerSettings(name="light", command=sys.executable, args=("-P", SCRIPT, "stdio", mark))
@@ -164,19 +164,19 @@ def test_closing_ends_the_programs(started: Any) -> None:
 
 
 @pytest.mark.parametrize("tool", ["x" * 300, "a b", "naïve", "../../etc", ""])
-def test_any_tool_name_becomes_one_that_providers_take(tool: str) -> None:
+def test_qualified_names_are_valid_for_providers(tool: str) -> None:
     name = qualified_name("server", tool)
     assert 1 <= len(name) <= 64
     assert name.replace("_", "").replace("-", "").isalnum()
 
 
-def test_two_names_that_look_alike_stay_two() -> None:
+def test_similar_names_stay_distinct() -> None:
     assert qualified_name("s", "a.b") != qualified_name("s", "a/b")
 
 
 @pytest.mark.parametrize(
-    "given", [{"name": "x"}, {"name": "x", "command": "a", "url": "http://h"}, {"name": "a b", "command": "c"}]
+    "fields", [{"name": "x"}, {"name": "x", "command": "a", "url": "http://h"}, {"name": "a b", "command": "c"}]
 )
-def test_settings_of_a_server_need_exactly_one_way_in(given: dict[str, str]) -> None:
+def test_server_settings_need_exactly_one_of_command_and_url(fields: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"command or url|pattern"):
-        McpServerSettings.model_validate(given)
+        McpServerSettings.model_validate(fields)

@@ -1,4 +1,4 @@
-"""Typed functions become tools; names and arguments that miss are answered with what was meant."""
+"""Tools from typed functions, argument validation, and lookup with suggestions."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def search(
     return f"{pattern} {folder} {limit} {kind} {globs}"
 
 
-def test_the_schema_comes_from_types_defaults_and_docstring() -> None:
-    made = tool_from_function(search)
-    assert made.description == "Finds text in files."
-    properties = made.parameters["properties"]
-    assert made.parameters["required"] == ["pattern"]
+def test_schema_comes_from_types_defaults_and_docstring() -> None:
+    built = tool_from_function(search)
+    assert built.description == "Finds text in files."
+    properties = built.parameters["properties"]
+    assert built.parameters["required"] == ["pattern"]
     assert properties["pattern"] == {"type": "string", "description": "what to look for, as a regular expression"}
     assert properties["folder"]["description"] == "where to look"
     assert properties["limit"] == {"type": "integer", "default": 10, "description": "most results"}
     assert properties["kind"]["enum"] == ["content", "names"]
-    assert "title" not in str(made.schema)
+    assert "title" not in str(built.schema)
 
 
-def test_a_parameter_typed_as_context_is_not_shown_to_the_model() -> None:
+def test_context_parameter_is_not_in_the_schema() -> None:
     @tool(toolset="test", is_read_only=True)
     def peek(path: str, context: ToolContext) -> str:
         "Looks."
@@ -51,15 +51,15 @@ def test_a_parameter_typed_as_context_is_not_shown_to_the_model() -> None:
     assert peek.is_read_only
 
 
-def test_parameters_may_bear_names_that_models_reserve() -> None:
+def test_parameters_may_have_names_reserved_by_pydantic() -> None:
     def odd(schema: str, copy: int = 1, json: bool = False) -> None: ...
 
-    made = tool_from_function(odd)
-    assert made.arguments is not None
-    assert made.arguments.validate("odd", {"schema": "s"}) == {"schema": "s", "copy": 1, "json": False}
+    built = tool_from_function(odd)
+    assert built.arguments is not None
+    assert built.arguments.validate("odd", {"schema": "s"}) == {"schema": "s", "copy": 1, "json": False}
 
 
-def test_star_parameters_are_refused_when_the_tool_is_made() -> None:
+def test_star_parameters_are_rejected() -> None:
     def bad(*paths: str) -> None: ...
 
     with pytest.raises(ValueError, match="'paths' must be an ordinary named parameter"):
@@ -68,7 +68,7 @@ def test_star_parameters_are_refused_when_the_tool_is_made() -> None:
 
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "says"),
     [
         ({}, "`pattern` is missing"),
         ({"patern": "x"}, "`patern` is not an argument (did you mean `pattern`?)"),
@@ -78,19 +78,19 @@ def test_star_parameters_are_refused_when_the_tool_is_made() -> None:
         ({"pattern": ["x"]}, "`pattern`: input should be a valid string"),
     ],
 )
-def test_a_wrong_argument_is_named_with_what_was_expected(given: dict[str, object], says: str) -> None:
-    made = tool_from_function(search)
-    assert made.arguments is not None
+def test_invalid_argument_is_named_with_the_expected_type(arguments: dict[str, object], says: str) -> None:
+    built = tool_from_function(search)
+    assert built.arguments is not None
     with pytest.raises(ToolError) as error:
-        made.arguments.validate("search", given)
+        built.arguments.validate("search", arguments)
     assert says in str(error.value)
     assert 'It takes: pattern: string, folder: string = "."' in str(error.value)
 
 
-def test_a_list_sent_as_its_json_text_and_a_number_as_text_are_taken() -> None:
-    made = tool_from_function(search)
-    assert made.arguments is not None
-    values = made.arguments.validate("search", {"pattern": "x", "globs": '["*.py"]', "limit": "5"})
+def test_json_text_and_numeric_strings_are_coerced() -> None:
+    built = tool_from_function(search)
+    assert built.arguments is not None
+    values = built.arguments.validate("search", {"pattern": "x", "globs": '["*.py"]', "limit": "5"})
     assert values["globs"] == ["*.py"]
     assert values["limit"] == 5
 
@@ -104,7 +104,7 @@ SCHEMA = {
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "says"),
     [
         ({}, "`n` is missing"),
         ({"n": True}, "`n` should be integer, but got true"),
@@ -113,17 +113,17 @@ SCHEMA = {
         ({"n": 1, "x": 3}, "`x` should be string or null, but got 3"),
     ],
 )
-def test_explicit_schemas_are_checked_as_well(given: dict[str, object], says: str) -> None:
+def test_explicit_schema_is_validated(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(ToolError, match="bad arguments for t") as error:
-        validate_arguments("t", SCHEMA, given)
+        validate_arguments("t", SCHEMA, arguments)
     assert says in str(error.value)
 
 
-def test_explicit_schemas_let_right_arguments_pass() -> None:
+def test_explicit_schema_accepts_valid_arguments() -> None:
     assert validate_arguments("t", SCHEMA, {"n": 1, "x": None}) == {"n": 1, "x": None}
 
 
-def test_a_near_miss_gets_a_did_you_mean_and_others_the_list() -> None:
+def test_unknown_tool_gets_a_suggestion_or_the_list() -> None:
     registry = ToolRegistry([search])
     with pytest.raises(ToolError, match="there is no tool 'serach'; did you mean 'search'"):
         registry.find("serach")
@@ -131,7 +131,7 @@ def test_a_near_miss_gets_a_did_you_mean_and_others_the_list() -> None:
         registry.find("zzz")
 
 
-def test_a_toolset_that_is_off_is_neither_offered_nor_found() -> None:
+def test_disabled_toolset_is_hidden() -> None:
     registry = ToolRegistry([tool_from_function(search, toolset="files")])
     registry.switch_off("files")
     assert registry.schemas() == []
@@ -143,11 +143,11 @@ def test_a_toolset_that_is_off_is_neither_offered_nor_found() -> None:
     assert registry.toolsets() == {"files": True}
 
 
-def test_a_later_tool_of_the_same_name_wins() -> None:
+def test_later_tool_of_the_same_name_wins() -> None:
     mine = Tool("search", "mine", {"type": "object"}, handler=lambda: "mine")
     assert ToolRegistry([search, mine]).find("search").description == "mine"
 
 
-def test_a_bad_tool_name_is_refused() -> None:
+def test_invalid_tool_name_is_rejected() -> None:
     with pytest.raises(ValueError, match="tool name 'a b'"):
         Tool("a b", "", {}, handler=print)

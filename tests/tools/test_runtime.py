@@ -1,4 +1,4 @@
-"""Calls run side by side, results come in call order, and nothing a tool does ends the turn."""
+"""The tool runtime: concurrency, call order, hooks, timeouts, cancellation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def echo(text: str) -> str:
 
 
 @pytest.mark.spec("J5")
-def test_a_hundred_calls_keep_their_order_whatever_finishes_first() -> None:
+def test_results_keep_call_order_whatever_finishes_first() -> None:
     def slow(n: int) -> str:
         """Slower the earlier it was asked for."""
         time.sleep((100 - n) / 2_000)
@@ -56,7 +56,7 @@ def test_a_hundred_calls_keep_their_order_whatever_finishes_first() -> None:
 
 
 @pytest.mark.spec("J5")
-def test_several_calls_run_at_the_same_time_sync_and_async() -> None:
+def test_sync_and_async_calls_run_concurrently() -> None:
     together = threading.Barrier(2, timeout=5)
 
     def meet() -> str:
@@ -77,7 +77,7 @@ def test_several_calls_run_at_the_same_time_sync_and_async() -> None:
 
 
 @pytest.mark.spec("J5")
-def test_an_interactive_tool_forces_one_at_a_time() -> None:
+def test_interactive_tool_forces_sequential_calls() -> None:
     running: list[str] = []
 
     def ask(q: str) -> str:
@@ -88,8 +88,8 @@ def test_an_interactive_tool_forces_one_at_a_time() -> None:
         running.remove(q)
         return q
 
-    made = tool_from_function(ask, is_interactive=True)
-    assert _run(_runtime(made), *(_call("ask", c, q=c) for c in "abc")) == ["a", "b", "c"]
+    built = tool_from_function(ask, is_interactive=True)
+    assert _run(_runtime(built), *(_call("ask", c, q=c) for c in "abc")) == ["a", "b", "c"]
 
 
 @pytest.mark.spec("J6")
@@ -102,7 +102,7 @@ def test_an_interactive_tool_forces_one_at_a_time() -> None:
         (ToolCall("c", "echo", "{}"), "`text` is missing"),
     ],
 )
-def test_what_cannot_run_is_a_result_the_model_can_read(call: ToolCall, says: str) -> None:
+def test_call_that_cannot_run_becomes_an_error_result(call: ToolCall, says: str) -> None:
     events: list[Event] = []
     (text,) = _run(_runtime(echo), call, events=events)
     assert text.startswith("Error: ")
@@ -117,12 +117,12 @@ def test_what_cannot_run_is_a_result_the_model_can_read(call: ToolCall, says: st
     ("value", "text"),
     [(b"caf\xc3\xa9\xff", "café�"), (None, "(done, no output)"), ({"a": [1]}, '{"a": [1]}'), ("\ud800x", "�x")],
 )
-def test_whatever_a_tool_returns_becomes_text(value: object, text: str) -> None:
-    made = Tool("t", "", {"type": "object"}, handler=lambda: value)
-    assert _run(_runtime(made), _call("t")) == [text]
+def test_return_values_become_text(value: object, text: str) -> None:
+    built = Tool("t", "", {"type": "object"}, handler=lambda: value)
+    assert _run(_runtime(built), _call("t")) == [text]
 
 
-def test_a_call_that_hangs_is_stopped_and_disturbs_no_other() -> None:
+def test_hung_call_is_stopped_without_affecting_others() -> None:
     stopped = threading.Event()
 
     @tool(timeout_s=0.1)
@@ -140,21 +140,21 @@ def test_a_call_that_hangs_is_stopped_and_disturbs_no_other() -> None:
 
 
 @pytest.mark.spec("J4")
-def test_cancelling_stops_what_runs_and_says_the_outcome_is_unknown() -> None:
-    begun, stopped = threading.Event(), threading.Event()
+def test_cancelled_calls_have_an_unknown_outcome() -> None:
+    has_started, stopped = threading.Event(), threading.Event()
 
     @tool()
     def hang(context: ToolContext) -> str:
         """Waits for its end."""
         context.cancel.on_cancel(stopped.set)
-        begun.set()
+        has_started.set()
         context.cancel.wait(30)
         return "late"
 
     async def story() -> list[str]:
         batch = _runtime(hang, echo).batch([_call("echo", "a", text="done"), _call("hang", "b")], SCOPE)
         task = asyncio.create_task(batch.run())
-        await asyncio.to_thread(begun.wait, 5)
+        await asyncio.to_thread(has_started.wait, 5)
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -166,11 +166,11 @@ def test_cancelling_stops_what_runs_and_says_the_outcome_is_unknown() -> None:
 
 
 @pytest.mark.spec("J6")
-def test_hooks_see_every_call_and_may_stop_it_or_change_its_result() -> None:
-    seen: list[str] = []
+def test_hooks_can_refuse_a_call_or_replace_its_result() -> None:
+    observed: list[str] = []
 
     def before(call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
-        seen.append(f"before {call.name} {arguments['text']}")
+        observed.append(f"before {call.name} {arguments['text']}")
         return "not today" if arguments["text"] == "secret" else None
 
     def broken(call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
@@ -182,7 +182,7 @@ def test_hooks_see_every_call_and_may_stop_it_or_change_its_result() -> None:
     runtime = _runtime(echo, hooks=Hooks([broken, before], [after]))
     assert _run(runtime, _call("echo", text="hi")) == ["HI"]
     assert _run(runtime, _call("echo", text="secret")) == ["Error: echo was stopped by a hook: not today"]
-    assert seen == ["before echo hi", "before echo secret"]
+    assert observed == ["before echo hi", "before echo secret"]
 
 
 class _Refuses:
@@ -191,7 +191,7 @@ class _Refuses:
 
 
 @pytest.mark.spec("J6")
-def test_a_refused_call_does_not_run() -> None:
+def test_refused_call_does_not_run() -> None:
     ran: list[str] = []
 
     def touch() -> None:
@@ -203,7 +203,7 @@ def test_a_refused_call_does_not_run() -> None:
 
 
 @pytest.mark.spec("H1")
-def test_a_result_over_its_limit_is_persisted_and_announced() -> None:
+def test_result_over_its_limit_is_stored_and_announced() -> None:
     outputs = MemoryOutputs()
     events: list[Event] = []
     (text,) = _run(_runtime(echo, outputs=outputs), _call("echo", text="x" * 150_000 + "THE END"), events=events)
@@ -212,7 +212,7 @@ def test_a_result_over_its_limit_is_persisted_and_announced() -> None:
     assert [(e.address, e.chars) for e in events if isinstance(e, OutputSpilled)] == [("output:o1", 150_007)]
 
 
-def test_a_handler_is_handed_the_calls_surroundings_and_a_sink() -> None:
+def test_handler_receives_the_context_and_a_sink() -> None:
     outputs = MemoryOutputs()
 
     @tool()

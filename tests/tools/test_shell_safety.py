@@ -1,4 +1,4 @@
-"""What a command would do is found by reading it; disguises do not help, and ordinary work is left alone."""
+"""Static analysis of shell commands: dangers are detected through disguises, ordinary commands have none."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def _kinds(command: str, where: ShellContext = WHERE) -> set[str]:
     return {d.kind for d in find_dangers(command, where)}
 
 
-def test_the_lists_are_long_enough_to_mean_something() -> None:
+def test_command_lists_have_a_minimum_length() -> None:
     assert len(set(dangerous())) >= 450
     assert len(set(ordinary())) >= 400
 
 
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize("command", dangerous())
-def test_a_dangerous_command_is_seen(command: str) -> None:
+def test_dangerous_command_is_detected(command: str) -> None:
     assert _kinds(command)
 
 
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize("command", ordinary())
-def test_an_ordinary_command_asks_nobody(command: str) -> None:
+def test_ordinary_command_has_no_danger(command: str) -> None:
     assert _kinds(command) == set()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.sample)
-def test_every_rule_catches_its_sample(rule: RiskRule) -> None:
+def test_every_rule_matches_its_sample(rule: RiskRule) -> None:
     assert rule.kind in _kinds(rule.sample)
     assert rule.kind in KINDS
 
@@ -73,16 +73,16 @@ def test_every_rule_catches_its_sample(rule: RiskRule) -> None:
         ("npm publish", "publish"),
     ],
 )
-def test_a_danger_is_called_by_its_kind(command: str, kind: str) -> None:
+def test_danger_has_the_expected_kind(command: str, kind: str) -> None:
     assert kind in _kinds(command)
 
 
-def test_a_danger_names_the_file_that_is_overwritten() -> None:
+def test_danger_names_the_overwritten_file() -> None:
     (danger,) = find_dangers("echo x > ~/thesis.tex", WHERE)
     assert danger.what == "echo x > /home/me/thesis.tex"
 
 
-def test_the_folder_a_shell_stands_in_decides_what_a_relative_path_means() -> None:
+def test_relative_paths_resolve_against_the_shell_folder() -> None:
     at_root = ShellContext(WHERE.workspace, Path("/"), WHERE.home, WHERE.environment)
     assert _kinds("rm -rf build") == set()
     assert _kinds("rm -rf build", at_root)
@@ -93,7 +93,7 @@ def test_the_folder_a_shell_stands_in_decides_what_a_relative_path_means() -> No
 @pytest.mark.parametrize(
     "folder", ["/tmp/tmp.a1B2c3D4e5", "/tmp/tmp.a1B2c3D4e5/project", "/tmp/tmpab12cd34", "/tmp/work"]
 )
-def test_a_workspace_in_a_temporary_folder_is_a_workspace(folder: str) -> None:
+def test_workspace_in_a_temporary_folder_is_not_scratch(folder: str) -> None:
     inside = ShellContext(Path(folder), Path(folder), WHERE.home, WHERE.environment)
     assert _kinds("rm -rf .", inside) == {"delete-everything"}
     for command in ("rm -rf .git", "find . -delete", "rm -rf src", "rm -rf *", f"rm -rf {folder}", "rm -f *"):
@@ -104,7 +104,7 @@ def test_a_workspace_in_a_temporary_folder_is_a_workspace(folder: str) -> None:
 
 
 @pytest.mark.spec("J6")
-def test_a_link_is_followed_before_it_is_written_or_read(tmp_path: Path) -> None:
+def test_links_are_resolved_before_writes_and_reads(tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "home" / "project"
     (home / ".ssh").mkdir(parents=True)
     workspace.mkdir()
@@ -115,30 +115,30 @@ def test_a_link_is_followed_before_it_is_written_or_read(tmp_path: Path) -> None
     assert _kinds("echo x > notes.txt; cat notes.txt > /dev/stdout", where) == set()
 
 
-def test_a_variable_exported_by_an_earlier_command_is_known() -> None:
+def test_variables_exported_by_earlier_commands_are_expanded() -> None:
     exported = ShellContext(WHERE.workspace, WHERE.folder, WHERE.home, {"X": "rm", "Y": "-rf"})
     assert _kinds("$X $Y src", exported)
     assert _kinds("$X $Y build", exported) == set()
 
 
-def test_text_in_quotes_is_data() -> None:
+def test_quoted_text_is_data() -> None:
     assert _kinds("git commit -m 'rm -rf / && reboot; $(shutdown)'") == set()
     assert _kinds('git commit -m "$(shutdown now)"') == {"power"}
 
 
-def test_a_command_too_tangled_to_read_is_a_danger_itself() -> None:
+def test_command_over_budget_is_unreadable() -> None:
     assert _kinds("echo " + "$(" * 500 + "ls" + ")" * 500) == {"unreadable"}
     assert "unreadable" in _kinds("; ".join(["ls"] * 10_000))
 
 
-def test_a_large_harmless_text_is_read_quickly() -> None:
+def test_large_harmless_text_is_parsed_quickly() -> None:
     text = "cat > data.txt <<'EOF'\n" + "some words; and (more) $words\n" * 20_000 + "EOF"
     started = time.process_time()
     assert _kinds(text) == set()
     assert time.process_time() - started < 2
 
 
-def test_a_megabyte_in_quotes_is_read_quickly() -> None:
+def test_quoted_megabyte_is_parsed_quickly() -> None:
     started = time.process_time()
     assert _kinds(f"echo '{'QUJD' * 500_000}' | base64 -d > data.bin") == set()
     assert time.process_time() - started < 2
@@ -188,14 +188,14 @@ _COSTLY = {
 
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize("name", _COSTLY)
-def test_a_command_made_to_be_costly_is_cheap_to_read(name: str) -> None:
+def test_adversarial_command_is_analyzed_quickly(name: str) -> None:
     started = time.process_time()
     find_dangers(_COSTLY[name], WHERE)
     assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize("name", ["value doubled", "file doubled", "braces multiplied", "repeated '{'"])
-def test_a_command_made_to_be_costly_takes_little_memory(name: str) -> None:
+def test_adversarial_command_takes_little_memory(name: str) -> None:
     tracemalloc.start()
     try:
         find_dangers(_COSTLY[name], WHERE)
@@ -204,14 +204,14 @@ def test_a_command_made_to_be_costly_takes_little_memory(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_what_expands_beyond_all_bounds_is_asked_about() -> None:
+def test_unbounded_expansion_needs_approval() -> None:
     for name in ("value doubled", "array doubled", "file doubled", "arguments multiplied", "many names"):
         assert "unreadable" in _kinds(_COSTLY[name])
     assert "delete-tree" in _kinds(_COSTLY["names"])
     assert _kinds("echo x" + "y" * 4_000_000) == {"unreadable"}
 
 
-def test_where_the_whole_machine_is_the_workspace_nothing_is_inside_it() -> None:
+def test_root_workspace_has_no_inside() -> None:
     everywhere = ShellContext(Path("/"), Path("/"), WHERE.home, WHERE.environment)
     assert _kinds("echo x > /etc/hosts", everywhere) == {"system-files"}
     assert _kinds("rm -rf build", everywhere)
@@ -226,7 +226,7 @@ _PIECES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_PIECES, max_size=40).map("".join))
-def test_no_text_at_all_makes_the_reader_fail(text: str) -> None:
+def test_analyzer_never_raises(text: str) -> None:
     find_dangers(text, WHERE)
 
 

@@ -1,4 +1,4 @@
-"""The shell tool: state kept, output of any size, and nothing left running."""
+"""The terminal tool: persistent state, output of any size, and no process left running."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HERE = ToolContext("call_1", task_id="t_1")
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    made = Terminal(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
-    yield made
-    made.close()
+    created = Terminal(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+    yield created
+    created.close()
 
 
 def _running(mark: str) -> list[str]:
-    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout.split()
-    return [pid for pid in found if pid != str(os.getpid())]
+    matches = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout.split()
+    return [pid for pid in matches if pid != str(os.getpid())]
 
 
-def test_output_and_exit_code_come_back(terminal: Terminal) -> None:
+def test_terminal_returns_output_and_exit_code(terminal: Terminal) -> None:
     good = terminal.terminal(HERE, "echo out; echo err >&2")
     assert good.text == "[exit 0]\nout\nerr"
     bad = terminal.terminal(HERE, "exit 3")
@@ -41,7 +41,7 @@ def test_output_and_exit_code_come_back(terminal: Terminal) -> None:
     assert terminal.terminal(HERE, "kill -9 $$").text == "[ended by signal 9]"
 
 
-def test_folder_and_environment_are_kept_between_calls_of_one_task(terminal: Terminal) -> None:
+def test_folder_and_environment_persist_between_calls(terminal: Terminal) -> None:
     terminal.terminal(HERE, "mkdir -p 'a b' && cd 'a b' && export COLOUR='two\nlines' && unset HOME")
     assert terminal.terminal(HERE, 'basename "$PWD"; echo "$COLOUR"; echo "${HOME-gone}"').text == (
         "[exit 0]\na b\ntwo\nlines\ngone"
@@ -50,24 +50,24 @@ def test_folder_and_environment_are_kept_between_calls_of_one_task(terminal: Ter
     assert terminal.terminal(other, 'echo "${COLOUR-none}"').text == "[exit 0]\nnone"
 
 
-def test_state_is_kept_even_when_the_command_exits_or_fails(terminal: Terminal) -> None:
+def test_state_persists_when_the_command_exits_or_fails(terminal: Terminal) -> None:
     terminal.terminal(HERE, "mkdir x; cd x; false")
     terminal.terminal(HERE, "export A=1; exit 5")
     assert terminal.terminal(HERE, 'echo "$(basename $PWD) $A"').text == "[exit 0]\nx 1"
 
 
-def test_a_folder_that_is_gone_does_not_end_the_shell(terminal: Terminal) -> None:
+def test_deleted_folder_does_not_break_the_shell(terminal: Terminal) -> None:
     terminal.terminal(HERE, "mkdir y && cd y")
     terminal.terminal(HERE, "rm -r ../y")
     assert terminal.terminal(HERE, "echo alive").text == "[exit 0]\nalive"
 
 
-def test_a_command_of_a_megabyte_runs(terminal: Terminal) -> None:
+def test_command_of_a_megabyte_runs(terminal: Terminal) -> None:
     text = "x" * 1_000_000
     assert terminal.terminal(HERE, f"cat > f <<'EOT'\n{text}\nEOT\nwc -c < f").text == "[exit 0]\n1000001"
 
 
-def test_a_timeout_stops_the_command_and_its_children(terminal: Terminal) -> None:
+def test_timeout_stops_the_command_and_its_children(terminal: Terminal) -> None:
     started = time.monotonic()
     reply = terminal.terminal(HERE, "echo first; (sleep 97531 & sleep 97531)", timeout_s=0.3)
     assert reply.text.startswith("[stopped: still running after 0.3 s")
@@ -85,16 +85,16 @@ def test_cancelling_leaves_no_child_process(terminal: Terminal) -> None:
     assert _running("sleep 97532") == []
 
 
-def test_what_is_left_behind_with_an_ampersand_does_not_hang_the_call(terminal: Terminal) -> None:
+def test_background_child_does_not_hang_the_call(terminal: Terminal) -> None:
     started = time.monotonic()
     assert terminal.terminal(HERE, "sleep 97533 & echo done").text == "[exit 0]\ndone"
     assert time.monotonic() - started < 3
     assert _running("sleep 97533") == []
 
 
-def test_a_background_process_can_be_polled_waited_for_and_killed(terminal: Terminal) -> None:
-    said = terminal.terminal(HERE, "echo one; sleep 0.2; echo two; exit 4", background=True).text
-    assert "as p1" in said
+def test_background_process_can_be_polled_awaited_and_killed(terminal: Terminal) -> None:
+    text = terminal.terminal(HERE, "echo one; sleep 0.2; echo two; exit 4", background=True).text
+    assert "as p1" in text
     assert "ended, exit 4" in terminal.process(HERE, "wait", "p1", timeout_s=10)
     assert terminal.process(HERE, "poll", "p1").endswith("(no new output)")
     terminal.terminal(HERE, "sleep 97534", background=True)
@@ -104,14 +104,14 @@ def test_a_background_process_can_be_polled_waited_for_and_killed(terminal: Term
         terminal.process(HERE, "poll", "p9")
 
 
-def test_closing_stops_what_runs_in_the_background(terminal: Terminal) -> None:
+def test_close_stops_background_processes(terminal: Terminal) -> None:
     terminal.terminal(HERE, "sleep 97535", background=True)
     terminal.close()
     assert _running("sleep 97535") == []
 
 
 @pytest.mark.parametrize(("command", "says"), [("  ", "is empty"), ("a\0b", "NUL")])
-def test_what_is_no_command_is_refused(terminal: Terminal, command: str, says: str) -> None:
+def test_invalid_command_is_rejected(terminal: Terminal, command: str, says: str) -> None:
     with pytest.raises(ToolError, match=says):
         terminal.terminal(HERE, command)
 
@@ -133,7 +133,7 @@ class _CountingSink:
 
 
 @pytest.mark.spec("H1")
-def test_two_hundred_megabytes_take_little_memory_and_two_thousand_characters(terminal: Terminal) -> None:
+def test_large_output_takes_little_memory_and_context(terminal: Terminal) -> None:
     context = ToolContext("call_1", open_sink=_CountingSink)
     terminal.terminal(context, "echo warm")
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -146,30 +146,30 @@ def test_two_hundred_megabytes_take_little_memory_and_two_thousand_characters(te
     assert reply.stored.chars == 200_000_008
 
 
-def test_colours_and_progress_bars_are_shown_as_a_screen_would(terminal: Terminal) -> None:
-    said = terminal.terminal(HERE, r"printf '\033[31mred\033[0m\n10%%\r50%%\r99%%\nline\r\n'").text
-    assert said == "[exit 0]\nred\n99%\nline"
+def test_ansi_codes_and_progress_bars_are_cleaned(terminal: Terminal) -> None:
+    text = terminal.terminal(HERE, r"printf '\033[31mred\033[0m\n10%%\r50%%\r99%%\nline\r\n'").text
+    assert text == "[exit 0]\nred\n99%\nline"
 
 
-def test_a_huge_line_is_cleaned_quickly(terminal: Terminal) -> None:
+def test_huge_line_is_cleaned_quickly(terminal: Terminal) -> None:
     started = time.process_time()
     terminal.terminal(HERE, r"printf 'a\rb\n'; head -c 90000 /dev/zero | tr '\0' x")
     assert time.process_time() - started < 1
 
 
-def test_nothing_waits_for_a_person(terminal: Terminal) -> None:
-    said = terminal.terminal(HERE, 'echo "$PAGER $GIT_PAGER $GIT_EDITOR $TERM"; read -r x || echo "no input"', 5.0).text
-    assert said == "[exit 0]\ncat cat true dumb\nno input"
+def test_commands_never_wait_for_input(terminal: Terminal) -> None:
+    text = terminal.terminal(HERE, 'echo "$PAGER $GIT_PAGER $GIT_EDITOR $TERM"; read -r x || echo "no input"', 5.0).text
+    assert text == "[exit 0]\ncat cat true dumb\nno input"
 
 
-def test_a_mistake_in_the_command_is_told_without_our_own_paths(terminal: Terminal) -> None:
-    said = terminal.terminal(HERE, 'echo before\necho "unclosed').text
-    assert said.startswith("[exit ")
-    assert "unexpected EOF" in said
-    assert "perdure" not in said
+def test_syntax_error_does_not_mention_internal_paths(terminal: Terminal) -> None:
+    text = terminal.terminal(HERE, 'echo before\necho "unclosed').text
+    assert text.startswith("[exit ")
+    assert "unexpected EOF" in text
+    assert "perdure" not in text
 
 
-def test_a_shell_is_kept_for_a_conversation_across_its_tasks(terminal: Terminal) -> None:
+def test_shell_state_persists_across_tasks_of_a_conversation(terminal: Terminal) -> None:
     first = ToolContext("c", task_id="t_1", conversation_id="c_1")
     second = ToolContext("c", task_id="t_2", conversation_id="c_1")
     terminal.terminal(first, "mkdir deep; cd deep")

@@ -1,4 +1,4 @@
-"""Whatever a tool, hook or callback raises becomes a result or a log line; only an interrupt of ours interrupts."""
+"""Exceptions of tools, hooks and callbacks become results or log lines; only a real interrupt ends the turn."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _run(tools: Any, *calls: ToolCall, **options: Any) -> list[str]:
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize("how", ["in_thread", "in_loop", "later"])
 @pytest.mark.parametrize("what", FAILURES)
-def test_whatever_a_tool_raises_is_its_result_alone_and_beside_others(how: str, what: str) -> None:
+def test_exception_of_a_tool_becomes_its_result_alone_and_in_parallel(how: str, what: str) -> None:
     fail, text = FAILURES[what]
     tool = _tools(fail)[how]
     (alone,) = _run([tool], _call(how))
@@ -145,7 +145,7 @@ def test_whatever_a_tool_raises_is_its_result_alone_and_beside_others(how: str, 
 
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
-def test_a_tool_whose_own_task_exits_disturbs_no_other_turn(tmp_path: Path, what: str) -> None:
+def test_exit_in_a_background_task_of_a_tool_affects_no_other_turn(tmp_path: Path, what: str) -> None:
     fail, text = FAILURES[what]
     script = [Say(calls=(Call("in_child", {}), Call("echo", {"text": "x"}))), "Done."]
     with bench(tmp_path, *script, tools=[_tools(fail)["in_child"], echo]) as b:
@@ -158,16 +158,16 @@ def test_a_tool_whose_own_task_exits_disturbs_no_other_turn(tmp_path: Path, what
         assert other.result(5) == "undisturbed"
 
 
-def test_a_result_that_cannot_be_written_out_is_an_error() -> None:
+def test_unserializable_result_is_an_error() -> None:
     class Odd:
         def __str__(self) -> str:
             raise SystemExit(1)
 
-    made = Tool("odd", "", {"type": "object"}, handler=lambda: {"a": Odd()})
-    assert _run([made], _call("odd")) == ["Error: odd failed: SystemExit: 1"]
+    created = Tool("odd", "", {"type": "object"}, handler=lambda: {"a": Odd()})
+    assert _run([created], _call("odd")) == ["Error: odd failed: SystemExit: 1"]
 
 
-def test_a_tool_that_cancels_the_current_task_cancels_only_itself() -> None:
+def test_tool_that_cancels_the_current_task_cancels_only_its_call() -> None:
     async def cancels() -> str:
         """Cancels whatever it runs in."""
         task = asyncio.current_task()
@@ -176,15 +176,15 @@ def test_a_tool_that_cancels_the_current_task_cancels_only_itself() -> None:
         await asyncio.sleep(5)
         return "never"
 
-    said = "Error: cancels failed: CancelledError"
-    assert _run([cancels], _call("cancels")) == [said]
-    assert _run([cancels], _call("cancels"), _call("echo", "e", text="x")) == [said, "x"]
+    results = "Error: cancels failed: CancelledError"
+    assert _run([cancels], _call("cancels")) == [results]
+    assert _run([cancels], _call("cancels"), _call("echo", "e", text="x")) == [results, "x"]
 
 
 @pytest.mark.spec("J4")
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("answer", ["returns", "raises", "exits"])
-def test_a_tool_that_suppresses_its_cancellation_does_not_suppress_the_interrupt(answer: str, count: int) -> None:
+def test_suppressed_cancellation_does_not_suppress_the_interrupt(answer: str, count: int) -> None:
     async def stubborn() -> str:
         """Does not want to be stopped."""
         try:
@@ -208,18 +208,18 @@ def test_a_tool_that_suppresses_its_cancellation_does_not_suppress_the_interrupt
     assert asyncio.run(story()) == [INTERRUPTED] * count
 
 
-def test_an_interrupt_still_interrupts_a_tool_in_its_thread(tmp_path: Path) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+def test_interrupt_stops_a_tool_in_its_thread(tmp_path: Path) -> None:
+    started, go_on = threading.Event(), threading.Event()
 
     def wait() -> str:
         """Waits for a long time."""
-        begun.set()
+        started.set()
         go_on.wait(10)
         return "late"
 
     with bench(tmp_path, Say(calls=(Call("wait", {}),)), tools=[wait]) as b:
         turn = _in_thread(lambda: b.agent.run_conversation("go"))
-        assert begun.wait(5)
+        assert started.wait(5)
         assert b.agent.interrupt()
         assert turn.result(5).outcome == "interrupted"
         go_on.set()
@@ -227,7 +227,7 @@ def test_an_interrupt_still_interrupts_a_tool_in_its_thread(tmp_path: Path) -> N
 
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
-def test_hooks_that_raise_anything_are_passed_over(what: str) -> None:
+def test_hooks_that_raise_are_skipped(what: str) -> None:
     fail, _ = FAILURES[what]
 
     def before(call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
@@ -247,7 +247,7 @@ def test_hooks_that_raise_anything_are_passed_over(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic", "unprintable"])
-def test_callbacks_that_raise_anything_count_as_nobody_being_there(what: str) -> None:
+def test_callbacks_that_raise_count_as_no_answer(what: str) -> None:
     fail, _ = FAILURES[what]
 
     def callback(*_: Any) -> Any:
@@ -259,12 +259,12 @@ def test_callbacks_that_raise_anything_count_as_nobody_being_there(what: str) ->
 
 
 @pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
-def test_a_listener_that_exits_hears_the_next_event_all_the_same(what: str) -> None:
+def test_listener_that_exits_still_receives_the_next_event(what: str) -> None:
     fail, _ = FAILURES[what]
-    heard: list[Event] = []
+    received: list[Event] = []
 
     def listen(event: Event) -> None:
-        heard.append(event)
+        received.append(event)
         fail()
 
     bus = EventBus()
@@ -272,11 +272,11 @@ def test_a_listener_that_exits_hears_the_next_event_all_the_same(what: str) -> N
     bus.emit(Notice("one"))
     bus.emit(Notice("two"))
     finish()
-    assert heard == [Notice("one"), Notice("two")]
+    assert received == [Notice("one"), Notice("two")]
 
 
 @pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic"])
-def test_a_recall_that_exits_does_not_end_the_turn(tmp_path: Path, what: str) -> None:
+def test_exit_in_recall_does_not_end_the_turn(tmp_path: Path, what: str) -> None:
     fail, text = FAILURES[what]
 
     def recall(_: str) -> str:
@@ -284,14 +284,14 @@ def test_a_recall_that_exits_does_not_end_the_turn(tmp_path: Path, what: str) ->
         return ""
 
     with bench(tmp_path, "Hello.", recall=recall) as b:
-        heard: list[Event] = []
-        stop = b.agent.events.listen(heard.append)
+        received: list[Event] = []
+        stop = b.agent.events.listen(received.append)
         assert _in_thread(lambda: b.agent.run_conversation("hi")).result(10).outcome == "completed"
         stop()
-        assert [e.text for e in heard if isinstance(e, Notice)] == [f"Nothing was recalled: {text}"]
+        assert [e.text for e in received if isinstance(e, Notice)] == [f"Nothing was recalled: {text}"]
 
 
-def test_a_plugin_that_exits_when_it_is_started_is_left_out(tmp_path: Path) -> None:
+def test_plugin_that_exits_on_start_is_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "plugins" / "tools" / "quits"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("import sys\ndef plugin(registry, hooks):\n    sys.exit(4)\n")
@@ -299,7 +299,7 @@ def test_a_plugin_that_exits_when_it_is_started_is_left_out(tmp_path: Path) -> N
     assert warning == "tool plug-in 'quits' failed to start: SystemExit: 4"
 
 
-def test_a_slow_call_is_reported_as_too_slow_and_a_timeout_of_its_own_is_not() -> None:
+def test_runtime_timeout_is_distinguished_from_the_tools_own() -> None:
     async def slow() -> str:
         """Takes its time and answers all the same."""
         try:
@@ -309,6 +309,6 @@ def test_a_slow_call_is_reported_as_too_slow_and_a_timeout_of_its_own_is_not() -
         return "in time"
 
     started = time.monotonic()
-    made = tool_from_function(slow, timeout_s=0.05)
-    assert _run([made], _call("slow")) == ["Error: slow was stopped: it took longer than 0.05 s"]
+    created = tool_from_function(slow, timeout_s=0.05)
+    assert _run([created], _call("slow")) == ["Error: slow was stopped: it took longer than 0.05 s"]
     assert time.monotonic() - started < 2

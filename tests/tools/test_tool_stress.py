@@ -1,4 +1,4 @@
-"""The bars: a hundred calls at once, 200 MB of output, hostile names, and no process left behind."""
+"""Stress tests: a hundred concurrent calls, 200 MB of output, hostile ids, and no process left behind."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ HOSTILE = [
 
 
 @pytest.mark.spec("H1", "H4")
-def test_two_hundred_megabytes_leave_memory_and_context_alone(tmp_path: Path) -> None:
+def test_200_mb_of_output_keeps_memory_and_context_small(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", str(WORKER), str(tmp_path), "200"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2_000:]
-    said = json.loads(done.stdout)
-    assert said["grown_kb"] < 32 * 1_024
-    assert said["context_chars"] <= 2_000
-    assert said["is_whole"]
-    assert said["mode"] == "0o600"
-    assert said["text"].startswith("[exit 7]\n<persisted-output>")
-    assert "ERROR at the very end" in said["text"]
-    assert "ERROR at the very end" in said["last_line"]
-    assert said["address"] in said["text"]
+    report = json.loads(done.stdout)
+    assert report["grown_kb"] < 32 * 1_024
+    assert report["context_chars"] <= 2_000
+    assert report["is_whole"]
+    assert report["mode"] == "0o600"
+    assert report["text"].startswith("[exit 7]\n<persisted-output>")
+    assert "ERROR at the very end" in report["text"]
+    assert "ERROR at the very end" in report["last_line"]
+    assert report["address"] in report["text"]
 
 
 @pytest.mark.spec("J5")
-def test_a_hundred_calls_of_every_kind_come_back_in_order(tmp_path: Path) -> None:
+def test_hundred_mixed_calls_return_in_order(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, {"PATH": os.environ["PATH"]})
 
     async def mixed(n: int) -> ToolReply:
@@ -91,14 +91,14 @@ def test_a_hundred_calls_of_every_kind_come_back_in_order(tmp_path: Path) -> Non
     assert time.monotonic() - started < 30
     assert [m.tool_call_id for m in messages] == [f"call_{n}" for n in range(100)]
     for n, message in enumerate(messages):
-        wanted = {1: f"broken {n}", 2: "took longer than 2 s"}.get(n % 5, f"{n}:")
-        assert wanted in message.text, n
+        expected = {1: f"broken {n}", 2: "took longer than 2 s"}.get(n % 5, f"{n}:")
+        assert expected in message.text, n
     terminal.close()
 
 
 def _running(mark: str) -> list[str]:
-    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout.split()
-    return [pid for pid in found if pid != str(os.getpid())]
+    files_written = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout.split()
+    return [pid for pid in files_written if pid != str(os.getpid())]
 
 
 @pytest.mark.spec("J4", "J5")
@@ -142,7 +142,7 @@ def _files(folder: Path) -> set[Path]:
 
 @pytest.mark.spec("H4")
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda n: repr(n)[:30])
-def test_no_id_a_model_invents_places_a_file_outside_the_folder(tmp_path: Path, name: str) -> None:
+def test_call_ids_never_escape_the_output_folder(tmp_path: Path, name: str) -> None:
     inside = tmp_path / "home"
     inside.mkdir()
     with open_store(inside / "perdure.db") as store:
@@ -159,10 +159,10 @@ def test_no_id_a_model_invents_places_a_file_outside_the_folder(tmp_path: Path, 
         assert "<persisted-output>" in text
         stored = store.outputs.list(conversation)
         assert len(stored) == 1
-        place = Path(stored[0].location)
-        assert place.resolve().is_relative_to(inside)
-        assert place.stat().st_mode & 0o777 == 0o600
-        assert place.parent.stat().st_mode & 0o777 == 0o700
+        location = Path(stored[0].location)
+        assert location.resolve().is_relative_to(inside)
+        assert location.stat().st_mode & 0o777 == 0o600
+        assert location.parent.stat().st_mode & 0o777 == 0o700
         assert store.outputs.read(stored[0].id, conversation_id=conversation, limit=1_000).text == "much text " * 50
     assert all(f.is_relative_to(inside) for f in _files(tmp_path))
     assert {p.name for p in tmp_path.iterdir()} == {"home"}
@@ -170,9 +170,7 @@ def test_no_id_a_model_invents_places_a_file_outside_the_folder(tmp_path: Path, 
 
 @pytest.mark.spec("H4", "H5")
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda n: repr(n)[:30])
-def test_a_conversation_id_that_is_none_keeps_the_result_shortened_and_writes_nothing(
-    tmp_path: Path, name: str
-) -> None:
+def test_invalid_conversation_id_truncates_the_result_and_writes_nothing(tmp_path: Path, name: str) -> None:
     with open_store(tmp_path / "perdure.db") as store:
 
         def large() -> str:
@@ -189,7 +187,7 @@ def test_a_conversation_id_that_is_none_keeps_the_result_shortened_and_writes_no
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=60))
-def test_reading_an_output_by_any_name_opens_no_file(tmp_path: Path, name: str) -> None:
+def test_output_ids_never_open_a_file(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.txt").write_text("the secret")
     with open_store(tmp_path / "perdure.db") as store:
         from perdure.tools.builtin.files import FileReader

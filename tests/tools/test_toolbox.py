@@ -1,4 +1,4 @@
-"""The default tools of an agent: what is None is not offered, settings switch off, plug-ins and own tools join."""
+"""The toolbox: default tools, settings that disable them, plug-ins and own tools."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _names(box: Toolbox) -> list[str]:
 
 
 @pytest.mark.spec("J7")
-def test_everything_handed_in_is_offered(tmp_path: Path) -> None:
+def test_all_configured_tools_are_registered(tmp_path: Path) -> None:
     quiet = Quiet()
     with open_store(tmp_path / "perdure.db") as store:
         box = build_toolbox(
@@ -86,7 +86,7 @@ def test_everything_handed_in_is_offered(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("H2", "H3")
-def test_a_page_of_a_file_is_no_larger_than_the_window_allows_one_result(tmp_path: Path) -> None:
+def test_file_page_fits_the_result_limit_of_the_window(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text("total = total + price * count\n" * 2_000)
     with open_store(tmp_path / "perdure.db") as store:
         box = build_toolbox(_sources(tmp_path, workspace=tmp_path, outputs=store.outputs))
@@ -98,7 +98,7 @@ def test_a_page_of_a_file_is_no_larger_than_the_window_allows_one_result(tmp_pat
         box.close()
 
 
-def test_what_is_none_is_not_offered(tmp_path: Path) -> None:
+def test_tools_without_a_dependency_are_not_registered(tmp_path: Path) -> None:
     assert _names(build_toolbox(_sources(tmp_path))) == ["web_extract"]
     with open_store(tmp_path / "perdure.db") as store:
         box = build_toolbox(_sources(tmp_path, outputs=store.outputs))
@@ -106,7 +106,7 @@ def test_what_is_none_is_not_offered(tmp_path: Path) -> None:
         assert "only output:<id>" in _run(box, "read_file", path="/etc/passwd")
 
 
-def test_settings_switch_toolsets_and_single_tools_off(tmp_path: Path) -> None:
+def test_settings_disable_toolsets_and_single_tools(tmp_path: Path) -> None:
     settings = {"tools": {"disabled": ["web", "process", "patch"]}}
     box = build_toolbox(_sources(tmp_path, settings, workspace=tmp_path))
     assert _names(box) == ["terminal", "read_file", "write_file", "search_files"]
@@ -114,7 +114,7 @@ def test_settings_switch_toolsets_and_single_tools_off(tmp_path: Path) -> None:
     box.close()
 
 
-def test_approval_can_be_switched_off_by_the_person(tmp_path: Path) -> None:
+def test_approval_can_be_disabled(tmp_path: Path) -> None:
     settings = {"tools": {"approval": "never"}}
     (tmp_path / "src").mkdir()
     box = build_toolbox(_sources(tmp_path, settings, workspace=tmp_path, environment={"PATH": "/usr/bin:/bin"}))
@@ -123,7 +123,7 @@ def test_approval_can_be_switched_off_by_the_person(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("J6")
-def test_a_plug_in_brings_tools_and_hooks_where_settings_name_it(tmp_path: Path) -> None:
+def test_configured_plugin_adds_tools_and_hooks(tmp_path: Path) -> None:
     folder = tmp_path / "plugins" / "tools" / "weather"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(PLUGIN)
@@ -133,7 +133,7 @@ def test_a_plug_in_brings_tools_and_hooks_where_settings_name_it(tmp_path: Path)
     assert "stopped by a hook: not on Sundays" in _run(box, "forecast", city="Cork")
 
 
-def test_a_plug_in_that_is_missing_or_broken_is_left_out_with_a_word(tmp_path: Path) -> None:
+def test_missing_or_broken_plugin_is_skipped_with_a_warning(tmp_path: Path) -> None:
     for name, text in {"half": "raise RuntimeError('no lamp')", "late": "def plugin(r, h): 1 / 0"}.items():
         folder = tmp_path / "plugins" / "tools" / name
         folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_a_plug_in_that_is_missing_or_broken_is_left_out_with_a_word(tmp_path: P
     assert "'nowhere' not found; installed: half, late" in box.warnings[2]
 
 
-def test_own_tools_come_last_and_win(tmp_path: Path) -> None:
+def test_own_tools_override_defaults(tmp_path: Path) -> None:
     def web_extract(url: str) -> str:
         """Reads from a cache."""
         return f"cached {url}"

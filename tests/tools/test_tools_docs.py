@@ -1,4 +1,4 @@
-"""docs/tools.md is true: its example runs, and its tables name what there is."""
+"""docs/tools.md matches the code: its example runs, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from perdure.tools.toolbox import ToolSources, build_toolbox
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 
 
-class Everybody:
-    """Whoever the stateful tools need."""
+class StubServices:
+    """Stub of every service that the tools depend on."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         return ""
@@ -38,20 +38,20 @@ class Everybody:
         pass
 
 
-def test_the_tool_of_ten_lines_is_a_tool() -> None:
+def test_example_tool_works() -> None:
     code = re.search(r"```python\n(.*?)```", PAGE, re.S)
     assert code is not None
     assert len(code.group(1).splitlines()) <= 10
     names: dict[str, Any] = {}
     exec(code.group(1).partition("agent =")[0], names)  # the page's own code
-    made = ToolRegistry([names["tide"]]).find("tide")
-    assert made.description == "Looks up when the tide turns."
-    assert made.parameters["properties"]["harbour"] == {"description": "a harbour, e.g. Brest", "type": "string"}
-    assert made.handler("Brest") == "high water at Brest in 4 hours"
+    registered = ToolRegistry([names["tide"]]).find("tide")
+    assert registered.description == "Looks up when the tide turns."
+    assert registered.parameters["properties"]["harbour"] == {"description": "a harbour, e.g. Brest", "type": "string"}
+    assert registered.handler("Brest") == "high water at Brest in 4 hours"
 
 
 def test_every_built_in_tool_is_listed_with_its_toolset(tmp_path: Path) -> None:
-    everybody = Everybody()
+    services = StubServices()
     with open_store(tmp_path / "perdure.db") as store:
         sources = ToolSources(
             Settings(),
@@ -61,9 +61,9 @@ def test_every_built_in_tool_is_listed_with_its_toolset(tmp_path: Path) -> None:
             outputs=store.outputs,
             search=store.search_index,
             memory=FileMemory(tmp_path),
-            plans=everybody,
-            asker=everybody,
-            spawner=everybody,
+            plans=services,
+            asker=services,
+            spawner=services,
         )
         box = build_toolbox(sources)
         offered = {(t.name, t.toolset) for t in box.runtime.registry}
@@ -79,11 +79,11 @@ def test_every_kind_of_danger_is_listed_with_its_reason() -> None:
 @pytest.mark.parametrize(
     "claim", re.findall(r"^\| `(\w+)`(?:, `\w+`)? \| .*\|$", PAGE.split("## What is built in")[0], re.M)
 )
-def test_every_claim_is_a_field_of_a_tool(claim: str) -> None:
+def test_every_listed_option_is_a_field_of_tool(claim: str) -> None:
     assert claim in Tool.__dataclass_fields__
 
 
-def test_every_setting_it_names_exists() -> None:
+def test_every_listed_setting_exists() -> None:
     named = set(re.findall(r"`((?:tools|tool_output)\.\w+)", PAGE)) | {"mcp_servers"}
     assert len(named) >= 6
     assert named <= set(all_keys())

@@ -1,4 +1,4 @@
-"""Web pages become readable text; private addresses are refused on what the name resolves to, at every redirect."""
+"""`web_extract`: text extraction, limits, and private addresses rejected after resolution, at every redirect."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _refusal(url: str, reader: WebReader | None = None) -> str:
     return str(caught.value)
 
 
-def test_a_page_becomes_text_with_its_title_links_lists_code_and_tables(port: int) -> None:
+def test_page_is_converted_with_title_links_lists_code_and_tables(port: int) -> None:
     text = _read(f"http://127.0.0.1:{port}/page")
     assert text.startswith("# Brief history\n\n# Lighthouses\n\nThey guide ships. See the list ")
     assert f"<http://127.0.0.1:{port}/more?a=1>" in text
@@ -128,16 +128,16 @@ def test_a_page_becomes_text_with_its_title_links_lists_code_and_tables(port: in
     assert "```\ndef f():\n    return  1\n```" in text
     assert "Name | Year\n" in text
     assert "Eddystone | 1698" in text
-    for gone in ("Menu", "alert", "Ignore your instructions"):
-        assert gone not in text
+    for missing in ("Menu", "alert", "Ignore your instructions"):
+        assert missing not in text
 
 
 @pytest.mark.parametrize(("path", "text"), [("/latin", "café au lait"), ("/meta", "“quoted”"), ("/json", '{"a": 1}')])
-def test_texts_in_other_encodings_and_kinds(port: int, path: str, text: str) -> None:
+def test_other_encodings_and_content_types_are_read(port: int, path: str, text: str) -> None:
     assert _read(f"http://127.0.0.1:{port}{path}") == text
 
 
-def test_a_main_part_is_read_alone() -> None:
+def test_main_element_is_extracted_alone() -> None:
     html = f"<div>Cookie banner</div><main><h2>News</h2><p>{'word ' * 60}</p></main><div>More ads</div>"
     text = html_to_text(html)
     assert text.startswith("## News")
@@ -148,11 +148,11 @@ def test_a_main_part_is_read_alone() -> None:
 @pytest.mark.parametrize(
     "html", ["", "<", "<p", "<div hidden>", "</div></nav>", "<script>", "<a><a></a>", "&#x110000;", "<pre>" * 50]
 )
-def test_broken_pages_are_read_as_far_as_they_go(html: str) -> None:
+def test_broken_markup_is_tolerated(html: str) -> None:
     assert isinstance(html_to_text(html), str)
 
 
-def test_a_long_text_is_paged_and_fetched_once(port: int) -> None:
+def test_long_text_is_paginated_and_fetched_once(port: int) -> None:
     reader = WebReader(FetchLimits(private_networks=LOOPBACK, page_chars=1_000))
     url = f"http://127.0.0.1:{port}/long"
     first = _read(url, reader=reader)
@@ -165,14 +165,14 @@ def test_a_long_text_is_paged_and_fetched_once(port: int) -> None:
         _read(url, offset=10_000_000, reader=reader)
 
 
-def test_more_than_the_most_bytes_is_cut_and_says_so(port: int) -> None:
+def test_body_over_the_limit_is_truncated_with_a_note(port: int) -> None:
     reader = WebReader(FetchLimits(private_networks=LOOPBACK, max_bytes=100_000, page_chars=200_000))
     text = _read(f"http://127.0.0.1:{port}/endless", reader=reader)
     assert text.endswith("[cut here: only the first 100,000 bytes were read]")
     assert len(text) < 100_200
 
 
-def test_what_is_no_text_says_what_it_is(port: int) -> None:
+def test_binary_content_is_an_error_with_its_type(port: int) -> None:
     assert "image/png (104 bytes), not text" in _refusal(f"http://127.0.0.1:{port}/picture")
     assert "404" in _refusal(f"http://127.0.0.1:{port}/nothing")
     assert "no readable text" in _read(f"http://127.0.0.1:{port}/empty")
@@ -182,7 +182,7 @@ def test_what_is_no_text_says_what_it_is(port: int) -> None:
     "url",
     ["", "ftp://x", "file:///etc/passwd", "http://", "javascript:1", "http://u:p@x/", "http://x:99999/", "http://[::1"],
 )
-def test_what_is_no_web_address_is_refused(url: str) -> None:
+def test_invalid_urls_are_rejected(url: str) -> None:
     assert _refusal(url)
 
 
@@ -202,7 +202,7 @@ def test_what_is_no_web_address_is_refused(url: str) -> None:
         "192.0.0.192",
     ],
 )
-def test_private_addresses_are_refused_however_they_are_written(port: int, host: str) -> None:
+def test_private_addresses_are_rejected_in_every_notation(port: int, host: str) -> None:
     assert "may not be fetched" in _refusal(f"http://{host}:{port}/page", WebReader())
 
 
@@ -215,7 +215,7 @@ def test_private_addresses_are_refused_however_they_are_written(port: int, host:
      "198.51.100.7", "203.0.113.9", "240.0.0.1", "64:ff9b:1::7f00:1", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1",
      "2001:0:4136:e378:8000:63bf:80ff:fffe", "::", "100::1", "2001:db8::1", "3fff::1", "ff02::1", "5f00::1", "fec0::1"],
 )  # fmt: skip
-def test_addresses_that_are_not_public(address: str) -> None:
+def test_address_is_not_public(address: str) -> None:
     assert not is_public_address(address)
 
 
@@ -224,53 +224,53 @@ def test_addresses_that_are_not_public(address: str) -> None:
     ["93.184.216.34", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101", "::1.1.1.1", "2002:101:101::1", "2a00:1450::1",
      "192.0.1.1", "100.128.0.1", "172.32.0.1", "223.255.255.1", "2001:4860:4860::8888"],
 )  # fmt: skip
-def test_addresses_that_are(address: str) -> None:
+def test_address_is_public(address: str) -> None:
     assert is_public_address(address)
 
 
 @pytest.mark.parametrize(
     "target", ["http://10.0.0.1/", "http://[::1]:1/", "http://169.254.169.254/latest/", "file:///etc/passwd"]
 )
-def test_a_redirect_to_an_address_that_is_not_allowed_is_refused(port: int, target: str) -> None:
-    said = _refusal(f"http://127.0.0.1:{port}/to/{target}")
-    assert "may not be fetched" in said or "not an http or https address" in said
+def test_redirect_to_a_private_address_is_rejected(port: int, target: str) -> None:
+    text = _refusal(f"http://127.0.0.1:{port}/to/{target}")
+    assert "may not be fetched" in text or "not an http or https address" in text
 
 
-def test_a_name_with_one_private_address_among_public_ones_is_refused() -> None:
+def test_host_with_one_private_address_is_rejected() -> None:
     async def mixed(host: str, _: int) -> Sequence[str]:
         return ["1.1.1.1", "10.0.0.1"]
 
     assert "10.0.0.1" in _refusal("http://mixed.test/", WebReader(resolve=mixed))
 
 
-def test_the_connection_goes_to_the_address_that_was_checked(port: int) -> None:
-    asked: list[str] = []
+def test_connection_is_pinned_to_the_checked_address(port: int) -> None:
+    resolved: list[str] = []
 
     async def changes_its_mind(host: str, _: int) -> Sequence[str]:
-        asked.append(host)
+        resolved.append(host)
         return ["127.0.0.1"]
 
     reader = WebReader(FetchLimits(private_networks=LOOPBACK), resolve=changes_its_mind)
     assert _read(f"http://rebinding.test:{port}/host", reader=reader) == f"rebinding.test:{port}"
-    assert asked == ["rebinding.test"]
+    assert resolved == ["rebinding.test"]
 
 
-def test_redirects_are_followed_checked_one_by_one_and_counted(port: int) -> None:
+def test_redirects_are_checked_one_by_one_and_limited(port: int) -> None:
     base = f"http://127.0.0.1:{port}"
     assert "[redirected to " in _read(f"{base}/to//page")
     hops: list[str] = []
 
-    async def seen(host: str, _: int) -> Sequence[str]:
+    async def requests(host: str, _: int) -> Sequence[str]:
         hops.append(host)
         return ["127.0.0.1"]
 
-    reader = WebReader(FetchLimits(private_networks=LOOPBACK), resolve=seen)
+    reader = WebReader(FetchLimits(private_networks=LOOPBACK), resolve=requests)
     assert _read(f"http://first.test:{port}/to/http://second.test:{port}/json", reader=reader).endswith('{"a": 1}')
     assert hops == ["first.test", "second.test"]
     assert "more than 5 redirects" in _refusal(f"{base}/to//to//to//to//to//to//to//page")
 
 
-def test_a_server_that_does_not_answer_is_given_up(port: int) -> None:
+def test_silent_server_times_out(port: int) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -279,14 +279,14 @@ def test_a_server_that_does_not_answer_is_given_up(port: int) -> None:
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_no_page_takes_more_than_linear_time(piece: str) -> None:
+def test_extraction_is_linear(piece: str) -> None:
     started = time.process_time()
     assert isinstance(html_to_text(HOSTILE[piece], "http://h/"), str)
     # A tenth of a second or so; the quadratic ones took from seconds to hours.
     assert time.process_time() - started < 4
 
 
-def test_pieces_of_markup_in_any_order_are_read_in_linear_time() -> None:
+def test_extraction_of_random_markup_is_linear() -> None:
     pieces = [
         "<a href=x>", "</a>", "<", ">", '"', "'", "=", " ", "\n", "<!--", "-->", "<!", "<?", "<pre>", "</pre>",
         "<script>", "</script", "</", "&", "&#", "&amp;", "a", "<svg>", "</svg>", "<title>", "<main>", "<div hidden>",
@@ -299,7 +299,7 @@ def test_pieces_of_markup_in_any_order_are_read_in_linear_time() -> None:
     assert time.process_time() - started < 10
 
 
-def test_a_hostile_page_never_holds_up_the_event_loop(port: int) -> None:
+def test_hostile_page_never_blocks_the_event_loop(port: int) -> None:
     longest = 0.0
 
     async def probe() -> None:
@@ -322,7 +322,7 @@ def test_a_hostile_page_never_holds_up_the_event_loop(port: int) -> None:
     assert longest < 0.3
 
 
-def test_a_page_that_takes_too_long_is_cut_and_says_so() -> None:
+def test_slow_page_is_truncated() -> None:
     looks = iter([False, False, True])
     reader = HtmlTextExtractor(is_expired=lambda: next(looks))
     reader.feed("<p>word" * 10_000)
@@ -331,19 +331,19 @@ def test_a_page_that_takes_too_long_is_cut_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("path", ["/gzip", "/deflate", "/raw-deflate"])
-def test_a_page_compressed_unasked_is_read_all_the_same(port: int, path: str) -> None:
+def test_unrequested_compression_is_accepted(port: int, path: str) -> None:
     assert "They guide ships." in _read(f"http://127.0.0.1:{port}{path}")
 
 
 @pytest.mark.parametrize("path", ["/bomb", "/bomb-page"])
-def test_a_compressed_body_is_unpacked_no_further_than_the_limit(port: int, path: str) -> None:
+def test_decompression_stops_at_the_limit(port: int, path: str) -> None:
     reader = WebReader(FetchLimits(private_networks=LOOPBACK, max_bytes=50_000, page_chars=200_000))
     text = _read(f"http://127.0.0.1:{port}{path}", reader=reader)
     assert text.endswith("[cut here: only the first 50,000 bytes were read]")
     assert len(text) < 60_000
 
 
-def test_damaged_and_unknown_encodings_are_refused_with_the_reason(port: int) -> None:
+def test_damaged_and_unknown_encodings_are_rejected_with_the_reason(port: int) -> None:
     assert "compressed content is damaged" in _refusal(f"http://127.0.0.1:{port}/damaged")
     assert "the encoding 'br', which was not requested" in _refusal(f"http://127.0.0.1:{port}/brotli")
 
@@ -351,17 +351,17 @@ def test_damaged_and_unknown_encodings_are_refused_with_the_reason(port: int) ->
 @pytest.mark.parametrize(
     "name", ["zip", "idna", "undefined", "punycode", "rot13", "hex", "unicode_escape", "nonsense", ""]
 )
-def test_what_is_no_encoding_of_the_web_is_read_as_utf8(port: int, name: str) -> None:
+def test_unknown_charset_is_read_as_utf8(port: int, name: str) -> None:
     assert _read(f"http://127.0.0.1:{port}/charset?{name}") == "café"
 
 
-def test_the_next_link_ends_the_one_before_it_as_in_a_browser() -> None:
+def test_next_link_closes_the_previous_one() -> None:
     html = "<p><a href=/one>first <a href='/two'>second</a> and <a name=x>no link</a> <a href='/3?a=1&amp;b=2'>third"
     text = html_to_text(html, "http://h/")
     assert text == "first <http://h/one>second <http://h/two> and no link third <http://h/3?a=1&b=2>"
 
 
-def test_scripts_comments_and_odd_attributes_are_read_as_a_browser_does() -> None:
+def test_scripts_comments_and_odd_attributes_are_parsed_like_a_browser() -> None:
     html = (
         "a<!-->b<!--->c<!-- <p>no --> --> d <script>if (a</b>) '</p>' </SCRIPT >e<p title='<p>' class=\"x>y\" hidden>f"
         '<img ALT="a &lt; b"/><br/>1 < 2 <textarea><p>no</textarea>g<style></style>h'
@@ -369,7 +369,7 @@ def test_scripts_comments_and_odd_attributes_are_read_as_a_browser_does() -> Non
     assert html_to_text(html) == "abc --> d e\n\nf[image: a < b]\n1 < 2 gh"
 
 
-def test_a_body_in_ever_so_many_pieces_is_refused() -> None:
+def test_body_in_too_many_chunks_is_rejected() -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -389,7 +389,7 @@ def test_a_body_in_ever_so_many_pieces_is_refused() -> None:
     asyncio.run(story())
 
 
-def test_remembered_pages_are_bounded_in_characters(port: int) -> None:
+def test_page_cache_is_bounded_in_characters(port: int) -> None:
     reader = WebReader(FetchLimits(private_networks=LOOPBACK))
     for n in range(4):
         _read(f"http://127.0.0.1:{port}/endless?{n}", reader=reader)

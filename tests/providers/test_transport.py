@@ -128,7 +128,7 @@ def test_an_error_inside_a_stream_is_a_verdict_that_carries_what_was_said(mode: 
         (Raw(b"<html><body>Welcome to nginx</body></html>", content_type="text/html"), "a web page"),
         (Raw(b'{"choices": [{"message": {"content": "half'), "cut off"),
         (Raw(b""), "not a model's reply"),
-        (Raw(b"data: {not json\n\n", content_type="text/event-stream"), "not JSON"),
+        (Raw(b"data: {not json\n\n", content_type="text/event-stream"), "invalid JSON"),
         (Raw(b"\x00\xff\x13garbage"), ""),
         (Raw(b"[]"), ""),
         (Raw(b'{"unexpected": true}'), ""),

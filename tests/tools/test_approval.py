@@ -143,6 +143,41 @@ def test_writing_outside_the_workspace_needs_approval(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("J6")
+def test_a_search_from_above_skips_credential_files(tmp_path: Path) -> None:
+    runtime = GuardedRuntime(tmp_path, None)
+    names = [
+        ".ssh/id_rsa",
+        ".ssh/work_key",
+        ".aws/credentials",
+        ".netrc",
+        ".npmrc",
+        ".kube/config",
+        ".docker/config.json",
+        ".config/gh/hosts.yml",
+        ".config/rclone/rclone.conf",
+        ".cargo/credentials.toml",
+        ".claude/.credentials.json",
+        ".codex/auth.json",
+        ".gnupg/x.key",
+        ".password-store/mail/x.gpg",
+        ".git-credentials",
+        ".config/gcloud/legacy/x.json",
+    ]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("PRIVATE\n")
+    (tmp_path / ".config" / "plain.txt").write_text("PRIVATE but no credential\n")
+    for name in names:
+        assert "credentials" in runtime.run("read_file", path=f"../{name}"), name
+        assert "credentials" in runtime.run("search_files", pattern="PRIVATE", path=f"../{name}"), name
+    for start in ("..", "../.config"):
+        matches = runtime.run("search_files", pattern="PRIVATE", path=start).splitlines()
+        assert [line.rpartition("/")[2] for line in matches] == ["plain.txt:1:PRIVATE but no credential"]
+    for command in ("grep -r PRIVATE ~/.config", "grep -rn PRIVATE ~/.docker"):
+        assert "credentials" in runtime.run("terminal", command=command), command
+
+
+@pytest.mark.spec("J6")
 def test_reading_credentials_needs_approval_with_every_tool(tmp_path: Path) -> None:
     approver = ScriptedApprover(*["no"] * 8)
     runtime = GuardedRuntime(tmp_path, approver)

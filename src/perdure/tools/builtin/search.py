@@ -19,7 +19,8 @@ from typing import Annotated, Literal
 from perdure.core.errors import ToolError
 from perdure.tools.builtin import search_script
 from perdure.tools.builtin.isolated import IsolatedScript
-from perdure.tools.builtin.search_script import LINE_CHARS, files, glob_matches, skipped_files, skipped_folders
+from perdure.tools.builtin.search_script import LINE_CHARS, files, glob_matches, skipped_folders
+from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 from perdure.tools.tool import Tool, ToolContext, tool_from_function
 from perdure.tools.workspace import Workspace
 
@@ -86,7 +87,7 @@ class FileSearch:
             return f"[searched for the literal text: {why}]\n{matches}"
 
     def _by_name(self, pattern: str, start: Path, *, glob: str, context: ToolContext) -> Iterator[str]:
-        for path in files(str(start), glob):
+        for path in files(str(start), glob, _hidden_below(start)):
             if context.cancel.is_cancelled:
                 return
             name = self._workspace.display_path(Path(path))
@@ -94,7 +95,8 @@ class FileSearch:
                 yield name
 
     def _by_python(self, pattern: str, start: Path, *, glob: str, context: ToolContext) -> Iterator[str]:
-        job = {"pattern": pattern, "start": str(start), "glob": glob}
+        hidden = _hidden_below(start)
+        job = {"pattern": pattern, "start": str(start), "glob": glob, "hidden": hidden.pattern if hidden else ""}
         with IsolatedScript(_SCRIPT, deadline_s=self._deadline_s, cancel=context.cancel) as script:
             for raw in script.stream_lines(job):
                 if not raw.endswith(b"\n"):  # truncated when the process was stopped
@@ -111,12 +113,11 @@ class FileSearch:
                 )
 
     def _by_ripgrep(self, pattern: str, start: Path, *, glob: str, context: ToolContext) -> Iterator[str]:
-        command = [str(self._ripgrep), "--line-number", "--no-heading", "--with-filename", "--color=never"]
+        command = [str(self._ripgrep), "--line-number", "--no-heading", "--with-filename", "--null", "--color=never"]
         command += ["--sort=path", f"--max-columns={LINE_CHARS}", "--max-columns-preview", "--hidden"]
         # Unreadable folders would fill the stderr pipe, which is read last.
         command += ["--no-messages"]
         command += [x for name in skipped_folders() for x in ("--glob", f"!**/{name}/**")]
-        command += [x for name in skipped_files() for x in ("--glob", f"!**/{name}")]
         command += ["--glob", glob] if glob else []
         process = subprocess.Popen(
             [*command, "--regexp", pattern, "--", str(start)],
@@ -133,8 +134,11 @@ class FileSearch:
         try:
             assert process.stdout is not None
             assert process.stderr is not None
+            hidden = _hidden_below(start)
             for line in process.stdout:
-                yield line.rstrip("\n").removeprefix(root)
+                path, _, match = line.rstrip("\n").partition("\0")
+                if hidden is None or not _is_below_hidden(path, start, hidden):
+                    yield f"{path.removeprefix(root)}:{match}"
             if process.wait() == 2 and (stderr := process.stderr.read().strip()):
                 if "regex parse error" in stderr:
                     reason = stderr.splitlines()[-1].removeprefix("error: ")
@@ -144,6 +148,18 @@ class FileSearch:
             unregister()
             process.kill()
             process.communicate()
+
+
+def _hidden_below(start: Path) -> re.Pattern[str] | None:
+    """Return the paths that a search from above skips: credentials. To start at one needs approval and searches it."""
+    return None if CREDENTIAL_PATTERN.search(start.as_posix()) else CREDENTIAL_PATTERN
+
+
+def _is_below_hidden(path: str, start: Path, hidden: re.Pattern[str]) -> bool:
+    """Whether the file, or a folder between it and the start of the search, is on a hidden path."""
+    file = Path(path)
+    folders = (f for f in (file, *file.parents) if f != start and f.is_relative_to(start))
+    return any(hidden.search(f.as_posix()) for f in folders)
 
 
 def _escape_literal(text: str) -> str:

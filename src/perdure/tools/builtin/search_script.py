@@ -1,7 +1,7 @@
 """Search files for a regular expression, in a separate process (see `isolated`): standard library only.
 
-The request is one line of JSON: pattern, start, glob. The response is a JSON line per match, [path, line number, line],
-or {"error": reason} for an invalid pattern.
+The request is one line of JSON: pattern, start, glob, and `hidden`, a pattern of paths to skip. The response is a JSON
+line per match, [path, line number, line], or {"error": reason} for an invalid pattern.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import sys
 from collections.abc import Iterator
 
 _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".tox"})
-# Credential folders and files: skipped by a search from above; a search that starts inside needs approval.
-_SECRET_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".azure", ".kube"})
-_SECRET_FILES = frozenset({".netrc", ".pgpass", ".git-credentials", ".vault-token"})
 LINE_CHARS = 300
 _MAX_FILE_BYTES = 20_000_000
 _MAX_MEMORY_BYTES = 1 << 30
@@ -24,25 +21,26 @@ _MAX_MEMORY_BYTES = 1 << 30
 
 def skipped_folders() -> list[str]:
     """Return the names of folders that are not searched, sorted."""
-    return sorted(_SKIPPED | _SECRET_FOLDERS)
+    return sorted(_SKIPPED)
 
 
-def skipped_files() -> list[str]:
-    """Return the names of credential files, sorted."""
-    return sorted(_SECRET_FILES)
-
-
-def files(start: str, glob: str) -> Iterator[str]:
-    """Yield the files below a folder in order, or `start` itself if it is a file."""
+def files(start: str, glob: str, hidden: re.Pattern[str] | None = None) -> Iterator[str]:
+    """Yield the files below a folder in order, or `start` itself if it is a file; not those on `hidden` paths."""
     if os.path.isfile(start):
         yield start
         return
     for folder, folders, names in os.walk(start):
-        folders[:] = sorted(f for f in folders if f not in _SKIPPED and f not in _SECRET_FOLDERS)
-        for name in sorted(n for n in names if n not in _SECRET_FILES):
+        folders[:] = sorted(f for f in folders if f not in _SKIPPED and not _is_hidden(folder, f, hidden))
+        for name in sorted(names):
             path = os.path.join(folder, name)
-            if not glob or glob_matches(os.path.relpath(path, start).replace(os.sep, "/"), glob):
+            if glob and not glob_matches(os.path.relpath(path, start).replace(os.sep, "/"), glob):
+                continue
+            if not _is_hidden(folder, name, hidden):
                 yield path
+
+
+def _is_hidden(folder: str, name: str, hidden: re.Pattern[str] | None) -> bool:
+    return hidden is not None and hidden.search(f"{folder.replace(os.sep, '/').rstrip('/')}/{name}") is not None
 
 
 def glob_matches(path: str, glob: str) -> bool:
@@ -81,7 +79,8 @@ def main() -> None:
     except (re.error, RecursionError, OverflowError) as error:
         write(json.dumps({"error": str(error)}) + "\n")
         return
-    for path in files(job["start"], job["glob"]):
+    hidden = re.compile(job["hidden"]) if job.get("hidden") else None
+    for path in files(job["start"], job["glob"], hidden):
         # Like ripgrep, do not follow links: they may lead to a credential.
         if path != job["start"] and os.path.islink(path):
             continue

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from perdure.tools.credential_paths import CREDENTIAL_PATTERN, CREDENTIAL_SAMPLES
 from perdure.tools.shell_safety.types import FRESH, has_taint
 
 ARTEFACTS = (
@@ -144,25 +145,6 @@ _STARTUP = re.compile(
 )
 # Longer absolute paths are not resolved.
 _MAX_PATH_CHARS = 1_024
-_SECRET = re.compile(
-    r"/\.ssh/(?!.*\.pub\Z)(?:id_|[^/]*_rsa|[^/]*_ed25519|\*|\Z)|/\.ssh\Z|/\.aws(?:/credentials)?\Z|/\.aws/\*\Z|/\.netrc\Z"
-    r"|/\.pgpass\Z|/\.git-credentials\Z|/\.gnupg(?:/|\Z)|/\.kube/config\Z|/\.docker/config\.json\Z|/\.config/gcloud(?:/|\Z)"
-    r"|/\.config/gh/hosts\.yml\Z|/\.(?:npmrc|pypirc|vault-token)\Z|/etc/g?shadow-?\Z|/etc/sudoers|/proc/[^/]+/environ\Z"
-    r"|/\.azure/|/\.terraform\.d/credentials|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|\.kdbx\Z|/wallet\.dat\Z"
-    r"|/etc/ssl/private|/etc/kubernetes/admin\.conf|/var/run/secrets"
-)
-# Files that a glob pattern such as /etc/sh?dow may resolve to.
-_SECRET_FILES = (
-    "/etc/shadow",
-    "/etc/gshadow",
-    "/etc/sudoers",
-    "~/.ssh/id_rsa",
-    "~/.ssh/id_ed25519",
-    "~/.aws/credentials",
-    "~/.netrc",
-    "~/.kube/config",
-    "~/.git-credentials",
-)
 # May be read without approval, but not sent away.
 _PRIVATE = re.compile(
     r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)[\w.-]+)?\Z|\.(?:pem|key|p12|pfx|jks|keystore)\Z"
@@ -254,18 +236,25 @@ class PathZones:
         whole = self._absolute(path) or f"/{path}"
         if len(whole) > _MAX_PATH_CHARS:
             return False
-        if _SECRET.search(whole):
+        if CREDENTIAL_PATTERN.search(whole):
             return True
         if re.search(r"[*?\[]", whole):
             home = self.home.rstrip("/")
-            return any(fnmatch.fnmatchcase(s.replace("~", home), whole) for s in _SECRET_FILES)
+            return any(fnmatch.fnmatchcase(s.replace("~", home), whole) for s in CREDENTIAL_SAMPLES)
         real = self.follow_links(whole) if not has_taint(whole) else whole
-        return real != whole and len(real) <= _MAX_PATH_CHARS and bool(_SECRET.search(real))
+        return real != whole and len(real) <= _MAX_PATH_CHARS and bool(CREDENTIAL_PATTERN.search(real))
 
     def contains_home(self, path: str) -> bool:
         """Whether the folder contains a home folder."""
         whole = self._absolute(path)
         return whole is not None and _is_under(self.home, whole) and whole != self.workspace
+
+    def contains_credentials(self, path: str) -> bool:
+        """Whether the folder lies outside the workspace and well-known credential files are below it."""
+        whole, home = self._absolute(path), self.home.rstrip("/")
+        if whole is None or (self.workspace is not None and _is_under(whole, self.workspace)):
+            return False
+        return any(_is_under(s.replace("~", home, 1), whole) for s in CREDENTIAL_SAMPLES)
 
     def is_private(self, path: str) -> bool:
         """Whether the file is a credential or other private data that must not be sent away."""

@@ -237,7 +237,7 @@ def _searches_a_home(run: Invocation) -> bool:
     reads_hidden = run.has("--hidden", "-u", "-uu", "-uuu", "--unrestricted", "-.")
     if not (reads_hidden if run.name in ("rg", "ag") else is_recursive):
         return False
-    return any(run.zones.contains_home(o) for o in run.operands[1:])
+    return any(run.zones.contains_home(o) or run.zones.contains_credentials(o) for o in run.operands[1:])
 
 
 RULES = (

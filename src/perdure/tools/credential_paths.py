@@ -1,0 +1,76 @@
+"""Paths of credential files: one list for shell commands, file reads and file searches."""
+
+from __future__ import annotations
+
+import re
+
+# Files below a home folder, matched at the end of any path.
+_HOME_FILES = (
+    ".netrc",
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".vault-token",
+    ".s3cfg",
+    ".boto",
+    ".aws/credentials",
+    ".kube/config",
+    ".docker/config.json",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".composer/auth.json",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+    ".fly/config.yml",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/gh/hosts.yml",
+    ".config/glab-cli/config.yml",
+    ".config/hub",
+    ".config/git/credentials",
+    ".config/rclone/rclone.conf",
+    ".rclone.conf",
+    ".config/doctl/config.yaml",
+    ".config/hcloud/cli.toml",
+    ".config/composer/auth.json",
+    ".config/containers/auth.json",
+    ".config/github-copilot/hosts.json",
+    ".config/github-copilot/apps.json",
+    ".local/share/opencode/auth.json",
+    ".local/share/com.vercel.cli/auth.json",
+)
+# Folders below a home folder in which every file is a credential.
+_HOME_FOLDERS = (
+    ".gnupg",
+    ".password-store",
+    ".azure",
+    ".aws/sso",
+    ".aws/cli/cache",
+    ".config/gcloud",
+    ".local/share/keyrings",
+    "Library/Keychains",
+)
+_SSH = r"/\.ssh/(?!(?:config|known_hosts|authorized_keys|environment|rc)[^/]*\Z|config\.d/|.*\.pub\Z)."
+_ELSEWHERE = (
+    r"/\.ssh/?\Z|/\.aws\Z|/\.aws/\*\Z|/etc/g?shadow-?\Z|/etc/sudoers|/etc/ssl/private|/etc/kubernetes/admin\.conf"
+    r"|/var/run/secrets|/proc/[^/]+/environ\Z|/\.terraform\.d/credentials|(?:^|/)rclone\.conf\Z"
+    r"|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|\.kdbx\Z|/wallet\.dat\Z"
+)
+# Searched in an absolute path with forward slashes.
+CREDENTIAL_PATTERN = re.compile(
+    rf"/(?:{'|'.join(map(re.escape, _HOME_FILES))})\Z|/(?:{'|'.join(map(re.escape, _HOME_FOLDERS))})(?:/|\Z)"
+    rf"|{_SSH}|{_ELSEWHERE}"
+)
+# What a shell pattern such as `/etc/sh?dow` may expand to; `~` is the home folder.
+CREDENTIAL_SAMPLES = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "~/.ssh/id_rsa",
+    "~/.ssh/id_ed25519",
+    *(f"~/{name}" for name in _HOME_FILES),
+)

@@ -136,8 +136,8 @@ def test_a_broken_answer_is_told_as_a_lost_connection(serve: Serve, words: str) 
     [
         ("http://127.0.0.1:9/v1", "nothing is listening there"),
         ("http://no-such-host.invalid/v1", "no such host"),
-        ("ftp://127.0.0.1/v1", "is no address a call can go to"),
-        ("http://127.0.0.1:99999/v1", "is no address a call can go to"),
+        ("ftp://127.0.0.1/v1", "is not a valid URL"),
+        ("http://127.0.0.1:99999/v1", "is not a valid URL"),
     ],
 )
 def test_an_address_nobody_is_at_is_told_in_the_usual_words(address: str, words: str) -> None:

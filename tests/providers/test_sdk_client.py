@@ -95,7 +95,7 @@ def test_the_network_taking_a_call_is_a_transport_verdict_with_what_was_said(nam
             run(sim, name, request("hi"))
         assert dropped.value.verdict.kind == "transport"
         assert dropped.value.partial_text.startswith("The words")
-        with pytest.raises(ProviderError, match="lost before a reply came"):
+        with pytest.raises(ProviderError, match="lost before the reply"):
             run(sim, name, request("hi"))
 
 
@@ -148,7 +148,7 @@ def test_a_client_that_cannot_sign_is_an_auth_verdict(name: str) -> None:
     client = getattr(anthropic, name)(base_url="http://127.0.0.1:9", api_key="k")
     client.api_key = None
     way = Transport(client=SdkTransport(client))
-    with pytest.raises(ProviderError, match="the client you handed over could not make the call") as caught:
+    with pytest.raises(ProviderError, match="the client could not make the call") as caught:
         asyncio.run(way.send(endpoint_of(client, "m"), request("hi")))
     assert caught.value.verdict.kind == "auth"
 

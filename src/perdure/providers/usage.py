@@ -1,8 +1,8 @@
-"""What a service says a call cost, in one record (SPEC A1–A3).
+"""Normalize the usage reported by a service into one record.
 
-Three shapes, each with the names its variants use. Anthropic's `input_tokens` leaves the cache out; the other two count
-it in, so it is taken out here. Whatever is no count (text, NaN, a negative) is as good as absent: a record without a
-prompt figure is "not reported", and a figure that is there but makes no sense voids the whole record.
+Three schemas, each with the names of its variants. Anthropic's `input_tokens` excludes cached tokens; the other two
+include them, so they are subtracted here. Invalid counts (text, NaN, negative numbers) are treated as absent: a record
+without a prompt count is "not reported", and an invalid count voids the whole record.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 
-# More than any service could bill for one call: what is larger is a slip, not a count.
-_MOST = 10**12
+# More than any service could bill for one call: larger values are errors.
+_MAX_TOKENS = 10**12
 
 _MALFORMED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Paths to the figures of a shape that counts the cache in; the first that is given wins."""
+    """Paths to the counts of a schema that includes cached tokens; the first present value wins."""
 
     prompt: tuple[str, ...]
     output: tuple[str, ...]
@@ -30,7 +30,7 @@ class _Names:
     written: tuple[str, ...]
 
 
-# Beside each variant stands who uses it.
+# The comments name the services that use each variant.
 _CHAT = _Names(
     prompt=("prompt_tokens", "promptTokens", "prompt_eval_count"),  # the last: Ollama
     output=("completion_tokens", "completionTokens", "eval_count"),
@@ -66,7 +66,7 @@ _REASONING = (
 
 
 def normalize_usage(raw: object, api_mode: str) -> CanonicalUsage:
-    """The record a service's usage stands for. Never raises; what cannot be read is not reported."""
+    """Normalize a service's usage. Never raises; invalid usage is "not reported"."""
     usage = _as_map(raw)
     if not usage:
         return NOT_REPORTED
@@ -79,7 +79,7 @@ def normalize_usage(raw: object, api_mode: str) -> CanonicalUsage:
 
 
 def _shape(usage: Mapping[str, Any], api_mode: str) -> str:
-    """The mode's own shape, unless only another one's figures are there: proxies mix them up."""
+    """Return the schema of the mode, unless only another schema's counts are present: proxies mix them up."""
     has_chat = any(k in usage for k in _CHAT.prompt + _CHAT.output)
     has_native = any(k in usage for k in _RESPONSES.prompt + _RESPONSES.output)
     if api_mode in ("codex_responses", "anthropic_messages"):
@@ -102,7 +102,7 @@ def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
         input_tokens=fresh or 0,
         output=output or 0,
         read=read or 0,
-        # The split and the sum say the same thing; some servers send only one of them.
+        # The split and the sum are redundant; some servers send only one of them.
         written=max(written or 0, split),
         written_1h=written_1h,
         reasoning=_count(usage, _REASONING),
@@ -110,20 +110,20 @@ def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
 
 
 def _inclusive(usage: Mapping[str, Any], names: _Names) -> CanonicalUsage:
-    """Shapes whose prompt figure counts the cache in."""
+    """Normalize schemas whose prompt count includes cached tokens."""
     prompt, output = _figure(usage, names.prompt), _figure(usage, names.output)
     read, written = _count(usage, names.cached), _count(usage, names.written)
     reasoning = _count(usage, _REASONING)
     total = _figure(usage, ("total_tokens",))
-    said = output or 0
-    if reasoning and total is not None and total > 0 and total == (prompt or 0) + said + reasoning:
-        # xAI and Gemini leave the reasoning out of the output figure, and own up to it in the total.
-        said += reasoning
+    output_tokens = output or 0
+    if reasoning and total is not None and total > 0 and total == (prompt or 0) + output_tokens + reasoning:
+        # xAI and Gemini exclude reasoning from the output count but include it in the total.
+        output_tokens += reasoning
     return _record(
         has_prompt=prompt is not None,
         figures=(prompt, output),
         input_tokens=max(0, (prompt or 0) - read - written),
-        output=said,
+        output=output_tokens,
         read=read,
         written=written,
         written_1h=min(written, _count(usage, _WRITTEN_1H)),
@@ -151,18 +151,18 @@ def _record(
         cache_write_tokens=max(0, written),
         reasoning_tokens=reasoning,
         cache_write_1h_tokens=written_1h,
-        # An output figure alone is kept, but a prompt nobody counted must not pass for an empty one.
+        # Output tokens alone are recorded, but a missing prompt count must not pass for an empty prompt.
         reported=has_prompt,
     )
 
 
 def _count(usage: Mapping[str, Any], paths: Sequence[str]) -> int:
-    """A side figure: 0 where it is absent or makes no sense."""
+    """Return a secondary count; 0 where it is absent or invalid."""
     return max(0, _figure(usage, paths) or 0)
 
 
 def _figure(usage: Mapping[str, Any], paths: Sequence[str]) -> int | None:
-    """The first figure given under any of the paths; None where there is none, _MALFORMED where it is no count."""
+    """Return the first count under any of the paths; None if absent, _MALFORMED if invalid."""
     for path in paths:
         value: object = usage
         for key in path.split("."):
@@ -180,11 +180,11 @@ def _number(value: object) -> int:
         value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else None
     if isinstance(value, float):
         value = int(value) if math.isfinite(value) else None
-    return value if isinstance(value, int) and 0 <= value <= _MOST else _MALFORMED
+    return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else _MALFORMED
 
 
 def _as_map(raw: object) -> Mapping[str, Any]:
-    """The fields of a dict, of an official client's object, or of anything that has attributes."""
+    """Return the fields of a dict, an SDK object or any object with attributes."""
     if isinstance(raw, Mapping):
         return raw
     if raw is None or isinstance(raw, str | bytes | int | float | list | tuple | type):

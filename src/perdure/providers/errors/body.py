@@ -1,7 +1,7 @@
-"""What can be read in the body of an error, whatever its form: JSON of any shape or depth, HTML, or a stump of either.
+"""Parse error bodies of any form: JSON of any shape or depth, HTML, or truncated text.
 
-Nothing here decides what the error means. The result is one bounded line of text to match tables against, the codes
-found beside it, and the one sentence a person should read.
+Classification happens elsewhere. The result is one bounded line of text to match patterns against, the error codes, and
+the one sentence to show to the user.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from perdure.providers.errors.retry_after import MAX_WAIT_S
 
-# An error says what it has to say in its first lines; bounding it bounds the time every pattern can take.
-_MOST_CHARS = 6_000
-_MOST_LEAVES = 120
-_MOST_DEPTH = 24
+# Bounding the text bounds the time of every pattern; the message is in the first lines.
+_MAX_CHARS = 6_000
+_MAX_LEAVES = 120
+_MAX_DEPTH = 24
 
-# Keys under which servers echo the request: a conversation may well speak of "prompt is too long" itself.
-_ECHOES = frozenset({"input", "messages", "request", "body", "prompt", "tools", "content", "url", "help"})
-_IDS = frozenset({"request_id", "id", "user_id", "trace_id", "requestid", "session_id", "@type", "logid"})
+# Keys under which servers echo the request: a conversation may itself contain "prompt is too long".
+_ECHO_KEYS = frozenset({"input", "messages", "request", "body", "prompt", "tools", "content", "url", "help"})
+_ID_KEYS = frozenset({"request_id", "id", "user_id", "trace_id", "requestid", "session_id", "@type", "logid"})
 _CODE_KEYS = frozenset(
     {"code", "type", "status", "reason", "__type", "error_code", "param", "error_type", "stop_reason", "finish_reason"}
     | {"quotaid", "quotametric", "object", "errorcode", "status_code", "object_type", "title"}
@@ -33,59 +33,59 @@ _TAGS = re.compile(r"<(script|style)\b.{0,20000}?</\1\s*>|<!--.{0,5000}?-->|<[^<
 _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,300})", re.IGNORECASE)
 _URL = re.compile(r"https?(?://|%3A)\S+", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<!\[\d)(?<=\d)[,_’](?=\d{3}(?!\d))")
-# No count has so many digits, and a pattern may try each of them.
-_NO_COUNT = re.compile(r"\d{13,}")
+# No count has so many digits, and a pattern could backtrack over each of them.
+_LONG_NUMBER = re.compile(r"\d{13,}")
 _ESCAPES = {'\\"': '"', "\\n": " ", "\\t": " ", "\\u003c": "<", "\\u003e": ">", "\\u0026": "&", "\\u0027": "'"}
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error body, read."""
+    """A parsed error body."""
 
-    # Everything said, on one line, codes behind a bar, addresses removed, digits grouped by nothing.
+    # All text on one line, codes after a bar, URLs and digit separators removed.
     text: str
-    # The sentence for a person.
+    # The message for the user.
     message: str
-    # The codes alone, and what was said without them.
+    # The codes alone, and the text without them.
     codes: str = ""
     words: str = ""
-    # The status the body itself names, where it names one.
+    # The HTTP status stated in the body.
     status: int | None = None
-    # Figures some servers state as fields of their own.
+    # Limits some servers state as fields.
     figures: Mapping[str, int] | None = None
-    # Waits some servers state as fields of their own, in seconds.
+    # Retry delay some servers state as a field, in seconds.
     wait_s: float | None = None
     is_html: bool = False
 
 
 def parse_error_body(body: object) -> ErrorText:
-    """What an error body says. Never raises, whatever it is given."""
-    value = _decoded(body)
+    """Parse an error body. Never raises."""
+    value = _decode(body)
     if isinstance(value, str):
-        return _of_text(value)
+        return _parse_text(value)
     leaves = list(_leaves(value))
-    said = [v for k, v in leaves if k not in _CODE_KEYS]
+    texts = [v for k, v in leaves if k not in _CODE_KEYS]
     codes = [v for k, v in leaves if k in _CODE_KEYS]
-    message = _message(value) or next(iter(said), "") or " ".join(codes)
-    words, coded = _line(" ".join(said)), _line(" ".join(codes))
+    message = _message(value) or next(iter(texts), "") or " ".join(codes)
+    words, coded = _flatten(" ".join(texts)), _flatten(" ".join(codes))
     figures, wait_s = _figures(value), _wait(value)
-    return ErrorText(f"{words} | {coded}", _short(message), coded, words, _status(value), figures, wait_s)
+    return ErrorText(f"{words} | {coded}", _truncate(message), coded, words, _status(value), figures, wait_s)
 
 
-def _decoded(body: object) -> Any:
-    """The body as JSON where it is some, else as text."""
+def _decode(body: object) -> Any:
+    """Decode the body as JSON, else as text."""
     if isinstance(body, BaseException):
         return f"{type(body).__name__}: {body}"
     if isinstance(body, bytes | bytearray | memoryview):
         body = bytes(body[: 1 << 20]).decode("utf-8", "replace")
     if isinstance(body, str):
-        return _parsed(body)
+        return _parse_json(body)
     if body is None:
         return ""
     return body if isinstance(body, Mapping | list | tuple) else str(body)
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     text = text.strip().lstrip("\ufeff")
     if text.startswith(("data:", "event:")):
         data = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
@@ -103,54 +103,54 @@ def strip_tags(text: str) -> str:
     return _TAGS.sub(" ", text) if "<" in text else text
 
 
-def _of_text(text: str) -> ErrorText:
+def _parse_text(text: str) -> ErrorText:
     is_html = bool(re.match(r"\s*<(?:!doctype|html|head|body|\?xml|center|h1)", text[:200], re.IGNORECASE))
     title = _TITLE.search(text[:20_000]) if is_html else None
     plain = strip_tags(text[:40_000]) if "<" in text else text
     for escaped, char in _ESCAPES.items():
         plain = plain.replace(escaped, char)
     message = title[1] if title else plain
-    if text[:1] in "{[":  # a stump of JSON: its message is what a person should read
-        found = re.search(r'"(?:message|msg|detail|error)"\s*:\s*"([^"]{3,2000})', plain)
-        message = found[1] if found else plain
-    words = _line(plain)
-    return ErrorText(words, _short(message), words=words, is_html=is_html)
+    if text[:1] in "{[":  # truncated JSON: extract its message
+        match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*"([^"]{3,2000})', plain)
+        message = match[1] if match else plain
+    words = _flatten(plain)
+    return ErrorText(words, _truncate(message), words=words, is_html=is_html)
 
 
 def _leaves(value: Any) -> Iterator[tuple[str, str]]:
-    """Every text and whole number in the body with the key it stands under, echoes of the request left out."""
+    """Yield every string and integer with its key, echoes of the request excluded."""
     pending: list[tuple[str, Any, int]] = [("", value, 0)]
     count = 0
-    while pending and count < _MOST_LEAVES:
+    while pending and count < _MAX_LEAVES:
         key, item, depth = pending.pop(0)
         if isinstance(item, str):
-            inner = _parsed(item) if item.lstrip()[:1] in ("{", "[") and depth < _MOST_DEPTH else item
+            inner = _parse_json(item) if item.lstrip()[:1] in ("{", "[") and depth < _MAX_DEPTH else item
             if isinstance(inner, str):
                 count += 1
-                yield key, item[:_MOST_CHARS]
+                yield key, item[:_MAX_CHARS]
                 continue
             item = inner
         if isinstance(item, int) and not isinstance(item, bool) and key in _CODE_KEYS:
             count += 1
             yield key, str(item)[:20]
-        elif isinstance(item, Mapping) and depth < _MOST_DEPTH:
-            known = [(str(k), str(k).lower(), v) for k, v in list(item.items())[:60]]
-            pending += [(low, v, depth + 1) for _, low, v in known if low not in _ECHOES and low not in _IDS]
+        elif isinstance(item, Mapping) and depth < _MAX_DEPTH:
+            entries = [(str(k), str(k).lower(), v) for k, v in list(item.items())[:60]]
+            pending += [(low, v, depth + 1) for _, low, v in entries if low not in _ECHO_KEYS and low not in _ID_KEYS]
         elif key == "loc" and isinstance(item, list | tuple):  # a validator's path to what it refuses
             yield key, ".".join(map(str, item[:8]))[:200]
-        elif isinstance(item, list | tuple) and depth < _MOST_DEPTH:
+        elif isinstance(item, list | tuple) and depth < _MAX_DEPTH:
             pending += [(key, v, depth + 1) for v in item[:30]]
         elif isinstance(item, Mapping | list | tuple):  # wrapped once too often: its text will do
             count += 1
-            yield key, str(item)[:_MOST_CHARS]
+            yield key, str(item)[:_MAX_CHARS]
 
 
 def _message(value: Any, depth: int = 0) -> str:
-    """The innermost message: routers wrap what the service said in words of their own."""
+    """Return the innermost message: routers wrap the service's error in their own."""
     if isinstance(value, str):
-        inner = _parsed(value) if value.lstrip()[:1] in ("{", "[") else value
+        inner = _parse_json(value) if value.lstrip()[:1] in ("{", "[") else value
         return value if isinstance(inner, str) else _message(inner, depth + 1)
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         return ""
     if isinstance(value, list | tuple):
         return next((m for v in value[:5] if (m := _message(v, depth + 1))), "")
@@ -160,8 +160,8 @@ def _message(value: Any, depth: int = 0) -> str:
     if isinstance(metadata, Mapping) and (raw := _message(metadata.get("raw"), depth + 1)):
         return raw
     for key in ("error", "response", "base_resp", *_MESSAGE_KEYS):
-        if value.get(key) and (found := _message(value[key], depth + 1)):
-            return found
+        if value.get(key) and (inner_message := _message(value[key], depth + 1)):
+            return inner_message
     return ""
 
 
@@ -180,18 +180,18 @@ def _status(value: Any, depth: int = 0) -> int | None:
 
 
 def _figures(value: Any) -> dict[str, int]:
-    """llama.cpp states its figures as numbers: n_ctx, n_prompt_tokens."""
+    """Return llama.cpp's numeric fields: n_ctx, n_prompt_tokens."""
     for item in (value, value.get("error") if isinstance(value, Mapping) else None):
         if isinstance(item, Mapping):
             names = {"window": item.get("n_ctx"), "prompt": item.get("n_prompt_tokens")}
-            found = {k: v for k, v in names.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
-            if "window" in found:
-                return found
+            figures = {k: v for k, v in names.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
+            if "window" in figures:
+                return figures
     return {}
 
 
 def _wait(value: Any, depth: int = 0) -> float | None:
-    """Seconds to wait, from fields: `retry_after`, `resets_in_seconds`, `estimated_time`, Google's `retryDelay`."""
+    """Parse the retry delay fields: `retry_after`, `resets_in_seconds`, `estimated_time`, Google's `retryDelay`."""
     if isinstance(value, list | tuple):
         return next((w for v in value[:10] if (w := _wait(v, depth + 1)) is not None), None)
     if not isinstance(value, Mapping) or depth > 6:
@@ -207,13 +207,13 @@ def _wait(value: Any, depth: int = 0) -> float | None:
     return next((w for v in nested if (w := _wait(v, depth + 1)) is not None), None)
 
 
-def _line(text: str) -> str:
-    """One bounded line: its end is kept too, for wrappers put the cause last."""
-    if len(text) > _MOST_CHARS:
-        text = f"{text[: _MOST_CHARS * 2 // 3]} … {text[-_MOST_CHARS // 3 :]}"
-    return _NO_COUNT.sub("#", _THOUSANDS.sub("", " ".join(_URL.sub(" ", text).split())))
+def _flatten(text: str) -> str:
+    """Flatten text to one bounded line, including its end, where wrappers put the cause."""
+    if len(text) > _MAX_CHARS:
+        text = f"{text[: _MAX_CHARS * 2 // 3]} … {text[-_MAX_CHARS // 3 :]}"
+    return _LONG_NUMBER.sub("#", _THOUSANDS.sub("", " ".join(_URL.sub(" ", text).split())))
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     plain = " ".join(strip_tags(text[:4_000]).split())
     return plain if len(plain) <= 600 else f"{plain[:599]}…"

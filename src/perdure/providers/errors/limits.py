@@ -64,7 +64,7 @@ IMAGE_ROWS: tuple[RequestRow, ...] = (
     _row("images", rf"too many {_MEDIA}", "services that state no figure", "Too many images in the request"),
 )
 
-# Whether the request can ever fit is told by the two figures. With "Used 28911" between them it is a matter of waiting.
+# The two numbers show whether the request can ever fit. With "Used 28911" between them, waiting helps.
 TIER_ROWS: tuple[RequestRow, ...] = (
     _row(
         "tier",
@@ -87,11 +87,11 @@ TIER_ROWS: tuple[RequestRow, ...] = (
 
 _OUTPUT_WORDS = re.compile(r"completion|output|response|generat|max_?(?:new_)?tokens|prediction", re.IGNORECASE)
 _BREAKDOWN = re.compile(r"(\d+)((?: [a-z_]+){1,6})", re.IGNORECASE)
-_OF_A_TOOL = re.compile(
+_TOOL_FAILURE = re.compile(
     r"\b(?:tool|function|command|plugin|mcp)\b[^.|]{0,60}?\b(?:failed|error|returned|raised|reported|said|exited)\b",
     re.IGNORECASE,
 )
-# Figures that may be tokens: neither parts of names nor counted in something else.
+# Numbers that may be token counts: not part of names, not in other units.
 _FIGURE = re.compile(r"(?<![\w.-])\d{3,9}(?![\w-]|\.\d| ?(?:characters?|chars?|bytes?|[km]i?b)\b)", re.IGNORECASE)
 _LIMIT = re.compile(
     r"(?:max(?:imum)?|limit(?:ed)?|up to|at most|allowed|supports?|window|only|<=?|less than|size|length)\b\D{0,25}?"
@@ -103,40 +103,40 @@ _LEAST_WINDOW = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ErrorCase:
-    """One error, as far as it is known: what came with it, and how large the prompt was by our own estimate."""
+    """One error with its status and our estimate of the prompt size."""
 
     status: int | None
-    said: ErrorText
+    error_text: ErrorText
     request_tokens: int | None = None
 
     def verdict(self, kind: ErrorKind, *, window: int | None = None, output: int | None = None) -> ErrorVerdict:
-        return ErrorVerdict(kind, self.said.message, self.status, context_limit=window, output_limit=output)
+        return ErrorVerdict(kind, self.error_text.message, self.status, context_limit=window, output_limit=output)
 
 
 def image_verdict(case: ErrorCase) -> ErrorVerdict | None:
-    """The verdict where the request holds too many images; their number is never taken for a count of tokens."""
+    """Return the verdict on too many images; their number is never treated as a token count."""
     for row in IMAGE_ROWS:
-        if (match := row.pattern.search(case.said.words)) is not None:
+        if (match := row.pattern.search(case.error_text.words)) is not None:
             stated = match.groupdict().get("most")
             return ErrorVerdict(
-                "bad_request", case.said.message, case.status, image_limit=int(stated) if stated else None
+                "bad_request", case.error_text.message, case.status, image_limit=int(stated) if stated else None
             )
     return None
 
 
 def tier_verdict(case: ErrorCase) -> ErrorVerdict | None:
-    """The verdict where a request is larger than a whole minute's allowance; None where waiting would help."""
+    """Return the verdict on a request larger than the per-minute limit; None where waiting helps."""
     for row in TIER_ROWS:
-        match = row.pattern.search(case.said.words)
+        match = row.pattern.search(case.error_text.words)
         limit = plausible_window(int(match["most"])) if match is not None else None
         if match is None or limit is None or int(match["sent"]) <= limit:
             continue
-        # Services count the output that was asked for: a prompt of less than half the limit is not to blame.
+        # Services count max_tokens too: a prompt of less than half the limit is not the cause.
         prompt = case.request_tokens
         is_output = prompt is not None and prompt < limit // 2
         return ErrorVerdict(
             "output_cap" if is_output else "prompt_too_long",
-            case.said.message,
+            case.error_text.message,
             case.status,
             output_limit=limit - prompt if is_output and prompt is not None else None,
             request_limit=limit,
@@ -145,30 +145,30 @@ def tier_verdict(case: ErrorCase) -> ErrorVerdict | None:
 
 
 def length_verdict(case: ErrorCase) -> ErrorVerdict | None:
-    """The verdict where the text speaks of length; None where it does not."""
-    said = case.said
-    if case.status == 429:  # whatever it says about tokens, it says it about time
+    """Return the verdict on an error about length; None for any other."""
+    error_text = case.error_text
+    if case.status == 429:  # a limit on tokens per minute, not on length
         return None
     for row in (*SUM_ROWS, *CAP_ROWS, *PROMPT_ROWS, *SIZE_ROWS):
-        match = row.pattern.search(said.text)
+        match = row.pattern.search(error_text.text)
         if match is not None:
-            return _of_row(row, match, case=case)
-    # Words nobody has seen before are not believed against a status that already says what is wrong.
-    if case.status in (401, 403, 404) or said.is_html:
+            return _verdict_of_row(row, match, case=case)
+    # An unknown wording does not override a status that already states the cause.
+    if case.status in (401, 403, 404) or error_text.is_html:
         return None
-    # An error that tells of a tool's failure may quote its words; the service's own codes still count.
-    text = said.codes if _OF_A_TOOL.search(said.words) else said.text
+    # An error about a failed tool may quote its output; the service's own codes still count.
+    text = error_text.codes if _TOOL_FAILURE.search(error_text.words) else error_text.text
     for row in GENERIC_ROWS:
         if row.pattern.search(text):
-            window = (said.figures or {}).get("window") or _guessed_window(said.words)
+            window = (error_text.figures or {}).get("window") or _guessed_window(error_text.words)
             return case.verdict("prompt_too_long", window=window)
     return None
 
 
-def _of_row(row: LimitRow, match: re.Match[str], *, case: ErrorCase) -> ErrorVerdict:
+def _verdict_of_row(row: LimitRow, match: re.Match[str], *, case: ErrorCase) -> ErrorVerdict:
     stated = {k: v for k, v in match.groupdict().items() if v is not None}
     figures = {k: int(v) for k, v in stated.items() if v.isdigit()}
-    window = figures.get("window") or figures.get("n_ctx") or (case.said.figures or {}).get("window")
+    window = figures.get("window") or figures.get("n_ctx") or (case.error_text.figures or {}).get("window")
     if row.kind == "cap":
         cap = figures.get("cap") or figures.get("most") or figures.get("below", 0) - 1
         return case.verdict("output_cap", output=cap if cap > 0 else None)
@@ -178,7 +178,7 @@ def _of_row(row: LimitRow, match: re.Match[str], *, case: ErrorCase) -> ErrorVer
     if prompt is None:
         return _by_estimate(row, window, case=case)
     if "least" in stated and case.request_tokens is not None:
-        # Counting stopped at the limit: our own estimate is the better figure where it is higher.
+        # Counting stopped at the limit: our estimate is better where it is higher.
         prompt = max(prompt, case.request_tokens)
     if prompt >= window:
         return case.verdict("prompt_too_long", window=window)
@@ -186,9 +186,9 @@ def _of_row(row: LimitRow, match: re.Match[str], *, case: ErrorCase) -> ErrorVer
 
 
 def _by_estimate(row: LimitRow, window: int, *, case: ErrorCase) -> ErrorVerdict:
-    """Only a sum was stated: our estimate of the prompt tells who is to blame, and without one the wording does."""
+    """Decide between prompt and output where only a sum is stated: by our estimate, else by the wording."""
     room = None if case.request_tokens is None else window - case.request_tokens
-    # A sum that names no output is believed to be the output's fault only where the prompt is far from the window.
+    # A sum without an output figure is an output cap only where the prompt is far from the window.
     is_output = row.kind == "sum" if room is None else room > (window // 5 if row.kind == "total" else 0)
     return (
         case.verdict("output_cap", window=window, output=room)
@@ -198,16 +198,16 @@ def _by_estimate(row: LimitRow, window: int, *, case: ErrorCase) -> ErrorVerdict
 
 
 def _prompt_of(parts: str) -> int | None:
-    """The prompt's share of "3120 in the messages, 100 in the functions, 1000 in the completion"."""
+    """Return the prompt's share of "3120 in the messages, 100 in the functions, 1000 in the completion"."""
     counts = [int(n) for n, label in _BREAKDOWN.findall(parts) if not _OUTPUT_WORDS.search(label)]
     return sum(counts) if counts else None
 
 
-def _guessed_window(said: str) -> int | None:
-    """The window an unknown wording states: the smaller of two figures, or the one that is called a limit."""
-    figures = sorted({int(f) for f in _FIGURE.findall(said) if int(f) >= _LEAST_WINDOW})
+def _guessed_window(error_text: str) -> int | None:
+    """Guess the window in an unknown wording: the smaller of two numbers, or the one called a limit."""
+    figures = sorted({int(f) for f in _FIGURE.findall(error_text) if int(f) >= _LEAST_WINDOW})
     if len(figures) == 2:
         return figures[0]
-    named = {int(m) for m in _LIMIT.findall(said) if int(m) >= _LEAST_WINDOW}
-    # A lone number may be an error's own: it is a limit only where tokens are spoken of.
-    return named.pop() if len(named) == 1 and "token" in said.lower() else None
+    named = {int(m) for m in _LIMIT.findall(error_text) if int(m) >= _LEAST_WINDOW}
+    # A lone number may be an error code: it is a limit only where the text mentions tokens.
+    return named.pop() if len(named) == 1 and "token" in error_text.lower() else None

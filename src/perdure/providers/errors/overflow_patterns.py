@@ -1,9 +1,9 @@
-"""What services print when a request is too long: one row a wording, each with a real sample and the figures it states.
+"""Error messages for requests that are too long: one row per wording, each with a real sample.
 
-`kind`: "prompt" the prompt alone does not fit; "cap" more output was asked for than the model gives; "sum" prompt and
-output together do not fit, so the figures decide; "total" a sum was counted, but the prompt is the likelier culprit.
-Groups: `window` what fits, `prompt` what was sent, `output` what was asked for, `cap` the most that may be asked for,
-`below` one more than that, `parts` a breakdown to be added up, `least` where the prompt was only counted so far.
+`kind`: "prompt" the prompt alone does not fit; "cap" max_tokens exceeds the output limit; "sum" prompt and output
+together do not fit, so the numbers decide; "total" a sum was counted, but the prompt is the likelier cause.
+Groups: `window` the context window, `prompt` the prompt tokens, `output` the requested output, `cap` the output limit,
+`below` one more than that, `parts` a breakdown to add up, `least` a prompt counted only up to the limit.
 """
 
 from __future__ import annotations

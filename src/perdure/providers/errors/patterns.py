@@ -46,13 +46,13 @@ QUOTA = _row(
     (403, '{"error":{"message":"Key limit exceeded (total limit).","code":403}}'),
 )  # fmt: skip
 
-# Either: the words are used for a spent allowance and for a full minute alike; what stands beside them decides.
+# Ambiguous: used for an exhausted quota and for a rate limit alike; the rest of the text decides.
 MAYBE_QUOTA = re.compile(
     r"exceeded your current quota|quota[_ ]exceeded|quota_?exceeded|exceeded (?:your|the) quota|payment method|"
     r"billing details|usage limit",
     re.IGNORECASE,
 )
-# Beside a 413 these tell a plan's limit from a window's: Groq answers so to more tokens than a minute allows.
+# With status 413 these distinguish a plan's limit from a window's: Groq, over its tokens per minute.
 PLAN = re.compile(r"\btier\b|on_demand|\borg(?:anization)?\b|requested:? \d|upgrade|rate-limits", re.IGNORECASE)
 SOON = re.compile(r"retry in \d|try again in \d|per[_ ]?minute", re.IGNORECASE)
 PER_DAY = re.compile(r"per[_ ]?day|daily|requests?perday", re.IGNORECASE)
@@ -147,7 +147,7 @@ BAD_REQUEST = _row(
 
 FAULT_ROWS: tuple[FaultRow, ...] = (QUOTA, RATE, AUTH, OVERLOADED, TRANSPORT, BAD_REQUEST)
 
-# Numbers some services give in place of words (Zhipu, MiniMax), asked only when the words said nothing.
+# Numeric codes of some services (Zhipu, MiniMax), used only when the text matches nothing.
 CODES: dict[str, ErrorKind] = {
     "1113": "quota",
     "1008": "quota",

@@ -1,4 +1,4 @@
-"""How long a service asks us to wait: from headers, from fields of the body, or from its words."""
+"""Parse the retry delay a service states: in headers, body fields or text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-# "Not now": whatever is longer counts as this, and nobody waits for it.
+# Longer delays are capped here; none of them is waited for.
 MAX_WAIT_S = 31 * 86_400.0
-# A number of seconds this large may be a moment of the calendar instead.
+# A number of seconds this large may be a Unix timestamp.
 _EPOCH_S = 10**9
 
 _ONE = r"\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)(?![a-z])"
@@ -26,19 +26,19 @@ _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d":
 
 
 def wait_from_headers(headers: object, *, now_s: float) -> float | None:
-    """`retry-after-ms`, `retry-after` (seconds or a date), then the reset of a limit that is used up."""
-    named = _lowered(headers)
-    if (ms := _number(named.get("retry-after-ms"))) is not None:
+    """Parse `retry-after-ms`, `retry-after` (seconds or a date), then the reset of an exhausted limit."""
+    fields = _lowered(headers)
+    if (ms := _number(fields.get("retry-after-ms"))) is not None:
         return _sane(ms / 1000)
-    if "retry-after" in named:
-        wait = _after(named["retry-after"], _date(named.get("date", "")) or now_s)
+    if "retry-after" in fields:
+        wait = _after(fields["retry-after"], _date(fields.get("date", "")) or now_s)
         if wait is not None:
             return wait
-    return _reset(named, now_s)
+    return _reset(fields, now_s)
 
 
 def wait_from_text(text: str) -> float | None:
-    """ "Please try again in 6m0.5s", "retry after 20 seconds"."""
+    """Parse "Please try again in 6m0.5s" or "retry after 20 seconds"."""
     match = _IN_WORDS.search(text)
     if match is None:
         return None
@@ -46,7 +46,7 @@ def wait_from_text(text: str) -> float | None:
 
 
 def parse_duration(duration: str) -> float | None:
-    """The seconds in "1.5s", "6m0s", "120ms", "2 hours", "20"."""
+    """Parse a duration in seconds: "1.5s", "6m0s", "120ms", "2 hours", "20"."""
     if (bare := _number(duration)) is not None:
         return _sane(bare)
     units = _UNIT.findall(duration)
@@ -57,33 +57,33 @@ def _after(value: str, now_s: float) -> float | None:
     wait = parse_duration(value)
     if (number := _number(value)) is not None:
         return _sane(number - now_s) if number > max(_EPOCH_S, now_s) else wait
-    at = _date(value)
-    return _sane(max(0.0, at - now_s)) if at is not None else wait
+    moment = _date(value)
+    return _sane(max(0.0, moment - now_s)) if moment is not None else wait
 
 
-def _reset(named: Mapping[str, str], now_s: float) -> float | None:
-    """When the limit that is used up starts anew; the nearest reset where none admits to being used up."""
+def _reset(fields: Mapping[str, str], now_s: float) -> float | None:
+    """Return the reset of the exhausted limit; the nearest reset where none is marked as exhausted."""
     waits: list[tuple[bool, float]] = []
-    for name, value in named.items():
+    for name, value in fields.items():
         if "ratelimit" not in name or "reset" not in name:
             continue
-        left = _number(named.get(name.replace("reset", "remaining"), ""))
+        remaining = _number(fields.get(name.replace("reset", "remaining"), ""))
         wait = _until(value, now_s)
         if wait is not None:
-            waits.append((left == 0, wait))
+            waits.append((remaining == 0, wait))
     spent = [w for is_spent, w in waits if is_spent]
     return max(spent) if spent else min((w for _, w in waits), default=None)
 
 
 def _until(value: str, now_s: float) -> float | None:
-    """A reset given as a duration, as seconds, as an epoch in seconds or milliseconds, or as a date."""
+    """Parse a reset given as a duration, as seconds, as an epoch in seconds or milliseconds, or as a date."""
     number = _number(value)
     if number is not None and number > 10**11:
         return _sane(max(0.0, number / 1000 - now_s))
     if number is not None and number > _EPOCH_S:
         return _sane(max(0.0, number - now_s))
-    at = _date(value) if number is None else None
-    return _sane(max(0.0, at - now_s)) if at is not None else parse_duration(value)
+    moment = _date(value) if number is None else None
+    return _sane(max(0.0, moment - now_s)) if moment is not None else parse_duration(value)
 
 
 def _date(value: str) -> float | None:
@@ -91,14 +91,14 @@ def _date(value: str) -> float | None:
     if not value or (value[:1].isdigit() and not is_iso):
         return None
     try:
-        at = datetime.fromisoformat(value.replace("Z", "+00:00")) if is_iso else parsedate_to_datetime(value)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(value.replace("Z", "+00:00")) if is_iso else parsedate_to_datetime(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
 
 
 def _number(value: str | None) -> float | None:
-    """Parse a number of any size; one too large for a float is infinite, which is a wait like any other."""
+    """Parse a number of any size; one too large for a float is infinite."""
     text = (value or "").strip()
     return float(text) if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text) else None
 
@@ -108,15 +108,15 @@ def _sane(wait_s: float) -> float | None:
 
 
 def _lowered(headers: object) -> dict[str, str]:
-    """Headers of any kind by lower-case name: a mapping, pairs, bytes or text."""
+    """Return headers by lower-case name, from a mapping or pairs, bytes or text."""
     pairs: Iterable[object] = ()
     if isinstance(headers, Mapping):
         pairs = list(headers.items())
     elif isinstance(headers, list | tuple):
         pairs = headers
-    named: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for pair in pairs:
         if isinstance(pair, tuple | list) and len(pair) == 2:
             name, value = (p.decode("latin-1") if isinstance(p, bytes) else str(p) for p in pair)
-            named.setdefault(name.strip().lower(), value.strip())
-    return named
+            fields.setdefault(name.strip().lower(), value.strip())
+    return fields

@@ -7,11 +7,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Compiled files make every start after the first one faster; what runs here may keep them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check bench soak format clean
+.PHONY: help run test test-fast durations check bench soak format clean
 
 help:
 	@echo "make run    install and start Perdure"
-	@echo "make test   the whole suite"
+	@echo "make test   the whole suite (make test-fast: what needs no other process)"
 	@echo "make check  ruff, mypy --strict, import-linter, docs freshness"
 	@echo "make bench  speed, memory and retention, as tables"
 	@echo "make soak   the long kill, fuzz and load counts"
@@ -31,8 +31,15 @@ $(VENV)/.dev: $(VENV)/.user
 run: $(VENV)/.user
 	$(BIN)/perdure chat $(ARGS)
 
+# Half of the suite's time is waiting, so that more workers than cores help.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(PYTEST) $(ARGS)
+
+# Rewrites tests/durations.txt, by which the longest tests start first.
+durations: $(VENV)/.dev
+	$(PYTEST) --write-durations
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples

@@ -8,6 +8,7 @@ played back from `handover_task`; no summary model answers, so the handoff is wr
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ from perdure.core.messages import HANDOFF_FIRST_LINE
 from perdure.testing.simulator import Fail, Say, ScriptRequest, Simulator, strict
 
 PAGE = Path(__file__).parents[1] / "docs" / "compaction.md"
-# Always the same, because a traceback names it.
+# Always the same: tracebacks name it, and the page states how many tokens they are.
 FOLDER = Path("/tmp/parcels")
 WINDOW = 16_000
 # Commits of a fixed date have the same names wherever and whenever they are made.
@@ -72,14 +73,10 @@ class Run:
 
 def run() -> Run:
     """Works through the task; the folder is made for it and removed."""
-    FOLDER.mkdir()  # taken: another run is under way, or one was killed
-    try:
-        with tempfile.TemporaryDirectory() as home, _inside(FOLDER):
-            _set_up()
-            with Simulator(strict(), window=WINDOW, script=_playback()) as service:
-                return asyncio.run(_worked_through(_agent(Path(home), service), service))
-    finally:
-        shutil.rmtree(FOLDER)
+    with _new_folder() as folder, tempfile.TemporaryDirectory() as home, _inside(folder):
+        _set_up(folder)
+        with Simulator(strict(), window=WINDOW, script=_playback()) as service:
+            return asyncio.run(_worked_through(_agent(Path(home), service), service))
 
 
 def steady(text: str) -> str:
@@ -183,6 +180,19 @@ def _playback() -> Callable[[ScriptRequest], Say | Fail]:
 
 
 @contextmanager
+def _new_folder() -> Iterator[Path]:
+    """The folder, empty. Runs of other checkouts on this machine take turns; what a killed one left is removed."""
+    with Path(f"{FOLDER}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        FOLDER.mkdir()
+        try:
+            yield FOLDER
+        finally:
+            shutil.rmtree(FOLDER)
+
+
+@contextmanager
 def _inside(folder: Path) -> Iterator[None]:
     """The folder as the present one, its shell with this interpreter's `python` and commits of a fixed date."""
     old, environment = Path.cwd(), dict(os.environ)
@@ -200,13 +210,13 @@ def _inside(folder: Path) -> Iterator[None]:
         os.environ.update(environment)
 
 
-def _set_up() -> None:
+def _set_up(folder: Path) -> None:
     """The package under version control: the rates as they used to be, then as finance sent them."""
     for name, text in FILES.items():
-        target = FOLDER / name
+        target = folder / name
         target.parent.mkdir(exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    rates = FOLDER / "rates.csv"
+    rates = folder / "rates.csv"
     header, *rows = FILES["rates.csv"].splitlines()
     by_weight = sorted(rows, key=lambda row: [int(n) for n in row.split(",")])
     rates.write_text("\n".join((header, *by_weight)) + "\n", encoding="utf-8")

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
+from support.scheduling import pytest_addoption as pytest_addoption
+from support.scheduling import pytest_collection_modifyitems as pytest_collection_modifyitems
+from support.scheduling import pytest_configure as pytest_configure
+
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile(

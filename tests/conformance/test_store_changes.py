@@ -20,7 +20,7 @@ def what(changes: ChangeSet) -> dict[str, tuple[bool, bool, bool]]:
 
 
 @pytest.mark.spec("A7", "I8")
-def test_messages_calls_and_events_of_another_process_are_told_once(backend: Backend) -> None:
+def test_messages_calls_and_events_of_another_process_are_reported_once(backend: Backend) -> None:
     here, elsewhere = backend.open(), backend.open()
     first, second = conversation(elsewhere), conversation(elsewhere)
     start = here.changes.now()
@@ -51,7 +51,7 @@ def test_titles_compactions_and_undos_are_changes_too(store: SessionStore) -> No
 
 
 @pytest.mark.spec("A4", "A7")
-def test_a_user_is_told_of_their_own_alone(store: SessionStore) -> None:
+def test_a_user_sees_only_their_own_changes(store: SessionStore) -> None:
     cursor = store.changes.now()
     sessions = {name: store.create(user_key=name).id for name in ("anna", "boris")}
     for session in sessions.values():
@@ -62,7 +62,7 @@ def test_a_user_is_told_of_their_own_alone(store: SessionStore) -> None:
 
 
 @pytest.mark.spec("A7")
-def test_after_a_deletion_everyone_is_told_to_load_anew_and_nothing_later_is_missed(store: SessionStore) -> None:
+def test_a_deletion_requires_a_reload_and_later_changes_are_reported(store: SessionStore) -> None:
     kept, doomed = conversation(store), conversation(store)
     cursor = store.changes.now()
     store.delete(doomed)
@@ -74,7 +74,7 @@ def test_after_a_deletion_everyone_is_told_to_load_anew_and_nothing_later_is_mis
 
 
 @pytest.mark.spec("A7", "I8")
-def test_nothing_is_missed_or_told_twice_while_several_write(backend: Backend) -> None:
+def test_no_change_is_missed_or_repeated_with_concurrent_writers(backend: Backend) -> None:
     reader, stores = backend.open(), [backend.open() for _ in range(3)]
     sessions = [s.create().id for s in stores]
     cursor = reader.changes.now()
@@ -115,12 +115,12 @@ def test_nothing_is_missed_or_told_twice_while_several_write(backend: Backend) -
         "0~9" * 99,
     ],
 )
-def test_what_is_no_cursor_is_refused_plainly(store: SessionStore, cursor: str) -> None:
+def test_an_invalid_cursor_raises_a_clear_error(store: SessionStore, cursor: str) -> None:
     with pytest.raises(StoreError, match="not a valid change cursor"):
         store.changes.since(cursor)
 
 
-def test_a_cursor_of_a_database_that_was_ahead_of_this_one_asks_for_a_reload(backend: Backend) -> None:
+def test_a_cursor_ahead_of_the_database_requires_a_reload(backend: Backend) -> None:
     store = backend.open()
     conversation(store)
     ahead = "0~999999.0.0" if backend.name == "sqlite" else "0~99999999:99999999:"

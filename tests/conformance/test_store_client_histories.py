@@ -15,7 +15,7 @@ from support.store import FakeClock, conversation
 
 
 @pytest.mark.spec("I8")
-def test_the_newest_place_of_a_fingerprint_is_its_place(store: SessionStore) -> None:
+def test_the_newest_position_of_a_fingerprint_wins(store: SessionStore) -> None:
     store.client_histories.put("p", HistoryPosition("c_1", 4))
     store.client_histories.put("p", HistoryPosition(None, 0))
     assert store.client_histories.get("p") == HistoryPosition(None, 0)
@@ -23,7 +23,7 @@ def test_the_newest_place_of_a_fingerprint_is_its_place(store: SessionStore) -> 
 
 
 @pytest.mark.spec("I8")
-def test_the_old_and_the_oldest_of_too_many_are_forgotten(store: SessionStore, clock: FakeClock) -> None:
+def test_old_positions_and_those_over_the_limit_are_purged(store: SessionStore, clock: FakeClock) -> None:
     for number in range(6):
         store.client_histories.put(f"p{number}", HistoryPosition("c_1", number))
         clock.pass_ms(10)
@@ -34,7 +34,7 @@ def test_the_old_and_the_oldest_of_too_many_are_forgotten(store: SessionStore, c
 
 
 @pytest.mark.spec("I8")
-def test_a_gateway_forgets_by_itself(store: SessionStore, clock: FakeClock) -> None:
+def test_a_gateway_purges_old_positions(store: SessionStore, clock: FakeClock) -> None:
     store.client_histories.put("old", HistoryPosition("c_1", 1))
     clock.pass_ms(HISTORY_TTL_MS + 1)
     store.client_histories.put("new", HistoryPosition("c_1", 2))
@@ -44,7 +44,7 @@ def test_a_gateway_forgets_by_itself(store: SessionStore, clock: FakeClock) -> N
 
 
 @pytest.mark.spec("I8")
-def test_they_go_with_their_conversation(store: SessionStore) -> None:
+def test_positions_are_deleted_with_their_conversation(store: SessionStore) -> None:
     doomed, kept = conversation(store), conversation(store)
     for name, any_id in (("doomed", doomed), ("kept", kept)):
         store.client_histories.put(name, HistoryPosition(store.conversations.get(any_id).id, 1))

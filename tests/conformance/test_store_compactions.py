@@ -22,7 +22,7 @@ def seqs(store: SessionStore, any_id: str) -> list[int]:
 
 
 @pytest.mark.spec("I2", "I3")
-def test_a_compaction_ends_the_parent_and_goes_on_in_a_child(store: SessionStore, clock: FakeClock) -> None:
+def test_a_compaction_ends_the_parent_and_continues_in_a_child(store: SessionStore, clock: FakeClock) -> None:
     parent = conversation(store)
     clock.pass_ms(10)
     child = store.compact(parent, (Span(1, 2), handoff(), Span(17, 20)))
@@ -51,7 +51,7 @@ def test_the_system_prompt_stays_byte_identical_unless_a_new_one_is_given(store:
 
 
 @pytest.mark.spec("E11")
-def test_a_handoff_records_what_it_stands_for_who_wrote_it_and_at_what_cost(store: SessionStore) -> None:
+def test_a_handoff_records_its_coverage_model_and_cost(store: SessionStore) -> None:
     session = conversation(store)
     new = NewHandoff(
         handoff().message, model="small", focus="database", cost_usd=0.0125,
@@ -69,7 +69,7 @@ def test_a_handoff_records_what_it_stands_for_who_wrote_it_and_at_what_cost(stor
 
 
 @pytest.mark.spec("I4")
-def test_every_id_of_a_chain_leads_to_its_tip_and_its_conversation(store: SessionStore) -> None:
+def test_every_id_of_a_chain_resolves_to_its_tip_and_conversation(store: SessionStore) -> None:
     ids = [conversation(store)]
     for n in range(4):
         store.append(ids[-1], exchange(n))
@@ -107,7 +107,7 @@ def test_the_tip_is_what_following_continuations_finds(store: SessionStore, cloc
     assert at.id == store.get_compression_tip(first)
 
 
-def test_messages_said_while_a_plan_was_prepared_are_kept_behind_it(store: SessionStore) -> None:
+def test_messages_appended_while_a_plan_was_prepared_follow_it(store: SessionStore) -> None:
     session = conversation(store)
     store.append(session, [user("meanwhile")])
     child = store.compact(session, (Span(1, 2), handoff(), Span(17, 20)), up_to_seq=20)
@@ -136,7 +136,7 @@ def test_a_plan_that_does_not_fit_the_view_changes_nothing(store: SessionStore, 
 
 
 @pytest.mark.spec("I3", "I5")
-def test_undo_brings_the_whole_view_back_with_all_that_was_said_since(store: SessionStore) -> None:
+def test_undo_restores_the_view_followed_by_later_messages(store: SessionStore) -> None:
     session = conversation(store)
     before = seqs(store, session)
     compacted(store, session)
@@ -151,7 +151,7 @@ def test_undo_brings_the_whole_view_back_with_all_that_was_said_since(store: Ses
 
 
 @pytest.mark.spec("D8", "I2", "I5")
-def test_a_compaction_that_only_leaves_messages_out_can_be_taken_back_too(store: SessionStore) -> None:
+def test_a_compaction_without_handoff_can_be_undone(store: SessionStore) -> None:
     session = conversation(store)
     compacted(store, session)
     before = seqs(store, store.get_compression_tip(session))
@@ -176,7 +176,7 @@ def test_undo_of_the_second_compaction_keeps_the_first(store: SessionStore) -> N
     ]
 
 
-def test_undo_puts_a_request_kept_from_the_middle_back_in_its_place(store: SessionStore) -> None:
+def test_undo_restores_the_position_of_a_request_kept_from_the_middle(store: SessionStore) -> None:
     session = conversation(store)
     child = store.compact(session, (Span(1, 2), handoff(), Span(5, 5), Span(17, 20)))
     assert seqs(store, child.id) == [1, 2, 21, 5, 17, 18, 19, 20]
@@ -185,7 +185,7 @@ def test_undo_puts_a_request_kept_from_the_middle_back_in_its_place(store: Sessi
 
 
 @pytest.mark.spec("I5")
-def test_a_handoff_opens_to_what_it_stands_for_down_to_the_last_word(store: SessionStore) -> None:
+def test_a_handoff_expands_to_the_messages_it_covers(store: SessionStore) -> None:
     session = conversation(store)
     for n in range(3):
         store.append(session, exchange(20 + n))
@@ -198,7 +198,7 @@ def test_a_handoff_opens_to_what_it_stands_for_down_to_the_last_word(store: Sess
 
 
 @pytest.mark.spec("I3")
-def test_a_branch_shares_the_log_and_goes_its_own_way(store: SessionStore) -> None:
+def test_a_branch_shares_the_log_and_diverges(store: SessionStore) -> None:
     session = conversation(store)
     branch = store.conversations.branch(session, at_seq=8)
     store.append(branch.id, user("another way"))
@@ -236,7 +236,7 @@ def test_branching_in_the_middle_of_an_old_session_shows_that_session(store: Ses
 
 
 @pytest.mark.spec("I3")
-def test_a_delegate_has_a_log_of_its_own_and_continues_nothing(store: SessionStore) -> None:
+def test_a_delegate_has_its_own_log(store: SessionStore) -> None:
     session = store.create(user_key="ann", chat_key="room", source="gateway")
     store.append(session.id, user("go"))
     child = store.conversations.delegate(session.id, system_prompt="be brief")
@@ -249,7 +249,7 @@ def test_a_delegate_has_a_log_of_its_own_and_continues_nothing(store: SessionSto
     assert [c.id for c in store.conversations.list(parent_id=owner.parent_id).conversations] == [owner.id]
 
 
-def test_a_tip_that_was_closed_opens_again_when_someone_speaks(store: SessionStore) -> None:
+def test_an_append_reopens_a_closed_tip(store: SessionStore) -> None:
     session = conversation(store)
     store.conversations.end(session, "left")
     assert store.conversations.session(session).end_reason == "left"
@@ -260,7 +260,7 @@ def test_a_tip_that_was_closed_opens_again_when_someone_speaks(store: SessionSto
 
 
 @pytest.mark.spec("I4")
-def test_lists_are_paged_newest_first_and_narrowed(store: SessionStore, clock: FakeClock) -> None:
+def test_lists_are_paged_newest_first_and_filtered(store: SessionStore, clock: FakeClock) -> None:
     made = []
     for n in range(7):
         clock.pass_ms(1000)
@@ -282,7 +282,7 @@ def test_lists_are_paged_newest_first_and_narrowed(store: SessionStore, clock: F
         store.conversations.list(cursor="nonsense")
 
 
-def test_titles_and_todos_are_kept(store: SessionStore) -> None:
+def test_titles_and_todos_are_stored(store: SessionStore) -> None:
     session = conversation(store)
     store.conversations.set_title(session, "New \0 name \ud800 ✓")
     store.conversations.set_todo(session, '[{"do": "tests"}]')
@@ -291,7 +291,7 @@ def test_titles_and_todos_are_kept(store: SessionStore) -> None:
     assert again.todo == '[{"do": "tests"}]'
 
 
-def test_a_beginning_that_fits_several_names_them(store: SessionStore) -> None:
+def test_an_ambiguous_prefix_lists_the_matches(store: SessionStore) -> None:
     store.create()
     store.create()
     with pytest.raises(NotFound, match="several"):

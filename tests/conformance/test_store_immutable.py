@@ -31,7 +31,7 @@ SECRET = "sk-ant-" + "a1B2" * 8
         "INSERT INTO permit (conversation, deed) SELECT id, 'scrub' FROM conversation",
     ],
 )
-def test_raw_sql_cannot_change_what_was_stored(backend: Backend, sql: str) -> None:
+def test_raw_sql_cannot_change_stored_messages(backend: Backend, sql: str) -> None:
     store = backend.open()
     session = conversation(store)
     compacted(store, session)
@@ -44,7 +44,7 @@ def test_raw_sql_cannot_change_what_was_stored(backend: Backend, sql: str) -> No
     assert after == before
 
 
-def test_deleting_takes_everything_and_leaves_a_tombstone(store: SessionStore, backend: Backend) -> None:
+def test_deleting_removes_everything_and_leaves_a_tombstone(store: SessionStore, backend: Backend) -> None:
     session = conversation(store)
     child = compacted(store, session)
     delegate = store.conversations.delegate(session)
@@ -73,7 +73,7 @@ def test_deleting_takes_everything_and_leaves_a_tombstone(store: SessionStore, b
     assert len(store.search("question 1")) == 1, "another conversation is untouched"
 
 
-def test_a_branch_keeps_what_it_shared_when_its_parent_is_deleted(store: SessionStore) -> None:
+def test_a_branch_keeps_shared_messages_when_its_parent_is_deleted(store: SessionStore) -> None:
     session = conversation(store)
     compacted(store, session)
     branch = store.conversations.branch(session)

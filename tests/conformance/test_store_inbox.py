@@ -15,7 +15,7 @@ TTL_MS = 10_000
 
 
 def inbound(
-    number: int, *, queue_key: str = "chat:a", key: str = "", user_key: str = "ann", text: str = "hello"
+    number: int, *, queue_key: str = "chat:a", key: str | None = None, user_key: str = "ann", text: str = "hello"
 ) -> InboundMessage:
     return InboundMessage(f"t_{number}", queue_key, "http", user_key, "main", text, ("chat",), key)
 
@@ -24,7 +24,7 @@ def enqueue(store: SessionStore, what: InboundMessage, owner: str = "one") -> Qu
     return store.inbox.enqueue(what, owner=owner, ttl_ms=TTL_MS).queued
 
 
-def test_a_message_survives_its_process_word_for_word(backend: Backend, clock: FakeClock) -> None:
+def test_a_queued_message_survives_its_process_unchanged(backend: Backend, clock: FakeClock) -> None:
     content = {"role": "user", "content": [{"type": "text", "text": "héllo \ud800 \x00 “ok”"}]}
     enqueue(
         backend.open(clock), InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
@@ -34,7 +34,7 @@ def test_a_message_survives_its_process_word_for_word(backend: Backend, clock: F
     assert kept.state == "waiting"
 
 
-def test_the_same_key_of_the_same_sender_is_the_same_message(store: SessionStore) -> None:
+def test_a_repeated_idempotency_key_returns_the_same_message(store: SessionStore) -> None:
     first = store.inbox.enqueue(inbound(1, key="k"), owner="one", ttl_ms=TTL_MS)
     again = store.inbox.enqueue(inbound(2, key="k", text="other words"), owner="two", ttl_ms=TTL_MS)
     theirs = store.inbox.enqueue(inbound(3, key="k", user_key="bob"), owner="two", ttl_ms=TTL_MS)
@@ -44,7 +44,7 @@ def test_the_same_key_of_the_same_sender_is_the_same_message(store: SessionStore
     assert [r.is_new for r in keyless] == [True, True]
 
 
-def test_senders_of_one_key_at_the_same_moment_are_one_message(backend: Backend, clock: FakeClock) -> None:
+def test_concurrent_requests_with_one_key_are_one_message(backend: Backend, clock: FakeClock) -> None:
     stores = [backend.open(clock) for _ in range(4)]
     start, got = threading.Barrier(len(stores)), []
 
@@ -71,7 +71,7 @@ def test_a_queue_runs_oldest_first_across_owners(store: SessionStore) -> None:
     assert store.inbox.first("chat:a") is None
 
 
-def test_what_a_conversation_waits_for_is_known_whichever_chat_it_was_said_in(store: SessionStore) -> None:
+def test_pending_messages_of_a_conversation_include_those_of_its_chats(store: SessionStore) -> None:
     here, there = conversation(store), conversation(store)
     begun = enqueue(store, inbound(1))
     assert store.inbox.begin(begun, conversation_id=here, seq=0)
@@ -88,7 +88,7 @@ def test_what_a_conversation_waits_for_is_known_whichever_chat_it_was_said_in(st
     assert [t.id for t in store.inbox.pending(here)] == ["t_3"]
 
 
-def test_one_message_is_asked_to_stop_while_it_is_worked_on(store: SessionStore) -> None:
+def test_a_running_message_can_be_stopped(store: SessionStore) -> None:
     first, second = enqueue(store, inbound(1)), enqueue(store, inbound(2, queue_key="chat:b"))
     assert not store.inbox.stop_message(first.id)
     for taken in (first, second):
@@ -97,14 +97,14 @@ def test_one_message_is_asked_to_stop_while_it_is_worked_on(store: SessionStore)
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == [first.id]
 
 
-def test_it_is_known_whether_anything_waits_before_it(store: SessionStore) -> None:
+def test_enqueue_reports_whether_the_queue_was_empty(store: SessionStore) -> None:
     first = store.inbox.enqueue(inbound(1), owner="one", ttl_ms=TTL_MS)
     second = store.inbox.enqueue(inbound(2), owner="one", ttl_ms=TTL_MS)
     elsewhere = store.inbox.enqueue(inbound(3, queue_key="chat:b"), owner="one", ttl_ms=TTL_MS)
     assert [r.is_first for r in (first, second, elsewhere)] == [True, False, True]
 
 
-def test_more_than_may_wait_is_refused_and_not_kept(store: SessionStore) -> None:
+def test_a_full_queue_rejects_messages(store: SessionStore) -> None:
     for number in range(3):
         store.inbox.enqueue(inbound(number), owner="one", ttl_ms=TTL_MS, max_pending=2)
     with pytest.raises(InboxFull, match="2 messages are already pending"):
@@ -113,7 +113,7 @@ def test_more_than_may_wait_is_refused_and_not_kept(store: SessionStore) -> None
         store.inbox.get("t_9")
 
 
-def test_what_came_of_it_is_kept_and_the_words_are_not_kept_twice(store: SessionStore) -> None:
+def test_the_result_is_stored_and_the_content_cleared(store: SessionStore) -> None:
     taken = enqueue(store, inbound(1, key="k"))
     store.inbox.finish(taken, {"kind": "turn", "text": "answer"}, conversation_id="c_1")
     kept = store.inbox.get("t_1")
@@ -122,7 +122,7 @@ def test_what_came_of_it_is_kept_and_the_words_are_not_kept_twice(store: Session
     assert store.inbox.enqueue(inbound(2, key="k"), owner="two", ttl_ms=TTL_MS).queued.result == kept.result
 
 
-def test_only_its_owner_begins_and_ends_a_message(backend: Backend, clock: FakeClock) -> None:
+def test_only_the_owner_can_begin_and_finish_a_message(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
     mine = enqueue(store, inbound(1), "one")
     clock.pass_ms(TTL_MS + 1)
@@ -136,7 +136,7 @@ def test_only_its_owner_begins_and_ends_a_message(backend: Backend, clock: FakeC
     assert not store.inbox.finish(theirs, {"kind": "turn", "text": "twice"}, conversation_id="c_1")
 
 
-def test_of_several_who_claim_a_message_one_gets_it(backend: Backend, clock: FakeClock) -> None:
+def test_only_one_of_several_claims_succeeds(backend: Backend, clock: FakeClock) -> None:
     stores = [backend.open(clock) for _ in range(3)]
     orphan = enqueue(stores[0], inbound(1), "dead")
     clock.pass_ms(TTL_MS + 1)
@@ -154,7 +154,7 @@ def test_of_several_who_claim_a_message_one_gets_it(backend: Backend, clock: Fak
     assert sum(w is not None for w in won) == 1
 
 
-def test_orphans_are_what_the_silent_and_the_dead_left_behind(backend: Backend, clock: FakeClock) -> None:
+def test_orphans_are_messages_of_expired_or_dead_owners(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
     enqueue(store, inbound(1, queue_key="chat:1"), "silent")
     enqueue(store, inbound(2, queue_key="chat:2"), "dead")
@@ -169,14 +169,14 @@ def test_orphans_are_what_the_silent_and_the_dead_left_behind(backend: Backend, 
     assert [o.id for o in store.inbox.orphans(is_dead=lambda owner: owner == "dead")] == ["t_1", "t_2"]
 
 
-def test_who_leaves_leaves_what_is_unfinished_to_others_at_once(store: SessionStore) -> None:
+def test_released_messages_can_be_claimed_at_once(store: SessionStore) -> None:
     enqueue(store, inbound(1), "one")
     enqueue(store, inbound(2), "two")
     assert store.inbox.release_all("one") == 1
     assert [o.id for o in store.inbox.orphans()] == ["t_1"]
 
 
-def test_a_stop_reaches_the_owner_of_what_runs(store: SessionStore) -> None:
+def test_a_stop_request_reaches_the_owner_of_the_running_message(store: SessionStore) -> None:
     taken = enqueue(store, inbound(1), "one")
     assert not store.inbox.stop_queue("chat:a")  # nothing runs yet
     store.inbox.begin(taken, conversation_id="c_1", seq=0)
@@ -189,7 +189,7 @@ def test_a_stop_reaches_the_owner_of_what_runs(store: SessionStore) -> None:
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == ["t_1"]
 
 
-def test_what_was_answered_long_ago_is_forgotten(backend: Backend, clock: FakeClock) -> None:
+def test_old_completed_messages_are_purged(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
     done = enqueue(store, inbound(1))
     store.inbox.finish(done, {}, conversation_id=None)
@@ -199,7 +199,7 @@ def test_what_was_answered_long_ago_is_forgotten(backend: Backend, clock: FakeCl
     assert store.inbox.get("t_2").state == "waiting"
 
 
-def test_what_another_process_answered_can_be_told_here(store: SessionStore) -> None:
+def test_messages_completed_by_other_processes_are_listed(store: SessionStore) -> None:
     for number, owner in ((1, "one"), (2, "two")):
         done = enqueue(store, inbound(number, queue_key=f"chat:{number}"), owner)
         store.inbox.finish(done, {"text": owner}, conversation_id=None)
@@ -207,7 +207,7 @@ def test_what_another_process_answered_can_be_told_here(store: SessionStore) -> 
 
 
 @pytest.mark.spec("I1")
-def test_a_deleted_conversation_takes_its_messages_along(store: SessionStore) -> None:
+def test_deleting_a_conversation_deletes_its_queued_messages(store: SessionStore) -> None:
     session = conversation(store)
     owner = store.conversations.get(session).id
     taken = enqueue(store, inbound(1))
@@ -217,7 +217,7 @@ def test_a_deleted_conversation_takes_its_messages_along(store: SessionStore) ->
         store.inbox.get("t_1")
 
 
-def test_scrubbing_reaches_what_waits_and_what_was_answered(store: SessionStore) -> None:
+def test_scrubbing_includes_pending_and_completed_messages(store: SessionStore) -> None:
     session = conversation(store)
     owner = store.conversations.get(session).id
     waiting, done = enqueue(store, inbound(1, text="the key is s3cret")), enqueue(store, inbound(2, queue_key="chat:b"))
@@ -228,7 +228,7 @@ def test_scrubbing_reaches_what_waits_and_what_was_answered(store: SessionStore)
     assert store.inbox.get("t_2").result == {"kind": "turn", "text": "***, noted"}
 
 
-def test_a_released_lease_is_not_brought_back_by_a_late_beat(store: SessionStore) -> None:
+def test_a_late_heartbeat_does_not_revive_a_released_lease(store: SessionStore) -> None:
     lease = store.leases.acquire(conversation(store), "one")
     store.leases.release(lease)
     with pytest.raises(LeaseLost, match="released"):

@@ -48,7 +48,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.spec("I8")
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_damaged_message_is_named_and_the_others_can_be_read(backend: Backend, what: str) -> None:
+def test_a_damaged_message_is_reported_and_the_others_are_readable(backend: Backend, what: str) -> None:
     change, problem = CHANGES[what]
     store = backend.open()
     session, other = conversation(store), conversation(store)
@@ -72,7 +72,7 @@ def test_a_damaged_message_is_named_and_the_others_can_be_read(backend: Backend,
     assert store.history(other).damage == ()
 
 
-def test_a_damaged_conversation_is_gone_on_with_searched_exported_compacted_and_deleted(backend: Backend) -> None:
+def test_a_damaged_conversation_can_be_continued_searched_exported_compacted_and_deleted(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     owner = store.conversations.get(session).id
@@ -93,14 +93,14 @@ def test_a_damaged_conversation_is_gone_on_with_searched_exported_compacted_and_
     assert store.delete(session).messages == 22
 
 
-def test_a_damaged_key_is_told_once_and_not_for_every_message_after_it(backend: Backend) -> None:
+def test_a_damaged_key_is_reported_once(backend: Backend) -> None:
     store = backend.open()
     owner = store.conversations.get(conversation(store)).id
     damage(backend, owner, 5, lambda key: bytes([key[0] ^ 1]) + key[1:], column="key")
     assert [(d.seq, d.problem) for d in store.verifier.conversation(owner)] == [(5, "changed")]
 
 
-def test_a_changed_handoff_is_noticed(backend: Backend) -> None:
+def test_a_changed_handoff_is_detected(backend: Backend) -> None:
     store = backend.open()
     session = compacted(store, conversation(store))
     (seq,) = store.log.handoffs(session)
@@ -112,7 +112,7 @@ def redact(text: str) -> str:
     return text.replace("question", "*****").replace("what happened", "*****")
 
 
-def test_what_was_scrubbed_is_no_damage_and_damage_to_it_is(backend: Backend) -> None:
+def test_scrubbed_messages_are_not_damage_but_are_verified(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     branch = store.conversations.branch(session, at_seq=6)
@@ -129,7 +129,7 @@ def test_what_was_scrubbed_is_no_damage_and_damage_to_it_is(backend: Backend) ->
     assert [d.seq for d in store.history(branch.id).damage] == [5]
 
 
-def test_what_an_older_version_scrubbed_is_known_by_its_marks(backend: Backend) -> None:
+def test_messages_scrubbed_by_an_older_version_are_recognized_by_their_marker(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     owner = store.conversations.get(session).id
@@ -138,7 +138,7 @@ def test_what_an_older_version_scrubbed_is_known_by_its_marks(backend: Backend) 
     assert store.history(session).damage == ()
 
 
-def test_a_message_that_is_gone_is_missed(backend: Backend) -> None:
+def test_a_missing_message_is_reported(backend: Backend) -> None:
     store = backend.open()
     owner = store.conversations.get(conversation(store)).id
     trigger = "message_never_goes" if backend.name == "sqlite" else "message_stays"
@@ -154,7 +154,7 @@ def test_a_message_that_is_gone_is_missed(backend: Backend) -> None:
     assert len(store.log.originals(owner)) == 19
 
 
-def test_a_damaged_prompt_event_or_value_keeps_nobody_from_the_conversation(backend: Backend) -> None:
+def test_a_damaged_prompt_event_or_value_does_not_block_the_conversation(backend: Backend) -> None:
     store = backend.open()
     session = store.create(system_prompt="Be brief. " * 200)
     store.append(session.id, user("hello"))
@@ -166,7 +166,7 @@ def test_a_damaged_prompt_event_or_value_keeps_nobody_from_the_conversation(back
         store.state("limits").get("a")
 
 
-def test_a_sound_store_has_no_damage_after_everything_that_can_be_done_with_it(store: SessionStore) -> None:
+def test_no_operation_causes_damage(store: SessionStore) -> None:
     session = conversation(store, exchanges=150)
     branch = store.conversations.branch(session, at_seq=300)
     store.append(branch.id, [user("one"), user("one")])

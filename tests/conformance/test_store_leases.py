@@ -13,7 +13,7 @@ from support.store import Backend, FakeClock, conversation, handoff
 
 
 @pytest.mark.spec("I7")
-def test_the_loser_is_told_who_holds_it(backend: Backend, clock: FakeClock) -> None:
+def test_the_error_names_the_holder(backend: Backend, clock: FakeClock) -> None:
     mine, theirs = backend.open(clock), backend.open(clock)
     session = conversation(mine)
     mine.leases.acquire(session, "gateway-1 pid 77", ttl_ms=5_000)
@@ -29,7 +29,7 @@ def test_the_loser_is_told_who_holds_it(backend: Backend, clock: FakeClock) -> N
 
 
 @pytest.mark.spec("I7")
-def test_an_expired_lease_is_taken_over_and_its_writer_refused(backend: Backend, clock: FakeClock) -> None:
+def test_an_expired_lease_is_taken_over_and_its_writer_is_rejected(backend: Backend, clock: FakeClock) -> None:
     sleeper, other = backend.open(clock), backend.open(clock)
     session = conversation(sleeper)
     stale = sleeper.leases.acquire(session, "sleeper", ttl_ms=1_000)
@@ -55,7 +55,7 @@ def test_an_expired_lease_is_taken_over_and_its_writer_refused(backend: Backend,
 
 
 @pytest.mark.spec("I7")
-def test_a_heartbeat_keeps_it_and_a_release_frees_it(store: SessionStore, clock: FakeClock) -> None:
+def test_renewing_extends_a_lease_and_releasing_frees_it(store: SessionStore, clock: FakeClock) -> None:
     session = conversation(store)
     lease = store.leases.acquire(session, "a", ttl_ms=1_000)
     for _ in range(5):
@@ -68,7 +68,7 @@ def test_a_heartbeat_keeps_it_and_a_release_frees_it(store: SessionStore, clock:
     store.leases.acquire(session, "b")
 
 
-def test_an_expired_lease_nobody_took_still_writes(store: SessionStore, clock: FakeClock) -> None:
+def test_an_expired_lease_that_was_not_taken_over_still_writes(store: SessionStore, clock: FakeClock) -> None:
     session = conversation(store)
     lease = store.leases.acquire(session, "a", ttl_ms=10)
     clock.pass_ms(60_000)
@@ -76,7 +76,7 @@ def test_an_expired_lease_nobody_took_still_writes(store: SessionStore, clock: F
 
 
 @pytest.mark.spec("I7")
-def test_of_many_at_once_exactly_one_gets_it(backend: Backend) -> None:
+def test_exactly_one_of_many_concurrent_acquires_succeeds(backend: Backend) -> None:
     stores = [backend.open() for _ in range(4)]
     session = conversation(stores[0])
     won: list[str] = []
@@ -97,7 +97,7 @@ def test_of_many_at_once_exactly_one_gets_it(backend: Backend) -> None:
     assert len(won) == 1
 
 
-def test_a_held_lease_beats_by_itself_and_ends_with_its_block(backend: Backend) -> None:
+def test_a_held_lease_is_renewed_and_released_with_its_block(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     with store.leases.hold(session, "block", ttl_ms=300) as lease:
@@ -118,7 +118,7 @@ def test_a_lease_is_for_one_conversation_and_one_that_exists(store: SessionStore
 
 
 @pytest.mark.spec("I7")
-def test_an_append_of_nothing_is_fenced_like_any_other(store: SessionStore) -> None:
+def test_an_empty_append_checks_the_lease(store: SessionStore) -> None:
     session = conversation(store)
     lease = store.leases.acquire(session, "one")
     assert store.append(session, [], lease=lease).added == 0
@@ -130,7 +130,7 @@ LOST_ANSWER = "INSERT INTO lease (conversation, holder, token, expires_at) VALUE
 
 
 @pytest.mark.spec("I7")
-def test_a_lease_whose_answer_was_lost_does_not_lock_its_own_process_out(backend: Backend, clock: FakeClock) -> None:
+def test_a_lease_whose_response_was_lost_can_be_acquired_again(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
     session = conversation(store)
     # As after an acquire that arrived although the connection was lost: the row is there, and nobody here knows of it.
@@ -157,7 +157,7 @@ def test_a_release_that_fails_frees_the_lease_for_its_own_process(backend: Backe
     other.leases.acquire(session, "this process")
 
 
-def test_a_person_reads_the_name_of_a_process_without_its_marks(store: SessionStore) -> None:
+def test_the_error_shows_a_holder_without_its_id_suffix(store: SessionStore) -> None:
     session = conversation(store)
     store.leases.acquire(session, "web-1:1@0f3a5be2c1d4-4026531836-81236")
     with pytest.raises(LeaseLost, match=r"written by web-1:1 \(until"):

@@ -22,7 +22,7 @@ def call(session: str, *, at: int, model: str = "big", task: str = "main", cost:
 
 
 @pytest.mark.spec("A4")
-def test_a_call_is_there_at_once_with_every_figure(backend: Backend) -> None:
+def test_a_call_is_stored_immediately_with_every_figure(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     made = call(session, at=1_700_000_000_000)
@@ -43,7 +43,7 @@ def test_an_unreported_call_is_recorded_as_such_with_its_estimate_apart(store: S
 
 
 @pytest.mark.spec("A4", "A5")
-def test_nothing_known_is_not_zero(store: SessionStore) -> None:
+def test_unknown_cost_is_not_zero(store: SessionStore) -> None:
     session = conversation(store)
     assert store.ledger.totals(session).cost_usd is None
     assert store.ledger.totals(session).usage.reported is False
@@ -88,7 +88,7 @@ def test_usage_by_day_model_source_and_task(store: SessionStore) -> None:
     assert row.totals.usage == A
 
 
-def test_events_are_kept_in_order_and_followed(store: SessionStore, clock: FakeClock) -> None:
+def test_events_are_stored_in_order_and_can_be_followed(store: SessionStore, clock: FakeClock) -> None:
     session = conversation(store)
     store.ledger.record_event(StoredEvent(session, "compaction", {"before": 10, "text": "ünï \ud800\0"}))
     clock.pass_ms(5)
@@ -99,12 +99,12 @@ def test_events_are_kept_in_order_and_followed(store: SessionStore, clock: FakeC
     assert [e.kind for e in store.ledger.events(session, kind="compaction")] == ["compaction"]
 
 
-def test_a_call_of_an_unknown_session_is_refused(store: SessionStore) -> None:
+def test_a_call_of_an_unknown_session_is_rejected(store: SessionStore) -> None:
     with pytest.raises(NotFound):
         store.ledger.record_call(call("s_nowhere", at=1))
 
 
-def test_small_values_survive_and_scopes_keep_apart(backend: Backend) -> None:
+def test_state_survives_and_scopes_are_separate(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     value = {"strikes": 2, "until": 1.5, "text": "ünï \0 \ud800", "none": None, "list": [True]}

@@ -28,7 +28,7 @@ FORKING = """
 """
 
 
-def test_a_closed_store_says_so(backend: Backend) -> None:
+def test_a_closed_store_raises(backend: Backend) -> None:
     store = backend.open()
     session = store.create()
     store.close()
@@ -39,7 +39,7 @@ def test_a_closed_store_says_so(backend: Backend) -> None:
 
 
 @pytest.mark.spec("I8")
-def test_a_store_opened_before_a_fork_is_refused_in_the_child_and_goes_on_in_the_parent(backend: Backend) -> None:
+def test_a_store_opened_before_a_fork_raises_in_the_child_and_works_in_the_parent(backend: Backend) -> None:
     command = [sys.executable, "-c", textwrap.dedent(FORKING), backend.where]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -27,7 +27,7 @@ def ids(store: SessionStore, wanted: ConversationFilter, limit: int = 50) -> lis
 
 
 @pytest.mark.parametrize("limit", [1, 2, 50])
-def test_pages_are_in_order_and_filters_narrow_them_together(store: SessionStore, clock: FakeClock, limit: int) -> None:
+def test_pages_are_in_order_and_filters_combine(store: SessionStore, clock: FakeClock, limit: int) -> None:
     made = []
     for n in range(6):
         route, source = RouteRecord("x", f"m-{n % 2}"), ("page", "telegram", "page")[n % 3]
@@ -67,7 +67,7 @@ def test_a_row_has_the_model_of_its_tip_and_its_opening_where_it_has_no_title(st
     assert children == {branch.conversation_id, delegate.conversation_id}
 
 
-def test_moments_lead_to_the_message_that_was_newest_then(store: SessionStore, clock: FakeClock) -> None:
+def test_timestamps_map_to_the_newest_message_at_the_time(store: SessionStore, clock: FakeClock) -> None:
     session = store.create()
     began = clock.now_ms()
     for n in range(4):
@@ -82,7 +82,7 @@ def test_moments_lead_to_the_message_that_was_newest_then(store: SessionStore, c
     assert store.timeline.last_seqs_at(branch.id, [began + 200, clock.now_ms()]) == [2, 3]
 
 
-def test_events_belong_to_the_stretch_they_happened_in(store: SessionStore, clock: FakeClock) -> None:
+def test_events_belong_to_the_span_they_happened_in(store: SessionStore, clock: FakeClock) -> None:
     session = store.create()
     store.ledger.record_event(StoredEvent(session.id, "notice", {"n": 0}))
     for n in range(1, 5):
@@ -128,7 +128,7 @@ def test_stored_bodies_and_a_view_without_its_messages(store: SessionStore) -> N
     assert store.log.view(session) == (Span(1, 20),)
 
 
-def test_savings_count_what_was_cached_and_what_was_not_carried(store: SessionStore, clock: FakeClock) -> None:
+def test_savings_count_cached_and_removed_tokens(store: SessionStore, clock: FakeClock) -> None:
     session = conversation(store)
     route = RouteRecord("openai", "m")
     usage = CanonicalUsage(input_tokens=10, cache_read_tokens=90, cache_write_tokens=7, cache_write_1h_tokens=2)

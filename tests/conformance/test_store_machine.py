@@ -154,11 +154,11 @@ def live(name: str, folder: Path, *, lives: int, steps: int) -> None:
 
 @pytest.mark.spec("I1", "I2", "I3", "I4", "I5")
 @pytest.mark.parametrize("name", BACKENDS)
-def test_random_lives(name: str, tmp_path: Path) -> None:
+def test_random_operations(name: str, tmp_path: Path) -> None:
     live(name, tmp_path, lives=LIVES[name], steps=25)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", BACKENDS)
-def test_many_random_lives(name: str, tmp_path: Path) -> None:
+def test_many_random_operations(name: str, tmp_path: Path) -> None:
     live(name, tmp_path, lives=20 * LIVES[name], steps=60)

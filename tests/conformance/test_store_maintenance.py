@@ -26,7 +26,7 @@ def keep(store: SessionStore, any_id: str, text: str) -> str:
 
 
 @pytest.mark.spec("I6")
-def test_an_index_of_another_tokenizer_is_built_anew_and_said_so(backend: Backend) -> None:
+def test_an_index_of_another_tokenizer_is_rebuilt_with_progress(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     store.append(session, [user(f"message number{n}") for n in range(1_200)])
@@ -52,7 +52,7 @@ def test_an_index_of_another_tokenizer_is_built_anew_and_said_so(backend: Backen
 
 
 @pytest.mark.spec("I6")
-def test_a_rebuilding_that_was_cut_off_goes_on_where_it_stopped(backend: Backend) -> None:
+def test_an_interrupted_rebuild_resumes(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     store.append(session, [user(f"message number{n}") for n in range(1_600)])
@@ -82,9 +82,7 @@ class Dying:
 
 
 @pytest.mark.spec("E9")
-def test_a_scrub_that_died_before_the_old_text_was_removed_is_finished_at_the_next_start(
-    backend: Backend, tmp_path: Path
-) -> None:
+def test_a_scrub_killed_before_removing_the_old_text_is_finished_on_open(backend: Backend, tmp_path: Path) -> None:
     store = backend.open()
     session = conversation(store)
     output = keep(store, session, f"env: {SECRET}")
@@ -105,7 +103,7 @@ def test_a_scrub_that_died_before_the_old_text_was_removed_is_finished_at_the_ne
 
 
 @pytest.mark.spec("E9")
-def test_a_scrub_that_died_while_it_wrote_the_new_text_leaves_the_old_one_and_can_be_repeated(backend: Backend) -> None:
+def test_a_scrub_killed_while_writing_leaves_the_old_text_and_can_be_retried(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     output = keep(store, session, f"env: {SECRET}")

@@ -24,7 +24,7 @@ ODD = [
 
 
 @pytest.mark.spec("I1")
-def test_what_was_acknowledged_is_there_after_opening_again(backend: Backend) -> None:
+def test_acknowledged_messages_survive_reopening(backend: Backend) -> None:
     first = backend.open()
     session = first.create(system_prompt="prompt ✓")
     first.append(session.id, exchange(1))
@@ -35,7 +35,7 @@ def test_what_was_acknowledged_is_there_after_opening_again(backend: Backend) ->
 
 
 @pytest.mark.spec("I1")
-def test_messages_come_back_as_they_were_handed_in_whatever_they_hold(store: SessionStore) -> None:
+def test_messages_round_trip_whatever_they_contain(store: SessionStore) -> None:
     session = store.create()
     store.append(session.id, ODD)
     back = [m.to_dict() for m in store.history(session.id).messages]
@@ -45,7 +45,7 @@ def test_messages_come_back_as_they_were_handed_in_whatever_they_hold(store: Ses
 
 
 @pytest.mark.spec("I1")
-def test_a_kind_that_no_dict_can_carry_survives(store: SessionStore) -> None:
+def test_a_kind_without_a_dict_field_round_trips(store: SessionStore) -> None:
     session = store.create()
     store.append(session.id, Message("user", "background", kind="note"))
     assert store.history(session.id).messages[0].kind == "note"
@@ -80,7 +80,7 @@ def test_replay_after_compactions_and_undo_adds_nothing(store: SessionStore) -> 
     assert store.log.ingest(session, [*said, user("between"), user("after")]).added == 1
 
 
-def test_a_log_is_never_changed_to_fit_another_history(store: SessionStore) -> None:
+def test_a_different_history_never_changes_the_log(store: SessionStore) -> None:
     session = store.create()
     store.log.ingest(session.id, [user("a"), assistant("b"), user("c")])
     with pytest.raises(StoreError, match="m:2"):
@@ -88,7 +88,7 @@ def test_a_log_is_never_changed_to_fit_another_history(store: SessionStore) -> N
     assert [m.text for m in store.history(session.id).messages] == ["a", "b", "c"]
 
 
-def test_an_append_whose_answer_was_lost_can_be_repeated(store: SessionStore) -> None:
+def test_an_append_whose_response_was_lost_can_be_retried(store: SessionStore) -> None:
     session = store.create()
     before = store.append(session.id, user("a")).entries[-1].seq
     first = store.append(session.id, [assistant("b"), user("c")], after_seq=before)
@@ -125,7 +125,7 @@ def test_an_interval_of_the_log_is_read_alone(store: SessionStore) -> None:
     assert [e.seq for e in store.log.reader(session).read(19, 99)] == [19, 20]
 
 
-def test_threads_append_side_by_side_without_losing_or_doubling(store: SessionStore) -> None:
+def test_threads_append_concurrently_without_losing_or_duplicating(store: SessionStore) -> None:
     session = store.create()
 
     def speak(who: int) -> None:
@@ -142,7 +142,7 @@ def test_threads_append_side_by_side_without_losing_or_doubling(store: SessionSt
     assert sorted(e.message.text for e in entries) == sorted(f"{w}-{n}" for w in range(6) for n in range(20))
 
 
-def test_an_unknown_session_is_named(store: SessionStore) -> None:
+def test_an_unknown_session_is_named_in_the_error(store: SessionStore) -> None:
     with pytest.raises(NotFound, match="s_nowhere"):
         store.append("s_nowhere", user("hello"))
     with pytest.raises(NotFound):

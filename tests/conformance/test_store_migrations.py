@@ -36,7 +36,7 @@ def first_release(backend: Backend) -> SessionStore:
 
 @pytest.mark.spec("I1", "I8")
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
-def test_what_the_first_release_wrote_is_all_there_after_the_newest_opened_it(name: str, tmp_path: Path) -> None:
+def test_a_database_of_the_first_release_is_migrated_completely(name: str, tmp_path: Path) -> None:
     backend = SqliteBackend(tmp_path) if name == "sqlite" else PostgresBackend(tmp_path, is_new=True)
     with first_release(backend) as old:
         session = conversation(old)

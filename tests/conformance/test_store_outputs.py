@@ -22,7 +22,7 @@ def keep(store: SessionStore, any_id: str, *pieces: str, call: str = "call_1"):
 
 
 @pytest.mark.spec("H4")
-def test_an_output_comes_back_whole_page_by_page(backend: Backend) -> None:
+def test_an_output_is_read_completely_page_by_page(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
     pieces = [f"line {n} — ünïcode 模型 🦜\r\n" for n in range(5_000)]
@@ -42,7 +42,7 @@ def test_an_output_comes_back_whole_page_by_page(backend: Backend) -> None:
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=300), offset=st.integers(-5, 320), limit=st.integers(-2, 320))
-def test_any_window_is_that_slice(store: SessionStore, text: str, offset: int, limit: int) -> None:
+def test_any_page_is_a_slice_of_the_text(store: SessionStore, text: str, offset: int, limit: int) -> None:
     session = store.create()
     output = keep(store, session.id, text)
     page = store.outputs.read(output.id, conversation_id=session.id, offset=offset, limit=limit)
@@ -79,7 +79,7 @@ def test_an_aborted_output_leaves_nothing(store: SessionStore) -> None:
     assert store.outputs.list(session) == []
 
 
-def test_an_unknown_output_or_conversation_is_refused(store: SessionStore) -> None:
+def test_an_unknown_output_or_conversation_is_rejected(store: SessionStore) -> None:
     session = conversation(store)
     for ident in ("o_none", "../../etc/passwd", "", "\0"):
         with pytest.raises(NotFound):
@@ -89,7 +89,7 @@ def test_an_unknown_output_or_conversation_is_refused(store: SessionStore) -> No
 
 
 @pytest.mark.spec("H4")
-def test_what_a_model_invents_as_an_id_is_only_ever_a_label(store: SessionStore) -> None:
+def test_a_tool_call_id_never_becomes_a_path(store: SessionStore) -> None:
     session = conversation(store)
     output = keep(store, session, "x", call="../../../etc/cron.d/evil\0")
     assert store.outputs.get(output.id).tool_call_id == "../../../etc/cron.d/evil"

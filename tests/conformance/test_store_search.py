@@ -110,11 +110,11 @@ def found(store: SessionStore):
         ("확인", {6}),
     ],
 )
-def test_finds(found, query: str, expected: set[int]) -> None:
+def test_search_finds(found, query: str, expected: set[int]) -> None:
     assert found(query) == expected
 
 
-def test_words_that_never_meet_are_still_offered_apart(found) -> None:
+def test_words_that_never_occur_together_match_separately(found) -> None:
     assert found("lazy pixeltable") == {2, 9}
 
 
@@ -141,7 +141,7 @@ def test_every_word_written_is_found_again(found, number: int, data: st.DataObje
 
 
 @pytest.mark.spec("I6")
-def test_the_hit_is_marked_in_its_place(store: SessionStore) -> None:
+def test_the_match_is_highlighted(store: SessionStore) -> None:
     session = store.create(title="Long")
     store.append(session.id, user("x " * 500 + "here is the NEEDLE in it " + "y " * 500))
     (hit,) = store.search("needle")
@@ -203,7 +203,7 @@ def test_scopes_narrow_by_conversation_session_role_user_and_time(store: Session
         places(session="s_nowhere")
 
 
-def test_a_branch_finds_what_it_shares_and_not_what_came_later(store: SessionStore) -> None:
+def test_a_branch_finds_shared_messages_and_no_later_ones(store: SessionStore) -> None:
     session = store.create()
     store.append(session.id, [user("shared apple"), assistant("ok"), user("later apple")])
     branch = store.conversations.branch(session.id, at_seq=2)
@@ -212,7 +212,7 @@ def test_a_branch_finds_what_it_shares_and_not_what_came_later(store: SessionSto
     assert {h.snippet for h in hits} == {"shared «apple»", "branch «apple»"}
 
 
-def test_what_a_tool_was_called_with_is_found(store: SessionStore) -> None:
+def test_tool_call_arguments_are_searchable(store: SessionStore) -> None:
     session = store.create()
     call = ToolCall("c1", "write_file", '{"path":"docs/guide.md","lines":["alpha\\nbeta",{"deep":"gamma"}]}')
     store.append(session.id, [user("go"), assistant(None, (call,)), tool_result("c1", "done")])
@@ -243,14 +243,14 @@ def test_addresses_open_by_pages_even_within_one_message(store: SessionStore) ->
 @pytest.mark.parametrize(
     "address", ["m:0", "m:99", "m:99-120", "h:1", "output:o_none", "output:../../x", "m:", "m:x", "", "?", "m:9-1"]
 )
-def test_an_address_that_opens_nothing_says_so(store: SessionStore, address: str) -> None:
+def test_an_invalid_address_raises_a_clear_error(store: SessionStore, address: str) -> None:
     session = conversation(store, 1)
     with pytest.raises(NotFound):
         store.open(address, conversation_id=session)
 
 
 @pytest.mark.spec("I6")
-def test_a_time_far_back_is_found_behind_many_newer_matches(store: SessionStore, clock: FakeClock) -> None:
+def test_an_old_match_is_found_behind_many_newer_ones(store: SessionStore, clock: FakeClock) -> None:
     session = store.create()
     store.append(session.id, [user(f"status old {n}") for n in range(5)])
     edge = clock.now_ms() + 1

@@ -23,7 +23,7 @@ def whole(store: SessionStore, any_id: str, limit: int) -> list[int]:
 
 @pytest.mark.spec("A7", "I4", "I5")
 @pytest.mark.parametrize("limit", [1, 3, 7, 1_000])
-def test_pages_from_the_newest_on_make_the_whole_story_of_every_session(store: SessionStore, limit: int) -> None:
+def test_pages_cover_all_messages_of_every_session(store: SessionStore, limit: int) -> None:
     first = conversation(store)
     second = compacted(store, first)
     store.append(second, [user("more"), user("and more")])
@@ -41,7 +41,7 @@ def test_pages_from_the_newest_on_make_the_whole_story_of_every_session(store: S
 
 
 @pytest.mark.spec("A7")
-def test_an_open_page_reads_on_from_what_it_has(store: SessionStore) -> None:
+def test_a_client_reads_on_after_its_last_message(store: SessionStore) -> None:
     session = conversation(store)
     last = store.timeline.page(session, limit=4).entries[-1].seq
     assert store.timeline.after(session, last).entries == ()
@@ -53,7 +53,7 @@ def test_an_open_page_reads_on_from_what_it_has(store: SessionStore) -> None:
 
 
 @pytest.mark.spec("I5")
-def test_a_branchs_story_begins_with_what_it_shares(store: SessionStore) -> None:
+def test_a_branchs_timeline_includes_shared_messages(store: SessionStore) -> None:
     session = conversation(store)
     branch = store.conversations.branch(session, at_seq=6).id
     store.append(branch, user("another way"))
@@ -63,7 +63,7 @@ def test_a_branchs_story_begins_with_what_it_shares(store: SessionStore) -> None
     assert told[-1].entry.message.text == "another way"
 
 
-def test_odd_places_are_empty_and_unknown_ids_not_found(store: SessionStore) -> None:
+def test_out_of_range_positions_are_empty_and_unknown_ids_not_found(store: SessionStore) -> None:
     session = conversation(store)
     empty = store.create().id
     assert store.timeline.page(empty).entries == ()

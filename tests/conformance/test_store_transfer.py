@@ -51,7 +51,7 @@ def test_an_export_imports_into_an_empty_store_and_resumes(store: SessionStore, 
 
 
 @pytest.mark.spec("I9")
-def test_importing_again_adds_nothing_and_a_copy_stands_beside(store: SessionStore) -> None:
+def test_importing_again_adds_nothing_and_a_copy_gets_new_ids(store: SessionStore) -> None:
     session = rich(store)
     lines = list(store.transfer.export_jsonl(session))
     before = store.conversations.get(session)
@@ -79,7 +79,7 @@ def test_a_different_log_under_the_same_id_is_never_overwritten(store: SessionSt
 
 
 @pytest.mark.spec("I9")
-def test_a_branch_exports_with_what_it_shares(store: SessionStore, tmp_path: Path, request) -> None:
+def test_a_branch_exports_shared_messages(store: SessionStore, tmp_path: Path, request) -> None:
     session = rich(store)
     branch = store.conversations.branch(session)
     store.append(branch.id, user("on the branch"))
@@ -114,7 +114,7 @@ def test_a_branch_exports_with_what_it_shares(store: SessionStore, tmp_path: Pat
     ],
     ids=["empty", "cut", "a line missing", "not json", "foreign", "newer", "bad message", "a list"],
 )
-def test_a_spoilt_export_imports_nothing(store: SessionStore, tmp_path: Path, request, spoil) -> None:
+def test_an_invalid_export_imports_nothing(store: SessionStore, tmp_path: Path, request, spoil) -> None:
     lines = list(store.transfer.export_jsonl(rich(store)))
     other = backend_of(request.node.callspec.params["backend"], tmp_path / "other")
     try:
@@ -127,7 +127,7 @@ def test_a_spoilt_export_imports_nothing(store: SessionStore, tmp_path: Path, re
 
 
 @pytest.mark.spec("I9")
-def test_openai_style_lists_go_in_and_come_out_the_same(store: SessionStore) -> None:
+def test_openai_style_lists_round_trip(store: SessionStore) -> None:
     messages = [{"role": "system", "content": "Be kind."}, *(m.to_dict() for n in range(3) for m in exchange(n))]
     session = store.transfer.import_messages(messages, title="Imported")
     assert store.transfer.export_messages(session.id) == messages

@@ -30,7 +30,7 @@ def shared(one: str, other: str) -> str:
 
 
 @pytest.mark.spec("A4", "I4")
-def test_any_id_of_another_users_conversation_is_not_found_in_the_words_for_one_that_never_was(
+def test_another_users_conversation_raises_the_same_error_as_an_unknown_id(
     store: SessionStore,
 ) -> None:
     hers, his = talk(store, ANNA, "my plan"), talk(store, BORIS, "his plan")
@@ -48,7 +48,7 @@ def test_any_id_of_another_users_conversation_is_not_found_in_the_words_for_one_
 
 
 @pytest.mark.spec("A4", "I4")
-def test_a_beginning_that_fits_two_users_is_unique_for_each_and_names_no_others(store: SessionStore) -> None:
+def test_a_prefix_shared_by_two_users_is_unique_for_each(store: SessionStore) -> None:
     hers, his = talk(store, ANNA, "a"), talk(store, BORIS, "b")
     both = shared(*(store.conversations.get(i).id for i in (hers, his)))
     assert store.conversations.get(both, visibility=User(ANNA)).tip_session_id == hers
@@ -58,7 +58,7 @@ def test_a_beginning_that_fits_two_users_is_unique_for_each_and_names_no_others(
 
 
 @pytest.mark.spec("A4", "H4")
-def test_an_output_opens_from_its_users_conversations_alone(store: SessionStore) -> None:
+def test_an_output_opens_only_from_its_users_conversations(store: SessionStore) -> None:
     hers, his = talk(store, ANNA, "a"), talk(store, BORIS, "b")
     output = keep(store, hers, "the contents of a letter")
     elsewhere = talk(store, ANNA, "another day")
@@ -76,7 +76,7 @@ def test_an_output_opens_from_its_users_conversations_alone(store: SessionStore)
 
 
 @pytest.mark.spec("A4", "I6")
-def test_lists_searches_and_sums_of_one_user_hold_nothing_of_another(store: SessionStore) -> None:
+def test_lists_searches_and_totals_of_a_user_exclude_other_users(store: SessionStore) -> None:
     hers, his = talk(store, ANNA, "the quarterly figures"), talk(store, BORIS, "quarterly figures of his")
     keep(store, hers, "quarterly output of hers")
     keep(store, his, "quarterly output of his")

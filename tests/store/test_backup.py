@@ -51,7 +51,7 @@ STEPS: dict[str, Callable[[Path], bool]] = {
 
 @pytest.mark.spec("I8")
 @pytest.mark.parametrize("step", STEPS)
-def test_a_backup_that_is_killed_is_whole_or_not_there_and_the_next_one_works(tmp_path: Path, step: str) -> None:
+def test_a_killed_backup_is_complete_or_absent_and_the_next_one_works(tmp_path: Path, step: str) -> None:
     with open_store(tmp_path / "sessions.db") as store:
         session = store.create()
         ids = keep_outputs(store, session.conversation_id, 60)
@@ -67,7 +67,7 @@ def test_a_backup_that_is_killed_is_whole_or_not_there_and_the_next_one_works(tm
     assert backup_files(tmp_path) == {"copy.db", "copy.db.outputs"}
 
 
-def test_what_a_cut_off_attempt_left_is_replaced_and_its_journal_applied_to_nothing(tmp_path: Path) -> None:
+def test_leftovers_of_an_interrupted_backup_are_replaced_and_its_journal_is_not_applied(tmp_path: Path) -> None:
     with open_store(tmp_path / "sessions.db") as store:
         session = store.create()
         ids = keep_outputs(store, session.conversation_id, 2)
@@ -81,7 +81,7 @@ def test_what_a_cut_off_attempt_left_is_replaced_and_its_journal_applied_to_noth
     assert not (tmp_path / "copy.db.outputs" / "c_old").exists()
 
 
-def test_a_folder_that_no_attempt_left_there_is_not_touched(tmp_path: Path) -> None:
+def test_an_unrelated_outputs_folder_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "copy.db.outputs" / "c_theirs").mkdir(parents=True)
     with open_store(tmp_path / "sessions.db") as store:
         keep_outputs(store, store.create().conversation_id, 1)

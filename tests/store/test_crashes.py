@@ -39,7 +39,7 @@ def test_a_thousand_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("I1", "I8")
-def test_eight_processes_append_at_once_and_none_is_told_it_is_locked(tmp_path: Path) -> None:
+def test_eight_processes_append_concurrently_without_a_lock_error(tmp_path: Path) -> None:
     where = tmp_path / "shared.db"
     with open_store(where) as store:
         conversation = store.create().conversation_id
@@ -54,7 +54,7 @@ def test_eight_processes_append_at_once_and_none_is_told_it_is_locked(tmp_path: 
         assert mine == [f"p{p}-{n}" for n in range(60)], "each process's own order is kept"
 
 
-def test_eight_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
+def test_eight_processes_open_a_new_file_concurrently(tmp_path: Path) -> None:
     where = tmp_path / "new.db"
     processes = [worker(where, str(n), "say", "nothing", "0") for n in range(8)]
     for process in processes:

@@ -18,7 +18,7 @@ def test_later_ids_sort_after_earlier_ones_within_and_across_milliseconds() -> N
     assert {len(i) for i in made} == {21}
 
 
-def test_a_clock_set_back_makes_no_earlier_ids() -> None:
+def test_ids_stay_sorted_when_the_clock_is_set_back() -> None:
     clock = FakeClock()
     ids = TimeIds(clock)
     before = ids.new("c_")
@@ -26,7 +26,7 @@ def test_a_clock_set_back_makes_no_earlier_ids() -> None:
     assert ids.new("c_") > before
 
 
-def test_two_processes_do_not_meet() -> None:
+def test_two_processes_never_generate_the_same_id() -> None:
     clock = SystemClock()
     one, two = TimeIds(clock), TimeIds(clock)
     assert not {one.new("t_") for _ in range(2_000)} & {two.new("t_") for _ in range(2_000)}

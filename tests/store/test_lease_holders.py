@@ -14,11 +14,11 @@ from perdure.store.leases import holder_id, is_holder_dead
 pytestmark = pytest.mark.spec("I7")
 
 
-def test_this_process_lives() -> None:
+def test_this_process_is_alive() -> None:
     assert not is_holder_dead(holder_id())
 
 
-def test_a_process_that_ended_is_gone() -> None:
+def test_an_ended_process_is_dead() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert is_holder_dead(f"{socket.gethostname()}:{ended.pid}")
@@ -31,18 +31,18 @@ def named(pid: int, *, host: str | None = None, boot: str = "", namespace: str =
     return f"{host or socket.gethostname()}:{pid}@{'-'.join(marks)}"
 
 
-def test_whoever_had_our_process_id_before_us_is_gone() -> None:
+def test_a_previous_process_with_our_process_id_is_dead() -> None:
     assert is_holder_dead(named(os.getpid(), start="1"))
     assert is_holder_dead(named(os.getpid(), namespace="4026539999", start="1")), "a container that was restarted"
 
 
-def test_a_process_id_that_was_given_to_another_process_says_nothing() -> None:
+def test_a_reused_process_id_does_not_keep_the_holder_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         assert is_holder_dead(named(child.pid, start="1"))
         child.communicate(b"\n")
 
 
-def test_a_living_process_is_not_gone_and_a_dead_one_is_before_it_is_reaped() -> None:
+def test_a_running_process_is_alive_and_a_zombie_is_dead() -> None:
     code = "from perdure.store.leases import holder_id as t; print(t(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -53,7 +53,7 @@ def test_a_living_process_is_not_gone_and_a_dead_one_is_before_it_is_reaped() ->
         assert is_holder_dead(holder)
 
 
-def test_a_fork_is_a_holder_of_its_own() -> None:
+def test_a_forked_process_has_its_own_holder_id() -> None:
     before = holder_id()
     read, write = os.pipe()
     if (child := os.fork()) == 0:
@@ -70,15 +70,15 @@ def test_a_fork_is_a_holder_of_its_own() -> None:
     [{"host": "another-machine"}, {"boot": "000000000000"}],
     ids=["another machine", "another boot, or a machine of the same name"],
 )
-def test_who_cannot_be_seen_from_here_is_waited_for(elsewhere: dict[str, str]) -> None:
+def test_a_process_in_another_namespace_is_assumed_alive(elsewhere: dict[str, str]) -> None:
     assert not is_holder_dead(named(os.getpid(), start="1", **elsewhere))
     assert not is_holder_dead(named(999_999, namespace="4026539999", start="1"))
 
 
 @pytest.mark.parametrize("holder", ["another-machine:1", "no pid here", "", f"{socket.gethostname()}:x"])
-def test_who_cannot_be_looked_at_is_taken_to_live(holder: str) -> None:
+def test_a_process_that_cannot_be_inspected_is_assumed_alive(holder: str) -> None:
     assert not is_holder_dead(holder)
 
 
-def test_somebody_elses_process_lives() -> None:
+def test_another_users_process_is_alive() -> None:
     assert not is_holder_dead(f"{socket.gethostname()}:1") or os.getpid() == 1

@@ -56,7 +56,7 @@ def server(tmp_path: Path) -> Iterator[PostgresBackend]:
         (f"postgresql://[::1/{SECRET}", "URL is invalid"),
     ],
 )
-def test_a_wrong_url_is_named_plainly_without_the_password(url: str, word: str) -> None:
+def test_a_wrong_url_raises_a_clear_error_without_the_password(url: str, word: str) -> None:
     with pytest.raises(StoreUnavailable, match=word) as caught:
         open_store(url)
     seen: BaseException | None = caught.value
@@ -65,7 +65,7 @@ def test_a_wrong_url_is_named_plainly_without_the_password(url: str, word: str) 
         seen = None if seen.__suppress_context__ else seen.__cause__ or seen.__context__
 
 
-def test_a_wrong_password_user_or_database_is_named_plainly() -> None:
+def test_a_wrong_password_user_or_database_raises_a_clear_error() -> None:
     lock_role("locked", "right")
     for url, word in (
         (url_of(user="locked", password=SECRET), "refused the user name or the password"),
@@ -78,7 +78,7 @@ def test_a_wrong_password_user_or_database_is_named_plainly() -> None:
         assert SECRET not in str(caught.value)
 
 
-def test_a_schema_that_may_not_be_written_or_does_not_exist_is_named(fresh: PostgresBackend) -> None:
+def test_a_read_only_or_missing_schema_raises_a_clear_error(fresh: PostgresBackend) -> None:
     lock_role("locked", "right")
     with pytest.raises(StoreUnavailable, match=r"no permission|schema in search_path"):
         open_store(url_of(schema=fresh.schema, user="locked", password="right"))
@@ -86,7 +86,7 @@ def test_a_schema_that_may_not_be_written_or_does_not_exist_is_named(fresh: Post
         open_store(url_of(schema="not_there"))
 
 
-def test_without_its_driver_it_says_what_to_install() -> None:
+def test_a_missing_driver_raises_an_error_that_names_the_extra() -> None:
     code = """
         import sys
         sys.modules["psycopg"] = None
@@ -108,7 +108,7 @@ def test_opening_a_file_does_not_import_the_driver(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["CREATE TABLE session (name TEXT)", "CREATE TABLE migration (name TEXT)"])
-def test_another_programs_tables_are_not_taken_over(fresh: PostgresBackend, table: str) -> None:
+def test_tables_of_another_program_are_rejected(fresh: PostgresBackend, table: str) -> None:
     fresh.execute(table)
     with pytest.raises(StoreUnavailable, match="another program"):
         fresh.open()
@@ -116,7 +116,7 @@ def test_another_programs_tables_are_not_taken_over(fresh: PostgresBackend, tabl
     assert len(tables) == 1
 
 
-def test_a_newer_schema_is_refused_and_left_alone(fresh: PostgresBackend) -> None:
+def test_a_newer_schema_is_rejected_unchanged(fresh: PostgresBackend) -> None:
     conversation(fresh.open())
     fresh.execute("INSERT INTO migration VALUES (99, 'from the future', 0)")
     with pytest.raises(NewerSchema, match=r"schema 99.*upgrade"):
@@ -124,7 +124,7 @@ def test_a_newer_schema_is_refused_and_left_alone(fresh: PostgresBackend) -> Non
     assert fresh.execute("SELECT COUNT(*) FROM message") == [(20,)]
 
 
-def test_an_older_schema_is_migrated_once_and_its_tables_kept(fresh: PostgresBackend) -> None:
+def test_an_older_schema_is_migrated_once_and_its_tables_are_copied(fresh: PostgresBackend) -> None:
     conversation(fresh.open())
     released = schema.load_migrations(DIALECT)
     newest = released[-1].version
@@ -149,7 +149,7 @@ def test_an_older_schema_is_migrated_once_and_its_tables_kept(fresh: PostgresBac
     assert fresh.execute("SELECT mood FROM conversation") == [(None,)]
 
 
-def test_a_migration_that_fails_leaves_the_old_schema_whole(fresh: PostgresBackend) -> None:
+def test_a_failed_migration_leaves_the_old_schema_intact(fresh: PostgresBackend) -> None:
     session = conversation(fresh.open())
     released = schema.load_migrations(DIALECT)
     newest = released[-1].version
@@ -161,7 +161,7 @@ def test_a_migration_that_fails_leaves_the_old_schema_whole(fresh: PostgresBacke
 
 
 @pytest.mark.parametrize("table", ["message", "span", "handoff", "call", "event", "tombstone"])
-def test_tables_cannot_be_emptied_nor_a_permit_be_kept_or_faked(server: PostgresBackend, table: str) -> None:
+def test_tables_cannot_be_truncated_and_permits_cannot_be_kept_or_forged(server: PostgresBackend, table: str) -> None:
     conversation(server.open())
     with pytest.raises(Exception, match=r"never|cannot truncate"):
         server.execute(f"TRUNCATE {table} CASCADE")
@@ -180,7 +180,7 @@ def drop_connections(server: PostgresBackend) -> None:
 
 
 @pytest.mark.spec("I1")
-def test_connections_dropped_while_idle_are_made_again_unnoticed(server: PostgresBackend) -> None:
+def test_idle_connections_that_were_dropped_are_replaced(server: PostgresBackend) -> None:
     store = server.open()
     session = conversation(store)
     drop_connections(server)
@@ -190,7 +190,7 @@ def test_connections_dropped_while_idle_are_made_again_unnoticed(server: Postgre
 
 
 @pytest.mark.spec("I1", "I7")
-def test_a_writer_that_is_held_up_too_long_is_told_and_can_go_on(server: PostgresBackend) -> None:
+def test_a_blocked_writer_times_out_and_can_retry(server: PostgresBackend) -> None:
     session = conversation(server.open())
     patient = open_postgres(server.url, clock=SystemClock())
     impatient = open_postgres(server.url, clock=SystemClock(), timeout_s=0.3)
@@ -217,7 +217,7 @@ def test_a_writer_that_is_held_up_too_long_is_told_and_can_go_on(server: Postgre
     server.open().append(session, user("on"))
 
 
-def test_a_failure_that_was_passed_over_is_not_taken_for_a_commit(server: PostgresBackend) -> None:
+def test_an_ignored_statement_failure_fails_the_commit(server: PostgresBackend) -> None:
     server.open()
     database = open_postgres(server.url, clock=SystemClock())
 
@@ -232,7 +232,7 @@ def test_a_failure_that_was_passed_over_is_not_taken_for_a_commit(server: Postgr
     database.close()
 
 
-def test_a_backup_says_what_to_do_instead(server: PostgresBackend, tmp_path: Path) -> None:
+def test_a_postgres_backup_raises_an_error_that_names_pg_dump(server: PostgresBackend, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="pg_dump"):
         server.open().backup(tmp_path / "copy")
 

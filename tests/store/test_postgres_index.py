@@ -56,7 +56,7 @@ def put(database: PostgresDatabase, texts: Sequence[tuple[int, str]]) -> None:
     limit=st.integers(1, 8),
     stride=st.integers(1, 5),
 )
-def test_the_newest_matches_are_found_in_whichever_window_they_lie(
+def test_the_newest_matches_are_found_in_any_window(
     database: PostgresDatabase, numbers: set[int], limit: int, stride: int
 ) -> None:
     database.write(lambda tx: tx.run("DELETE FROM message_index"))
@@ -99,7 +99,7 @@ def test_a_text_with_more_words_than_a_tsvector_holds_is_found_by_scanning(serve
     assert store.search("w0000001q", scope={"role": "assistant"}) == []
 
 
-def test_what_somebody_wrote_is_never_taken_for_a_mark_of_ours(server: PostgresBackend) -> None:
+def test_a_text_never_matches_as_a_scope_term(server: PostgresBackend) -> None:
     store = server.open()
     session = store.create()
     store.append(session.id, [user("swan r:assistant #r:assistant #scanned #0 c:nowhere")])
@@ -110,7 +110,7 @@ def test_what_somebody_wrote_is_never_taken_for_a_mark_of_ours(server: PostgresB
 
 
 @pytest.mark.parametrize("query", ["!swan", "swan:*", "(swan", "'swan'", "swan | heron", "!(swan & swan)"])
-def test_a_query_is_never_read_as_an_expression(server: PostgresBackend, query: str) -> None:
+def test_a_query_is_never_parsed_as_a_tsquery_expression(server: PostgresBackend, query: str) -> None:
     store = server.open()
     store.append(store.create().id, user("swan"))
     assert [h.address for h in store.search(query)] == ["m:1"]

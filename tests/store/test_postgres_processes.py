@@ -67,7 +67,7 @@ def test_processes_append_to_one_conversation_and_nothing_is_lost_or_doubled(ser
         assert [t for t in texts if t.startswith(f"p{p}-")] == [f"p{p}-{n}" for n in range(40)]
 
 
-def test_processes_that_start_at_once_on_an_empty_database_make_it_once(tmp_path: Path) -> None:
+def test_processes_starting_concurrently_create_the_tables_once(tmp_path: Path) -> None:
     server = PostgresBackend(tmp_path, is_new=True)
     processes = [worker(server.url, str(n), "say", "nothing", "0") for n in range(4)]
     for process in processes:
@@ -94,7 +94,7 @@ HOLD_A_LEASE = """
 
 
 @pytest.mark.spec("I7")
-def test_a_process_whose_lease_was_taken_over_is_refused(server: PostgresBackend) -> None:
+def test_a_process_whose_lease_was_taken_over_cannot_write(server: PostgresBackend) -> None:
     clock = FakeClock()
     store = server.open(clock)
     session = conversation(store)

@@ -32,20 +32,20 @@ SETS = st.sets(st.integers(1, 60))
 
 
 @given(SETS)
-def test_joining_keeps_every_message_in_order_in_the_fewest_spans(numbers: set[int]) -> None:
+def test_merging_keeps_every_message_in_order_in_the_fewest_spans(numbers: set[int]) -> None:
     view = view_of(numbers)
     assert seqs(view) == sorted(numbers)
     assert len(view) == sum(n - 1 not in numbers for n in numbers)
 
 
 @given(SETS, SETS, st.integers(0, 61))
-def test_taking_away_and_cutting_off_are_set_arithmetic(numbers: set[int], taken: set[int], last: int) -> None:
+def test_subtract_and_truncate_are_set_arithmetic(numbers: set[int], taken: set[int], last: int) -> None:
     assert seqs(subtract_spans(view_of(numbers), view_of(taken))) == sorted(numbers - taken)
     assert seqs(truncate_view(view_of(numbers), last)) == [n for n in sorted(numbers) if n <= last]
 
 
 @given(SETS.filter(bool), st.data())
-def test_what_is_kept_and_what_is_covered_is_the_whole_view(numbers: set[int], data: st.DataObject) -> None:
+def test_kept_and_covered_spans_make_up_the_whole_view(numbers: set[int], data: st.DataObject) -> None:
     view = view_of(numbers)
     kept = data.draw(st.sets(st.sampled_from(sorted(numbers))))
     plan = (*view_of(kept), handoff())
@@ -54,14 +54,14 @@ def test_what_is_kept_and_what_is_covered_is_the_whole_view(numbers: set[int], d
     assert sorted([*seqs(covered), *kept]) == sorted(numbers)
 
 
-def test_two_handoffs_share_what_is_dropped_as_they_say() -> None:
+def test_two_handoffs_divide_the_dropped_messages_as_specified() -> None:
     view = (Span(1, 20),)
     plan = (NewHandoff(handoff().message, covers=(Span(1, 5),)), handoff(), Span(18, 20))
     assert covers_of(plan, view) == [(Span(1, 5),), (Span(6, 17),)]
 
 
 @given(st.lists(st.tuples(SETS, st.integers(0, 6)), min_size=1, max_size=6))
-def test_undoing_every_compaction_brings_every_message_back_in_order(rounds: list[tuple[set[int], int]]) -> None:
+def test_undoing_every_compaction_restores_every_message_in_order(rounds: list[tuple[set[int], int]]) -> None:
     handoffs: dict[int, StoredHandoff] = {}
     view: View = ()
     said: list[int] = []

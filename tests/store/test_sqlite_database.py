@@ -40,7 +40,7 @@ def test_every_commit_is_on_disk_when_it_returns(database: SqliteDatabase) -> No
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
-def test_work_that_raises_is_undone_and_the_next_goes_on(database: SqliteDatabase) -> None:
+def test_a_write_that_raises_is_rolled_back_and_the_next_one_works(database: SqliteDatabase) -> None:
     def half(tx: Transaction) -> None:
         tx.run("INSERT INTO state VALUES ('s', 'half', '1')")
         raise ZeroDivisionError
@@ -51,7 +51,7 @@ def test_work_that_raises_is_undone_and_the_next_goes_on(database: SqliteDatabas
     assert keys(database) == ["whole"]
 
 
-def test_a_reader_sees_one_moment_while_others_write(database: SqliteDatabase) -> None:
+def test_a_reader_sees_a_consistent_snapshot(database: SqliteDatabase) -> None:
     def look(tx: Transaction) -> tuple[int, int]:
         before = tx.rows("SELECT COUNT(*) FROM state")[0][0]
         database.write(put("meanwhile"))
@@ -68,7 +68,7 @@ def test_readers_cannot_write(database: SqliteDatabase) -> None:
 
 
 @pytest.mark.spec("I8")
-def test_a_busy_file_is_waited_for(database: SqliteDatabase) -> None:
+def test_a_write_waits_for_a_busy_file(database: SqliteDatabase) -> None:
     other = sqlite3.connect(database.path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     release = threading.Timer(0.15, lambda: other.execute("COMMIT"))
@@ -79,7 +79,7 @@ def test_a_busy_file_is_waited_for(database: SqliteDatabase) -> None:
     assert keys(database) == ["patient"]
 
 
-def test_a_file_busy_for_too_long_is_said_plainly_and_nothing_is_lost(database: SqliteDatabase) -> None:
+def test_a_busy_file_times_out_with_a_clear_error_and_loses_nothing(database: SqliteDatabase) -> None:
     other = sqlite3.connect(database.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="another process kept it busy"):
@@ -90,7 +90,7 @@ def test_a_file_busy_for_too_long_is_said_plainly_and_nothing_is_lost(database: 
     assert keys(database) == ["in time"]
 
 
-def test_closing_waits_for_what_is_being_written(tmp_path: Path) -> None:
+def test_closing_waits_for_running_writes(tmp_path: Path) -> None:
     database = open_sqlite(tmp_path / "sessions.db", clock=SystemClock())
     started, go = threading.Event(), threading.Event()
 
@@ -140,7 +140,7 @@ def queued_behind_a_busy_writer(database: SqliteDatabase, works: list[object]) -
     return outcomes
 
 
-def test_writes_that_wait_together_are_committed_together(database: SqliteDatabase) -> None:
+def test_queued_writes_are_committed_together(database: SqliteDatabase) -> None:
     seen_outside: list[str] = []
 
     def look(tx: Transaction) -> int:
@@ -154,7 +154,7 @@ def test_writes_that_wait_together_are_committed_together(database: SqliteDataba
     assert keys(database) == ["a", "b"]
 
 
-def test_one_that_fails_takes_none_of_the_others_with_it(database: SqliteDatabase) -> None:
+def test_a_failing_write_does_not_affect_others_in_its_group(database: SqliteDatabase) -> None:
     def fail(tx: Transaction) -> None:
         tx.run("INSERT INTO state VALUES ('s', 'half', '1')")
         raise ZeroDivisionError
@@ -167,7 +167,7 @@ def test_one_that_fails_takes_none_of_the_others_with_it(database: SqliteDatabas
     assert keys(database) == ["a", "b"]
 
 
-def test_closing_writes_what_waits_first(database: SqliteDatabase) -> None:
+def test_closing_runs_queued_writes_first(database: SqliteDatabase) -> None:
     assert queued_behind_a_busy_writer(database, [put(f"k{n:02}") for n in range(40)]) == [1] * 40
     database.close()
     assert sqlite3.connect(database.path).execute("SELECT COUNT(*) FROM state").fetchone() == (40,)

@@ -36,7 +36,7 @@ def filled(path: Path) -> str:
 @pytest.mark.parametrize(
     "content", [b"this is not a database at all, " * 300, b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 8000]
 )
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_rejected_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.db"
     path.write_bytes(content)
     before = snapshot(path)
@@ -45,7 +45,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, co
     assert snapshot(path) == before
 
 
-def test_a_damaged_database_says_so_and_is_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_database_is_rejected_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     session = filled(path)
     data = bytearray(path.read_bytes())
@@ -58,7 +58,7 @@ def test_a_damaged_database_says_so_and_is_left_alone(tmp_path: Path) -> None:
     assert snapshot(path) == before
 
 
-def test_another_programs_database_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE birds (name TEXT)")
@@ -69,7 +69,7 @@ def test_another_programs_database_is_not_taken_over(tmp_path: Path) -> None:
     assert snapshot(path) == before
 
 
-def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_newer_schema_is_rejected_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     filled(path)
     with sqlite3.connect(path) as connection:
@@ -81,7 +81,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_an_older_schema_is_migrated_and_a_copy_kept(tmp_path: Path) -> None:
+def test_an_older_schema_is_migrated_after_a_copy(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     session = filled(path)
     released = schema.load_migrations(DIALECT)
@@ -100,7 +100,7 @@ def test_an_older_schema_is_migrated_and_a_copy_kept(tmp_path: Path) -> None:
         open_store(path)
 
 
-def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> None:
+def test_a_failed_migration_leaves_the_old_schema_intact(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     session = filled(path)
     released = schema.load_migrations(DIALECT)
@@ -125,7 +125,7 @@ def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> N
         ("a\0b", "NUL"),
     ],
 )
-def test_a_wrong_place_is_named_plainly(tmp_path: Path, where: str, word: str) -> None:
+def test_an_invalid_path_raises_a_clear_error(tmp_path: Path, where: str, word: str) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreUnavailable, match=word):
         open_store(where.replace("{tmp}", str(tmp_path)))
@@ -152,7 +152,7 @@ TRY_TO_OPEN = """
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444])
-def test_no_permission_is_said_plainly(tmp_path: Path, mode: int) -> None:
+def test_a_missing_permission_raises_a_clear_error(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "sessions.db"
     filled(path)
     for folder in [tmp_path, *tmp_path.parents[:2]]:
@@ -166,7 +166,7 @@ def test_no_permission_is_said_plainly(tmp_path: Path, mode: int) -> None:
     assert snapshot(path) == before
 
 
-def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_new_file_has_owner_only_permissions(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "down" / "sessions.db"
     with open_store(path) as store:
         sink = store.outputs.begin(store.create().id, "call_1")
@@ -202,7 +202,7 @@ FILL_THE_DISK = """
 
 
 @pytest.mark.spec("I1")
-def test_a_full_disk_fails_cleanly_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_fails_cleanly_and_works_again_with_free_space(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     done = run(FILL_THE_DISK, str(path))
     assert done.stderr == ""
@@ -260,7 +260,7 @@ def test_a_small_disk_that_fills_up_loses_nothing(small_disk: Path) -> None:
         assert [e.seq for e in store.history(session.id).entries] == list(range(1, kept + 5))
 
 
-def test_a_read_only_disk_is_read_but_not_written(small_disk: Path) -> None:
+def test_a_read_only_disk_can_be_read_but_not_written(small_disk: Path) -> None:
     path = small_disk / "sessions.db"
     session = filled(path)
     remount(small_disk, "ro")
@@ -273,7 +273,7 @@ def test_a_read_only_disk_is_read_but_not_written(small_disk: Path) -> None:
         assert len(store.history(session).entries) == 20
 
 
-def test_a_backup_is_whole_and_never_overwrites(tmp_path: Path) -> None:
+def test_a_backup_is_complete_and_never_overwrites(tmp_path: Path) -> None:
     with open_store(tmp_path / "sessions.db") as store:
         session = conversation(store)
         sink = store.outputs.begin(session, "call_1")
@@ -293,7 +293,7 @@ def test_a_backup_is_whole_and_never_overwrites(tmp_path: Path) -> None:
 
 @pytest.mark.spec("E9")
 @pytest.mark.parametrize("deed", ["scrub", "delete"])
-def test_nothing_of_what_was_taken_out_is_left_in_any_file(tmp_path: Path, deed: str) -> None:
+def test_deleted_and_scrubbed_text_is_left_in_no_file(tmp_path: Path, deed: str) -> None:
     secret = "QZXJ7731VERYSECRET"
     with open_store(tmp_path / "sessions.db") as store:
         session = store.create(system_prompt=f"prompt {secret}", title=secret)
@@ -314,7 +314,7 @@ def test_nothing_of_what_was_taken_out_is_left_in_any_file(tmp_path: Path, deed:
 
 
 @pytest.mark.spec("I6")
-def test_a_search_goes_on_when_an_outputs_file_was_taken_away(tmp_path: Path) -> None:
+def test_a_search_works_when_an_output_file_is_missing(tmp_path: Path) -> None:
     with open_store(tmp_path / "sessions.db") as store:
         session = conversation(store)
         for call, text in (("a", "lost small word"), ("b", "lost large word " * 20_000)):
@@ -328,7 +328,7 @@ def test_a_search_goes_on_when_an_outputs_file_was_taken_away(tmp_path: Path) ->
         assert store.delete(session).outputs == 2
 
 
-def test_outputs_a_crash_left_of_a_deleted_conversation_go_when_the_store_is_opened(tmp_path: Path) -> None:
+def test_leftover_outputs_of_a_deleted_conversation_are_removed_on_open(tmp_path: Path) -> None:
     with open_store(tmp_path / "sessions.db") as store:
         gone, kept = store.create(), store.create()
         places = []
@@ -360,7 +360,7 @@ MISHAPS = {
 
 
 @pytest.mark.parametrize("mishap", MISHAPS)
-def test_nothing_is_acknowledged_once_the_file_is_not_where_it_was(tmp_path: Path, mishap: str) -> None:
+def test_no_write_is_acknowledged_after_the_file_was_moved(tmp_path: Path, mishap: str) -> None:
     path = tmp_path / "data" / "sessions.db"
     with open_store(path) as store:
         session = conversation(store)
@@ -374,7 +374,7 @@ def test_nothing_is_acknowledged_once_the_file_is_not_where_it_was(tmp_path: Pat
         assert len(rescued.history(session).entries) == 20
 
 
-def test_a_file_that_is_put_back_is_written_again(tmp_path: Path) -> None:
+def test_a_file_that_is_moved_back_can_be_written_again(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     with open_store(path) as store:
         session = conversation(store)
@@ -387,9 +387,7 @@ def test_a_file_that_is_put_back_is_written_again(tmp_path: Path) -> None:
         assert [e.message.text for e in store.history(session).entries][-1] == "kept"
 
 
-def test_a_process_that_changes_its_folder_goes_on_in_the_same_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changing_the_working_directory_keeps_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with open_store("sessions.db") as store:
         session = conversation(store)
@@ -423,7 +421,7 @@ WITHOUT_DESCRIPTORS = """
 """
 
 
-def test_a_process_without_spare_descriptors_is_told_so_and_reads_nothing_stale(tmp_path: Path) -> None:
+def test_running_out_of_descriptors_raises_instead_of_reading_stale_data(tmp_path: Path) -> None:
     ran = run(WITHOUT_DESCRIPTORS, str(tmp_path))
     lines = ran.stdout.splitlines()
     assert len(lines) == 10, ran.stderr

@@ -36,14 +36,14 @@ def test_tokens(text: str, parts: str, wholes: str) -> None:
     assert tokens.wholes == tuple(wholes.split())
 
 
-def test_endless_strings_are_cut_and_never_kept_whole() -> None:
+def test_very_long_strings_are_truncated() -> None:
     tokens = tokenize("a" * 5_000 + " " + "b/" * 5_000 + "c")
     assert max(map(len, tokens.parts)) <= 64
     assert max(map(len, tokens.wholes), default=0) <= 120
 
 
 @given(st.text())
-def test_no_token_holds_what_an_index_would_split(text: str) -> None:
+def test_no_token_contains_a_separator(text: str) -> None:
     tokens = tokenize(text)
     for token in (*tokens.parts, *tokens.wholes):
         assert token
@@ -51,26 +51,26 @@ def test_no_token_holds_what_an_index_would_split(text: str) -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
-def test_words_side_by_side_stay_so_in_any_surroundings(before: str, middle: str, after: str) -> None:
+def test_adjacent_words_stay_adjacent_in_any_context(before: str, middle: str, after: str) -> None:
     inner = tokenize(middle).parts
     around = tokenize(f"{before} {middle} {after}").parts
     assert any(around[i : i + len(inner)] == inner for i in range(len(around) - len(inner) + 1))
 
 
 @given(st.text())
-def test_folding_twice_changes_nothing(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     assert fold_text(fold_text(text)) == fold_text(text)
 
 
 @given(st.text(), st.text(max_size=30))
-def test_ranking_and_snippets_take_any_text(text: str, query: str) -> None:
+def test_ranking_and_snippets_accept_any_text(text: str, query: str) -> None:
     clauses = parse(query)
     if clauses:
         score(text, clauses)
         snippet(text, clauses)
 
 
-def test_a_phrase_as_typed_outranks_its_words_apart() -> None:
+def test_a_literal_phrase_outranks_its_separate_words() -> None:
     clauses = parse("brown fox")
     literal = parse('"brown fox"')
     near, far = "the brown fox ran", "the fox was not brown at all"
@@ -78,7 +78,7 @@ def test_a_phrase_as_typed_outranks_its_words_apart() -> None:
     assert score(near, clauses) == pytest.approx(score(far, clauses), abs=0.2)
 
 
-def test_a_short_text_that_says_it_outranks_a_long_one_that_mentions_it() -> None:
+def test_a_short_text_outranks_a_long_one() -> None:
     clauses = parse("migration")
     assert score("the migration", clauses) > score("the migration" + " and other things" * 500, clauses)
 

@@ -306,7 +306,7 @@ class Hub:
             chat.chat,
             incoming.content if isinstance(incoming.content, str) else message.to_dict(),
             tuple(sorted(principal.scopes)),
-            incoming.key,
+            incoming.key or None,
         )
 
     def _is_attended(self, chat: ChatKey) -> bool:

@@ -38,7 +38,7 @@ class InboundMessage:
     chat: str
     content: str | Mapping[str, Any]
     scopes: tuple[str, ...] = ()
-    key: str = ""
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class MessageInbox:
         return self._context.database.write(lambda tx: tx.run(sql, (*values, queued.id, text(queued.owner)))) > 0
 
     def _find_by_key(self, tx: Transaction, inbound: InboundMessage) -> QueuedMessage | None:
-        if not inbound.key:
+        if inbound.key is None:
             return None
         row = tx.row(
             f"SELECT {_COLUMNS} FROM inbox WHERE platform = ? AND user_key = ? AND key = ?",
@@ -271,7 +271,7 @@ def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> 
         "chat": text(inbound.chat),
         "scopes": json.dumps(sorted(inbound.scopes)),
         # NULL is never equal to NULL, so messages without a key are never duplicates.
-        "key": text(inbound.key) or None,
+        "key": text(inbound.key or "") or None,
         "content": json.dumps(inbound.content, ensure_ascii=True),
         "conversation": None,
         "begin_seq": None,
@@ -291,7 +291,7 @@ def _queued_message(row: Row) -> QueuedMessage:
         result, owner, expires_at, wants_stop, done_at,
     ) = row  # fmt: skip
     inbound = InboundMessage(
-        ident, queue_key, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key or ""
+        ident, queue_key, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key
     )
     outcome = json.loads(result) if result else None
     return QueuedMessage(

@@ -93,7 +93,7 @@ def test_once_allows_a_single_call(tmp_path: Path) -> None:
     (runtime.folder / "src").mkdir()
     assert runtime.run("terminal", command="rm -rf src").startswith("[exit 0]")
     assert "the user refused" in runtime.run("terminal", command="rm -rf src")
-    assert approver.prompts[0] == ("rm -rf src", "it deletes files that cannot be brought back: rm -rf src")
+    assert approver.prompts[0] == ("rm -rf src", "it deletes files that cannot be recovered: rm -rf src")
 
 
 @pytest.mark.spec("J6")
@@ -188,9 +188,9 @@ def test_reading_credentials_needs_approval_with_every_tool(tmp_path: Path) -> N
     (runtime.folder / "key").symlink_to(tmp_path / ".ssh" / "id_rsa")
     (runtime.folder / "notes.txt").write_text("PRIVATE thoughts")
     for path in ("../.ssh/id_rsa", str(tmp_path / ".aws" / "credentials"), "key", "/proc/self/environ"):
-        assert "it reads or sends away credentials" in runtime.run("read_file", path=path)
+        assert "it reads or sends credentials" in runtime.run("read_file", path=path)
     for path in ("../.ssh", str(tmp_path / ".aws"), "key"):
-        assert "it reads or sends away credentials" in runtime.run("search_files", pattern="PRIVATE", path=path)
+        assert "it reads or sends credentials" in runtime.run("search_files", pattern="PRIVATE", path=path)
     assert "credentials" in runtime.run("terminal", command="cat key")
     assert len(approver.prompts) == 8
     assert "thoughts" in runtime.run("read_file", path="notes.txt")
@@ -233,7 +233,7 @@ def test_tool_marked_dangerous_needs_approval(tmp_path: Path) -> None:
     assert runtime.run("deploy", target="prod").startswith("Error: deploy was not run, the user refused")
     assert runtime.run("deploy", target="prod") == "deployed to prod"
     assert runtime.run("deploy", target="prod") == "deployed to prod"
-    assert approver.prompts[0] == ("deploy(target='prod')", "this tool always asks: deploy")
+    assert approver.prompts[0] == ("deploy(target='prod')", "this tool always needs approval: deploy")
 
 
 @pytest.mark.spec("J6")

@@ -38,7 +38,7 @@ class CancelToken:
         with self._lock:
             if not self._event.is_set():
                 self._callbacks.append(callback)
-                return lambda: self._forget(callback)
+                return lambda: self._unregister(callback)
         callback()
         return lambda: None
 
@@ -51,7 +51,7 @@ class CancelToken:
         for callback in callbacks:
             callback()
 
-    def _forget(self, callback: Callable[[], None]) -> None:
+    def _unregister(self, callback: Callable[[], None]) -> None:
         with self._lock:
             if callback in self._callbacks:
                 self._callbacks.remove(callback)

@@ -1,1 +1,1 @@
-"""The tools people expect: a shell, files, search, the web, a question back. Each is a class bound to a workspace."""
+"""Built-in tools: shell, files, search, web, memory, plan, delegation. Each is a class that builds its tools."""

@@ -82,7 +82,7 @@ def _service_stop(run: Invocation) -> bool:
     return any(o in ("stop", "disable", "remove", "delete", "mask", "kill") for o in run.operands)
 
 
-def _forgets(run: Invocation) -> bool:
+def _clears_history(run: Invocation) -> bool:
     return run.has("-c", "-w", "-d") or "-c" in run.args
 
 
@@ -170,7 +170,7 @@ RULES = (
     RiskRule("security", "aa-teardown aa-disable aa-complain apparmor_parser", unless(is_help), "aa-teardown"),
     RiskRule("security", "auditctl", option("-D", "-e"), "auditctl -e 0"),
     RiskRule("security", "csrutil spctl", lambda r: any("disable" in a for a in r.args), "csrutil disable"),
-    RiskRule("security", "history", _forgets, "history -c"),
+    RiskRule("security", "history", _clears_history, "history -c"),
     RiskRule("security", "unset export set declare", _history_off, "unset HISTFILE"),
     RiskRule("security", "Set-MpPreference", always, "Set-MpPreference -DisableRealtimeMonitoring 1"),
     RiskRule("security", "ssh-keyscan xhost", lambda r: r.name == "xhost" and "+" in r.args, "xhost +"),

@@ -129,7 +129,7 @@ def test_figures_and_words_take_in_what_was_said_since() -> None:
     assert done.before_tokens == at_the_time.before_tokens + said_since
     assert done.after_tokens == at_the_time.after_tokens + said_since
     assert (
-        f"with {len(later)} messages said since, about {done.before_tokens:,} → {done.after_tokens:,}" in done.message
+        f"with {len(later)} messages added since, about {done.before_tokens:,} → {done.after_tokens:,}" in done.message
     )
     background.start(snapshot)
     assert (same := background.take(snapshot)) is not None

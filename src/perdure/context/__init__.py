@@ -1,13 +1,16 @@
-"""What stays in the context when a conversation outgrows its window.
+"""Context engines: compact a conversation that outgrows its model's window.
 
-    engine       the contract: Keep / Insert plans, services handed in          registry  which engine is chosen
-    compressor   the built-in engine; read `compress` first                     background  the same, without waiting
-      boundaries   head, middle, tail                                           plain  dicts in, dicts out
-      pruning, transcript   the middle as short, redacted text
-      summarise, summary_check, sections   a model's notes, asked for, judged, read
-      digest, facts/, grounding, instructions, active_task   what code knows better than a model
-      writing, assemble, handoff, projection   one handoff between head and tail, ready to be sent
-    conformance  the suite any engine's author can run
+    engine          the interface: plans of Keep and Insert, injected services
+    registry        find engines by name; fall back to the built-in one
+    compressor      the built-in engine; start reading at `compress`
+      boundaries      split a history into head, middle and tail
+      transcript      the middle as short, redacted text
+      summarizer      request a summary, validate it; sections parses it
+      digest, facts/, grounding, user_intent   what code extracts and verifies without a model
+      handoff_writer, assembly, handoff, head  one handoff between head and tail, ready to send
+    background      prepare a compaction in a worker thread
+    api             `perdure.compress`: dicts in, dicts out
+    conformance     the test suite for engine authors
 
-Data flows one way: entries → boundaries → notes → handoff → plan. Nothing here touches a store or a network.
+Data flows one way: entries → boundaries → summary → handoff → plan. Nothing here accesses a store or the network.
 """

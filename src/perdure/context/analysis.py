@@ -18,7 +18,7 @@ from perdure.core.messages import Entry, Message, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """`marks`, in lower case, are looked for before the pattern; what is said in CJK is short, and has its own."""
+    """A regex with required lower-case literals as a cheap pre-filter; CJK text skips the filter."""
 
     marks: tuple[str, ...]
     pattern: re.Pattern[str]
@@ -28,7 +28,7 @@ class Wording:
         return bool(self.among((text,), text))
 
     def among(self, pieces: Iterable[str], whole: str) -> list[str]:
-        """Those of a text's pieces that are worded so."""
+        """The pieces of a text that match."""
         low = whole.lower()
         present = [mark for mark in self.marks if mark in low]
         search = self.pattern.search
@@ -39,7 +39,7 @@ class Wording:
 
 
 _END = re.compile(r"[\n.!?。！？]")
-# Of a sentence without white space around it.
+# Matches the end of a stripped sentence.
 _QUESTION = re.compile(r"[?？]$|[吗呢か]\s*[。.]?$|(?:까요|나요|는지)\s*[.]?$")
 DECISION = Wording(
     marks=(
@@ -68,7 +68,7 @@ _LONGEST_SENTENCE = 400
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A question of the user and the reply that answered it."""
+    """A question of the user and the reply to it."""
 
     question: str
     answer: str
@@ -91,7 +91,7 @@ def sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class MessageAnalysis:
-    """What one message says of decisions, plans, questions and answers; `choices` are the user's decisions."""
+    """Decisions, plans, questions and answers in one message; `choices` are the user's decisions."""
 
     decisions: tuple[str, ...] = ()
     plans: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ _NOTHING = MessageAnalysis()
 
 
 def talk_of(message: Message) -> MessageAnalysis:
-    """Pure, so that it can be kept beside the message."""
+    """Analyze a message. Pure, so the result can be cached."""
     if message.is_real_user:
         # In ASCII only a question mark at the very end makes a question.
         lines = sentences(own_words(message))
@@ -126,22 +126,22 @@ def _decided(lines: Iterable[str], text: str) -> tuple[str, ...]:
 
 
 def talk_in(entry: Entry) -> MessageAnalysis:
-    """The same of an entry, read once, from its redacted text: a line cut short may halve a secret."""
+    """The cached analysis of an entry, from its redacted text: truncation may halve a secret."""
     return entry.memoized("talk") or entry.memo("talk", lambda _: talk_of(facts_in(entry).message))
 
 
 def decisions(talks: Iterable[MessageAnalysis]) -> list[str]:
-    """The assistant's sentences that decide something or say why, in their order, none twice."""
+    """The assistant's sentences with decisions or reasons, in order, without duplicates."""
     return list(dict.fromkeys(d for talk in talks for d in talk.decisions))
 
 
 def plans(talks: Sequence[MessageAnalysis]) -> Sequence[str]:
-    """What the newest message of the assistant that has plans says is still to be done."""
+    """The plans in the newest assistant message that has any."""
     return next((talk.plans for talk in reversed(talks) if talk.plans), ())
 
 
 def exchanges(talks: Iterable[MessageAnalysis]) -> tuple[list[Exchange], list[str]]:
-    """Questions with the reply that closed them, and those that none closed."""
+    """Questions with their replies, and questions without one."""
     closed: list[Exchange] = []
     waiting: list[str] = []
     for talk in talks:
@@ -152,25 +152,25 @@ def exchanges(talks: Iterable[MessageAnalysis]) -> tuple[list[Exchange], list[st
     return closed, [beginning(q, 300) for q in waiting]
 
 
-# How compilers and tracebacks go on behind a file's name, before the number of a line.
+# Separators between a file name and a line number in compiler output and tracebacks.
 _BEFORE_LINE_NUMBER = (":", '", line ', "(")
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The facts of one message that stand in an error, and those that stand in a decision."""
+    """The facts of one message that occur in an error, and those in a decision."""
 
     errors: frozenset[str] = frozenset()
     decisions: frozenset[str] = frozenset()
 
 
 _NONE = Roles()
-# So many messages back: what went wrong or was decided before that is dealt with, or told elsewhere.
+# How many messages back errors and decisions count.
 _LATELY = 150
 
 
 def ledger_of(entries: Sequence[Entry]) -> FactLedger:
-    """The ledger of a history, in which facts weigh by the role they lately played, too."""
+    """Build the ledger of a history; facts in recent errors and decisions get more weight."""
     start = max(0, len(entries) - _LATELY)
     roles = [(position, e.memoized("roles") or roles_in(e)) for position, e in enumerate(entries[start:], start)]
     return FactLedger.collect(
@@ -181,7 +181,7 @@ def ledger_of(entries: Sequence[Entry]) -> FactLedger:
 
 
 def roles_in(entry: Entry) -> Roles:
-    """The roles of an entry's facts, read once."""
+    """The cached roles of an entry's facts."""
     return entry.memo("roles", lambda _: _roles_of(entry))
 
 
@@ -198,7 +198,7 @@ def _roles_of(entry: Entry) -> Roles:
 
 
 def _failing(facts: MessageFacts, line: str) -> frozenset[str]:
-    """What the line that tells the error names, and every file that a failing result points into."""
+    """The facts in the error line, and every file with a line number in a failing result."""
     text = facts.message.text
     paths = (f for f in facts.mentioned if kind_of(f) in PLACES)
     return (facts.mentioned & scan(line)).union(f for f in paths if _has_line_number(text, f))
@@ -210,7 +210,7 @@ def _has_line_number(text: str, path: str) -> bool:
     return bool(mark) and text[end + len(mark) : end + len(mark) + 1].isdigit()
 
 
-# The first word found in a tool's name names what it does; an unknown tool is simply called.
+# The first of these words in a tool's name gives the verb; other tools get "called".
 _VERBS = (
     ("edited", ("edit", "replace", "patch", "insert", "update", "modify", "rename", "move")),
     ("wrote", ("write", "create", "save", "append", "upload", "send", "post", "book", "delete", "remove", "cancel")),
@@ -234,20 +234,20 @@ ERROR = Wording(
     ),
     cjk=re.compile("错误|失败|エラー|失敗|오류|실패"),
 )  # fmt: skip
-# Each begins with a single character, which is found at memory speed; the line around a hit is cut out afterwards.
+# Each pattern begins with a literal character, for speed; the line around a match is extracted afterwards.
 _COUNTED = re.compile(r" (?:passed|failed|errors?|tests?|failures?|skipped)\b")
 _VERDICT = re.compile(r"\n(?:ok|FAIL|PASS)\b")
 _FAILED_TESTS = re.compile(r"FAIL|[1-9]\d* (?:failed|error|failure)")
 _EXIT = re.compile(r"exit(?:ed with)?(?: code| status)?[ :=]+(\d+)", re.IGNORECASE)
-# How our own terminal opens when all went well, which needs no saying; and a change as an editing tool shows it.
+# The terminal tool's line for success, which is omitted; and a diff as editing tools print it.
 _WENT_WELL = "[exit 0]"
 _HUNK = "@@ -"
-# At a line's beginning: the name of an exception, as a traceback ends with it.
+# An exception name at the start of a line, as at the end of a traceback.
 _NAMED_ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Failure)\b")
-# Below so many lines even something that was read may be nothing but a refusal.
+# A result of a reading tool with fewer lines may be an error message.
 _REFUSAL_LINES = 3
 
-# One line of how a call ended, and whether that is an error.
+# One line with the outcome of a call, and whether it is an error.
 Outcome = tuple[str, bool]
 
 _EDGE_CHARS = 2_000
@@ -257,7 +257,7 @@ _SAID_CHARS = 600
 
 
 class Action(NamedTuple):
-    """One call and how it ended; `said` is what the assistant said with it."""
+    """One tool call and its outcome; `text` is the assistant's text beside it."""
 
     position: int
     tool: str
@@ -273,7 +273,7 @@ class Action(NamedTuple):
 
     @property
     def why(self) -> str:
-        """What was said last before the call: the last sentence, or where that is long, the last words."""
+        """The reason for the call: the last sentence before it, or the last words of a long one."""
         text = self.text
         last = sentences(text[-_SAID_CHARS:])[-1:] if text else []
         reason = last[0] if last and len(last[0]) <= 1.5 * _WHY_CHARS else ending(text, _WHY_CHARS)
@@ -287,7 +287,7 @@ def actions_of(
     outcomes: Mapping[str, Outcome] | None = None,
     targets: Mapping[str, str] | None = None,
 ) -> list[Action]:
-    """The newest `most` calls in their order; `outcomes` and `targets` are those already read, by the call's id."""
+    """The newest `most` calls in order; `outcomes` and `targets` are cached values by call id."""
     results: dict[str, Message] = {m.tool_call_id: m for m in messages if m.role == "tool" and m.tool_call_id}
     actions: list[Action] = []
     for position in range(len(messages) - 1, -1, -1):
@@ -311,13 +311,13 @@ def _outcome_of_call(call: ToolCall, results: Mapping[str, Message], read: Mappi
     text = results[result_id].text
     outcome, is_error = read.get(result_id) or outcome_of(text)
     if is_error and verb_of(call.name) in _LOOKS and text.count("\n") >= _REFUSAL_LINES:
-        # What was read or found speaks of errors; the looking went well.
+        # The output mentions errors, but the call itself succeeded.
         return f"{beginning(text, _OUTCOME_CHARS)} ({text.count(chr(10)) + 1} lines)", False
     return outcome, is_error
 
 
 def verb_of(tool: str) -> str:
-    """What a tool of this name does to its target, in one word."""
+    """The verb for a tool of this name."""
     return _VERB_OF[tool]
 
 
@@ -330,12 +330,12 @@ _VERB_OF: Memo[str, str] = Memo(_verb_of, max_bytes=200_000, bytes_per_char=4)
 
 
 def outcome_in(entry: Entry) -> Outcome:
-    """The same of an entry that is a result, read once, from its redacted text: a line cut short may halve a secret."""
+    """The cached outcome of a tool result, from its redacted text: truncation may halve a secret."""
     return entry.memoized("outcome") or entry.memo("outcome", lambda _: outcome_of(facts_in(entry).message.text))
 
 
 def outcome_of(text: str) -> Outcome:
-    """How a call ended, in one line of its own result, and whether that is an error."""
+    """Summarize a tool result in one line, and classify it as error or not."""
     went_well = text.startswith(_WENT_WELL)
     text = text[len(_WENT_WELL) :].lstrip("\n") if went_well else text
     edges = text if len(text) <= 2 * _EDGE_CHARS else f"{text[:_EDGE_CHARS]}\n{text[-_EDGE_CHARS:]}"
@@ -349,7 +349,7 @@ def outcome_of(text: str) -> Outcome:
     if not went_well and (lines <= 40 or _has_failed(edges)) and (error := error_line(edges)):
         return error + size, True
     first = edges.lstrip().partition("\n")[0]
-    # A first line such as `{` or a package's name says too little by itself.
+    # A first line such as `{` or a package name is too short to be understood.
     summary = first if is_understood(first) else edges
     return (beginning(summary, _OUTCOME_CHARS) or "nothing returned") + size, False
 
@@ -360,7 +360,7 @@ def _has_failed(text: str) -> bool:
 
 
 def _change_in(text: str) -> str:
-    """The first line a change took away and the first it put there, where an editing tool shows them."""
+    """The first removed and the first added line of a diff, if the result has one."""
     at = text.find(_HUNK, 0, 400)
     if at < 0 or text.startswith("diff "):
         return ""
@@ -375,7 +375,7 @@ def _change_in(text: str) -> str:
 
 
 def _tests_line(text: str) -> str:
-    """The last line that counts tests or gives a verdict on them."""
+    """The last line with test counts or a test verdict."""
     text = f"\n{text}"
     counts = [m.end() for m in _COUNTED.finditer(text) if text[m.start() - 1].isdigit()]
     hits = counts + [m.end() for m in _VERDICT.finditer(text)]
@@ -387,7 +387,7 @@ def _tests_line(text: str) -> str:
 
 
 def error_line(text: str) -> str:
-    """The line that says what went wrong; "" where none does."""
+    """The line that describes the error; "" where there is none."""
     lines = ERROR.among(text.split("\n"), text)
     # The last line of a traceback names the error; an opening "Traceback" does not.
     # Nor does a bare exit status.

@@ -1,4 +1,4 @@
-"""Compaction for anyone's own loop: OpenAI-style dicts in, dicts out."""
+"""Compaction for custom agent loops: OpenAI-style dicts in, dicts out."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def compress(
     handoff_max_chars: int | None = None,
     handoff_key: bytes | None = None,
 ) -> CompactionReport:
-    """Compacts a message list if there is anything to compact; without `summarize`, by code alone.
+    """Compact a message list if there is anything to compact; without `summarize`, by code alone.
 
-    `handoff_key` is what the handoff is sealed with, so that the next call knows it for ours; by default a key of this
-    installation. A loop that runs on several machines hands in one of its own.
+    `handoff_key` seals the handoff, so that the next call can authenticate it; the default is a key of this
+    installation. Pass your own key for a loop that runs on several machines.
 
-    Raises InvalidMessage for a message no one could understand, and ConfigError for settings or a window out of range.
+    Raises InvalidMessage for an invalid message, and ConfigError for settings or a window out of range.
     """
     if not isinstance(context_length, int) or isinstance(context_length, bool) or context_length < 1:
         raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
@@ -56,7 +56,7 @@ def compress(
 
 
 def compression_settings(settings: CompressionSettings | Settings | Mapping[str, Any] | None) -> CompressionSettings:
-    """The compression settings, whichever way they were handed in. Raises ConfigError, which names the key."""
+    """Convert the argument to CompressionSettings. Raises ConfigError, which names the invalid key."""
     if isinstance(settings, CompressionSettings):
         return settings
     if isinstance(settings, Settings):
@@ -70,7 +70,7 @@ def compression_settings(settings: CompressionSettings | Settings | Mapping[str,
 
 
 def _sendable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What leaves keeps every history rule (D7), also where there was nothing to compact; a valid list as it is."""
+    """Repair a list that was not compacted; a valid one is returned unchanged."""
     read = [Message.from_dict(m) for m in messages]
     return messages if rules.is_valid(read) else [m.to_dict() for m in rules.repair(read)]
 

@@ -1,4 +1,4 @@
-"""The last phase: sections, exact facts and the user's own words become one handoff between head and tail (D6, E12)."""
+"""Assemble a handoff from sections, exact facts and the user's instructions, within its budget."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from perdure.redaction import redact
 INSTRUCTIONS_HEADING = "The user's standing instructions, word for word:"
 FACTS_HEADING = "Exact values from the compacted messages:"
 FILES_HEADING = "Touched in the compacted messages:"
-# What a token of handoff text comes to in characters, for those who count in them.
+# Characters per token of handoff text.
 CHARS_PER_TOKEN = 3.4
-# Of a handoff bounded as a whole, the share that is told rather than quoted as facts.
+# Of a handoff with a total limit, the share of the summary; the rest is for facts.
 SUMMARY_SHARE = 0.45
-# Of the room for facts, what lines carried over from a handoff may take whose messages are gone.
+# Share of the facts' budget for lines carried over from a handoff whose messages cannot be read.
 _CARRIED_SHARE = 0.4
 NO_FACTS = FactLines()
-# What is told beyond this share of its cap comes off the facts, so that a handoff stays one. A matter of length alone:
-# the larger the share, the more is kept.
+# A summary longer than this share of its cap reduces the budget for facts, which bounds the whole handoff.
 FULL_SUMMARY_SHARE = 0.33
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How long each part of a handoff may be; the whole is bounded only where a bound is given."""
+    """Budgets of the parts of a handoff; the whole has a limit only where one is set."""
 
     summary_tokens: int
     facts_tokens: int
-    # Code has no urge to round things off: its digest is never longer than half of what it stands for.
+    # A digest is never longer than half of what it replaces.
     digest_tokens: int
     whole_tokens: int | None = None
     whole_chars: int | None = None
@@ -42,7 +41,7 @@ class Shares:
 
     @property
     def is_free(self) -> bool:
-        """Bounded by nothing but its parts: room for a sentence that helps a reader and holds no fact."""
+        """Whether the whole has no limit, so that there is room for sentences without facts."""
         return not self.is_short and self.whole_chars is None
 
     @property
@@ -61,7 +60,7 @@ def share_out(
     whole_chars: int | None = None,
     is_short: bool = False,
 ) -> Shares:
-    """The lengths for a middle of this size (C2, C9, D5). What is added is never longer than what it stands for."""
+    """Compute the budgets for a middle of this size. A handoff is never longer than what it replaces."""
     summary_tokens = min(summary_cap_tokens, max(summary_min_tokens, int(middle_tokens * summary_ratio)))
     facts = min(facts_tokens, middle_tokens // 2)
     if whole_tokens is not None:
@@ -84,9 +83,9 @@ def compose(
     frame: Handoff,
     carried: FactLines = NO_FACTS,
 ) -> Handoff:
-    """The handoff: what was told, shortened to its cap; then the facts it dropped, unless `shown` has them anyway.
+    """Build the handoff: the texts, shortened to their cap, and the facts they lack, except those in `visible`.
 
-    `carried` are lines of facts whose sources are gone: those that still fit stand behind the ones quoted anew.
+    `carried` are lines of facts whose messages cannot be read: those that fit are appended.
     """
     sections = {name: _without_headings(redact(texts.get(name, ""))) for name in SECTIONS if name != "Active Task"}
     sections["Constraints & Preferences"] = _with_instructions(sections["Constraints & Preferences"], instructions)
@@ -99,7 +98,7 @@ def compose(
     ):
         if added:
             before = sections.get(name, "")
-            # The lines were redacted together already: a second time would change nothing.
+            # The lines are already redacted.
             sections[name] = "\n".join((*((before,) if before else ()), heading, *added))
     return _bounded(frame.with_sections(sections), shares)
 
@@ -107,21 +106,21 @@ def compose(
 def handoff_message(
     text: str, before: Message | None, after: Message | None, image: ImagePart | None = None
 ) -> Message:
-    """The handoff in the role that fits between its neighbours; where none does, in that of the message behind it,
-    with which the projection then merges it.
+    """Choose the role that is valid between the neighbours; where none is, that of the next message, with which the
+    projection then merges it.
     """
-    # An image may stand in a user's message only; behind a result the projection then puts a word of ours between.
+    # Only a user message may hold an image; after a tool result the projection inserts a reply between the two.
     role: Role = "assistant" if image is None and must_be_reply(before, after) else "user"
     return Message(role=role, content=(TextPart(text), image) if image else text, kind="handoff")
 
 
 def must_be_reply(before: Message | None, after: Message | None) -> bool:
-    """Behind a user's message, a note or a result only a reply may stand; but a history never ends in one of ours."""
+    """Whether it needs the assistant role: after a user message, note or result, unless it ends the history."""
     return before is not None and before.role != "assistant" and after is not None
 
 
 def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
-    """The last image of a history and where it stands."""
+    """The last image of a history and the index of its message."""
     for i in range(len(messages) - 1, -1, -1):
         content = messages[i].content
         for part in reversed(content) if isinstance(content, tuple) else ():
@@ -131,7 +130,7 @@ def newest_image(messages: Sequence[Message]) -> tuple[int, ImagePart] | None:
 
 
 def carried_instructions(previous: Handoff | None) -> list[str]:
-    """The standing instructions a handoff quotes, so that no summariser can lose them on the way to the next."""
+    """The standing instructions quoted by a handoff, so that no summary can lose them."""
     section = previous.section("Constraints & Preferences") if previous else ""
     _, separator, quoted = section.partition(f"{INSTRUCTIONS_HEADING}\n")
     lines = itertools.takewhile(lambda line: line.startswith("- “"), quoted.splitlines() if separator else ())
@@ -139,14 +138,14 @@ def carried_instructions(previous: Handoff | None) -> list[str]:
 
 
 def _with_instructions(section: str, instructions: Sequence[str]) -> str:
-    """The section led by the user's standing instructions, each once and word for word."""
+    """Prepend the user's standing instructions to the section, each once and word for word."""
     quoted = list(dict.fromkeys(f"- “{' '.join(redact(line).split())}”" for line in instructions))
     others = [line for line in section.splitlines() if line not in quoted and line != INSTRUCTIONS_HEADING]
     return "\n".join((INSTRUCTIONS_HEADING, *quoted, *others)) if quoted else section
 
 
 def _without_headings(text: str) -> str:
-    """A section's text without headings of ours that a summariser or a digest repeats: each stands once, by code."""
+    """Remove our own fact headings that a summary repeats; code adds each once."""
     if FACTS_HEADING not in text and FILES_HEADING not in text:
         return text
     return "\n".join(line for line in text.splitlines() if line.strip("-*# ") not in (FACTS_HEADING, FILES_HEADING))
@@ -163,7 +162,7 @@ def _facts(
     text = "\n".join(sections.values())
     without = render(frame.with_sections(sections), is_short=shares.is_short)
     if shares.whole_chars is not None:
-        # Bounded as a whole, a handoff is read by itself.
+        # With a total limit, visible facts are not skipped: the handoff is read on its own.
         room = shares.whole_chars - len(without) - 120
         old = _fitting(carried, int(room * _CARRIED_SHARE), text, len)
         lines = (
@@ -173,7 +172,7 @@ def _facts(
         )
         return _merge_lines(lines, old)
     used = estimate_text(without)
-    # The more was told, the fewer facts need to stand beside it.
+    # A longer summary leaves less budget for facts.
     spare = int(shares.summary_tokens * FULL_SUMMARY_SHARE) - used
     room = max(shares.facts_tokens // 2, shares.facts_tokens + min(0, spare))
     if shares.whole_tokens is not None:
@@ -187,7 +186,7 @@ def _facts(
 
 
 def _fitting(carried: FactLines, room: int, text: str, size: Callable[[str], int]) -> FactLines:
-    """The first of the carried lines that fit, without those that are told anyway; of a long one as many pieces."""
+    """The first carried lines that fit and are not in the text; long ones are cut between pieces."""
     present = frozenset(text.splitlines())
     groups: list[tuple[str, ...]] = []
     for lines in (carried.files, carried.critical):
@@ -201,7 +200,7 @@ def _fitting(carried: FactLines, room: int, text: str, size: Callable[[str], int
 
 
 def _pieces_within(line: str, room: int, size: Callable[[str], int]) -> str:
-    """The line, or as many of the pieces it quotes as fit; "" where none does."""
+    """The line, or as many of its pieces as fit; "" where none does."""
     if size(line) <= room:
         return line
     pieces = line.split(BETWEEN_PIECES)
@@ -212,7 +211,7 @@ def _pieces_within(line: str, room: int, size: Callable[[str], int]) -> str:
 
 
 def _merge_lines(new: FactLines, old: FactLines) -> FactLines:
-    """New lines before old ones, so that the oldest are the first to go at the next compaction."""
+    """Append old lines to new ones, so that the oldest are dropped first at the next compaction."""
     critical, files = (
         tuple(dict.fromkeys((*a, *b))) for a, b in ((new.critical, old.critical), (new.files, old.files))
     )
@@ -220,7 +219,7 @@ def _merge_lines(new: FactLines, old: FactLines) -> FactLines:
 
 
 def _bounded(handoff: Handoff, shares: Shares) -> Handoff:
-    """Within its whole, where there is one: shortened until its rendering fits, or until nothing is left to cut."""
+    """Shorten the handoff until its rendering fits the total limits, or nothing is left to cut."""
     for most, size in ((shares.whole_chars, len), (shares.whole_tokens, estimate_text)):
         if most is None:
             continue

@@ -1,9 +1,8 @@
-"""Compaction without waiting (C10): the summary of the settled part is prepared while the conversation goes on.
+"""Prepare a compaction in the background while the conversation goes on.
 
-It is the engine's own `compress` on a snapshot, in a worker thread; the engine need not know. Between two calls the
-finished plan is taken over with everything said since kept behind it. One that no longer fits the history, or that
-would free too little by now, is thrown away, and nothing has changed: a compaction changes the cached prefix, so one
-that would have to be followed by the next is worth less than none.
+A worker thread runs the engine's `compress` on a snapshot. Between two requests the finished plan is applied, and
+messages appended since are kept. A plan that no longer matches the history, or that would free too little by now, is
+discarded: each compaction invalidates the prompt cache, so one that needs another soon after is worse than none.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from perdure.context.engine import Compaction, ContextEngine, as_compaction
 from perdure.context.history import tokens_of
 from perdure.core.messages import Entry
 
-# Preparation starts at this share of the threshold, early enough for a slow summary to be there in time.
+# Preparation starts at this share of the threshold, early enough for a slow summary.
 NEAR = 0.85
 
 Spawn = Callable[[Callable[[], None]], None]
@@ -24,7 +23,7 @@ Spawn = Callable[[Callable[[], None]], None]
 
 @dataclass(slots=True)
 class _Preparation:
-    """One compaction under way; `result` is there once the worker has finished."""
+    """One pending compaction; `result` is set when the worker has finished."""
 
     snapshot: tuple[Entry, ...]
     done: threading.Event
@@ -45,7 +44,7 @@ class Background:
 
     @property
     def is_preparing(self) -> bool:
-        """A summary is being written right now."""
+        """Whether a worker is running."""
         return self._current is not None and not self._current.done.is_set()
 
     @property
@@ -53,11 +52,11 @@ class Background:
         return self._current is not None and self._current.done.is_set()
 
     def is_due(self, prompt_tokens: int, threshold_tokens: int) -> bool:
-        """Near the threshold, with nothing prepared or under way."""
+        """Whether the prompt is near the threshold and nothing is prepared or pending."""
         return self._current is None and NEAR * threshold_tokens <= prompt_tokens
 
     def start(self, entries: Sequence[Entry]) -> bool:
-        """Begins to prepare; False where something is under way already or there is nothing to compact."""
+        """Start a worker; return False where one is pending or there is nothing to compact."""
         if self._current is not None or not self._engine.has_content_to_compress(entries):
             return False
         job = self._current = _Preparation(tuple(entries), threading.Event())
@@ -65,7 +64,7 @@ class Background:
         def work() -> None:
             try:
                 job.result = as_compaction(self._engine.compress(job.snapshot, reason="background"), job.snapshot)
-            except Exception:  # a plug-in's engine may raise anything; the gate will meet it again in the open
+            except Exception:  # a plug-in may raise anything; the next pass in the foreground reports it
                 job.result = None
             finally:
                 job.done.set()
@@ -74,10 +73,10 @@ class Background:
         return True
 
     def take(self, entries: Sequence[Entry], *, least_freed_tokens: int = 0, model: str = "") -> Compaction | None:
-        """The prepared compaction for the history as it is now, once; None while under way, or if it went stale.
+        """Return the prepared compaction for the current history, once; None while pending or if it is stale.
 
-        It is stale when the snapshot is no longer how the history begins (an undo, another compaction), when it
-        changes nothing, or when it frees less than `least_freed_tokens`, as `model` counts them.
+        It is stale when the history no longer begins with the snapshot (an undo, another compaction), when it changes
+        nothing, or when it frees less than `least_freed_tokens`, counted for `model`.
         """
         job = self._current
         if job is None or not job.done.is_set():
@@ -91,21 +90,21 @@ class Background:
         return _with_later(compaction, entries, len(job.snapshot), model)
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for a preparation under way; True once it is ready."""
+        """Wait for a pending preparation; return True once it is ready."""
         return self._current is not None and self._current.done.wait(timeout_s)
 
     def discard(self) -> None:
-        """The history or the model changed under it: what is being prepared will not be used."""
-        self._current = None  # the worker finishes into nowhere
+        """Discard the preparation: the history or the model has changed."""
+        self._current = None  # the worker's result is ignored
 
 
 def _with_later(compaction: Compaction, entries: Sequence[Entry], start: int, model: str) -> Compaction:
-    """A compaction of the first `start` entries as one of them all: figures and words take in what was said since."""
+    """Extend a compaction of the first `start` entries to all entries, including its counts and message."""
     later = sum(tokens_of(entry, model) for entry in entries[start:])
     before, after = compaction.before_tokens + later, compaction.after_tokens + later
     message, count = compaction.message, len(entries) - start
     if count:
-        since = f"{count:,} message{'' if count == 1 else 's'} said since"
+        since = f"{count:,} message{'' if count == 1 else 's'} added since"
         message = f"{message} Prepared in the background; with {since}, about {before:,} → {after:,} tokens.".strip()
     return replace(
         compaction,

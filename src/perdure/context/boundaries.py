@@ -1,9 +1,9 @@
-"""Where a history is parted: head, middle, tail (D2–D4, D9). Pure, on roles and token counts alone.
+"""Split a history into head, middle and tail. Pure functions of roles and token counts.
 
     lead   leading system messages          always kept, never counted
     head   the first messages               kept at the first compaction of a chain
-    middle everything else                  what the handoff will stand for
-    kept   the newest request, where it lies far behind the tail, and the last visible reply where it fits
+    middle everything else                  replaced by the handoff
+    pinned the newest request where it is older than the tail, and the last visible reply where it fits
     tail   the last messages within the tail budget
 
 Precedence: a call and its results stay together > the newest user message > results the model has not read yet > the
@@ -22,13 +22,13 @@ from perdure.core.rules import leading_system
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The figures that decide, all in tokens but for the two counts."""
+    """Token budgets and message counts that decide the split."""
 
     tail_tokens: int
     head_tokens: int
-    # What the tail may come to at the very most, so that the result stays below the threshold.
+    # Upper bound of the tail, so that the result stays below the threshold.
     room_tokens: int
-    # Up to this size the results the model has not read yet stay whole, whatever the tail budget; None: `room_tokens`.
+    # Unread tool results up to this size stay whole, whatever the tail budget; None means `room_tokens`.
     unread_tokens: int | None = None
     protect_last_n: int = 20
     protect_first_n: int = 3
@@ -48,26 +48,25 @@ class Boundaries:
     tail_start: int
     # The newest handoff in the history.
     previous: int | None
-    # Where the results the model has not read begin, with the message that asked for them; None: all are read, or they
-    # are larger than they may be.
+    # Index of the tool-calling message whose results are unread; None where all are read, or they exceed their limit.
     unread: int | None = None
 
     @property
     def middle(self) -> tuple[int, ...]:
-        """What the handoff will stand for, older handoffs included."""
+        """Indexes the handoff replaces, older handoffs included."""
         stops = [i for i in self.pinned if self.head_end <= i < self.tail_start]
         starts = [self.head_end, *(i + 1 for i in stops)]
         return tuple(chain.from_iterable(map(range, starts, [*stops, self.tail_start])))
 
     @property
     def has_content(self) -> bool:
-        """Something but a handoff (and a head that may decay) lies between head and tail."""
+        """Whether anything but a handoff (and a head that may decay) is between head and tail."""
         first = self.head_end if self.previous is None else max(self.head_end, self.previous + 1)
         return self.tail_start - first > sum(1 for i in self.pinned if i >= first)
 
 
 def find_unread(messages: Sequence[Message]) -> int | None:
-    """The index of the newest assistant message if it calls tools: no reply shows that their results were read."""
+    """The index of the newest assistant message if it calls tools: the model has not responded to their results."""
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "assistant":
             return i if messages[i].tool_calls else None
@@ -75,7 +74,7 @@ def find_unread(messages: Sequence[Message]) -> int | None:
 
 
 def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: Limits) -> Boundaries:
-    """The boundaries of a history whose messages come to `tokens` each."""
+    """Split a history; `tokens` holds the size of each message."""
     size, lead = len(messages), leading_system(messages)
     previous = next((i for i in range(size - 1, lead - 1, -1) if messages[i].kind == "handoff"), None)
     newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_request), None)
@@ -101,7 +100,7 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
         again = behind(fitting)
         boundaries = again if again.has_content else replace(boundaries, head_end=fitting)
     if not boundaries.pinned and boundaries.tail_start == size:
-        # Nothing would follow the handoff: it ends the history, and must not become one with a head before it.
+        # Nothing would follow the handoff: it ends the history, and must not be merged with a head before it.
         boundaries = replace(boundaries, head_end=lead)
     return boundaries
 
@@ -109,7 +108,7 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
 def _protected_unread(
     messages: Sequence[Message], tokens: Sequence[int], limits: Limits, fixed_tokens: int, newest: int | None
 ) -> int | None:
-    """Where the unread results' group starts, if it fits beside what must stay anyway."""
+    """The start of the unread group, if it fits beside what must be kept anyway."""
     start = find_unread(messages)
     if start is None:
         return None
@@ -127,7 +126,7 @@ def _head_end(messages: Sequence[Message], lead: int, stops: Sequence[int | None
     end = min(lead + limits.protect_first_n, len(messages))
     while end < len(messages) and end > lead and messages[end].role == "tool":
         end += 1
-    # The newest request and unread results stand behind the handoff, wherever they were said.
+    # The newest request and unread results always follow the handoff.
     for stop in stops:
         if stop is not None:
             end = min(end, stop)
@@ -152,7 +151,7 @@ def _fitting_head(messages: Sequence[Message], tokens: Sequence[int], lead: int,
 
 def _tail_start(messages: Sequence[Message], tokens: Sequence[int], floor: int, *, room: int, limits: Limits) -> int:
     size = len(messages)
-    # A request that fills the window by itself still leaves a little of what was done about it.
+    # A request that fills the window by itself still leaves room for a little of the work on it.
     budget = min(limits.tail_tokens, max(room, limits.tail_tokens // 4))
     start, spent = size, 0
     while start > floor and spent + tokens[start - 1] <= budget:
@@ -171,7 +170,7 @@ def _tail_start(messages: Sequence[Message], tokens: Sequence[int], floor: int, 
 def _move_to_cut(
     messages: Sequence[Message], tokens: Sequence[int], start: int, spent: int, *, floor: int, room: int
 ) -> int:
-    """`start` moved to where no call is parted from its results: back to the call, or past the group if too large."""
+    """Move `start` so that no call loses its results: back to the call, or past a group that is too large."""
     size = len(messages)
     back = start
     while floor < back < size and messages[back].role == "tool":
@@ -193,7 +192,7 @@ def _move_to_cut(
 def _with_pinned(
     messages: Sequence[Message], tokens: Sequence[int], boundaries: Boundaries, newest: int | None, limits: Limits
 ) -> Boundaries:
-    """The newest request, and the last visible reply where it fits, kept though they lie before the tail."""
+    """Pin the newest request, and the last visible reply where it fits, though they are older than the tail."""
     pinned = []
     spent = sum(tokens[boundaries.tail_start :])
     if newest is not None and newest >= boundaries.head_end:
@@ -201,14 +200,14 @@ def _with_pinned(
             pinned.append(newest)
         else:
             spent -= tokens[newest]
-        # It stays whatever it comes to, so it may not crowd out the reply, wherever it stands.
+        # The request is kept whatever its size, so it does not count against the budget of the reply.
         spent += min(tokens[newest], limits.tail_tokens // 2)
     lowest = boundaries.head_end if boundaries.previous is None else max(boundaries.head_end, boundaries.previous + 1)
     for i in range(boundaries.size - 1, lowest - 1, -1):
         m = messages[i]
         if m.role == "assistant" and m.kind == "assistant" and not m.tool_calls and m.text.strip():
             following = min((k for k in pinned if k > i), default=boundaries.tail_start)
-            # Before another message of the assistant the two would be sent as one, and never told apart again.
+            # Directly before another assistant message the two would be merged, and could not be separated again.
             is_alone = following == boundaries.size or messages[following].role != "assistant"
             if i < boundaries.tail_start and is_alone and spent + tokens[i] <= limits.tail_overrun * limits.tail_tokens:
                 pinned.append(i)

@@ -37,7 +37,7 @@ from perdure.models.tokens import estimate_message, estimate_text
 
 
 def repeated_compaction_notice(times: int) -> str:
-    """From the second compaction of a chain on (E10); "" before."""
+    """Warn from the second compaction of a conversation on; "" before."""
     if times < 2:
         return ""
     return (
@@ -47,7 +47,7 @@ def repeated_compaction_notice(times: int) -> str:
 
 
 def pause_notice(passes: int) -> str:
-    """Automatic compaction stopped because it does not help (C5)."""
+    """Automatic compaction is paused because it frees too little."""
     return (
         f"Automatic compaction is paused: {passes} passes in a row saved too little. It resumes once a prompt fits"
         " again. /compress tries now; /new starts afresh."
@@ -55,7 +55,7 @@ def pause_notice(passes: int) -> str:
 
 
 def raised_threshold_notice(threshold: float, tokens: int) -> str:
-    """The one route whose threshold is raised (C6)."""
+    """The threshold of this route is raised."""
     return (
         f"On openai-codex, gpt-5.5 has a smaller window than elsewhere, so compaction waits until {threshold:.0%} of it"
         f" ({tokens:,} tokens). To turn this off: perdure config set compression.codex_gpt55_autoraise false"
@@ -63,7 +63,7 @@ def raised_threshold_notice(threshold: float, tokens: int) -> str:
 
 
 def small_summary_window_notice(summary_window: int, window: int) -> str:
-    """The summary model reads less at once than the main one (J10)."""
+    """The summary model has a smaller window than the main model."""
     return (
         f"The summary model's window ({summary_window:,} tokens) is smaller than the main model's ({window:,}): long"
         " histories are summarised in parts. The threshold is not affected."
@@ -111,14 +111,14 @@ def expand_handoff(
 
 
 DEFAULT_WINDOW = 128_000
-# A history is not rewritten, and its cached prefix not thrown away, for less than this or a twentieth of it.
+# A compaction that frees less than this, or a twentieth, is not worth invalidating the prompt cache.
 _LEAST_GAIN_TOKENS = 16
-# A conversation this far on its way to the threshold will come to it: from here on its messages are read as they come.
+# From this share of the threshold on, messages are analyzed as they are appended.
 _HALF_WAY = 0.5
 
 
 class ContextCompressor(ContextEngine):
-    """Hands a long history over as a structured summary; takes log entries, `Message` values and plain dicts alike."""
+    """Replaces the middle of a long history by a structured handoff; accepts entries, `Message` values and dicts."""
 
     name = "compressor"
 
@@ -142,17 +142,17 @@ class ContextCompressor(ContextEngine):
             clock=clock or SystemClock(),
         )
         self._handoff_max_chars = handoff_max_chars
-        # What handoffs in plain dicts are sealed with; the installation's own key where none is given.
+        # Key that seals handoffs in plain dicts; by default that of the installation.
         self._handoff_key = default_key if handoff_key is None else lambda: handoff_key
         self._session_id: str | None = None
-        # Until it is, nothing is said about it.
+        # No notices about the window before it is known.
         self._is_window_known = context_length is not None
         self._last_prompt_tokens: int | None = None
         self._waits_for_response = False
         self._notices: list[str] = []
-        # What was said so far, and of that what has not been read yet.
+        # Tokens observed so far, and entries not analyzed yet.
         self._seen_tokens = 0
-        # What the last compaction left behind its handoff, for histories that lie in no log.
+        # Fingerprint of the tail after the last compaction, for histories without a log.
         self._last_tail: tuple[int, ...] | None = None
         self._unread: list[Entry] = []
         self._adopt(self._services)
@@ -161,7 +161,7 @@ class ContextCompressor(ContextEngine):
         self._max_tokens = max_tokens
         self._set_budgets()
 
-    # -- what it is told ---------------------------------------------------------------------------------------------
+    # -- lifecycle and input -----------------------------------------------------------------------------------------
 
     def on_session_start(
         self,
@@ -192,7 +192,7 @@ class ContextCompressor(ContextEngine):
         before: tuple[str, str] | None = getattr(self, "_route", None)
         if before is not None and before != (model, provider):
             self._last_prompt_tokens = None  # another model counts differently
-            if before[0]:  # a switch: whoever failed before is not the one to be asked now
+            if before[0]:  # a switch of models: the failures were those of the previous one
                 self._cooldown.reset()
         self._route = (model, provider)
         self._window = context_length
@@ -210,7 +210,7 @@ class ContextCompressor(ContextEngine):
             self._pause.lift()
 
     def observe(self, entries: Sequence[Entry]) -> None:
-        """A conversation far from its threshold may never come to it: its messages are read once it is half way."""
+        """Analyze messages early, but only once the conversation is half way to its threshold."""
         self._unread.extend(entries)
         self._seen_tokens += sum(tokens_of(entry, self._route[0]) for entry in entries)
         if self._seen_tokens >= _HALF_WAY * self.budgets.threshold_tokens:
@@ -228,11 +228,11 @@ class ContextCompressor(ContextEngine):
             roles_in(entry)
             transcript.prepare(entry)
 
-    # -- what it says ------------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------------------------
 
     @property
     def budgets(self) -> WindowBudgets:
-        """Every figure that follows from the present window and settings."""
+        """Token budgets for the current window and settings."""
         return self._budgets
 
     @property
@@ -244,7 +244,7 @@ class ContextCompressor(ContextEngine):
         if tokens is None:
             return False
         if tokens < self.budgets.threshold_tokens:
-            if self._session_id is None:  # a loop of one's own may never report a response: its figure is all there is
+            if self._session_id is None:  # without a session, responses may never be reported
                 self._pause.lift()
             return False
         return self._settings.enabled and not self._waits_for_response and not self._pause.is_on
@@ -258,7 +258,7 @@ class ContextCompressor(ContextEngine):
         self._notices.clear()
         return notices
 
-    # -- what it does ------------------------------------------------------------------------------------------------
+    # -- compaction --------------------------------------------------------------------------------------------------
 
     def compress(
         self, messages: Sequence[Item], *, focus_topic: str | None = None, reason: Reason = "threshold"
@@ -271,7 +271,7 @@ class ContextCompressor(ContextEngine):
         before = sum(history.tokens)
         boundaries = self._boundaries(history)
         if not boundaries.has_content and reason == "user" and self._has_new_messages(history, boundaries):
-            # Asked for at a low fill level: the tail takes its share of what there is, or nothing would be left to do.
+            # Requested at low context usage: scale the tail to the history, or there would be nothing to compact.
             fresh = history.tokens if boundaries.previous is None else history.tokens[boundaries.previous + 1 :]
             boundaries = self._boundaries(history, tail_tokens=int(sum(fresh) * self._settings.target_ratio))
         rewrite = self._rewrite_source(history, boundaries, focus_topic) if reason == "user" else None
@@ -311,7 +311,7 @@ class ContextCompressor(ContextEngine):
         return self._record_pass(done, reason, had_handoff=boundaries.previous is not None, unread_tokens=unread)
 
     def _has_new_messages(self, history: CompactionHistory, boundaries: Boundaries) -> bool:
-        """Whether anything was said since the newest handoff was written."""
+        """Whether messages were appended since the newest handoff was written."""
         if boundaries.previous is None:
             return True
         later = history.entries[boundaries.previous + 1 :]
@@ -322,7 +322,7 @@ class ContextCompressor(ContextEngine):
     def _rewrite_source(
         self, history: CompactionHistory, boundaries: Boundaries, focus_topic: str | None
     ) -> tuple[CompactionHistory, Boundaries] | None:
-        """The messages to write the newest handoff anew from: it is a digest, or was not written for this topic."""
+        """The messages to rewrite the newest handoff from, if it is a digest or was not written for this topic."""
         if self._services.summarize is None and self._services.summarize_main is None:
             return None
         handoff = handoff_of(history.messages[boundaries.previous]) if boundaries.previous is not None else None
@@ -336,16 +336,16 @@ class ContextCompressor(ContextEngine):
     def _record_pass(
         self, done: Compaction, reason: Reason, *, had_handoff: bool = False, unread_tokens: int = 0
     ) -> Compaction:
-        """Takes note of how the pass went, and tells the person what it means.
+        """Update throttle and counters after a pass, and add its notices.
 
-        Unread results are left out of the score: no pass may shorten them.
+        Unread results do not count: no pass may shorten them.
         """
         notices = []
         if not done.is_noop:
-            # A handoff in the history counts where nobody kept count: `perdure.compress` makes an engine each time.
+            # `perdure.compress` creates an engine per call, so a handoff in the history counts as a compaction.
             if notice := repeated_compaction_notice(max(self._chain.count + 1, 2 if had_handoff else 1)):
                 notices.append(notice)
-            if self._session_id is None:  # nobody will announce a rotation: this is it
+            if self._session_id is None:  # without a session there is no on_session_start to count it
                 self._chain.compacted()
             else:
                 self._waits_for_response = reason != "background"
@@ -367,7 +367,7 @@ class ContextCompressor(ContextEngine):
             )
         return text
 
-    # -- figures and parts -------------------------------------------------------------------------------------------
+    # -- budgets and services ----------------------------------------------------------------------------------------
 
     def _boundaries(self, history: CompactionHistory, tail_tokens: int | None = None) -> Boundaries:
         b, s = self.budgets, self._settings
@@ -384,18 +384,18 @@ class ContextCompressor(ContextEngine):
         return find_boundaries(history.messages, history.tokens, limits)
 
     def _unread_tokens(self) -> int:
-        """Up to which size results the model has not read stay whole."""
+        """Size up to which unread tool results stay whole."""
         if self._session_id is not None:
-            # An agent spills what does not fit before it asks, by calibrated figures; these are rough ones.
+            # The agent has spilled what does not fit, by calibrated counts; these estimates are rougher.
             return 2 * self.budgets.window
         return self.budgets.room_tokens - self.budgets.head_tokens - self.budgets.handoff_tokens
 
     def _unread_size(self, history: CompactionHistory, boundaries: Boundaries) -> int:
-        """What the results the model has not read come to, where they were kept."""
+        """Tokens of the unread tool results that were kept."""
         return sum(history.tokens[boundaries.unread :]) if boundaries.unread is not None else 0
 
     def _sent_head_tokens(self, history: CompactionHistory, boundaries: Boundaries, handoff: Message) -> int:
-        """What the head comes to as it will be shown."""
+        """Tokens of the head as it will be sent."""
         whole = sum(history.tokens[boundaries.lead : boundaries.head_end])
         if whole <= self.budgets.head_tokens:
             return whole
@@ -433,7 +433,7 @@ class ContextCompressor(ContextEngine):
             self._add_route_notices()
 
     def _add_route_notices(self) -> None:
-        """What a person should know about this route, once for each installation."""
+        """Add notices about the current route, once per installation."""
         model, provider = self._route
         once = OneTimeNotices(self._services.installation or self._services.state or MemoryState())
         threshold = threshold_for(self._settings, provider=provider, model=model)
@@ -449,7 +449,7 @@ def _fingerprint(messages: Iterable[Message]) -> tuple[int, ...]:
 
 
 def _note_tokens(history: CompactionHistory, boundaries: Boundaries) -> int:
-    """What the note takes that the system message of a plain list gets."""
+    """Tokens of the note added to the system message of a plain list."""
     if history.is_logged or not boundaries.lead or not needs_note(history.messages[boundaries.lead - 1]):
         return 0
     return estimate_text(compaction_note())

@@ -1,4 +1,4 @@
-"""What every context engine must do, as checks its author can run (M5).
+"""Conformance checks for context engines, for plug-in authors.
 
     from perdure.context import conformance
 
@@ -7,7 +7,7 @@
         check(MyEngine)
 
 or, without pytest: `python -m perdure.context.conformance my_package:MyEngine`. A check takes a factory (usually the
-class) and raises AssertionError with what went wrong.
+class) and raises AssertionError with the problem.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Check = Callable[[Make], None]
 
 WINDOW = 32_000
 SMALL_WINDOW = 1_000
-# How often a growing conversation is compacted in a row.
+# Compactions in a row of a growing conversation.
 ROUNDS = 4
 REASONS: tuple[Reason, ...] = ("threshold", "preflight", "overflow", "hygiene", "background", "user")
 
@@ -54,8 +54,8 @@ def long_history(turns: int = 40) -> list[Entry]:
 
 
 def odd_histories() -> dict[str, list[Entry]]:
-    """Histories nobody wants but everybody meets."""
-    lone = tool_result("nobody_asked", "a result without a call")
+    """Malformed and extreme histories that occur in practice."""
+    lone = tool_result("no_such_call", "a result without a call")
     asking = assistant("let me look", (ToolCall("a", "terminal"), ToolCall("b", "terminal")))
     histories = {
         "empty": [],
@@ -73,14 +73,14 @@ def odd_histories() -> dict[str, list[Entry]]:
 
 
 def check_needs_no_arguments(make: Make) -> None:
-    """Made from nothing, with a name, and without touching the network."""
+    """The factory needs no arguments; the engine has a name."""
     engine = make()
     _must(isinstance(engine, ContextEngine), f"{engine!r} is not a ContextEngine")
     _must(bool(engine.name), "the engine has no name")
 
 
 def check_life_cycle(make: Make) -> None:
-    """Every call of a conversation's life may come in its order, with and without services."""
+    """Every lifecycle method may be called in order, with and without services."""
     engine = make()
     engine.on_session_start("s_1")
     engine.update_model(context_length=WINDOW, model="m", provider="p", max_tokens=1_000)
@@ -146,7 +146,7 @@ def check_keeps_unread_results(make: Make) -> None:
 
 
 def check_looks_before_it_asks(make: Make) -> None:
-    """Whether there is anything to do is found out without a model: the gate asks before every call."""
+    """Methods other than `compress` send no summary request: they are called before every request."""
     calls: list[str] = []
 
     def ask(prompt: str, *, max_tokens: int) -> Summary:
@@ -179,7 +179,7 @@ def check_is_idempotent(make: Make) -> None:
 
 
 def check_mutates_nothing(make: Make) -> None:
-    """What is handed in stays as it was."""
+    """The arguments are not mutated."""
     engine, entries = _started(make), long_history()
     before = [e.message.to_dict() for e in entries]
     engine.compress(tuple(entries))
@@ -199,7 +199,7 @@ def check_survives_odd_histories(make: Make) -> None:
 
 
 def check_survives_bad_summarisers(make: Make) -> None:
-    """A summariser that fails, answers nothing or too much never stops a compaction and is not called for ever."""
+    """A summary model that fails, or returns nothing or too much, never stops a compaction or causes endless calls."""
     answers: dict[str, str | Exception] = {
         "empty": "",
         "huge": "word " * 200_000,
@@ -229,7 +229,7 @@ def check_takes_every_reason(make: Make) -> None:
 
 
 def check_works_in_a_thread(make: Make) -> None:
-    """`compress` runs in a worker while the conversation's own thread goes on."""
+    """`compress` runs in a worker thread while other methods are called."""
     engine, entries = _started(make), long_history()
     results: list[object] = []
     worker = threading.Thread(target=lambda: results.append(engine.compress(entries)))
@@ -241,7 +241,7 @@ def check_works_in_a_thread(make: Make) -> None:
 
 
 def check_tools(make: Make) -> None:
-    """Its own tools are well-formed; one it does not have is a ToolError the model can read."""
+    """Tool schemas are valid; an unknown tool call raises ToolError."""
     engine = _started(make)
     for schema in engine.get_tool_schemas():
         function = schema.get("function")
@@ -279,12 +279,12 @@ def name_of(check: Check) -> str:
 
 
 def run(make: Make) -> list[tuple[str, str]]:
-    """Every check by name, with what went wrong or ""."""
+    """Run every check; return their names, each with its problem or ""."""
     results = []
     for check in CHECKS:
         try:
             check(make)
-        except Exception as error:  # somebody else's engine may raise anything
+        except Exception as error:  # a plug-in may raise anything
             results.append((name_of(check), f"{type(error).__name__}: {error}"))
         else:
             results.append((name_of(check), ""))

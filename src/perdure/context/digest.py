@@ -1,7 +1,7 @@
-"""The digest: a handoff made by code from the messages themselves, where no model can write one (F1).
+"""The digest: a handoff built by code from the messages, where no summary model responds.
 
-Every line is read off a message: calls with their outcome, errors not yet overcome, what the assistant decided and what
-the user asked and was answered. It builds on the previous handoff: what that said stays, unless it is superseded.
+Every line comes from a message: calls with their outcome, unresolved errors, decisions of the assistant, questions of
+the user with their replies. The content of the previous handoff is carried over, unless it is superseded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from perdure.context.user_words import own_words
 from perdure.core.messages import Message
 from perdure.redaction import redact
 
-# The order and share of the budget; what one section leaves, the next may use.
+# Order and share of the budget; unused budget goes to the next section.
 _SHARES = {
     "Goal": 0.05,
     "Blocked": 0.09,
@@ -40,15 +40,15 @@ _SHARES = {
     "Pending User Asks": 0.05,
     "Completed Actions": 0.37,
 }
-# What a previous handoff said there goes on, up to such a share; the facts in it are weighed anew with all others.
+# Sections carried over from the previous handoff, up to this share; their facts are ranked again.
 _CARRIED = {"Constraints & Preferences": 0.3, "Relevant Files": 0.1, "Critical Context": 0.15}
 _DEFAULT_CHARS = 8_000
-# Facts quoted beside it carry more a character than prose made by code, so the digest leaves them some of its room.
+# Quoted facts are worth more per character than generated prose, so they get a part of the budget.
 _DIGEST_SHARE = 0.8
-# In a short digest a section may have this much, whatever its share: half a sentence helps nobody.
+# Minimum of a section in a short digest, whatever its share: half a sentence is useless.
 _FLOOR_CHARS = 260
 _FLOOR_SHARE = 0.12
-# Less room than this says nothing.
+# A section with less room is skipped.
 _LEAST_CHARS = 60
 CHECKED = Wording(
     marks=("pass", "fail", "ok"),
@@ -63,12 +63,12 @@ _TODO_DONE = frozenset(("completed", "complete", "done", "cancelled", "canceled"
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """What the sections are made from."""
+    """Input of the section builders."""
 
     messages: Sequence[Message]
     talks: Sequence[MessageAnalysis]
     actions: Sequence[Action]
-    # Questions with their answers, and questions without.
+    # Questions with their replies, and questions without one.
     closed: Sequence[Exchange]
     waiting: Sequence[str]
     previous: Mapping[str, str]
@@ -84,10 +84,10 @@ def build_digest(
     talks: Sequence[MessageAnalysis] | None = None,
     after: Sequence[MessageAnalysis] = (),
 ) -> dict[str, str]:
-    """Section titles to texts; built on the previous handoff's sections where there is one.
+    """Build the sections, on top of those of the previous handoff.
 
-    `outcomes`, `targets` and `talks` are what was read of the messages before, so that nothing is read twice; `after`
-    is what is said behind the handoff, in sight: a question that is answered there waits for nobody.
+    `outcomes`, `targets` and `talks` are cached analyses of the messages; `after` are those of the visible messages
+    after the handoff, which may hold the reply to a question.
     """
     before = dict(previous or {})
     talks = [talk_of(m) for m in messages] if talks is None else talks
@@ -112,7 +112,7 @@ def build_digest(
 
 
 def _goal(m: _Material, room: int) -> str:
-    """The first request of all: a previous handoff's goal, else the first real message of the user."""
+    """The goal of the previous handoff, else the first message of the user."""
     if before := m.previous.get("Goal"):
         return before
     first = next((words for x in m.messages if (words := own_words(x))), "")
@@ -120,7 +120,7 @@ def _goal(m: _Material, room: int) -> str:
 
 
 def _whole_sentences(text: str, most: int) -> str:
-    """As many whole sentences from the beginning as fit; of a long first one, its beginning."""
+    """The first whole sentences that fit; a long first one is truncated."""
     out = ""
     for sentence in sentences(text):
         if len(out) + len(sentence) + 1 > most:
@@ -130,13 +130,13 @@ def _whole_sentences(text: str, most: int) -> str:
 
 
 def _completed(m: _Material, room: int) -> str:
-    """The previous list goes on: a line for each target, the newest ones where not all fit."""
+    """Append one line per target to the previous list; the newest where not all fit."""
     before = m.previous.get("Completed Actions", "")
     start = max((int(n) for n in _NUMBER.findall(before)), default=0)
     groups: dict[tuple[str, str], list[Action]] = {}
     for action in m.actions:
         groups.setdefault((action.target, "" if action.target else action.tool), []).append(action)
-    # What changed something or was done last is what a successor must know of.
+    # Changes and the most recent actions are the most valuable.
     ranked = sorted(groups.values(), key=lambda g: (any(a.is_change for a in g), g[-1].position), reverse=True)
     lines: list[tuple[int, str]] = []
     carried = _newest_lines(before, room // 2)
@@ -169,13 +169,13 @@ def _action_line(group: Sequence[Action]) -> str:
 
 
 def _state(m: _Material, room: int) -> str:
-    """The last test run, the last command, where they ran, and the changed files, newest first."""
+    """The last test run, the last command, their folder and branch, and changed files, newest first."""
     lines: list[str] = []
     tests = next((a for a in reversed(m.actions) if CHECKED.is_in(a.outcome)), None)
     if tests:
         lines.append(f"- Last checks: {tests.target} → {tests.outcome}")
     command = next((a for a in reversed(m.actions) if a.verb == "ran"), None)
-    # The very last call is told under In Progress.
+    # The last call is listed under In Progress.
     if command and command is not tests and command is not m.actions[-1]:
         lines.append(f"- Last command: {command.target} → {command.outcome}")
     if where := _where(m.actions):
@@ -189,7 +189,7 @@ def _state(m: _Material, room: int) -> str:
 
 
 def _where(actions: Sequence[Action]) -> str:
-    """The folder and the branch that commands last went to."""
+    """The folder and branch of the last commands."""
     ran = [a for a in reversed(actions) if a.verb == "ran" and not a.is_error]
     folder = next((match[1] for a in ran if (match := _FOLDER.search(a.target))), "")
     matches = (_BRANCH.search(a.target) or _ON_BRANCH.search(a.outcome) for a in ran)
@@ -207,7 +207,7 @@ def _in_progress(m: _Material, room: int) -> str:
 
 
 def _blocked(m: _Material, room: int) -> str:
-    """Errors after which the same target never succeeded, word for word."""
+    """Errors whose target has not succeeded since, word for word."""
     failing: dict[tuple[str, str], Action] = {}
     for action in m.actions:
         key = (action.tool, action.target)
@@ -237,7 +237,7 @@ def _pending(m: _Material, room: int) -> str:
 
 
 def _remaining(m: _Material, room: int) -> str:
-    """The newest list of tasks with a status that a call carried, else what the assistant said comes next."""
+    """Open tasks of the newest todo list in a call, else the plans of the assistant."""
     for message in reversed(m.messages):
         for call in message.tool_calls:
             arguments = (call.parsed_arguments() or {}) if "status" in call.arguments else {}
@@ -261,7 +261,7 @@ def _open_tasks(value: object) -> list[str]:
 
 
 def _fitting(lines: Sequence[str], room: int, *, newest_last: bool = False) -> str:
-    """The first lines that fit, each whole."""
+    """The first whole lines that fit."""
     chosen: list[str] = []
     for line in lines:
         if (room := room - len(line) - 1) < 0:
@@ -271,7 +271,7 @@ def _fitting(lines: Sequence[str], room: int, *, newest_last: bool = False) -> s
 
 
 def _append_lines(before: str, after: str, room: int) -> str:
-    """What was known and what is new; the older part gives way first."""
+    """Append new lines to old ones; old ones are dropped first."""
     return "\n".join(filter(None, (_newest_lines(before, room - len(after)), after)))
 
 

@@ -1,12 +1,12 @@
-"""The contract between a conversation and whatever keeps it within its window.
+"""The interface of context engines, which keep a conversation within its model's window.
 
-An engine is told what each response really cost, says when it is time, and answers with a *plan*: which stretches of
-the history stay (`Keep`) and what stands in place of the rest (`Insert`). It copies and deletes nothing; the log
-stays whole and the plan becomes the next session's view.
+An engine receives the token usage of each response, decides when to compact, and returns a *plan*: the ranges of the
+history to keep (`Keep`) and the messages that replace the rest (`Insert`). It copies and deletes nothing: the log is
+immutable, and the plan becomes the view of the next session.
 
 Life cycle: `on_session_start` when a conversation begins or is resumed · `update_from_response` after every response ·
-`should_compress` at the gate · `compress` when it says so · `on_session_start(new, reason="compression",
-previous=old)` when the plan was carried out · `on_session_end` only when the conversation really ends.
+`should_compress` before each request · `compress` when it returns True · `on_session_start(new, reason="compression",
+previous=old)` once the plan was applied · `on_session_end` only when the conversation really ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Step = Keep | Insert
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What came of a compaction: the plan, the figures before and after, and what to tell the person."""
+    """The result of a compaction: the plan, token counts before and after, and messages for the user."""
 
     outcome: CompactionOutcome
     plan: tuple[Step, ...]
@@ -67,17 +67,17 @@ class Compaction:
     after_tokens: int = 0
     # One or two plain sentences: what was done, or why nothing was.
     message: str = ""
-    # For the person, never for the model.
+    # For the user, never for the model.
     notices: tuple[str, ...] = ()
     # Auxiliary calls made, successful or not.
     calls: int = 0
-    # The history it was made for, and the share of its head that is shown.
+    # The history it applies to, and the token budget of the head.
     source: Sequence[Any] = field(default=(), repr=False, compare=False)
     head_tokens: int = 0
 
     @property
     def is_noop(self) -> bool:
-        """Nothing changed, so nothing must be rotated: every message of the source is kept, and none was added."""
+        """Whether the plan keeps every message and adds none, so that no new session is needed."""
         end = 0
         for step in self.plan:
             if not isinstance(step, Keep) or step.lo != end:
@@ -87,7 +87,7 @@ class Compaction:
 
     @property
     def messages(self) -> list[Any]:
-        """The new history, every rule kept, ready to be sent: dicts where dicts were handed in, else `Message`s."""
+        """The new history, valid and ready to send: dicts if the input was dicts, else `Message` values."""
         if self.is_noop:
             return [item.message if isinstance(item, Entry) else item for item in self.source]
         applied = self.apply(self.source)
@@ -101,7 +101,7 @@ class Compaction:
         return with_compaction_note(out, leading_system(visible)) if self.handoff is not None else out
 
     def apply(self, items: Sequence[T]) -> list[T | Message]:
-        """The new history: kept items as they were handed in, inserted messages between them."""
+        """Apply the plan: kept items unchanged, inserted messages between them."""
         out: list[T | Message] = []
         for step in self.plan:
             if isinstance(step, Keep):
@@ -111,13 +111,13 @@ class Compaction:
         return out
 
     def followed_by(self, lo: int, hi: int) -> tuple[Step, ...]:
-        """The plan for a history that has grown since: what came later is kept behind it."""
+        """Extend the plan to a history that has grown since: later messages are kept."""
         return (*self.plan, Keep(lo, hi)) if hi > lo else self.plan
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What came of a compaction, ready to be sent on and to be shown."""
+    """The result of a compaction as returned to the caller: messages to send, and a report to show."""
 
     messages: list[dict[str, Any]]
     outcome: CompactionOutcome
@@ -139,59 +139,62 @@ def _default_settings() -> CompressionSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineServices:
-    """What an engine is handed when a session starts; everything may be missing."""
+    """Dependencies an engine receives when a session starts; each is optional."""
 
-    # One call of the auxiliary route, its own chain included; None: no provider at all.
+    # One request to the auxiliary route, with its fallbacks; None where no provider is configured.
     summarize: Summarize | None = None
-    # The main model that answers now, asked once where the auxiliary route fails or its answer is no summary.
+    # The current main model, called once where the auxiliary route fails or returns no valid summary.
     summarize_main: Summarize | None = None
-    # Window of the model behind `summarize`, where it is known and differs; a function where it may change.
+    # Context window of the model behind `summarize`, if known; a callable where it may change.
     summary_window_tokens: int | Callable[[], int | None] | None = None
-    # What lasts as long as this conversation, and as long as this installation.
+    # Key-value state with the lifetime of this conversation, and of this installation.
     state: KeyValue | None = None
     installation: KeyValue | None = None
     log: LogReader | None = None
     settings: CompressionSettings = field(default_factory=_default_settings)
     clock: Clock | None = None
-    # The user's own versions of the prompts.
+    # Folder with the user's prompt overrides.
     prompts_folder: Path | None = None
 
     @property
     def summary_window(self) -> int | None:
-        """`summary_window_tokens` as it is now."""
+        """The current value of `summary_window_tokens`."""
         window = self.summary_window_tokens
         return window() if callable(window) else window
 
 
 class ContextEngine(ABC):
-    """Decides what stays in the context. All synchronous: `compress` is run in a worker thread."""
+    """Base class of context engines. All methods are synchronous; `compress` runs in a worker thread."""
 
     name: str = ""
 
     @abstractmethod
     def update_from_response(self, usage: CanonicalUsage) -> None:
-        """Takes what the provider really counted; `usage.reported` is False where it said nothing."""
+        """Record the usage of a response; `usage.reported` is False where the provider sent none."""
 
     @abstractmethod
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether to compact now. `prompt_tokens` is the last real prompt; at the start and the end of a turn, or where
-        it would not fit the window, an estimate of what was added since is part of it."""
+        """Whether to compact now.
+
+        `prompt_tokens` is the size of the last prompt as reported; at the start and the end of a turn, or where the
+        prompt would not fit the window, it includes an estimate of what was added since.
+        """
 
     @abstractmethod
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction | Sequence[Message] | Sequence[Entry]:
-        """A plan over `messages`, or simply the new list, which may just leave messages out.
+        """Return a plan over `messages`, or the new list, which may simply leave messages out.
 
-        Never raises for any history; mutates nothing.
+        Must not raise for any history, and must not mutate its arguments.
         """
 
     def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
-        """Whether `compress` would change anything. Cheap; no model call."""
+        """Whether `compress` would change anything. Cheap: no model request."""
         return bool(messages)
 
     def observe(self, entries: Sequence[Entry]) -> None:
-        """Does per-message work as messages come, so that `compress` need not; results belong in `Entry.memo`."""
+        """Do per-message work as messages are appended; cache the results in `Entry.memo`."""
         return
 
     def on_session_start(
@@ -202,29 +205,29 @@ class ContextEngine(ABC):
         previous: str | None = None,
         services: EngineServices | None = None,
     ) -> None:
-        """A conversation begins, is resumed, or goes on in a new session after a compaction."""
+        """Called when a conversation begins, is resumed, or continues in a new session after a compaction."""
         return
 
     def on_session_end(self, session_id: str) -> None:
-        """The conversation really ends; never called at a rotation."""
+        """Called when the conversation ends; never for a compaction."""
         return
 
     def update_model(
         self, *, context_length: int, model: str = "", provider: str = "", max_tokens: int | None = None
     ) -> None:
-        """The main model or its window changed; every figure that follows from it must be made anew."""
+        """Called when the main model or its window changed: recompute every budget that depends on it."""
         return
 
     def take_notices(self) -> Sequence[str]:
-        """What the person should know since this was last asked; never shown to the model."""
+        """Return and clear pending notices for the user; they are never sent to the model."""
         return ()
 
     def get_tool_schemas(self) -> Sequence[Mapping[str, Any]]:
-        """Tools of the engine's own, in the Chat Completions form; they join the request's tools."""
+        """Schemas of the engine's own tools, in Chat Completions format; they are added to each request."""
         return ()
 
     def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Answers one of the engine's own tools. Raises ToolError, which the model reads."""
+        """Run one of the engine's own tools. Raises ToolError, whose text becomes the tool result."""
         raise ToolError(f"context engine {self.name!r} has no tool {name!r}")
 
 
@@ -238,7 +241,7 @@ def append_keep(steps: list[Step], position: int) -> None:
 
 
 def unchanged(messages: Sequence[Any], message: str, *, outcome: CompactionOutcome = "nothing_to_do") -> Compaction:
-    """The input as it was, and why."""
+    """Return a compaction that keeps everything, with the reason as its message."""
     plan = (Keep(0, len(messages)),) if messages else ()
     return Compaction(outcome, plan, message=message, source=messages)
 
@@ -314,7 +317,7 @@ def _checked_tuple(values: object, name: str, types: tuple[type, ...]) -> tuple[
 
 
 def keep_essentials(compaction: Compaction) -> Compaction:
-    """The plan with what no engine may leave out: the newest request, and results the model has not read."""
+    """Add to the plan what no engine may drop: the newest request, and tool results the model has not read."""
     messages = [_message(item) for item in compaction.source]
     newest = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].is_request), None)
     unread = find_unread(messages)
@@ -332,7 +335,7 @@ def _message(item: object) -> Message:
 
 
 def _plan_of(result: Sequence[Message], messages: Sequence[Entry]) -> tuple[Step, ...]:
-    """A plain list as steps: what is an input message, or equals one that is free in its place, is kept."""
+    """Convert a list of messages to steps: input messages, and equals of unused ones in order, are kept."""
     positions = _same_objects(result, messages)
     steps: list[Step] = []
     cursor = 0
@@ -350,7 +353,7 @@ def _plan_of(result: Sequence[Message], messages: Sequence[Entry]) -> tuple[Step
 
 
 def _same_objects(result: Sequence[Message], messages: Sequence[Entry]) -> list[int | None]:
-    """Where each message of the result stands in the input, in order; None for what is no object of the input."""
+    """The input position of each message of the result, by identity and in order; None for new messages."""
     index: dict[int, list[int]] = {}
     for i, entry in enumerate(messages):
         index.setdefault(id(entry.message), []).append(i)

@@ -1,8 +1,8 @@
-"""A summary checked against its sources: what occurs nowhere in them is marked or removed (E12).
+"""Verify a summary against its sources: mark or remove what occurs in none of them.
 
-Models misremember paths, round numbers, and, worst, report requests and consents that nobody gave. A path, number, id
-or URL that no source has is marked where it stands; a file listed as relevant that no source names, and a request or
-quote put into the user's mouth, are taken out.
+Models misremember paths, round numbers, and, worst, invent requests and approvals. A path, number, id or URL without a
+source is marked; a file listed as relevant without a source, and a request or quote that the user never made, are
+removed.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _CONSENT = re.compile(
     r"|approuvé|autorisé|aprob|confirm|одобр|подтверд|确认|同意|批准|授权|確認|承認|許可|승인|허락|동의",
     re.IGNORECASE,
 )
-# Sections that speak for the user: what stands there in quotes is what they are held to have said.
+# Sections about the user: quotes in them must be the user's.
 _USERS_OWN = frozenset(("Active Task", "Pending User Asks", "Constraints & Preferences"))
-# Of these, the ones a summary words itself: a line there without a quote must have something of the user's, too.
+# Sections among these in which lines without a quote need support by the user's words, too.
 _BINDING = frozenset(("Pending User Asks", "Constraints & Preferences"))
 _FILES = "Relevant Files"
 _CLOSING = "`\"'”」』»*"
 _OPENING = {"”": "“", '"': '"', "」": "「", "』": "『", "»": "«"}
 _WORDS = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
-# Of a claim about the user, so many of its words must be the sources' own: a summary rewords, but not everything.
+# Share of a claim's words that must occur in the sources: a summary rewords, but not everything.
 _LEAST_SHARE = 0.4
 _FEWEST_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class GroundingFinding:
-    """One thing in a summary that its sources do not support."""
+    """One statement of a summary that its sources do not support."""
 
     section: str
     text: str
@@ -63,21 +63,21 @@ class GroundingFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The sections as they may stand, and what was wrong with them."""
+    """The verified sections and the findings."""
 
     sections: dict[str, str]
     findings: tuple[GroundingFinding, ...] = ()
 
 
 class GroundingSources:
-    """All that a summary may rest on, as texts to look things up in, and the facts in them where they were read."""
+    """The source texts of a summary, with their facts where those are cached."""
 
     def __init__(self, texts: Iterable[str], facts: Iterable[frozenset[str]] | None = None) -> None:
         self._texts = texts
         self._facts = facts
 
     def has_fact(self, fact: str) -> bool:
-        """Whether a fact stands in the sources; a path also where one ends like it, with at least two parts."""
+        """Whether a fact occurs in the sources; for a path, a suffix of at least two parts is enough."""
         if fact in self._names or fact.lower() in self._low_names:
             return True
         if kind_of(fact) == "path":
@@ -86,28 +86,28 @@ class GroundingSources:
         return False
 
     def has_quote(self, quote: str) -> bool:
-        """Whether the words stand in the sources in this order, spacing and marks aside; dots may stand for more."""
+        """Whether the quote occurs in the sources, ignoring spacing and punctuation; dots match any text."""
         words = " ".join(_plain(quote).split())
         pieces = (p.strip(" .,;:!?。、") for p in re.split(r"…|\.\.\.|\[[^\]]*\]", words))
         return all(map(self._has_words, filter(None, pieces)))
 
     def share_of(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
-        """The share of a claim's words that the sources use; 1 where it has too few to tell."""
+        """The share of a claim's words that occur in the sources; 1 where it has too few to decide."""
         words = {w.lower() for w in _WORDS.findall(claim)}
         if len(words) < fewest:
             return 1.0
         return sum(map(self._has_words, words)) / len(words)
 
     def _has_words(self, words: str) -> bool:
-        """Whether plain words stand in the sources, whatever white space parts them there."""
+        """Whether the words occur in the sources, ignoring white space."""
         if " " not in words:
             return words in self._low
-        # To take the white space out of ten thousand messages takes ten times as long as to look past it.
+        # Removing white space from ten thousand messages is ten times slower than a regex that skips it.
         return re.search(r"\s+".join(map(re.escape, words.split(" "))), self._low) is not None
 
     @cached_property
     def _names(self) -> str:
-        """Every fact of the sources: what looks like one can stand nowhere else in them."""
+        """Every fact of the sources, as one text to search."""
         return self._text if self._facts is None else "\n".join(frozenset().union(*self._facts))
 
     @cached_property
@@ -120,7 +120,7 @@ class GroundingSources:
 
     @cached_property
     def _text(self) -> str:
-        # Put together when first asked for: the sources are long, and many a summary's line has nothing to look up.
+        # Built lazily: the sources are long, and many lines have nothing to look up.
         return "\n".join(self._texts)
 
 
@@ -131,10 +131,10 @@ def check_summary(
     *,
     users: Iterable[str] | None = None,
 ) -> CheckResult:
-    """The summary's sections with everything unsupported marked or removed.
+    """Mark or remove everything in the sections that the sources do not support.
 
-    `facts` are those of the sources where they were read before: a fiftieth of the text that is to be searched. `users`
-    are the user's own words, which alone support a claim about the user; without them every source does.
+    `facts` are the cached facts of the sources, a fiftieth of the text to search. `users` are the user's own words,
+    which alone support a claim about the user; without them every source does.
     """
     evidence = _Evidence(
         everything := GroundingSources(sources, facts), everything if users is None else GroundingSources(users)
@@ -153,14 +153,14 @@ def check_summary(
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """What a summary may rest on: every source, and of those the user's own words."""
+    """All sources of a summary, and the user's own words among them."""
 
     sources: GroundingSources
     users: GroundingSources
 
 
 def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[GroundingFinding]) -> str | None:
-    """The line as it may stand; None where it must go."""
+    """The verified line; None where it must be removed."""
     if invented := _invented(section, line, evidence.users):
         findings.append(GroundingFinding(section, invented, "request", "removed"))
         return None
@@ -176,14 +176,14 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
             line = _marked(line, quote)
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
     if section in _BINDING and not _quotes(line) and evidence.users.share_of(line) < _LEAST_SHARE and MARK not in line:
-        # Worded as a wish of the user, and nothing of theirs says so: a document or a page may have.
+        # Reads as a wish of the user without their words: it may come from a document or web page.
         findings.append(GroundingFinding(section, line.strip(" -*"), "request", "marked"))
         line = f"{line} {MARK}"
     return line
 
 
 def _invented(section: str, line: str, users: GroundingSources) -> str | None:
-    """What a line puts into the user's mouth that they never said."""
+    """The claim about the user in a line that their words do not support; None without one."""
     is_claim = _USER_SAYS.search(line) is not None
     if not is_claim and section not in _USERS_OWN:
         return None
@@ -193,7 +193,7 @@ def _invented(section: str, line: str, users: GroundingSources) -> str | None:
     if quotes or not is_claim:
         return None
     claim = _USER_SAYS.sub(" ", line)
-    # A consent that nobody gave does more harm than one that is asked for again.
+    # An invented approval is worse than one that is requested twice.
     fewest = 1 if _CONSENT.search(line) else _FEWEST_WORDS
     return line.strip(" -*") if users.share_of(claim, fewest=fewest) < _LEAST_SHARE else None
 
@@ -202,13 +202,13 @@ _KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number
 
 
 def _checkable(line: str) -> list[str]:
-    """The facts of a line that must come from somewhere, in their order; names may be the summary's own."""
+    """The facts of a line that need a source, in order; names may be the summary's own."""
     facts = [f for f in scan(line) if kind_of(f) in _KINDS and (kind_of(f) != "code" or f.isalnum())]
     return sorted(facts, key=line.find)
 
 
 def without_claims(text: str, users: Iterable[str]) -> str:
-    """Lines read off messages without those that claim of the user what the user never said."""
+    """Remove lines with claims about the user that their words do not support."""
     if not _USER_SAYS.search(text):
         return text
     sources = GroundingSources(users)
@@ -216,7 +216,7 @@ def without_claims(text: str, users: Iterable[str]) -> str:
 
 
 def user_claims(checked: str) -> list[str]:
-    """The lines of checked sections that speak for the user, or quote them."""
+    """The lines of verified sections that quote the user or make claims about them."""
     return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]
 
 
@@ -225,19 +225,19 @@ def _quotes(line: str) -> list[str]:
 
 
 def _marked(line: str, text: str) -> str:
-    """The line with a mark behind the first time that it says `text`, unless there is one already."""
+    """Append a mark to the first occurrence of `text`, unless it has one."""
     at = line.find(text)
     if at < 0:
         return line
     end = at + len(text)
-    # Behind a closing mark, so that a quoted path stays copyable.
+    # After closing punctuation, so that a quoted path stays copyable.
     while end < len(line) and line[end] in _CLOSING:
         end += 1
     return line if line.startswith(f" {MARK}", end) else f"{line[:end]} {MARK}{line[end:]}"
 
 
 def without_marked(text: str) -> str:
-    """A checked text without anything that it marks, wherever it says it."""
+    """Remove everything from a verified text that it marks as unsupported."""
     for item in sorted(set(_marked_items(text)), key=len, reverse=True):
         text = text.replace(item, " ")
     return text.replace(f" {MARK}", "")
@@ -257,7 +257,7 @@ def _marked_items(text: str) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    # Each of these runs at memory speed; a translation table or a regular expression does not.
+    # `str.replace` is much faster here than a translation table or a regex.
     for curly, plain in (("“", '"'), ("”", '"'), ("‘", "'"), ("’", "'")):
         text = text.replace(curly, plain)
     return text.lower()

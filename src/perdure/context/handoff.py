@@ -1,16 +1,15 @@
-"""The handoff: what a compaction leaves in place of the turns it took away.
+"""The handoff: the structured message that replaces compacted turns.
 
     [PERDURE HANDOFF: …]      the first line never changes
-    Seal: …                   in plain dicts only: how it is known to be one of ours (`context.seal`)
+    Seal: …                   in plain dicts only: proves that Perdure wrote it (`context.seal`)
     what it is, what it is not, and how to use it
-    Source: …                 how many messages it stands for, where to open them, who wrote it, when, at what cost
+    Source: …                 how many messages it covers, where to open them, the model, time and cost
 
     ## Active Task            thirteen sections in a fixed order, headings always in English
     …
     [END OF PERDURE HANDOFF: …]
 
-`render` and `parse_handoff` are inverse to each other, so that an update builds on the sections of the one before,
-whoever stored it and wherever it was found.
+`render` and `parse_handoff` are inverses, so that an update can build on the sections of any earlier handoff.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _SOURCE = re.compile(
     r"(?:; cost \$(?P<cost>[\d.]+))?\.$",
     re.MULTILINE,
 )
-# What a section's own text may not contain, or the handoff could no longer be taken apart.
+# Lines that a section may not contain, since the handoff could no longer be parsed.
 _BREAKS = re.compile(
     r"^#{1,2}(?= )|^(?=\[(?:END OF )?PERDURE HANDOFF)|^(?=Source: \d+ messages?\b|Attached: )", re.MULTILINE
 )
@@ -61,19 +60,19 @@ _BREAKS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """The sections, and what they stand for. An empty section is left out of `sections`."""
+    """The sections and the messages they cover. Empty sections are not in `sections`."""
 
     sections: Mapping[str, str]
-    # Closed intervals of log positions; empty where the messages have no log to be opened in.
+    # Closed intervals of log positions; empty where the messages are in no log.
     covers: tuple[Interval, ...] = ()
-    # How many messages it stands for, those of the handoffs it builds on included.
+    # How many messages it covers, those of the handoffs it builds on included.
     message_count: int = 0
     # The model that wrote it; "" for the digest, which code writes.
     model: str = ""
     created_at_ms: int = 0
     cost_usd: float | None = None
     focus_topic: str | None = None
-    # The newest image of what it stands for is attached to its message, behind the text.
+    # The newest image of the covered messages is attached to the handoff message, after the text.
     has_image: bool = False
     # What the check against the sources marked or removed.
     findings: tuple[str, ...] = field(default=(), compare=False)
@@ -85,7 +84,7 @@ class Handoff:
 
     @property
     def address(self) -> str:
-        """Where the messages behind it can be opened, e.g. `m:3-154,170-181`; "" where nowhere."""
+        """The address to open the covered messages with, e.g. `m:3-154,170-181`; "" where there is no log."""
         return "m:" + ",".join(f"{lo}-{hi}" for lo, hi in self.covers) if self.covers else ""
 
     @property
@@ -100,12 +99,12 @@ class Handoff:
 
     @property
     def body(self) -> str:
-        """The sections that have something to say, without banner, source or end marker."""
+        """The non-empty sections, without banner, source or end marker."""
         return "\n\n".join(f"## {name}\n{text}" for name, text in self.sections.items())
 
 
 def render(handoff: Handoff, *, banner: str | None = None, is_short: bool = False) -> str:
-    """The handoff as the text a model reads; `is_short` is the form for small windows, without empty sections."""
+    """Render the handoff as text for the model; `is_short` omits empty sections, for small windows."""
     if banner is None:
         banner = prompts.load("handoff_banner_short" if is_short else "handoff_banner")
     source = source_line(handoff) + (f"\n{ATTACHED}" if handoff.has_image else "")
@@ -115,7 +114,7 @@ def render(handoff: Handoff, *, banner: str | None = None, is_short: bool = Fals
 
 
 def source_line(handoff: Handoff) -> str:
-    """What the handoff stands for and where it came from, in one line."""
+    """Render the source line: what the handoff covers, who wrote it, when, and at what cost."""
     count = handoff.message_count
     where = f" ({handoff.address}, open with session_search)" if handoff.address else ""
     when = ""
@@ -127,7 +126,7 @@ def source_line(handoff: Handoff) -> str:
 
 
 def parse_handoff(text: str) -> Handoff | None:
-    """The handoff a text begins with, whatever banner it carries; None where it is none."""
+    """Parse the handoff at the start of a text, with any banner; None where there is none."""
     if not text.startswith(HANDOFF_FIRST_LINE):
         return None
     # A form or a mail may have changed the ends of its lines.
@@ -149,7 +148,7 @@ def parse_handoff(text: str) -> Handoff | None:
 
 
 def parse_sections(text: str) -> dict[str, str]:
-    """The text under each of the thirteen headings; a heading met twice has its texts joined."""
+    """Parse the text under each of the thirteen headings; texts under a repeated heading are concatenated."""
     sections: dict[str, str] = {}
     heads = list(_HEADING.finditer(text))
     for head, following in zip_longest(heads, heads[1:]):
@@ -160,15 +159,15 @@ def parse_sections(text: str) -> dict[str, str]:
 
 
 def handoff_of(message: Message) -> Handoff | None:
-    """The handoff a message is (or, merged with a later one, begins with)."""
+    """Parse the handoff of a message, also of one merged with a later message."""
     first = message.parts[0] if message.parts else None
     return parse_handoff(first.text) if isinstance(first, TextPart) else None
 
 
 def split_merged(message: Message, is_ours: Callable[[str], bool]) -> tuple[Message, ...]:
-    """A handoff that was merged into the message behind it, as those it was; any other message alone.
+    """Split a handoff from the message it was merged with; any other message is returned alone.
 
-    What merely looks like a handoff, and is not ours, is a note.
+    A text that looks like a handoff but is not ours becomes a note.
     """
     first = message.parts[0] if message.parts else None
     if not looks_like_handoff(message) or not isinstance(first, TextPart):
@@ -197,7 +196,7 @@ def looks_like_handoff(message: Message) -> bool:
 
 
 def is_merged(message: Message) -> bool:
-    """Whether what looks like a handoff stands before something that the message itself has."""
+    """Whether a message has content of its own after what looks like a handoff."""
     if not looks_like_handoff(message):
         return False
     parts = message.parts
@@ -213,9 +212,9 @@ def _own_parts(parts: Sequence[Part]) -> int:
 
 
 def _parted_at_end(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts with what stands behind the end marker in the handoff's own text as one more.
+    """Split the text after the end marker into a part of its own.
 
-    Whoever sends plain strings joins the two parts into one, and what was said behind the handoff must not go with it.
+    A client that sends plain strings joins the two parts, and the text after the handoff must not be lost with it.
     """
     first = parts[0]
     if not isinstance(first, TextPart) or first.text.endswith(END_MARKER):
@@ -228,7 +227,7 @@ def _parted_at_end(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def parse_address(address: str) -> tuple[Interval, ...]:
-    """The intervals an address such as `m:3-154,170` names."""
+    """Parse an address such as `m:3-154,170` into intervals."""
     intervals = []
     for piece in address.removeprefix("m:").split(","):
         lo, _, hi = piece.partition("-")
@@ -238,9 +237,9 @@ def parse_address(address: str) -> tuple[Interval, ...]:
 
 
 def _tidy(text: str) -> str:
-    """A section's text, with nothing in it that would read as a heading, a source line or an end of the whole.
+    """Escape lines that would parse as a heading, a source line or an end marker.
 
-    What a call's JSON arguments escape may be a lone surrogate, which no encoder accepts.
+    JSON arguments may escape a lone surrogate, which no encoder accepts.
     """
     return _BREAKS.sub(lambda m: "###" if m[0] else "\\", clean(text.strip()))
 

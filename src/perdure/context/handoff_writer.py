@@ -42,7 +42,7 @@ from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
 from perdure.models.windows import plausible_window
 
-# Read back at most: what was last said so long ago is hardly ever needed by its exact words.
+# Upper bound of messages read back from the log; older ones are hardly ever needed word for word.
 MOST_MESSAGES = 1_500
 
 _FACTS = {"Critical Context": FACTS_HEADING, "Relevant Files": FILES_HEADING}
@@ -52,19 +52,19 @@ _QUOTED_HANDOFF = "- handoff:"
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The messages behind a handoff, as far as they can be read, and the handoff where not all of them can."""
+    """The messages a handoff covers, as far as they can be read, and the handoff itself where some cannot."""
 
     entries: tuple[Entry, ...] = ()
     handoff: Handoff | None = None
 
     @property
     def checked_text(self) -> str:
-        """What the handoff says without what it marks: a source where the messages behind it are out of reach."""
+        """The handoff's text without unverified claims: a source where its messages cannot be read."""
         return without_marked(self.handoff.body) if self.handoff else ""
 
     @property
     def fact_lines(self) -> FactLines:
-        """The exact values that the handoff quotes, to be carried over where they cannot be quoted anew."""
+        """The exact values quoted by the handoff, carried over where their messages cannot be read."""
         if self.handoff is None:
             return FactLines()
         critical, files = (split_facts(name, self.handoff.section(name))[1] for name in _FACTS)
@@ -72,7 +72,7 @@ class Past:
 
 
 def read_past(previous: Handoff | None, log: LogReader | None, *, without: Iterable[int] = ()) -> Past:
-    """The messages that a handoff stands for, the newest ones of very many; `without` are positions at hand anyway."""
+    """Read the messages a handoff covers, at most the newest MOST_MESSAGES; skip the positions in `without`."""
     if previous is None:
         return Past()
     if log is None or not previous.covers:
@@ -87,7 +87,7 @@ def read_past(previous: Handoff | None, log: LogReader | None, *, without: Itera
             break
         try:
             read = log.read(start, hi)
-        except PerdureError:  # a log that cannot be read is one that is not there
+        except PerdureError:  # an unreadable log is treated as missing
             return Past(handoff=previous)
         entries += [e for e in read if e.message.kind != "handoff" and e.seq not in at_hand]
     entries.sort(key=lambda e: e.seq)
@@ -95,7 +95,7 @@ def read_past(previous: Handoff | None, log: LogReader | None, *, without: Itera
 
 
 def split_facts(name: str, section: str) -> tuple[str, tuple[str, ...]]:
-    """A section's text without the exact values that code put there, and the lines of those."""
+    """Split a section into its prose and the lines of exact values that code added."""
     heading = _FACTS.get(name)
     if heading is None:
         return section, ()
@@ -111,31 +111,31 @@ def split_facts(name: str, section: str) -> tuple[str, tuple[str, ...]]:
 
 
 def prose_sections(handoff: Handoff | None) -> dict[str, str]:
-    """The sections of a handoff without the exact values that code put there."""
+    """The sections of a handoff without the exact values that code added."""
     return {name: split_facts(name, text)[0] for name, text in handoff.sections.items()} if handoff else {}
 
 
 def in_order(past: Sequence[Entry], present: Sequence[Entry]) -> Sequence[Entry]:
-    """All of them as they were said."""
+    """Merge both by log position."""
     return sorted((*past, *present), key=lambda e: e.seq) if past else present
 
 
 # The banner and thirteen headings take most of this: a handoff of fewer characters has the short form.
 _FULL_CHARS = 1_200
-# A person waits for this: what is not there by then is written by code.
+# A user waits for this: after the timeout the handoff is written by code.
 TIMEOUT_S = 150.0
-# A digest tells the newest part of a very long middle; facts and quoted instructions are taken from all of it.
+# A digest covers the newest part of a very long middle; facts and quoted instructions come from all of it.
 _MOST_DIGESTED = 2_000
-# Sections of a digest that the assistant's own sentences fill: what those claim of the user needs the user's word.
+# Digest sections filled with the assistant's sentences: claims about the user in them need a source.
 _SAID_BY_ASSISTANT = frozenset(("Key Decisions", "Remaining Work"))
-# What banner, source line, headings and end marker come to; below it a handoff has nothing to say.
+# Size of banner, source line, headings and end marker; a smaller handoff would be empty.
 _FRAME_TOKENS = 600
 _LEAST_SHORT_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A handoff as a message, and how it came about."""
+    """A handoff as a message, its size, and the requests it took."""
 
     handoff: Handoff
     message: Message
@@ -147,14 +147,14 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True)
 class CompactionInput:
-    """One history parted: what goes, what the handoff before it said, what stays in sight."""
+    """A split history: the messages to replace, the previous handoff, and what remains visible."""
 
     history: CompactionHistory
     boundaries: Boundaries
     # The middle without the handoffs in it.
     fresh: list[Entry]
     previous: Handoff | None
-    # The size of the middle, and of what stays before and behind it, the head aside.
+    # Tokens of the middle, and of what is kept before and after it, except the head.
     tokens: int
     kept_tokens: int
 
@@ -172,22 +172,22 @@ class CompactionInput:
 
     @property
     def before(self) -> Message | None:
-        """What stands right before the handoff."""
+        """The message right before the handoff."""
         boundaries = self.boundaries
         return self.history.messages[boundaries.head_end - 1] if boundaries.head_end > boundaries.lead else None
 
     @property
     def image(self) -> ImagePart | None:
-        """The newest image of all, where it would go with the middle and a user's message can carry it on."""
+        """The newest image, if it would be lost with the middle and a user message can carry it."""
         newest = newest_image(self.history.messages) if self.history.has_parts else None
         if newest is None or newest[0] not in self.boundaries.middle:
             return None
-        # Behind a user's message the two would become one, and the handoff could not be found again.
+        # After a user message the two would be merged, and the handoff could not be found again.
         return newest[1] if self.before is None or self.before.role in ("assistant", "tool") else None
 
     @property
     def after(self) -> list[Message]:
-        """What stands behind the handoff."""
+        """The messages after the handoff."""
         return [e.message for e in self.behind]
 
     @property
@@ -197,7 +197,7 @@ class CompactionInput:
 
     @property
     def digested(self) -> list[Entry]:
-        """What a digest is made of: the middle, led by the request that began it all, which the head may hold."""
+        """The entries a digest is built from: the middle, after the first request, which may be in the head."""
         fresh = self.fresh[-_MOST_DIGESTED:]
         opening = next((e for e in self.since_previous if e.message.is_real_user and e.message.parts), None)
         is_apart = self.previous is None and opening is not None and not any(e is opening for e in fresh)
@@ -205,30 +205,30 @@ class CompactionInput:
 
     @property
     def since_previous(self) -> Sequence[Entry]:
-        """Everything the previous handoff does not speak of."""
+        """All entries after the previous handoff."""
         return self.history.entries[self.fresh_from :]
 
     @property
     def fresh_from(self) -> int:
-        """Where what the previous handoff does not speak of begins."""
+        """Index of the first entry after the previous handoff."""
         return self.boundaries.lead if self.boundaries.previous is None else self.boundaries.previous + 1
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffWriter:
-    """Writes one handoff, with what the session handed in."""
+    """Writes one handoff with the services of its session."""
 
     services: EngineServices
     budgets: WindowBudgets
     cooldown: CoolDown
-    # The user asked: a cool-down does not hold them off.
+    # Requested by the user: ignores the cool-down.
     is_asked_for: bool
     handoff_max_chars: int | None = None
-    # What a handoff that goes into plain dicts is sealed with.
+    # Returns the key that seals handoffs in plain dicts.
     handoff_key: Callable[[], bytes] = default_key
 
     def write(self, history: CompactionHistory, boundaries: Boundaries, *, focus_topic: str | None) -> WriteResult:
-        """The handoff for a history's middle. Never fails: what no model can do, code does."""
+        """Write the handoff for the middle of a history. Never fails: without a summary, code writes a digest."""
         job = CompactionInput.of(history, boundaries)
         log = self.services.log if history.is_logged else None
         past = read_past(job.previous, log, without=(e.seq for e in history.entries))
@@ -267,7 +267,7 @@ class HandoffWriter:
         return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
 
     def _summary(self, job: CompactionInput, shares: Shares, focus_topic: str | None) -> SummaryOutcome:
-        """What a model wrote: the auxiliary route's, else once the main one's; none while cooling down."""
+        """Request a summary from the auxiliary route, then once from the main model; none during a cool-down."""
         s = self.services
         asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if a is not None]
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
@@ -303,10 +303,10 @@ class HandoffWriter:
     def _write_sections(
         self, job: CompactionInput, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past
     ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The sections, and what the check against the sources found; without a summary, those of the digest."""
+        """The grounded sections of the summary and the findings; without a summary, those of the digest."""
         if summary is None:
             digested = job.digested
-            # Redacted before anything is cut to length: half a secret is not known for what it is.
+            # Redact before truncating: half a secret is no longer recognised.
             read = list(map(facts_in, digested))
             sections = build_digest(
                 [facts.message for facts in read],
@@ -319,7 +319,7 @@ class HandoffWriter:
             )
             users = [*users_words([e.message for e in sources]), *user_claims(past.checked_text)]
             return {n: without_claims(t, users) if n in _SAID_BY_ASSISTANT else t for n, t in sections.items()}, ()
-        # Head and tail count too: what was said there is no invention.
+        # Head and tail are sources too.
         messages = [e.message for e in sources]
         cached: list[MessageFacts] = [e.memoized(FACTS_KEY) for e in sources]
         facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
@@ -337,7 +337,7 @@ class HandoffWriter:
     def _frame(
         self, job: CompactionInput, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]
     ) -> Handoff:
-        """Everything about the handoff but its sections (E11)."""
+        """Build the handoff without its sections."""
         before = job.previous
         covers = intervals_of(e.seq for e in job.fresh) if job.history.is_logged else ()
         clock = self.services.clock or SystemClock()
@@ -366,12 +366,12 @@ class HandoffWriter:
         )
 
     def _whole_chars(self, job: CompactionInput) -> int | None:
-        """The most characters the handoff may have before it is sealed."""
+        """Character limit of the handoff before its seal."""
         most = self.handoff_max_chars
         return most if most is None or job.history.is_logged else max(1, most - SEAL_CHARS)
 
     def _whole_tokens(self, job: CompactionInput) -> int | None:
-        """The most the handoff may come to, where what must be kept leaves it less than its parts would take."""
+        """Token limit of the whole handoff, where the kept messages leave less than its parts would take."""
         b = self.budgets
         usual = b.handoff_cap_tokens or b.summary_cap_tokens + b.facts_tokens + _FRAME_TOKENS
         room = b.threshold_tokens - job.kept_tokens - b.head_tokens
@@ -389,7 +389,7 @@ class HandoffWriter:
 
 
 def _summarize_with(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> SummaryOutcome:
-    """The summary of one model, asked again in smaller parts where its window was smaller than anyone knew."""
+    """Summarize with one model; retry in smaller parts where its window turns out to be smaller."""
     outcome = summarise(brief, ask, left_s=left_s)
     smaller = _stated_window(outcome.failure, brief)
     if smaller is None:
@@ -399,7 +399,7 @@ def _summarize_with(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -
 
 
 def _stated_window(failure: SummaryFailure | None, brief: Brief) -> int | None:
-    """The window of a summary model that said "too long"; half of what was believed where it gave no figure."""
+    """The window stated in a "prompt too long" error; half of the assumed one without a plausible figure."""
     if failure is None or failure.verdict is None or failure.verdict.kind != "prompt_too_long":
         return None
     half = brief.window_tokens // 2
@@ -407,7 +407,7 @@ def _stated_window(failure: SummaryFailure | None, brief: Brief) -> int | None:
 
 
 def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Those that facts are looked for in, from the call on whose results are the first of them."""
+    """The newest entries to extract facts from, starting at the call of the first result."""
     start = max(0, len(entries) - FURTHEST_BACK)
     while start > 0 and entries[start].message.role == "tool":
         start -= 1
@@ -419,14 +419,14 @@ def _section(handoff: Handoff | None, name: str) -> str:
 
 
 def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[str]:
-    """The facts of what stays beside the handoff: of the head as far as it is kept, and of all behind."""
+    """The facts that remain visible: in the head as sent, and in everything after the handoff."""
     visible_head = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
     read = [facts_in(e) for e in (*visible_head, *job.behind)]
     return frozenset().union(*(facts.mentioned for facts in read), *(facts.used for facts in read))
 
 
 def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:
-    """Everything of a message that a model reads."""
+    """Yield every text of the messages that a model reads."""
     for m in messages:
         yield m.text
         for call in m.tool_calls:

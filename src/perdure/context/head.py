@@ -1,6 +1,6 @@
-"""From a compacted view to messages that may be sent: a long head shown shortened (D2), every history rule kept (D7).
+"""Project a compacted view to valid messages to send, with a long head shortened.
 
-Never stored: the log keeps what was said. Pure, so the same view gives the same bytes.
+The projection is never stored, and pure: the same view gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _LEAST_SHOWN_TOKENS = 40
 
 
 def project(messages: Sequence[Message], *, head_tokens: int, addresses: Sequence[str] = ()) -> list[Message]:
-    """The view as it may be sent; `addresses` name the messages in the log, where there is one."""
+    """Shorten the head and repair the view for sending; `addresses` are those of the messages in the log."""
     return rules.repair(shorten_head(messages, head_tokens=head_tokens, addresses=addresses))
 
 
 def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Sequence[str] = ()) -> list[Message]:
-    """The view with what stands before its handoff within `head_tokens`; a view without a handoff as it was."""
+    """Shorten the messages before the handoff to `head_tokens`; a view without a handoff is unchanged."""
     end = next((i for i, m in enumerate(messages) if m.kind == "handoff"), 0)
     start = min(rules.leading_system(messages), end)
     sizes = [estimate_message(m) for m in messages[start:end]]
@@ -35,7 +35,7 @@ def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Se
 
 
 def _fair_share(sizes: Sequence[int], budget: int) -> int:
-    """The most each may take so that all fit: what the small ones leave goes to the large ones."""
+    """The largest share per message such that all fit; unused share of small ones goes to large ones."""
     remaining, share = budget, budget
     for n, size in enumerate(sorted(sizes)):
         share = remaining // (len(sizes) - n)
@@ -46,7 +46,7 @@ def _fair_share(sizes: Sequence[int], budget: int) -> int:
 
 
 def _shorten(message: Message, tokens: int, address: str) -> Message:
-    """The two ends of its text, and where the rest can be read."""
+    """Keep both ends of the text, with the address of the rest."""
     # Imported late: only a compacted conversation needs it, and it brings the whole fact scanner.
     from perdure.context.transcript import short_arguments, without_images
 

@@ -1,4 +1,4 @@
-"""A history as a compaction reads it: entries, messages and sizes side by side, and the way back to a plan."""
+"""A history prepared for compaction: entries, messages and token counts, and the mapping back to a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CompactionHistory:
     tokens: list[int]
     # None where every entry is the input of the same index.
     origins: list[int | None] | None
-    # Whether the entries lie in a log, so that their positions can be opened.
+    # Whether the entries are in a log, so that their positions can be opened.
     is_logged: bool
     # Whether any message may be more than one text: only such a one can hold an image.
     has_parts: bool
@@ -35,9 +35,9 @@ class CompactionHistory:
     def read(
         cls, items: Sequence[Item], model: str = "", *, key: Callable[[], bytes] = default_key
     ) -> CompactionHistory:
-        """Sizes are those under `model`; `key` is what handoffs among plain dicts must be sealed with.
+        """Read a history; tokens are counted for `model`, and `key` verifies the seals of handoffs in plain dicts.
 
-        Raises InvalidMessage for a dict whose role nobody knows.
+        Raises InvalidMessage for a dict with an unknown role.
         """
         is_logged = set(map(type, items)) == {Entry}
         entries = cast("Sequence[Entry]", items)
@@ -48,7 +48,7 @@ class CompactionHistory:
         if not is_logged and not rules.is_valid(messages):
             entries, origins = _repair(entries)
             messages = [e.message for e in entries]
-        # In a log every message says what it is; elsewhere a handoff has to be recognised.
+        # Log entries have a kind; elsewhere a handoff has to be recognised.
         if not is_logged and any(map(looks_like_handoff, messages)):
             entries, origins = _split(entries, origins, key())
             messages = [e.message for e in entries]
@@ -58,7 +58,7 @@ class CompactionHistory:
         return cls(entries, messages, tokens, origins, is_logged, has_parts)
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
-        """Head, handoff, and what follows it, as steps over the input."""
+        """Build the steps: head, handoff, and what follows it."""
         steps: list[Step] = []
         self._keep(steps, range(head.start, head.stop))
         steps.append(Insert(handoff))
@@ -75,14 +75,14 @@ class CompactionHistory:
 
 
 def tokens_of(entry: Entry, model: str = "") -> int:
-    """The estimated size of a message under a model, its reasoning included, worked out once."""
+    """Estimated tokens of a message including its reasoning, cached per model."""
     return entry.memo(
         ("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None, sends_reasoning=True)
     )
 
 
 def _repair(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:
-    """A history in no log, mended before it is measured: what leaves is mended too, and must measure alike."""
+    """Repair a history without a log before counting tokens, as the output will be repaired too."""
     index = {id(e.message): i for i, e in enumerate(entries)}
     repaired = rules.repair([e.message for e in entries])
     origins = [index.get(id(m)) for m in repaired]
@@ -98,11 +98,11 @@ def _accept_any(text: str) -> bool:
 def _split(
     entries: Sequence[Entry], origins: Sequence[int | None] | None, key: bytes
 ) -> tuple[list[Entry], list[int | None]]:
-    """Handoffs recognised by their seal, and those merged with the message behind them taken apart again."""
+    """Recognise handoffs by their seal, and split those merged with the next message."""
     out: list[Entry] = []
     positions: list[int | None] = []
     for i, e in enumerate(entries):
-        # A message object says what it is; only what a dict or a merge made of it is in question.
+        # A message object of kind "handoff" is trusted; texts from dicts need a seal.
         pieces = split_merged(e.message, _accept_any if e.message.kind == "handoff" else partial(is_sealed, key=key))
         if len(pieces) == 1:
             out.append(e if pieces[0].kind == e.message.kind else Entry(e.seq, pieces[0], e.created_at_ms))

@@ -22,15 +22,15 @@ from perdure.plugins import Factory, PluginRegistry, Started
 T = TypeVar("T")
 
 
-# So many passes in a row may fail or free too little while the prompt does not fit; then the fallback takes over.
+# After this many passes in a row that fail or free too little while the prompt does not fit, the fallback takes over.
 MAX_FAILED_PASSES = 2
 
 
 class FallbackEngine(ContextEngine):
     """Delegates to a plug-in's engine, and to the engine that `make_fallback` returns once the plug-in has failed.
 
-    A failure is an exception (of `compress` and of tools: only when repeated), a result of `compress` that is no plan,
-    or repeated passes that free too little while the prompt does not fit the window.
+    A failure is an exception of a method (except `compress` and tools), a result of `compress` that is no plan, or
+    repeated passes that raise or free too little while the prompt does not fit the window.
     """
 
     def __init__(self, engine: ContextEngine, make_fallback: Callable[[], ContextEngine]) -> None:
@@ -187,19 +187,19 @@ _ENGINES = PluginRegistry(
 
 
 def register_context_engine(name: str, factory: Callable[[], ContextEngine] | str) -> None:
-    """Makes an engine available under a name; `factory` is its class, or "module:Class" to import it when chosen."""
+    """Register an engine under a name; `factory` is its class, or "module:Class" to import it when selected."""
     _ENGINES.register(name, factory)
 
 
 def engines(home: Path | None = None) -> PluginRegistry:
-    """Every engine there is for a home folder; `names()` lists them and `load()` refuses an unknown one."""
+    """The registry of all engines for a home folder."""
     return _ENGINES.within(home / FOLDER if home is not None else None)
 
 
 def start_engine(name: str, *, home: Path | None = None) -> Started[ContextEngine]:
-    """The engine of that name, made; one that is gone or broken becomes the built-in, with a warning to show.
+    """Create the engine of that name; a missing or broken one is replaced by the built-in, with a warning.
 
-    A plug-in's that breaks later, at work, hands over to the built-in as well.
+    A plug-in that fails later hands over to the built-in as well.
     """
     registry = engines(home)
     started = registry.start(name, default=BUILT_IN, build=_make)

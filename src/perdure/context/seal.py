@@ -1,8 +1,8 @@
-"""How a handoff in a list of plain dicts is known to be one of ours.
+"""Authenticate handoffs in lists of plain dicts.
 
-In a conversation of the store a message is a handoff because its record says so. A plain dict has no such record, and
-anybody can write a text that looks like a handoff: a page, a pasted file, a model. So the second line of a handoff for
-plain dicts is a seal, a keyed checksum of the rest. A text without a valid seal is background that nobody vouches for.
+Stored messages have a kind; a plain dict has none, and any web page, pasted file or model can produce a text that looks
+like a handoff. So the second line of a handoff for plain dicts is a seal, an HMAC of the rest. A text without a valid
+seal is untrusted background.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from perdure.core.messages import HANDOFF_FIRST_LINE
 
 _MARK = "Seal: "
 _HEX_CHARS = 24
-# What a seal adds to a handoff.
+# Length that a seal adds to a handoff.
 SEAL_CHARS = len(_MARK) + _HEX_CHARS + 1
 
 
 def seal(text: str, key: bytes) -> str:
-    """The handoff with its seal as the second line."""
+    """Insert the seal as the second line of a handoff."""
     first, _, rest = text.partition("\n")
     return f"{first}\n{_MARK}{_checksum(first, rest, key)}\n{rest}"
 
 
 def is_sealed(text: str, key: bytes) -> bool:
-    """Whether a text is a handoff that was sealed with this key and not changed since, line ends aside."""
+    """Whether a text is a handoff with a valid seal for this key, ignoring line endings."""
     if not text.startswith(HANDOFF_FIRST_LINE):
         return False
     first, _, rest = text.replace("\r\n", "\n").partition("\n")
@@ -40,7 +40,7 @@ def is_sealed(text: str, key: bytes) -> bool:
 
 
 def default_key() -> bytes:
-    """The key of this installation; where its folder cannot be written, one that lasts as long as the process."""
+    """The key of this installation; a per-process key where its folder is not writable."""
     try:
         return installation_key(home_dir())
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Sections of a handoff as a model wrote them: read leniently, shortened from their least valuable lines (E12)."""
+"""Parse the sections of a model's summary leniently, and shorten them by their least valuable lines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import zip_longest
 
 from perdure.context.handoff import SECTIONS
 
-# Models that do not keep to the headings still use telling ones, often in the user's language; the first word found
-# decides, so what would be mistaken for something else ("resolved issues") stands before it.
+# Keywords of headings that models use instead of ours, often in the user's language; the first match decides, so
+# specific ones ("resolved issues") come before general ones.
 _LIKELY = (
     ("Active Task", ("active task", "aktive aufgabe", "tâche active", "tarea activa", "активная задача")),
     ("Pending User Asks", (
@@ -71,7 +71,7 @@ _HEADING = re.compile(
     re.MULTILINE,
 )
 _EXACT = {s.lower(): s for s in SECTIONS} | {s.lower().replace("&", "and"): s for s in SECTIONS}
-# A heading with its text behind it on the same line: `**Goal:** ship it`, `- Goal: ship it`.
+# A heading with text on the same line: `**Goal:** ship it`, `- Goal: ship it`.
 _INLINE = re.compile(
     r"^[ \t]*(?:#{1,6}[ \t]+|[-*•][ \t]+|\d{1,2}[.)][ \t]+)?\**(?P<name>"
     + "|".join(map(re.escape, _EXACT))
@@ -89,9 +89,9 @@ _NOTHING_SAID = frozenset((
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*)\n```\s*\Z", re.DOTALL)
 _ASIDE = re.compile(r"<(analysis|think|thinking|scratchpad)>.*?</\1>", re.DOTALL)
 
-# What a heading comes to beside its lines, in tokens or (roughly) in characters.
+# Size of a heading, in tokens or (roughly) characters.
 _HEADING_SIZE = 4
-# From the first to be shortened to the last. What only code may write is not here.
+# In the order in which they are shortened. Sections written by code are not listed.
 _LEAST_FIRST = (
     "Resolved Questions",
     "Completed Actions",
@@ -107,11 +107,11 @@ _LEAST_FIRST = (
     "Constraints & Preferences",
     "Active Task",
 )
-# The lesser ones give way to what they can spare before the others give anything, and to nothing before those do.
+# Minor sections are reduced to their minimum before the others, and emptied before those are.
 _PASSES = ((_LEAST_FIRST[:5], 0.4), (_LEAST_FIRST[:5], 0.3), (_LEAST_FIRST[:10], 0.4), (_LEAST_FIRST, 0.0))
-# In these the newest lines stand last, so the oldest go first.
+# Newest lines are last here, so the first are dropped first.
 _NEWEST_LAST = frozenset(("Completed Actions", "Resolved Questions", "Key Decisions", "Active Task"))
-# In these the first line says what the others are.
+# The first line introduces the others here.
 _LED = frozenset(("Active Task",))
 # A longer line is a paragraph.
 _LONGEST_LINE = 600
@@ -122,23 +122,23 @@ _NOTE = re.compile(r"\[(\d+) more lines? left out\]")
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """A heading in a summary: where it stands, and the section it means."""
+    """A heading in a summary: its position, and the section it maps to."""
 
     start: int
     end: int
     name: str
-    # Worded exactly as asked for, and as a line with `#` signs.
+    # Exactly one of our titles, and a Markdown heading.
     is_exact: bool
     is_hash: bool
 
 
 def read_sections(text: str) -> dict[str, str]:
-    """The thirteen sections a summary fills, whatever headings it used; text under none is Critical Context."""
+    """Map a summary to our thirteen sections, whatever headings it uses; other text is Critical Context."""
     text = _unwrapped(text)
     heads = _heads(text)
     preface = text[: heads[0].start] if heads else text
     texts: dict[str, list[str]] = {}
-    # Before the first heading stand greetings and thinking aloud; where most of the text stands there, it is the notes.
+    # Text before the first heading is a greeting or reasoning, unless it is most of the summary.
     if len(preface.strip()) > (max(_LONGEST_GREETING, len(text) // 2) if heads else 0):
         texts["Critical Context"] = [preface.strip()]
     for head, following in zip_longest(heads, heads[1:]):
@@ -149,18 +149,18 @@ def read_sections(text: str) -> dict[str, str]:
 
 
 def has_own_headings(text: str) -> bool:
-    """Whether a text is laid out as notes: one heading worded as asked for, or two that mean sections of ours."""
+    """Whether a text has our layout: one exact heading, or two that map to sections."""
     heads = _heads(_unwrapped(text))
     return any(h.is_exact for h in heads) or len({h.name for h in heads}) > 1
 
 
 def says_nothing(body: str) -> bool:
-    """Whether a section's text is blank or a way to say "none", in any of many languages."""
+    """Whether a section's text is blank or means "none", in many languages."""
     return body.strip().strip("-*•—–_()[].。<>").strip().lower() in _NOTHING_SAID
 
 
 def _unwrapped(text: str) -> str:
-    """The notes without the model's thinking aloud and without a fence around them."""
+    """Remove reasoning tags and an enclosing code fence."""
     text = _ASIDE.sub("", text)
     fenced = _FENCE.match(text)
     return fenced[1] if fenced else text
@@ -181,9 +181,9 @@ def _heads(text: str) -> list[_Head]:
 
 
 def shorten(sections: Mapping[str, str], most: int, *, size: Callable[[str], int]) -> dict[str, str]:
-    """The sections within `most`, whole lines taken from the least valuable ones first, each cut told in place.
+    """Shorten the sections to `most` by dropping whole lines, least valuable first; each cut leaves a note.
 
-    A line as long as a page gives way by sentences, or all that a model wrote in one paragraph would go at once.
+    Paragraphs on one line are shortened by sentences.
     """
     trimmed = {name: _Lines.of(name, text, size) for name, text in sections.items() if text}
     over = sum(lines.total for lines in trimmed.values()) - most
@@ -192,7 +192,7 @@ def shorten(sections: Mapping[str, str], most: int, *, size: Callable[[str], int
             if over > 0 and name in trimmed:
                 over -= trimmed[name].drop(over, least=int(trimmed[name].total * share))
     for name in _LEAST_FIRST:
-        # Empty, a section would read as if there had been nothing to say; that it was cut goes only where it must.
+        # An empty section would read as "none", so the note about the cut is dropped last.
         if over > 0 and name in trimmed and not trimmed[name].pieces:
             over -= trimmed.pop(name).total
     return {name: text for name in sections if name in trimmed and (text := trimmed[name].text)}
@@ -200,7 +200,7 @@ def shorten(sections: Mapping[str, str], most: int, *, size: Callable[[str], int
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A line, or a sentence of one too long to stay or go as a whole; `gap` is what stands before it."""
+    """A line, or a sentence of a long one; `gap` is the separator before it."""
 
     text: str
     gap: str
@@ -208,19 +208,19 @@ class _Piece:
 
     @property
     def stands_for(self) -> int:
-        """How many pieces go with it: one that tells of an earlier cut stands for those."""
+        """How many pieces it counts for: a note about an earlier cut counts for all it replaced."""
         return int(match[1]) if (match := _NOTE.fullmatch(self.text)) else 1
 
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of one section with their sizes, given up one by one from the less valuable end."""
+    """The lines of one section with their sizes, dropped one by one from the less valuable end."""
 
     pieces: list[_Piece]
     newest_last: bool
-    # The line that says what the others are goes last: without it an answered request would read as an open one.
+    # The introducing line is dropped last: without it a closed request would read as an open one.
     is_led: bool
-    # What the line that tells of a cut comes to.
+    # Size of the note about a cut.
     note_size: int
     dropped: int = 0
 
@@ -231,11 +231,11 @@ class _Lines:
 
     @property
     def total(self) -> int:
-        """With its heading, and with the note once something is gone."""
+        """Size with the heading, and with the note once something was dropped."""
         return _HEADING_SIZE + sum(p.size for p in self.pieces) + (self.note_size if self.dropped else 0)
 
     def drop(self, amount: int, *, least: int) -> int:
-        """Gives up lines until `wanted` is gained or the next would leave less than `least`; what was gained."""
+        """Drop lines until `amount` is freed or less than `least` would remain; return what was freed."""
         at_first = remaining = self.total
         while len(self.pieces) > (1 if least else 0) and at_first - remaining < amount:
             at = int(self.is_led and len(self.pieces) > 1) if self.newest_last else -1
@@ -260,7 +260,7 @@ def _join_pieces(pieces: Sequence[_Piece]) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """What a text may be shortened by, each with what stands before it."""
+    """Yield the droppable pieces of a text, each with the separator before it."""
     for line in text.splitlines():
         gap, start = "\n", 0
         is_paragraph = len(line) > _LONGEST_LINE and not line.startswith(">")  # a quote is word for word

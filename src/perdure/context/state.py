@@ -1,7 +1,6 @@
-"""What a compressor remembers between compactions and across restarts: cool-downs, strikes, the pause, the count.
+"""Persistent state of the compressor: cool-downs, throttle, compaction count, last focus.
 
-All of it lies in the state handed in (`KeyValue`), under `compressor.*`, as small JSON values; anything unreadable
-there counts as nothing.
+Values are small JSON values in the injected `KeyValue`, under `compressor.*`; invalid ones are ignored.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ _COUNT = "compressor.count"
 _FOCUS = "compressor.focus"
 _TOLD = "compressor.told."
 
-# A pass that frees less than this share of what was there has not been worth its price.
+# A pass that frees a smaller share counts as ineffective.
 LEAST_SAVED = 0.10
 
 
 class MemoryState:
-    """A KeyValue for those who bring none: it lives as long as the engine."""
+    """An in-memory KeyValue, the default without a session."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -39,7 +38,7 @@ class MemoryState:
 
 
 class CoolDown:
-    """How long no summary is asked for after a failure (F3)."""
+    """Back-off of summary requests after failures."""
 
     def __init__(self, state: KeyValue, clock: Clock, *, retry_s: float, no_provider_s: float) -> None:
         self._state = state
@@ -48,13 +47,13 @@ class CoolDown:
         self._no_provider_s = no_provider_s
 
     def left_s(self) -> float:
-        """Seconds until a summary may be asked for again; 0 now. A clock set back never makes it longer than it was."""
+        """Seconds until the next summary request is allowed. A clock set back never extends it."""
         until_ms, length_s = self._read()[1:]
         remaining = (until_ms - self._clock.now_ms()) / 1000
         return min(max(0.0, remaining), length_s)
 
     def failed(self, verdict: ErrorVerdict | None, *, is_lasting: bool = False) -> None:
-        """A passing failure: short, growing with each in a row; one that will not pass: long at once."""
+        """Start a cool-down: short and doubling for transient failures, long for lasting ones."""
         failures = self._read()[0] + 1
         if is_lasting or (verdict is not None and POLICIES[verdict.kind].is_lasting):
             length_s = self._no_provider_s
@@ -66,11 +65,11 @@ class CoolDown:
         self._state.set(_COOLDOWN, {"failures": failures, "until_ms": until, "length_s": length_s})
 
     def succeeded(self) -> None:
-        """A summary was written."""
+        """Reset the back-off after a summary."""
         self.reset()
 
     def reset(self) -> None:
-        """A summary may be asked for at once: the failures were those of another model."""
+        """Allow a summary request at once: the failures were those of another model."""
         if self._state.get(_COOLDOWN) is not None:
             self._state.set(_COOLDOWN, None)
 
@@ -84,7 +83,7 @@ class CoolDown:
 
 
 class CompactionThrottle:
-    """Strikes of compactions that saved too little, and the pause two of them in a row bring (C5)."""
+    """Pauses automatic compaction after repeated passes that free too little."""
 
     def __init__(self, state: KeyValue, *, most_strikes: int) -> None:
         self._state = state
@@ -99,7 +98,7 @@ class CompactionThrottle:
         return self.strikes >= self._most
 
     def scored(self, before_tokens: int, after_tokens: int) -> bool:
-        """Takes the score of a pass, both figures of one estimator; True where it brought the pause."""
+        """Record a pass, both counts by the same estimator; return True if it starts the pause."""
         if before_tokens - after_tokens >= LEAST_SAVED * before_tokens and after_tokens < before_tokens:
             self.lift()
             return False
@@ -108,13 +107,13 @@ class CompactionThrottle:
         return self.is_on and not was_on
 
     def lift(self) -> None:
-        """A real prompt fits again, or the user asked."""
+        """End the pause: a prompt fits again, or the user requested a compaction."""
         if self._state.get(_PAUSE) is not None:
             self._state.set(_PAUSE, None)
 
 
 class CompactionChain:
-    """How often this conversation was compacted."""
+    """Counts the compactions of this conversation."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
@@ -142,13 +141,13 @@ class LastFocus:
 
 
 class OneTimeNotices:
-    """What was pointed out once and need not be again, for as long as the state handed in lasts."""
+    """Remembers which notices were shown, as long as the injected state lasts."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
 
     def is_due(self, what: str) -> bool:
-        """True the first time it is asked about `what`."""
+        """Return True on the first call for `what`."""
         if self._state.get(_TOLD + what):
             return False
         self._state.set(_TOLD + what, True)

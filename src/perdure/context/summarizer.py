@@ -1,4 +1,4 @@
-"""Ask a model for a summary, in parts if needed, and reject answers that are none."""
+"""Request a summary from a model, in parts if needed, and validate the response."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ AnySummarize = Callable[[str], str] | Summarize
 
 
 def as_summarize(ask: AnySummarize | None) -> Summarize | None:
-    """Anyone's callable as the port: a plain function takes the prompt alone and returns the text.
+    """Adapt a callable to the Summarize protocol: a plain function takes the prompt and returns the text.
 
-    Raises ConfigError for one that would have to be awaited.
+    Raises ConfigError for an async one.
     """
     if ask is None:
         return None
@@ -68,17 +68,17 @@ _ERROR_KEYS = frozenset(("error", "errors", "detail", "message", "fault", "excep
 _LEAST_CHARS = 40
 _REFUSAL_CHARS = 700
 _LONG_LINE = 40
-# Of a prompt's lines the headings are what a summary must repeat; its sentences are not.
+# A summary repeats the headings of the prompt, but not its sentences.
 _PROMPT_LINE = 24
 _MOST_PROMPT_LINES = 0.5
-# The section that code writes anew in every handoff: a summary that fills no other one says nothing.
+# Code writes this section itself: a summary that fills no other one is empty.
 _WRITTEN_BY_CODE = "Active Task"
 
 
 def problem_with(text: str, source: str, *, source_tokens: int, instructions: str = "") -> str:
-    """Why this is no summary of `source`, in a few words; "" where it is one.
+    """Validate a summary of `source`: the problem in a few words, or "" if it is valid.
 
-    `instructions` are what the prompt says around the transcript.
+    `instructions` is the prompt without the transcript.
     """
     body = text.strip()
     if len(body) < min(_LEAST_CHARS, 1 + source_tokens):
@@ -106,7 +106,7 @@ def problem_with(text: str, source: str, *, source_tokens: int, instructions: st
 
 
 def _is_json_error(body: str) -> bool:
-    """Whether an answer begins with a JSON object that reports an error, whatever follows it."""
+    """Whether a response begins with a JSON error object, whatever follows it."""
     start = body.removeprefix("```json").removeprefix("```").lstrip()
     if not start.startswith("{"):
         return False
@@ -118,7 +118,7 @@ def _is_json_error(body: str) -> bool:
 
 
 def _repeats_prompt(body: str, instructions: str) -> bool:
-    """Whether most of its sentences are the prompt's own."""
+    """Whether most of its sentences are copied from the prompt."""
     if body.startswith("You are writing hand-over notes") or "</transcript>" in body:
         return True
     lines = [line for line in map(str.strip, body.splitlines()) if len(line) >= _PROMPT_LINE]
@@ -128,11 +128,11 @@ def _repeats_prompt(body: str, instructions: str) -> bool:
 
 
 def _is_echo(body: str, source: str) -> bool:
-    """Whether most of its long lines stand word for word in the source."""
+    """Whether most of its long lines are copied from the source."""
     lines = [line for line in map(str.strip, body.splitlines()) if len(line) > _LONG_LINE]
     if not source or not lines:
         return False
-    # Judged on a sample: an echo is one from end to end.
+    # A sample is enough to detect an echo.
     sample = lines[:: max(1, len(lines) // 40)]
     return sum(line in source for line in sample) > 0.8 * len(sample)
 
@@ -154,11 +154,11 @@ _PROMPT_TOKENS = 900
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What is to be summarised, and how long the result may be."""
+    """A summary request: the transcript and the budgets."""
 
     transcript: Transcript
     target_tokens: int
-    # The size of what the summary stands for: one that is longer is no summary.
+    # Tokens of the summarized messages: a longer response is no summary.
     source_tokens: int
     window_tokens: int
     previous: Handoff | None = None
@@ -169,21 +169,21 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class SummaryFailure:
-    """Why there is no summary: an error of the call, or an answer that is none."""
+    """Why there is no summary: a failed request, or an invalid response."""
 
     why: str
     verdict: ErrorVerdict | None = None
-    # No provider is there at all: asking again soon cannot help.
+    # No provider is available: an early retry cannot help.
     is_lasting: bool = False
-    # There is nobody to ask, which is no error; no call was made.
+    # No summary model is configured, which is no error; no request was sent.
     is_absent: bool = False
-    # Another model answers the conversation by now: nobody is to be asked for this summary any more.
+    # The conversation has switched to another model: do not retry.
     is_superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryOutcome:
-    """A summary or a failure, and the calls it took either way."""
+    """A summary or a failure, and the number of requests."""
 
     summary: Summary | None
     failure: SummaryFailure | None
@@ -191,11 +191,11 @@ class SummaryOutcome:
 
 
 def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> SummaryOutcome:
-    """The summary of a middle, in the time that is left. Never raises; every answer is redacted and checked."""
+    """Summarize a transcript before the timeout. Never raises; each response is redacted and validated."""
     brief = _within_window(brief)
     parts = into_parts(brief)
     if len(parts) > 1:
-        # What a part says beyond its share of the merging call would not be heard.
+        # Longer notes on a part would not fit the merging request.
         share = max(_LEAST_PART_TOKENS // 2, _notes_tokens(brief) // len(parts))
         part_tokens = min(brief.target_tokens, share)
     else:
@@ -217,12 +217,12 @@ def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> S
 
 
 def into_parts(brief: Brief) -> list[list[str]]:
-    """The blocks in as few runs as fit the summary model's window, at most `MOST_PARTS`."""
+    """Split the blocks into as few parts as fit the summary model's window, at most `MOST_PARTS`."""
     reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
     reserve += _previous_tokens(brief)
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
     transcript = _bounded(brief.transcript, room)
-    # Sums from the start on: where a part ends is then looked up, not counted to.
+    # Prefix sums, to bisect for the end of each part.
     ends = [0, *accumulate(size + 2 for size in transcript.sizes)]
     parts: list[list[str]] = []
     start = 0
@@ -234,7 +234,7 @@ def into_parts(brief: Brief) -> list[list[str]]:
 
 
 def _within_window(brief: Brief) -> Brief:
-    """The brief as the summary model's own window allows: an answer of a quarter of it, notes so far of another."""
+    """Fit the request to the summary model's window: a quarter for the response, a quarter for previous notes."""
     previous, most = brief.previous, brief.window_tokens // 4
     if previous is not None and _previous_tokens(brief) > most:
         sections = shorten(previous.sections, most, size=lambda text: size_of(text) // _BYTES_PER_TOKEN)
@@ -247,7 +247,7 @@ def _previous_tokens(brief: Brief) -> int:
 
 
 def _notes_tokens(brief: Brief) -> int:
-    """What the merging call leaves for the notes on the parts."""
+    """Tokens available for the notes on the parts in the merging request."""
     remaining = brief.window_tokens - brief.target_tokens - _PROMPT_TOKENS - _previous_tokens(brief)
     return max(remaining * 4 // 5, brief.window_tokens // 6, _LEAST_PART_TOKENS // 2)
 
@@ -262,7 +262,7 @@ def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
 
 
 def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> SummaryOutcome:
-    """One more call joins the parts; the previous handoff comes in here, so that it is never lost between them."""
+    """Merge the summaries of the parts, and the previous handoff, in one more request."""
     room = _notes_tokens(brief) * _BYTES_PER_TOKEN
     notes = "\n\n".join(
         f"PART {i} OF {len(answers)}\n{_whole_lines(a.text.strip(), room // len(answers))}"
@@ -283,7 +283,7 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s:
 
 
 def _whole_lines(text: str, most_bytes: int) -> str:
-    """As many whole lines from the beginning as fit."""
+    """The first whole lines that fit."""
     whole, spent = [], 0
     for line in text.splitlines():
         spent += size_of(line) + 1
@@ -299,7 +299,7 @@ def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) 
         topic = redact(" ".join(str(brief.focus_topic).split())[:300])
         focus = _text(brief, "summary_focus", topic=topic, share=f"{brief.focus_ratio:.0%}").strip() + "\n"
     notes = f"<notes-so-far>\n{redact(previous.body)}\n</notes-so-far>\n\n" if previous else ""
-    # A transcript may hold the very tag that ends it.
+    # A transcript may contain its own closing tag.
     transcript = transcript.replace("</transcript>", "<\\/transcript>")
     return _text(
         brief,
@@ -313,13 +313,13 @@ def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) 
 
 
 def _instructions(prompt: str) -> str:
-    """What a prompt says around the notes so far and the transcript, which a summary may repeat."""
+    """The prompt without previous notes and transcript, which a summary may repeat."""
     before, _, rest = prompt.partition("<transcript>\n")
     return before.partition("<notes-so-far>\n")[0] + rest.rpartition("\n</transcript>")[2]
 
 
 def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summary | SummaryFailure:
-    """One call, given up after its time; a callable of anyone's may do anything, so everything it does is caught."""
+    """Send one request with a timeout; the callable may be foreign code, so every exception is caught."""
     answers: list[Summary | SummaryFailure] = []
 
     def run() -> None:
@@ -333,7 +333,7 @@ def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summ
             answers.append(SummaryFailure(str(error), is_superseded=True))
         except ConfigError as error:
             answers.append(SummaryFailure(str(error), is_lasting=True))
-        except Exception as error:  # the edge to somebody else's code
+        except Exception as error:  # foreign code may raise anything
             answers.append(SummaryFailure(f"{type(error).__name__}: {error}"))
 
     worker = threading.Thread(target=run, name="perdure-summary", daemon=True)
@@ -346,14 +346,14 @@ def _as_summary(answer: object) -> Summary:
     if not isinstance(answer, Summary):
         answer = Summary(answer if isinstance(answer, str) else "")
     usage = answer.usage if isinstance(answer.usage, CanonicalUsage) else CanonicalUsage(reported=False)
-    # Lone surrogates, which no encoder accepts, must not get into a handoff.
+    # Lone surrogates cannot be encoded.
     return Summary(redact(clean(str(answer.text))), clean(str(answer.model)), usage, answer.cost_usd)
 
 
 def _bounded(transcript: Transcript, room: int) -> Transcript:
-    """Blocks short enough that they can be put into parts at all, and into few enough."""
+    """Truncate blocks so that they fit into `MOST_PARTS` parts."""
     most = room // 2
-    # Told by their bytes, which a text has no fewer of than characters: almost always there is nothing to do.
+    # Sizes are in bytes, at least the length in characters: usually there is nothing to do.
     if sum(transcript.sizes) <= room * MOST_PARTS and max(transcript.sizes, default=0) <= most:
         return transcript
     blocks = transcript.blocks
@@ -364,7 +364,7 @@ def _bounded(transcript: Transcript, room: int) -> Transcript:
 
 
 def _folded(parts: list[list[str]]) -> list[list[str]]:
-    """Only `MOST_PARTS` of them: evenly spaced blocks of the oldest stand for the rest, which the facts cover."""
+    """Reduce to `MOST_PARTS`: the oldest parts are sampled evenly; facts cover the rest."""
     keep = parts[-(MOST_PARTS - 1) :]
     old = [b for part in parts[: -(MOST_PARTS - 1)] for b in part]
     step = max(1, -(-len(old) // max(1, len(parts[0]))))
@@ -372,11 +372,11 @@ def _folded(parts: list[list[str]]) -> list[list[str]]:
 
 
 def _text(brief: Brief, name: str, **values: str) -> str:
-    """A prompt filled in: the user's own version, or the shipped one where theirs cannot be used."""
+    """Render a prompt: the user's override, or the default where that is invalid."""
     try:
         return prompts.render(name, values, brief.prompts_folder)
     except ConfigError:
-        # A slip in an override must not stop a compaction; `perdure doctor` tells of it.
+        # An invalid override must not stop a compaction; `perdure doctor` reports it.
         return prompts.render(name, values)
 
 

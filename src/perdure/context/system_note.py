@@ -1,4 +1,4 @@
-"""The note that a system message of a plain message list gets once turns were compacted (D6)."""
+"""The note appended to the system message of a plain message list after a compaction."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from perdure.core.messages import Message
 
 
 def compaction_note() -> str:
-    """The words of the note."""
+    """The text of the note."""
     return prompts.load("compaction_note_plain").strip()
 
 
 def with_compaction_note(messages: Sequence[Mapping[str, Any]], front: int) -> list[Mapping[str, Any]]:
-    """The list with the note behind the last of its `front` leading system messages, once; without any, as it is.
+    """Append the note to the last of the `front` leading system messages, once; without any, change nothing.
 
-    The text before the note keeps its bytes, so that a cached prefix stays one; a list of parts gets one more part.
+    The text before the note is unchanged, so that the cached prefix stays valid; a list of parts gets one more part.
     """
     if not front:
         return list(messages)
@@ -25,7 +25,7 @@ def with_compaction_note(messages: Sequence[Mapping[str, Any]], front: int) -> l
 
 
 def needs_note(message: Message) -> bool:
-    """Whether a system message has not got the note yet."""
+    """Whether a system message lacks the note."""
     return compaction_note() not in message.text
 
 

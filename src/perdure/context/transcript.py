@@ -32,9 +32,9 @@ _TROUBLE = (
     "error", "exception", "fail", "fatal", "denied", "not found", "no such", "cannot", "panic",
     "错误", "失败", "エラー", "失敗", "오류", "실패",
 )  # fmt: skip
-# Made once: `json.dumps` makes one for each call that asks for anything but its defaults.
+# Created once: `json.dumps` with non-default options creates an encoder per call.
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
-# Which argument says what a call was about, and the verb for it.
+# The argument that identifies the target of a call, and its verb.
 _SUBJECTS = (
     ("command", "ran `{}`"),
     ("cmd", "ran `{}`"),
@@ -55,7 +55,7 @@ _SUBJECTS = (
 
 @dataclass(frozen=True, slots=True)
 class CallNote:
-    """What a call was about, in a few words, and every id a result may name it by."""
+    """A short description of a call, and every id that its result may use."""
 
     ids: frozenset[str]
     name: str
@@ -63,12 +63,12 @@ class CallNote:
 
 
 def describe_calls(message: Message) -> list[tuple[CallNote, str]]:
-    """A note for each call of a message, and the call's arguments cut short."""
+    """A note and the shortened arguments for each call of a message."""
     return [_describe_call(c) for c in message.tool_calls]
 
 
 def outcome(text: str) -> str:
-    """What came of a call, from its result alone: exit code, size, and the line that tells most."""
+    """Summarize a tool result: exit code, size, and its most informative line."""
     if not text.strip():
         return "no output"
     details = []
@@ -84,7 +84,7 @@ def outcome(text: str) -> str:
 
 
 def ends(text: str, first: int, last: int, between: str = "\n") -> str:
-    """The beginning and the end of a long text, cut between words so that no word (or key) is left in halves."""
+    """Both ends of a long text, cut between words so that no word (or key) is halved."""
     if len(text) <= first + last:
         return text
     head, tail = text[:first], text[-last:]
@@ -96,14 +96,14 @@ def ends(text: str, first: int, last: int, between: str = "\n") -> str:
 
 
 def result_line(note: CallNote | None, came_of_it: str) -> str:
-    """The one line that stands for a result whose call is known; where it is not, that there was one."""
+    """The one line that replaces a pruned tool result."""
     if note is None:
         return CLEARED
     return f"[{note.name}] {note.about} → {came_of_it}" if note.about else f"[{note.name}] → {came_of_it}"
 
 
 def find_call(notes: Sequence[CallNote], result: Message) -> CallNote | None:
-    """The call among `notes` that a result answers."""
+    """The note of the call that a result belongs to."""
     call_id = result.tool_call_id
     if not call_id:
         return None
@@ -115,7 +115,7 @@ def find_call(notes: Sequence[CallNote], result: Message) -> CallNote | None:
 
 
 def short_arguments(message: Message, *, most_chars: int = ARGUMENT_CHARS) -> Message:
-    """The message with long strings in its calls' arguments cut inside the JSON, which stays valid JSON."""
+    """Shorten long strings in call arguments; the JSON stays valid."""
     if not any(len(c.arguments) > most_chars for c in message.tool_calls):
         return message
     calls = tuple(
@@ -126,7 +126,7 @@ def short_arguments(message: Message, *, most_chars: int = ARGUMENT_CHARS) -> Me
 
 
 def shorten_json(arguments: str, *, most_chars: int = ARGUMENT_CHARS) -> str:
-    """Arguments with every long string and list shortened; numbers, booleans, keys and nesting stay as they were."""
+    """Shorten every long string and list of JSON arguments; numbers, booleans, keys and nesting are unchanged."""
     try:
         return _short(json.loads(arguments), most_chars)
     except (ValueError, RecursionError):
@@ -134,7 +134,7 @@ def shorten_json(arguments: str, *, most_chars: int = ARGUMENT_CHARS) -> str:
 
 
 def without_images(message: Message) -> Message:
-    """The message with a short word in place of each image."""
+    """Replace each image of a message by a short placeholder."""
     if not _has_image(message) or not isinstance(message.content, tuple):
         return message
     parts = tuple(TextPart(IMAGE_GONE) if isinstance(p, ImagePart) else p for p in message.content)
@@ -168,9 +168,9 @@ def _leaf(value: object) -> str:
 
 
 def _telling_line(text: str, low: str) -> str:
-    """The last line that speaks of trouble, else the last one with anything on it."""
+    """The last line that mentions a problem, else the last non-empty one."""
     at = max(low.rfind(word) for word in _TROUBLE)
-    # Lower-casing may change the length of a few scripts; then the place is off and the last line must do.
+    # Lower-casing changes the length in a few scripts; then the index is off, and the last line is used.
     if at >= 0 and len(low) == len(text):
         start = text.rfind("\n", 0, at) + 1
         end = text.find("\n", at)
@@ -201,7 +201,7 @@ def _short(value: Any, most_chars: int) -> str:
 
 
 def _unparsed(arguments: str, most_chars: int) -> str:
-    """What is no JSON, or nested too deep to be read: kept readable, as one string of a valid object."""
+    """Wrap arguments that are no JSON, or nested too deeply, as one string of a valid object."""
     return _as_json({"unparsed": _clipped(arguments, most_chars)})
 
 
@@ -222,13 +222,13 @@ def _has_image(message: Message) -> bool:
     return isinstance(message.content, tuple) and any(isinstance(p, ImagePart) for p in message.content)
 
 
-# A message nobody shortened may still be a pasted book: the ends say most of it.
+# A message may be a pasted book: keep both ends.
 MESSAGE_CHARS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """What a message says and calls, its length in bytes, and what each of its calls is about."""
+    """The text and calls of a message, its size in bytes, and a note for each call."""
 
     text: str
     size: int
@@ -237,7 +237,7 @@ class Speech:
 
 @dataclass(frozen=True, slots=True)
 class ResultNote:
-    """What a tool result comes to: itself where it is short, else one line about it."""
+    """A tool result for the transcript: verbatim if short, else one line about it."""
 
     text: str
     is_whole: bool
@@ -247,7 +247,7 @@ class ResultNote:
 
 @dataclass(frozen=True, slots=True)
 class ResultBlock:
-    """A result told with the call it answers."""
+    """A tool result rendered with its call."""
 
     text: str
     size: int
@@ -257,14 +257,14 @@ class ResultBlock:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Blocks of text in their order, and the length of each in bytes."""
+    """Text blocks in order, and the size of each in bytes."""
 
     blocks: list[str]
     sizes: list[int]
 
 
 def prepare(entry: Entry) -> None:
-    """Does the per-message work of this module now."""
+    """Compute and cache the per-message work of this module."""
     if entry.message.role == "tool":
         note_in(entry, PRUNE_CHARS)
     elif entry.message.kind != "handoff":
@@ -272,7 +272,7 @@ def prepare(entry: Entry) -> None:
 
 
 def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> Transcript:
-    """The entries as text, one block each, handoffs left out; identical long results are told once, at the last."""
+    """Render the entries as text blocks, without handoffs; of identical long results only the last is kept."""
     key = ("block", prune_chars)
     blocks: list[str] = []
     sizes: list[int] = []
@@ -302,17 +302,17 @@ def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> T
 
 
 def size_of(text: str) -> int:
-    """The length of a text in bytes of UTF-8."""
+    """Size of a text in UTF-8 bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def note_in(entry: Entry, prune_chars: int) -> ResultNote:
-    """What a result comes to, worked out once."""
+    """The cached note of a tool result."""
     return entry.memo(("result_note", prune_chars), lambda _: _result_note(_redacted(entry), prune_chars))
 
 
 def speech_in(entry: Entry) -> Speech:
-    """What a message says and calls, worked out once."""
+    """The cached text and calls of a message."""
     return entry.memo("speech", lambda _: _speech(_redacted(entry)))
 
 
@@ -341,7 +341,7 @@ def _speech(message: Message) -> Speech:
 
 
 def _result_block(note: ResultNote, notes: tuple[CallNote, ...], message: Message) -> ResultBlock:
-    """The call that a result answers always stands right before it."""
+    """Render a result; its call is always in the message right before."""
     call = find_call(notes, message)
     if note.is_whole:
         block = f"[{call.name if call else 'tool'}] result: {note.text or 'no output'}"

@@ -1,4 +1,4 @@
-"""What the user asked for: open requests, standing instructions, small talk."""
+"""Extract what the user wants: open requests and standing instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.context.user_words import goes_on, is_bare, own_words
 from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
 
-# What binds wherever it stands in a sentence.
+# Words of obligation anywhere in a sentence.
 BINDING = Wording(
     marks=(
         "now on", "here on", "forward", "future,", "henceforth", "all times", "circumstances", "time you",
@@ -39,7 +39,7 @@ BINDING = Wording(
         "|항상|절대|반드시|앞으로(?:는|도)?|매번|하지 ?(?:마|말)|금지|언제나|기억해"
     ),
 )  # fmt: skip
-# What binds only as a command, at the head of a clause.
+# Imperatives, which count only at the start of a clause.
 COMMAND = Wording(
     marks=("always", "never", "don't", "do not", "make sure", "be sure", "avoid", "only ", "stop ", "no "),
     pattern=re.compile(
@@ -49,7 +49,7 @@ COMMAND = Wording(
         re.IGNORECASE,
     ),
 )
-# A description of how things are, not a wish: "it never works", "I don't know".
+# Descriptions, not wishes: "it never works", "I don't know".
 _DESCRIBES = re.compile(
     r"\b(?:I|he|she|it|they|this|that|there|we|which|who)"
     r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
@@ -65,19 +65,19 @@ _SHORTEST = 4
 
 
 def rules_in(message: Message) -> tuple[str, ...]:
-    """The standing instructions of one message. Pure, so that it can be kept beside the message."""
+    """Extract the standing instructions of one message. Pure, so the result can be cached."""
     return tuple(s for s in sentences(own_words(message)) if is_standing(s))
 
 
 def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
-    """The rules of many messages, oldest first, none twice; over the limit, the first and the newest are kept.
+    """Merge the rules of many messages, oldest first, without duplicates; over the limit, the first and newest remain.
 
-    `previous` is the section of an earlier handoff that quotes them.
+    `previous` is the section of an earlier handoff that quotes rules.
     """
     unique = dict.fromkeys(_LISTED.findall(previous))
     for rules in rules_by_message:
         for rule in rules:
-            # Said again, it counts from then on.
+            # A repeated rule moves to its last position.
             unique.pop(rule, None)
             unique[rule] = None
     rules = tuple(unique)
@@ -87,7 +87,7 @@ def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "",
 
 
 def is_standing(sentence: str) -> bool:
-    """Whether a sentence binds what comes after it, rather than tell or ask something."""
+    """Whether a sentence is a standing instruction, not a statement or a question."""
     if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
         return False
     return BINDING.is_in(sentence) or (COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None)
@@ -95,7 +95,7 @@ def is_standing(sentence: str) -> bool:
 
 OPEN = "The user's unfinished requests, word for word, newest last:"
 ALL_ANSWERED = "None. Every request so far was answered; the last one was:"
-# What is left to do where nobody said more about it than the requests themselves.
+# Remaining work where nothing is stated beyond the requests.
 AS_ASKED = "- What Active Task quotes, as far as it is not told as done above."
 QUOTE_CHARS = 1_600
 MOST_REQUESTS = 6
@@ -107,14 +107,14 @@ _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 @dataclass(frozen=True, slots=True)
 class OpenRequests:
-    """What the user asked for and still waits for; `answered` is what the last reply closed."""
+    """Open requests of the user; `closed` are those the last reply answered."""
 
     open: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
 
 
 def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests:
-    """The requests after these messages; `previous` is the Active Task of the handoff that stands before them."""
+    """Track the requests through messages; `previous` is the Active Task of the handoff before them."""
     before = parse_active_task(previous)
     waiting, closed = list(before.open), list(before.closed)
     for m in messages:
@@ -126,7 +126,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests
                 continue
             if not is_bare(text):
                 if before.open:
-                    # Quoted by the handoff and kept behind it, a request must not come twice.
+                    # A request quoted by the handoff and kept after it must not be listed twice.
                     quoted = quote(text)
                     waiting = [w for w in waiting if quote(w) != quoted]
                 waiting.append(text)
@@ -140,7 +140,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests
 
 
 def active_task(requests: OpenRequests) -> str:
-    """The section's text: quotes only, redacted, each of bounded length."""
+    """Render the Active Task section: quotes only, redacted, of bounded length."""
     if requests.open:
         quotes = [quote(r) for r in requests.open[-MOST_REQUESTS:]]
         more = len(requests.open) - len(quotes)
@@ -152,7 +152,7 @@ def active_task(requests: OpenRequests) -> str:
 
 
 def parse_active_task(section: str) -> OpenRequests:
-    """The requests an Active Task quotes."""
+    """Parse the requests quoted by an Active Task section."""
     quotes: list[str] = []
     lines: list[str] = []
     for line in (*section.splitlines(), ""):
@@ -167,7 +167,7 @@ def parse_active_task(section: str) -> OpenRequests:
 
 
 def quote(text: str) -> str:
-    """A request as a block quote; a very long one by its two ends. Quoting what was quoted changes nothing."""
+    """Render a request as a block quote; a long one by both ends. Idempotent."""
     text = redact(text.strip())
     if len(text) > QUOTE_CHARS and not _is_shortened(text):
         head, tail = QUOTE_CHARS * 2 // 3, QUOTE_CHARS // 3
@@ -177,5 +177,5 @@ def quote(text: str) -> str:
 
 
 def _is_shortened(text: str) -> bool:
-    """Cut by an earlier handoff already: cut again, it would tell of its own marker and no longer be known again."""
+    """Whether an earlier handoff shortened it already: shortened again, it would not be recognised."""
     return len(text) <= QUOTE_CHARS + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None

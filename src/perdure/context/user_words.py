@@ -1,4 +1,4 @@
-"""The words a user typed themselves, without quotes and pastes; small talk."""
+"""Extract the text a user typed themselves, without quotes and pastes; detect small talk."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PHRASES_CJK = re.compile("|".join(sorted(_GO_ON_CJK | _POLITE_CJK, key=len, reverse=True)))
 _GO_ON_CJK_ANY = re.compile("|".join(sorted(_GO_ON_CJK)))
-# A figure, a path or a bit of code makes even a short message a request.
+# A number, path or code makes even a short message a request.
 _SPECIFIC = re.compile(r"[\d/\\<>=@#$%&`{}\[\]]")
 _MOST_CHARS = 60
 
 
 def is_bare(text: str) -> bool:
-    """No request of its own: only words of going on, thanking or agreeing."""
+    """Whether a message has no request of its own: only thanks, agreement or "go on"."""
     if len(text) > _MOST_CHARS or _SPECIFIC.search(text):
         return False
     words = (w.lower() for w in _WORD.findall(_CJK.sub(" ", text)))
@@ -53,12 +53,12 @@ def is_bare(text: str) -> bool:
 
 
 def goes_on(text: str) -> bool:
-    """Of a bare message: it asks to carry on."""
+    """Whether a bare message asks to continue."""
     words = {w.lower() for w in _WORD.findall(text)}
     return bool(words & _GO_ON) or bool(_GO_ON_CJK_ANY.search(text))
 
 
-# What a line speaks of that hands over somebody else's text, at its end: "summarise this mail:", "here is the log:".
+# The end of a line that introduces pasted text: "summarise this mail:", "here is the log:".
 _TEXT = (
     r"(?:e-?mails?|mails?|messages?|letters?|texts?|articles?|documents?|pages?|websites?|posts?|threads?|tickets?"
     r"|reports?|reviews?|logs?|outputs?|tracebacks?|transcripts?|chats?|conversations?|readme|snippets?|diffs?"
@@ -74,7 +74,7 @@ _INTRODUCES = re.compile(
     rf"|\b{_TEXT}\b.{{0,30}}\b(?:says?|said|reads?|wrote)\b|总结|翻译|以下|如下|要約|翻訳|次の|요약|번역|다음",
     re.IGNORECASE,
 )
-# The same on the line where the text itself begins: "summarise this: …".
+# The same with the pasted text on the same line: "summarise this: …".
 _INTRODUCES_INLINE = re.compile(
     rf"\b{_TREAT}\b[^:：\n]{{0,80}}\b(?:this|these|that|following|below)\b[^:：\n]{{0,60}}[:：]\s*(?=\S)",
     re.IGNORECASE,
@@ -88,18 +88,17 @@ _MAIL = re.compile(
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _RULE = re.compile(r"^\s*(?:[-=*_#~]{3,}|[-=]{2,} .{0,60} [-=]{2,}|\"\"\"|''')\s*$")
 _QUOTED = re.compile(r"“[^”]{120,}”|\"[^\"]{120,}\"|«[^»]{120,}»|「[^」]{60,}」|『[^』]{60,}』")
-# Text that a program put into a user message: nobody said it. An opening tag without anything else in it is the first
-# group, and goes with all that it encloses.
+# Markup that programs put into user messages. The first group is a bare opening tag, removed with its content.
 _TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
 _CLOSING = re.compile(r"</([a-z][\w-]*)>")
 _LONGEST_INTRODUCTION = 300
-# Of a long message without any of these marks only what frames it is taken for the user's own.
+# Of a long message without markers only the beginning and the end count as the user's own.
 _OWN_CHARS = 4_000
 _FRAME_CHARS = 1_000
 
 
 def own_words(message: Message) -> str:
-    """What a person typed themselves in a message; "" for any other message."""
+    """The text the user typed themselves; "" for messages of other roles."""
     if not message.is_real_user:
         return ""
     text = spoken(message)
@@ -108,7 +107,7 @@ def own_words(message: Message) -> str:
 
 
 def users_words(messages: Sequence[Message]) -> Iterator[str]:
-    """Every text that speaks for the user: their own words, and what a bare "yes" of theirs agrees to."""
+    """Yield every text that counts as the user's: their own words, and questions they agreed to."""
     question = ""
     for message in messages:
         if message.role == "assistant" and message.kind == "assistant":
@@ -141,13 +140,13 @@ def _own_lines(text: str) -> Iterator[str]:
 
 
 def spoken(message: Message) -> str:
-    """What a person said in a message, without the markup that programs wrap around it."""
+    """The text of a user message without markup added by programs."""
     text = message.typed_text
     return _without_markup(text).strip() if "<" in text else text.strip()
 
 
 def _without_markup(text: str) -> str:
-    """A blank in place of every tag and of what it encloses; every place is looked at once, however many tags."""
+    """Replace every tag and its content by a blank, in linear time."""
     closed_last = {tag[1]: tag.start() for tag in _CLOSING.finditer(text)}
     last = text.rfind(">") + 1
     pieces: list[str] = []

@@ -1,18 +1,15 @@
-"""The exact facts of a conversation: what was used in calls, said by whom, how recently and how often.
+"""Exact facts of a conversation: paths, ids, names and numbers, ranked by how likely they are needed again.
 
-A summary drops most of the paths, ids and names that an agent goes on to need. Code can know better:
+A summary drops most of the exact values that an agent goes on to need; code extracts and quotes them:
 
-    scan      a text → the facts in it
-    kinds     a fact → what sort of thing it names
-    parts     a path or compound name → what it shows beside itself
-    reading   a message → its facts by where they stand, read once and kept beside it
-    rank      all messages' facts → how likely each is to be needed again
-    quotes    a fact in its source → a piece short enough to quote and long enough to be understood
-    sources   facts and messages → the pieces that can show each, and what they go under
-    page      facts, chances and pieces → lines within a budget
-    ledger    the way in: `Ledger.collect(...).lines_for(...)`
+    extraction  the facts in a text, and the kind of each
+    reading     the facts of a message by where they occur, cached per entry
+    ranking     the probability that each fact is needed again
+    quoting     a short, understandable excerpt around a fact
+    sources     the excerpts that can show each fact, and their headings
+    selection   choose facts and excerpts within a budget; start at `FactLedger.collect(...).lines_for(...)`
 
-Data flows in that order; no file here looks further than to those above it.
+Data flows in that order; each module imports only from those above it.
 """
 
 from perdure.context.facts.ranking import FURTHEST_BACK

@@ -9,7 +9,7 @@ from perdure.core.memo import Memo
 
 FactKind = Literal["url", "path", "pair", "file", "number", "id", "code", "name", "dotted"]
 
-# What ends a file name and not an attribute: `report.find` is no file.
+# File extensions, to tell file names from attributes: `report.find` is no file.
 # fmt: off
 _EXTENSIONS = frozenset((
     "py", "pyi", "ipynb", "js", "jsx", "mjs", "cjs", "ts", "tsx", "vue", "svelte", "java", "kt", "scala",
@@ -29,7 +29,7 @@ PLACES: frozenset[FactKind] = frozenset(("path", "file", "url"))
 
 
 def kind_of(fact: str) -> FactKind:
-    """What sort of thing a fact names; a "pair" is two words with a slash, a "code" mixes letters and digits."""
+    """Classify a fact; a "pair" is two words with a slash, a "code" mixes letters and digits."""
     return _KINDS[fact]
 
 
@@ -55,8 +55,8 @@ def _kind_of(fact: str) -> FactKind:
 _KINDS: Memo[str, FactKind] = Memo(_kind_of, max_bytes=8_000_000, bytes_per_char=4)
 
 
-# What never stands inside a path, an identifier or a number ends a piece. Bytes, because translating text that is not
-# all ASCII is six times slower; what is not ASCII is taken apart when a piece is classified.
+# Characters that never occur in a path, identifier or number separate pieces. Bytes, because `translate` on non-ASCII
+# text is six times slower; non-ASCII characters are handled when a piece is classified.
 _ENDS = b"\"'`<>()[]{},;:=|*#!?&%$^\\"
 _TABLE = bytes.maketrans(_ENDS, b" " * len(_ENDS))
 
@@ -80,7 +80,7 @@ _MEMO_BYTES = 24_000_000
 
 
 def scan(text: str) -> frozenset[str]:
-    """Every distinct fact of a text."""
+    """Extract the distinct facts of a text."""
     facts: set[str] = set()
     if "://" in text:
         facts.update(u.rstrip(".,:;") for u in _URL.findall(text))
@@ -88,25 +88,25 @@ def scan(text: str) -> frozenset[str]:
         facts.update(_WINDOWS_PATH.findall(text))
     data = text.encode("utf-8", "replace")
     if _ARROW in data:
-        # A viewer's line numbers are nobody's facts; another arrow parts what stands on either side of it.
+        # Line numbers of a file viewer are no facts; any other arrow is a separator.
         data = _LINE_NUMBER.sub(b" ", b"\n" + data).replace(_ARROW, b" ")
-    # Most pieces are words that have none: those met before are set aside all at once.
+    # Most pieces are words without facts: known ones are skipped in one set operation.
     pieces = set(data.translate(_TABLE).split()) - _NO_FACTS
     return frozenset(facts.union(*map(_MEMO.__getitem__, pieces)))
 
 
 def pieces_of(text: str) -> set[bytes]:
-    """The distinct pieces of a text, as they stand in it."""
+    """The distinct pieces of a text."""
     return set(text.encode("utf-8", "replace").translate(_TABLE).split())
 
 
 def is_plain(piece: bytes) -> bool:
-    """A word, or too short to hold a fact: told at once."""
+    """Whether a piece is a plain word, or too short to hold a fact."""
     return len(piece) < _SHORTEST or (piece.isalpha() and (piece[1:].islower() or piece.isupper()))
 
 
 class _FactsMemo(Memo[bytes, tuple[str, ...]]):
-    """The facts in each piece; those without any are in a set of their own."""
+    """Cache of the facts in each piece; pieces without facts are in a separate set."""
 
     def remember(self, key: bytes, value: tuple[str, ...]) -> None:
         if value:
@@ -128,7 +128,7 @@ def _facts_in(raw: bytes) -> tuple[str, ...]:
     piece = raw.decode("utf-8", "replace")
     runs = [piece]
     if not piece.isascii():
-        # A name glued to CJK words counts on its own, and as a path in that script where it has a slash.
+        # A name adjacent to CJK words counts on its own, and with them as a path where it has a slash.
         whole = _RUN.findall(piece)
         runs = [r for w in whole for r in _ASCII_RUN.findall(w)] + [w for w in whole if "/" in w and not w.isascii()]
     return tuple({f for r in runs for f in _readings(r.rstrip(".-+@~/")) if _SHORTEST <= len(f) <= LONGEST})
@@ -138,11 +138,11 @@ _MEMO = _FactsMemo(_facts_in, max_bytes=_MEMO_BYTES, bytes_per_char=20)
 
 
 def _readings(piece: str) -> list[str]:
-    """A piece as a whole where it is a path, file name or id, else the names and numbers it is made of."""
+    """The whole piece if it is a path, file name or id, else the names and numbers in it."""
     if "/" in piece:
-        # Searchers print lines around a hit as `path-12-text`; the path is what counts.
+        # grep prints context lines as `path-12-text`; only the path counts.
         piece = _CONTEXT_LINE.sub(r"\1", piece)
-        # What begins with two slashes is the rest of a URL, or a comment.
+        # Two leading slashes: the rest of a URL, or a comment.
         return [piece] if not piece.startswith("//") and any(map(str.isalnum, piece)) else []
     if _UUID.fullmatch(piece):
         return [piece]
@@ -154,14 +154,14 @@ def _readings(piece: str) -> list[str]:
 
 def _is_name(part: str) -> bool:
     if part.isdigit():
-        # A bare year says too little about what it dates.
+        # A bare year is not specific enough.
         return len(part) >= 4 and not (len(part) == 4 and part[:2] in ("19", "20"))
     if len(part) < _SHORTEST_NAME:
         return False
     return "_" in part or any(map(str.isdigit, part)) or _MIXED_CASE.search(part) is not None
 
 
-# `HTTPServer2_test.py` is HTTP, Server, 2, test and py, each with what parts it from the one before.
+# Splits `HTTPServer2_test.py` into HTTP, Server, 2, test and py, each with its separator.
 _ATOM = re.compile(r"[^A-Za-z0-9]*(?:[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+)|[^A-Za-z0-9]+$")
 _MARKS = re.compile(r"^[^A-Za-z0-9]+")
 _parts_MIXED = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
@@ -170,12 +170,12 @@ _MOST_PIECES = 1 << 13
 
 
 def parts_in(text: str) -> set[str]:
-    """What may be a fact and stands in a text as a part of something longer."""
+    """Possible facts that occur in a text as parts of longer names."""
     return set().union(*map(_PARTS.__getitem__, pieces_of(text)))
 
 
 class _PartsMemo(dict[bytes, tuple[str, ...]]):
-    """The parts of each piece ever met, within bounds: pieces recur."""
+    """Bounded cache of the parts of each piece."""
 
     def __missing__(self, raw: bytes) -> tuple[str, ...]:
         if len(self) >= _MOST_PIECES:

@@ -1,4 +1,4 @@
-"""Contiguous pieces of a source in which a fact stands, short enough to quote and long enough to be understood."""
+"""Excerpts around a fact, short enough to quote and long enough to be understood."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from perdure.core.memo import Memo
 
-# A piece is understood by the plain words in it: three of them tell what a fact is about.
+# An excerpt with this many plain words is understandable.
 ENOUGH_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NOT_PLAIN = re.compile(r"[/_\d]|[a-z][A-Z]")
-# A viewer's line number and what parts it from the line; it begins with a plain character, which is found soonest.
+# Line number of a file viewer and its separator; begins with a literal character, for speed.
 _NUMBERED = re.compile(r"\n\s*\d+(?:→|\t|:(?=\s)|\|)")
 
 _SHORTEST_WORD = 4
@@ -18,20 +18,20 @@ _MEMO_BYTES = 32_000_000
 _LINE = 110
 _MOST = 150
 _REACH = 110
-# What crossing the end of a line or sentence counts for beside its length.
+# Penalty, in characters, for crossing the end of a line or sentence.
 _BREAK = 40
 
-# Where a piece begins and ends in its text.
+# Start and end of an excerpt in its text.
 Span = tuple[int, int]
 
 
 def plain_words(text: str) -> int:
-    """How many distinct plain words a text has: CJK counts by character, paths and identifiers do not count."""
+    """Count the distinct plain words of a text: CJK by character, paths and identifiers not at all."""
     return len(_NONE.union(*map(_WORDS_IN.__getitem__, text.split())))
 
 
 def is_understood(text: str) -> bool:
-    """Whether a text has plain words enough; looked at no further than that takes."""
+    """Whether a text has enough plain words; stops scanning once it has."""
     words: set[str] = set()
     for more in map(_WORDS_IN.__getitem__, text.split()):
         if more:
@@ -54,7 +54,7 @@ _WORDS_IN: Memo[str, frozenset[str]] = Memo(_words_in, max_bytes=_MEMO_BYTES, by
 
 
 def quote(text: str, fact: str, *, near: int = _LINE, most: int = _MOST) -> str:
-    """The piece of `text` around the first `fact`, on one line; "" where the fact does not stand there."""
+    """The excerpt of `text` around the first `fact`, on one line; "" where the fact does not occur."""
     at = text.find(fact)
     if at < 0:
         return ""
@@ -63,7 +63,7 @@ def quote(text: str, fact: str, *, near: int = _LINE, most: int = _MOST) -> str:
 
 
 def line_around(text: str, at: int, end: int, *, near: int = _LINE, most: int = _MOST) -> Span:
-    """The line in which `at` to `end` stands, and its neighbours where that says too little."""
+    """The line around `at` to `end`, with its neighbours where it is not understandable alone."""
     lo, hi = _within_line(text, at, end, near)
     if not is_understood(text[lo:hi]):
         lo, hi = _widened(text, lo, hi, most=most)
@@ -71,9 +71,9 @@ def line_around(text: str, at: int, end: int, *, near: int = _LINE, most: int = 
 
 
 def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Span | None:
-    """The shortest piece around `at` to `end` that has enough plain words; None where none within reach has.
+    """The shortest excerpt around `at` to `end` with enough plain words; None where none within reach has.
 
-    One that goes on beyond its line or sentence reads badly, and counts as longer than it is.
+    Crossing the end of a line or sentence adds a penalty.
     """
     best: Span | None = None
     shortest = 2 * (reach + _BREAK) + 1
@@ -88,7 +88,7 @@ def shortest_around(text: str, at: int, end: int, *, reach: int = _REACH) -> Spa
     return best
 
 
-# How far a piece must reach for each further plain word, the words up to there, and as how long that counts.
+# For each further plain word: the offset, the words up to there, and the length with penalties.
 _Steps = list[tuple[int, frozenset[str], int]]
 
 
@@ -110,7 +110,7 @@ def _backwards(text: str, end: int, reach: int) -> _Steps:
 def _forwards(text: str, start: int, reach: int) -> _Steps:
     words, steps, at = _NONE, [(start, _NONE, 0)], start
     last = start + reach
-    # A stop and the space behind it belong to the sentence they end.
+    # A full stop and the space after it belong to their sentence.
     broken = min(_or_default(text.find("\n", start, last), last), _or_default(text.find(". ", start, last), last)) + 1
     for word in text[start:last].split():
         at = text.find(word, at) + len(word)
@@ -128,15 +128,15 @@ def _or_default(at: int, otherwise: int) -> int:
 
 
 def tidy(piece: str) -> str:
-    """A piece on one line: line numbers that a viewer added and runs of blanks are gone."""
-    # Where no line begins with a digit there is nothing to look for.
+    """An excerpt on one line, without viewer line numbers and repeated blanks."""
+    # Skip the regex where no line begins with a digit.
     if "\n" in piece or piece.lstrip()[:1].isdecimal():
         piece = _NUMBERED.sub(" ", f"\n{piece}")
     return " ".join(piece.split())
 
 
 def ending(text: str, most: int) -> str:
-    """The last words of a text, from its last paragraph."""
+    """The last words of the last paragraph."""
     piece = text.rstrip().rsplit("\n\n", 1)[-1]
     if len(piece) > most:
         at = len(piece) - most
@@ -151,7 +151,7 @@ def beginning(text: str, most: int) -> str:
 
 
 def _within_line(text: str, at: int, end: int, near: int) -> tuple[int, int]:
-    """The fact's line, or where that is long, as much around the fact as `near` allows, cut between words."""
+    """The fact's line, or for a long one as much around the fact as `near` allows, cut between words."""
     lo = text.rfind("\n", 0, at) + 1
     hi = _or_default(text.find("\n", end), len(text))
     if hi - lo <= near:
@@ -163,7 +163,7 @@ def _within_line(text: str, at: int, end: int, near: int) -> tuple[int, int]:
 
 
 def _widened(text: str, lo: int, hi: int, *, most: int) -> tuple[int, int]:
-    """Whole lines before and after are taken in by turns until the piece is understood or long enough."""
+    """Add whole lines before and after in turn until the excerpt is understandable or long enough."""
     while hi - lo < most:
         before = text.rfind("\n", 0, max(0, lo - 1)) + 1 if lo > 0 else lo
         if lo - before > most - (hi - lo):
@@ -182,7 +182,7 @@ def _widened(text: str, lo: int, hi: int, *, most: int) -> tuple[int, int]:
 
 
 def _at_word(text: str, at: int, lo: int, hi: int) -> int:
-    """The first word boundary at or after `at`, within lo..hi; CJK has none, so a near one is enough."""
+    """The first word boundary at or after `at`, within lo..hi; CJK text is cut anywhere."""
     if at <= lo:
         return lo
     for i in range(at, min(hi, at + 20)):

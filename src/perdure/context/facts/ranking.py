@@ -1,8 +1,8 @@
-"""Which facts will be needed again: a weight for each, from where it stood, how recently, how often, in what company.
+"""Rank facts by the probability that they are needed again, from where, how recently and how often they occurred.
 
-The weight is a probability, from a sum of evidence. The figures are rounded from a fit over recorded sessions of
-several kinds of work; what they say is plain: what was used in a call is used again, soon rather than late; a name in
-a short message says more than one of two hundred in a listing; the last few turns count most.
+A logistic model over a sum of evidence; its coefficients are rounded from a fit over recorded sessions of several kinds
+of work. Facts used in calls are used again, soon rather than late; a name in a short message counts more than one of
+two hundred in a listing; the last few turns count most.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Protocol
 
 from perdure.context.facts.extraction import PLACES, FactKind, kind_of
 
-# What a call points at; as part of a short argument it is what the call was for.
+# Kinds of facts that identify the target of a call.
 _POINTED_AT = PLACES | {"number", "id", "code"}
-# What results are full of: line numbers, sizes, attributes. Nobody having spoken of it, it hardly counts.
+# Kinds that results are full of (line numbers, sizes, attributes): they hardly count unless mentioned.
 _INCIDENTAL: frozenset[FactKind] = frozenset(("number", "code", "dotted"))
 
 _PRIOR: dict[FactKind, float] = {
@@ -34,20 +34,20 @@ _PRIOR: dict[FactKind, float] = {
 }
 _BASE = -5.3
 
-# No fact is looked for further back than so many messages.
+# How many messages back facts are ranked.
 FURTHEST_BACK = 3_000
-# Beyond this many occurrences a pass stops looking further back: a fact last seen so long ago is not about to be used.
+# A source stops scanning back after this many occurrences.
 _MOST_OCCURRENCES = 20_000
 _MANY_MESSAGES = 1_500
 _PASTED = 150
 
 
-# Places with facts of theirs, in the order of the conversation.
+# Message positions with their facts, in conversation order.
 Places = Sequence[tuple[int, frozenset[str]]]
 
 
 class Weighable(Protocol):
-    """What is read of a message: its role, and its facts by where they stood."""
+    """A message as ranked: its role, and its facts by where they occur."""
 
     @property
     def role(self) -> str: ...
@@ -63,11 +63,11 @@ class Weighable(Protocol):
 
 @dataclass(slots=True)
 class Sightings:
-    """Where facts stood in one kind of source: at which place last, in how large a company, and how often."""
+    """Occurrences of facts in one kind of source: last position, number of facts beside them, and count."""
 
     last: dict[str, int] = field(default_factory=dict)
     crowd: dict[int, int] = field(default_factory=dict)
-    # Every message with such facts, the newest first, as far back as was looked; and how many occurrences those are.
+    # Scanned messages with such facts, newest first; and the total number of occurrences.
     occurrences: list[tuple[int, frozenset[str]]] = field(default_factory=list)
     spent: int = 0
 
@@ -77,7 +77,7 @@ class Sightings:
         return at
 
     def settle(self) -> None:
-        """Works out the rest, once every message was seen."""
+        """Compute the indexes, once every message was added."""
         self.crowd = {position: len(facts) for position, facts in self.occurrences}
         self.last = {fact: position for position, facts in reversed(self.occurrences) for fact in facts}
 
@@ -88,7 +88,7 @@ class Sightings:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Each fact's probability of being needed again, and the sightings it rests on."""
+    """The probability of each fact, and the occurrences it is based on."""
 
     chance: dict[str, float]
     first: dict[str, int]
@@ -104,21 +104,21 @@ class Weights:
 
 
 def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Places = ()) -> Weights:
-    """The weight of every fact of the entries, which stand in the order of the conversation.
+    """Rank every fact of the entries, which are in conversation order.
 
-    `errors` and `decisions` say which facts of which entry stand where something went wrong or was decided.
+    `errors` and `decisions` are the facts per entry that occur in an error or a decision.
     """
     sources = whole, brief, calls, assistant, user, results = tuple(Sightings() for _ in range(6))
     roles = tuple(Sightings(occurrences=[*reversed(occurrences)]) for occurrences in (errors, decisions))
     by_role = {"assistant": assistant, "handoff": assistant, "note": assistant, "user": user}
     everywhere: list[tuple[int, frozenset[str]]] = []
-    # In a history of thousands of messages the newest ones have more than enough to choose from.
+    # In a long history the newest messages have more than enough facts to choose from.
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for position in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[position]
         if mentioned := entry.mentioned:
             role = entry.role
-            # With hundreds of facts in it, most of what the user sent is pasted.
+            # A user message with hundreds of facts is mostly pasted text.
             source = results if role == "user" and len(mentioned) >= _PASTED else by_role.get(role, results)
             if source.spent < most:
                 everywhere.append(source.add(position, mentioned))
@@ -135,30 +135,30 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
 
 
 def _followed(listed: frozenset[str], position: int, used: Mapping[str, int]) -> float:
-    """How far a listing was worked through afterwards: the rest of it is then likely to come next."""
+    """The share of a listing that was used afterwards: the rest is then likely to be used next."""
     paths = [f for f in listed if "/" in f or "." in f]
     used_later = sum(used.get(f, -1) > position for f in paths)
     return used_later / len(paths) if used_later > 1 else 0.0
 
 
-# For each kind of source: for standing there at all, for how recently, for each doubling of its company, of its count.
+# Per kind of source: base, recency, per doubling of the facts beside it, per doubling of its count.
 _EVIDENCE = (
     (0.7, 0.8, 0.0, 0.0),  # a whole argument of a call: a path opened, a pattern searched for
     (-0.7, 0.4, 0.0, 0.6),  # in a short argument: part of a command
     (0.8, 1.2, -0.1, 0.0),  # anywhere in the arguments
-    (-0.1, 1.1, 0.0, 0.0),  # said by the assistant
-    (0.4, 0.2, -0.05, 0.0),  # said by the user
+    (-0.1, 1.1, 0.0, 0.0),  # in the assistant's text
+    (0.4, 0.2, -0.05, 0.0),  # in the user's text
     (-0.5, 0.8, -0.08, 0.0),  # in a result
 )
 _POINTED = 2.0
-# The rest says little beside the above: without any one of these, sessions held out keep as much within half a point
-# on average. The values are those with which the bars of `benchmarks/bench_retention.py` hold.
-# What was spoken of and not used in a call since waits to be.
+# Minor coefficients: dropping any one changes retention on held-out sessions by less than half a point on average.
+# The values are those that meet the targets of `benchmarks/bench_retention.py`.
+# Mentioned, and not used in a call since.
 _WAITING = 0.8
 _FOLLOWED = 4.0
-# A whole path that a result names can be opened as it stands.
+# A complete path in a result, which can be opened.
 _UNOPENED = 0.5
-# For standing where something went wrong, or where something was decided, beside who said it.
+# Occurs in an error, or in a decision.
 _ROLES = (0.3, 0.3)
 
 

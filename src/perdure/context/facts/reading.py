@@ -1,4 +1,4 @@
-"""What is exact in one message, read once: its facts by where they stand, and what its calls were about."""
+"""Extract the facts of a message by where they occur, and the targets of its calls; cached per entry."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from perdure.context.facts.extraction import LONGEST, PLACES, kind_of, scan
 from perdure.core.messages import Entry, Message, TextPart
 from perdure.redaction import are_clean, redact
 
-# What an entry keeps its facts under.
+# Memo key of an entry's facts.
 FACTS_KEY = "facts"
-# So many characters are looked through for secrets at once.
+# Characters to scan for secrets in one batch.
 _MOST_TOGETHER = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class CallTarget:
-    """What a call was about: its path, URL or command, in as few words as there are."""
+    """The target of a call: its path, URL or command."""
 
     call_id: str
     tool: str
@@ -28,7 +28,7 @@ class CallTarget:
 
 @dataclass(frozen=True, slots=True)
 class MessageFacts:
-    """One message's facts: in its text, in its calls' arguments, in the short ones, and those that are a whole one."""
+    """Facts of a message: in its text, in call arguments, in short arguments, and those that are a whole argument."""
 
     message: Message
     mentioned: frozenset[str]
@@ -40,25 +40,25 @@ class MessageFacts:
 
     @property
     def role(self) -> str:
-        """Who speaks; handoffs and notes carry somebody's role, and nobody said them."""
+        """The kind for handoffs and notes, whose role is borrowed; else the role."""
         return self.message.kind if self.message.kind in ("handoff", "note") else self.message.role
 
 
 def facts_of(message: Message) -> MessageFacts:
-    """The facts of a message. Pure, so that it can be kept beside the message."""
+    """Extract the facts of a message. Pure, so the result can be cached."""
     return _facts_of(without_secrets(message))
 
 
 def facts_in(entry: Entry) -> MessageFacts:
-    """The same of an entry, read once."""
+    """The cached facts of an entry."""
     facts: MessageFacts | None = entry.memoized(FACTS_KEY)
     return facts or entry.memo(FACTS_KEY, facts_of)
 
 
 def read_facts(entries: Iterable[Entry]) -> None:
-    """Reads what has not been read yet of many messages, and keeps it beside them."""
+    """Extract and cache the facts of many entries in batches."""
     for group in _together([e for e in entries if e.memoized(FACTS_KEY) is None]):
-        # Secrets are rare: many texts are looked through at once, and one by one only where something was found.
+        # Secrets are rare: scan many texts at once, and one by one only after a match.
         is_clean = len(group) > 1 and are_clean(t for e in group for t in _texts(e.message))
         for entry in group:
             entry.memo(FACTS_KEY, _facts_of if is_clean else facts_of)
@@ -78,7 +78,7 @@ def _together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 
 
 def _texts(message: Message) -> list[str]:
-    """Everything of a message that is searched for secrets."""
+    """The texts of a message to scan for secrets."""
     content = message.content
     parts = [content] if isinstance(content, str) else [p.text for p in content or () if isinstance(p, TextPart)]
     return parts + [c.arguments for c in message.tool_calls]
@@ -100,7 +100,7 @@ def _facts_of(message: Message) -> MessageFacts:
 
 
 def without_secrets(message: Message) -> Message:
-    """The message without its secrets: half a URL with a password in it would not be known for what it is."""
+    """Redact a message before truncation: half a URL with a password would not be recognised."""
     content = message.content
     if isinstance(content, str):
         content = redact(content)
@@ -114,7 +114,7 @@ def without_secrets(message: Message) -> Message:
 
 
 def argument_values(arguments: str) -> list[str]:
-    """Every value in a call's JSON arguments as text, keys left out; arguments that are not JSON are one value."""
+    """Every value in JSON arguments as text, without keys; invalid JSON is one value."""
     try:
         value = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -133,7 +133,7 @@ def argument_values(arguments: str) -> list[str]:
 
 
 def identifying_value(values: list[str]) -> str:
-    """The value a reader knows a call by: a path or URL standing alone, else the first line of the first value."""
+    """The value that identifies a call: a whole path or URL, else the first line of the first value."""
     for value in values:
         if len(value) <= LONGEST and len(value.split()) == 1 and kind_of(value) in PLACES:
             return value

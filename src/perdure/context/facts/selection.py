@@ -16,20 +16,20 @@ from perdure.redaction import redact
 
 _LABEL_CHARS = 40
 _PER_LINE = len("- \n")
-# What stands between two pieces of one line.
+# Separator between two excerpts of one line.
 BETWEEN_PIECES = " … "
 _PER_PIECE = len(BETWEEN_PIECES)
 _PER_NAME = len(", ")
 _STOPS, _COLONS = (".", "!", "?", "。", "！", "？"), ":： "
-# What showing a fact takes beside its own length, on average: some of its words, a share of a heading. Sessions held
-# out keep most with this, of figures from 15 to 50.
+# Average cost of a fact beyond its own length: some words, a share of a heading. Tuned on held-out sessions, among
+# values from 15 to 50.
 _AROUND = 30
-# A fact without enough words around it can be found but hardly understood.
+# Weight of a fact without enough words around it.
 _BARE = 0.7
-# Room beyond this need not be saved by listing names: it goes to quotes.
+# With more room than this, names are quoted instead of listed.
 _SCARCE_CHARS = 12_000
 _BARE_WITH_ROOM = 0.6
-# Room that merging pieces gave back is filled again while it is worth the trouble.
+# Room freed by merging is refilled if it is at least this large.
 _LEAST_REFILL = 60
 _MOST_REFILLS = 3
 _MOST_REFUSED = 40
@@ -37,7 +37,7 @@ _MOST_REFUSED = 40
 
 @dataclass(frozen=True, slots=True)
 class FactLines:
-    """Lines for Critical Context and for Relevant Files."""
+    """Lines for the sections Critical Context and Relevant Files."""
 
     critical: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -47,25 +47,25 @@ class FactLines:
         return "\n".join((*self.files, *self.critical))
 
     def redacted(self) -> FactLines:
-        """Pieces side by side may come to a secret that none of them was."""
+        """Redact the lines: adjacent excerpts may form a secret that none of them is."""
         return FactLines(_redacted(self.critical), _redacted(self.files))
 
 
 def _redacted(lines: tuple[str, ...]) -> tuple[str, ...]:
-    # All at once: a scan for secrets costs about the same for one line as for fifty.
+    # One batch: a scan for secrets costs about the same for one line as for fifty.
     return tuple(redact("\n".join(lines)).split("\n")) if lines else ()
 
 
 @dataclass(slots=True)
 class _Group:
-    """A heading, and the pieces under it once it is chosen."""
+    """A heading and the chosen excerpts under it."""
 
     heading: str
     is_place: bool
-    # The fact that the heading itself shows, where it is one.
+    # The fact in the heading itself, if any.
     fact: str | None
     pieces: list[Piece] = field(default_factory=list)
-    # The line, and what it was made of: it is asked for more often than it changes.
+    # Cached line, and its inputs.
     _line: str = ""
     _made_of: tuple[Piece, ...] | None = None
 
@@ -77,18 +77,18 @@ class _Group:
         return self._line
 
     def _render(self) -> str:
-        """Pieces in the order of their sources, those that overlap as one; then the names that are merely listed."""
+        """Render excerpts in source order, overlapping ones merged; then the listed names."""
         pieces = sorted(self.pieces, key=lambda p: (p.position, p.span))
         quoted = BETWEEN_PIECES.join(dict.fromkeys(_merged([p for p in pieces if p.text and not p.is_listed])))
         names = ", ".join(dict.fromkeys(p.fact for p in pieces if p.is_listed and p.fact not in self.heading))
         body = " · ".join(filter(None, (quoted, names)))
-        # Behind a stop of its own a heading needs no colon.
+        # No colon after a heading that ends with a full stop.
         between = " … " if self.heading.endswith(_STOPS) else ": "
         return f"- {self.heading}{between}{body}" if body else f"- {self.heading}"
 
 
 class FactSelector:
-    """Takes the facts that are likeliest for what they cost, each in the piece that is worth its length."""
+    """Greedy knapsack: selects facts by probability per character, each with its best excerpt."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class FactSelector:
         self._open = dict(chance)
         self._total = self._room = room
         self._bare = _BARE if room <= _SCARCE_CHARS else _BARE_WITH_ROOM
-        # How many facts in a row were not worth their price or too long for the room that is left.
+        # Facts in a row that were rejected by price or room.
         self._refused = 0
         self._pieces = pieces
         self._note = note
@@ -115,14 +115,14 @@ class FactSelector:
         self._already = chance.keys() & parts_in(already)
 
     def fill(self) -> FactLines:
-        """The lines: a piece is made only for a fact that nothing taken before it shows."""
+        """Select facts and return the lines; a fact visible in a chosen excerpt needs none of its own."""
         density = {f: c / (len(f) + _AROUND) for f, c in self._chance.items()}
         self._order = sorted(density, key=density.__getitem__, reverse=True)
         self._take_worthy(self._price(density))
         return self.refit(self._total)
 
     def refit(self, total: int) -> FactLines:
-        """The lines once filled, in another length: what was taken last is given up, or what waited is taken."""
+        """Adjust a filled selection to another length: drop the last choices, or add skipped ones."""
         self._total = total
         self._settle()
         while self._room < 0 and self._chosen:
@@ -135,7 +135,7 @@ class FactSelector:
         return self._lines()
 
     def _price(self, density: Mapping[str, float]) -> float:
-        """What a character is worth: the worth of the last fact that would fit if each were shown by itself."""
+        """The price per character: the density of the last fact that would fit alone."""
         room = self._room
         for fact in self._order:
             room -= len(fact) + _AROUND
@@ -144,7 +144,7 @@ class FactSelector:
         return 0.0
 
     def _take_worthy(self, price: float) -> None:
-        """Each fact in the piece that gains most over its price; one that none is worth its price waits."""
+        """Choose for each fact the excerpt with the largest gain over its price; skip facts without one."""
         for pieces in self._fitting():
             best, most = None, 0.0
             for piece in pieces:
@@ -157,14 +157,14 @@ class FactSelector:
                 self._refused += 1
 
     def _take_fitting(self) -> bool:
-        """What waited is taken in the piece that gains most for its length; whether anything was."""
+        """Choose skipped facts by gain per character; return whether any was chosen."""
         before = self._room
         for pieces in self._fitting():
             self._take(max(pieces, key=lambda p: truediv(*self._worth(p))))
         return self._room < before
 
     def _fitting(self) -> Iterator[Sequence[Piece]]:
-        """The pieces of each fact that is not yet shown, for as long as some still fit."""
+        """Yield the excerpts of each fact not yet visible, while some still fit."""
         self._refused = 0
         for fact in self._order:
             if self._refused > _MOST_REFUSED:
@@ -177,11 +177,11 @@ class FactSelector:
                 yield pieces
 
     def _settle(self) -> None:
-        """What merging pieces gave back is room again."""
+        """Add the room freed by merging."""
         self._room = self._total - sum(len(g.line) + 1 for g in self._groups.values() if g.pieces)
 
     def _give_up(self) -> None:
-        """Takes back what was taken last, until as much room is won as is missing."""
+        """Undo the last choices until the lines fit."""
         while self._room < 0 and self._chosen:
             group, fact = self._chosen.pop()
             piece = next(p for p in reversed(group.pieces) if p.fact == fact)
@@ -190,7 +190,7 @@ class FactSelector:
         self._settle()
 
     def _clear_up(self) -> None:
-        """With room to spare, names that are merely listed are quoted after all, the likeliest first."""
+        """With spare room, replace listed names by quotes, likeliest first."""
         listed = [(g, p) for g in self._groups.values() for p in g.pieces if p.is_listed]
         for group, piece in sorted(listed, key=lambda item: -self._chance[item[1].fact]):
             quotes = [p for p in self._offered[piece.fact] if p.is_clear and p.label == piece.label]
@@ -218,7 +218,7 @@ class FactSelector:
         return self._worth(piece)[1]
 
     def _worth(self, piece: Piece) -> tuple[float, int]:
-        """What a piece gains now, and the characters it takes."""
+        """The current gain of an excerpt, and its cost in characters."""
         chance = self._open
         gain = sum([chance[f] for f in piece.facts if f in chance])
         group = self._group(piece.label)
@@ -255,7 +255,7 @@ class FactSelector:
         for fact in self._open.keys() & {*scan(visible), piece.fact}:
             del self._open[fact]
         if "/" in visible:
-            # A path shows its folders and its name as well, but not what they are about.
+            # A path also shows its folders and file name, but without context.
             for fact in self._open.keys() & parts_in(visible) - self._half_shown:
                 self._half_shown.add(fact)
                 self._open[fact] *= 1 - self._bare
@@ -263,14 +263,14 @@ class FactSelector:
     def _lines(self) -> FactLines:
         files: list[str] = []
         critical: list[str] = []
-        # What was opened comes first: its lines say how it came up.
+        # Opened files first: their lines explain their context.
         for group in sorted((g for g in self._groups.values() if g.pieces), key=lambda g: (g.fact is None, g.heading)):
             (files if group.is_place and "://" not in group.heading else critical).append(group.line)
         return FactLines(tuple(critical), tuple(files))
 
 
 def _merged(pieces: Iterable[Piece]) -> Iterator[str]:
-    """The texts of pieces in their order; where one begins before the last has ended, they are one."""
+    """Yield the texts of excerpts in order; overlapping ones are merged."""
     source, lo, hi = "", 0, -1
     for piece in pieces:
         if piece.source is source and piece.span[0] <= hi + _PER_PIECE:
@@ -283,23 +283,23 @@ def _merged(pieces: Iterable[Piece]) -> Iterator[str]:
         yield tidy(source[lo:hi])
 
 
-# What a token of quoted pieces comes to in characters; where the messages themselves have fewer (CJK), as many as they.
+# Characters per token of excerpts; fewer where the messages have fewer (CJK).
 _CHARS_PER_TOKEN = 3.75
 _DENSE = 2.5
 _SAMPLE_CHARS = 200
-# A budget in tokens is aimed at from just below, and met within so much or after so many looks.
+# A token budget is approached from below, to this tolerance or for this many iterations.
 _AIM, _CLOSE = 0.995, 0.98
 _MOST_MEASURED = 3
-# A piece takes some sixty characters, so a budget has room for so many; twice as many are weighed against each other.
+# An excerpt takes about sixty characters; twice as many candidates as fit are considered.
 _CHARS_PER_CANDIDATE = 20
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 100, 1800
-# What can still be read beside the handoff has no place in it until there is room to spare, and then so much less.
+# Facts visible in kept messages are skipped below _SPARE_CHARS and down-weighted above it.
 _SPARE_CHARS = 12_000
 _SHOWN = 0.12
 
 
 class FactLedger:
-    """Facts weighed over a stretch of messages."""
+    """Ranked facts of a range of messages."""
 
     def __init__(self, entries: Sequence[MessageFacts], *, errors: Places = (), decisions: Places = ()) -> None:
         self._entries = entries
@@ -307,7 +307,7 @@ class FactLedger:
 
     @classmethod
     def collect(cls, entries: Iterable[MessageFacts], *, errors: Places = (), decisions: Places = ()) -> FactLedger:
-        """The ledger of messages in their order; a previous handoff is one of them."""
+        """Build the ledger of messages in order, a previous handoff included."""
         return cls(list(entries), errors=errors, decisions=decisions)
 
     def lines_for(
@@ -318,9 +318,9 @@ class FactLedger:
         already: str = "",
         visible: frozenset[str] = frozenset(),
     ) -> FactLines:
-        """The weightiest facts that do not stand in `already`, quoted from their sources, within the budget.
+        """Quote the likeliest facts that are not in `already`, within the budget.
 
-        Those in `shown`, which kept messages have, are repeated only where there is room to spare: they too will go.
+        Facts in `visible` (those of kept messages) are repeated only with spare room, for later compactions.
         """
         room = min((b for b in (budget_chars, self._chars(budget_tokens)) if b is not None), default=1 << 16)
         if room <= 0:
@@ -339,7 +339,7 @@ class FactLedger:
         page = FactSelector(candidates, room=room, already=already, pieces=sources.pieces, note=sources.note)
         lines = page.fill()
         if budget_tokens is not None:
-            # A line of paths has fewer characters a token than one of prose: what it really came to decides.
+            # Paths have fewer characters per token than prose: adjust to the actual count.
             for _ in range(_MOST_MEASURED):
                 used = estimate_text(lines.text)
                 if not lines.text or _CLOSE * budget_tokens <= used <= budget_tokens:
@@ -349,7 +349,7 @@ class FactLedger:
         return lines.redacted()
 
     def _named(self, present: frozenset[str]) -> frozenset[str]:
-        """Places never opened whose bare name is told: what was told of it is to be done there."""
+        """Paths never opened whose file name occurs in `present`."""
         names = {f.rpartition("/")[2] for f in present if kind_of(f) in PLACES}
         used = self._weights.brief.last
         return frozenset(
@@ -357,7 +357,7 @@ class FactLedger:
         )
 
     def _chars(self, tokens: int | None) -> int | None:
-        """What a budget in tokens comes to in characters of these messages: four in English, one or two in CJK."""
+        """Convert a token budget to characters of these messages: four per token in English, one or two in CJK."""
         if tokens is None:
             return None
         sample = "".join(e.message.text[:_SAMPLE_CHARS] for e in self._entries[-40:])
@@ -366,8 +366,8 @@ class FactLedger:
 
 
 def _likeliest(chances: Mapping[str, float], most: int) -> dict[str, float]:
-    """The likeliest facts, in that order; equal ones by name, so that equal input gives equal lines."""
-    # Sorting bare figures to find the least that counts is several times faster than sorting every fact.
+    """The likeliest facts in order; ties are broken by name, for determinism."""
+    # Finding the cut-off among bare numbers is several times faster than sorting every fact.
     least = sorted(chances.values(), reverse=True)[most - 1] if len(chances) > most else 0.0
     ranked = sorted((-c, f) for f, c in chances.items() if c >= least)
     return {f: -c for c, f in ranked[:most]}

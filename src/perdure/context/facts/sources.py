@@ -1,4 +1,4 @@
-"""Where each fact stood: the pieces of messages that can show it, how a path came up, and what a piece goes under."""
+"""The excerpts that can show each fact, their headings, and the first mention of each path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.context.facts.ranking import Weights
 from perdure.context.facts.reading import MessageFacts
 from perdure.context.user_words import own_words
 
-# What the user handed over without saying it themselves goes under this.
+# Heading for text that the user pasted.
 PASTED = "pasted by the user"
 _NOTE_CHARS = 90
 _ENOUGH_PIECES = 2
@@ -29,27 +29,27 @@ _LONG_CALL = 400
 
 
 class Piece(NamedTuple):
-    """One way to show a fact: a piece of a source (none where the label says it all), and what it goes under."""
+    """One way to show a fact: an excerpt (empty where the label shows it) and its heading."""
 
     fact: str
     label: str
     text: str
-    # The message it is from, the text of it that it was cut out of, and where.
+    # Position of the message, its text, and the range of the excerpt.
     position: int
     source: str
     span: Span
-    # The facts it is chosen for.
+    # The facts it shows.
     facts: tuple[str, ...]
     is_clear: bool
 
     @property
     def is_listed(self) -> bool:
-        """The fact by itself, to be listed under what it stood in."""
+        """Whether it is the bare fact, to be listed under its heading."""
         return self.text == self.fact
 
 
 class FactSources:
-    """The messages behind the facts that may be shown."""
+    """Builds excerpts for candidate facts from their messages."""
 
     def __init__(self, entries: Sequence[MessageFacts], weights: Weights, candidates: Iterable[str]) -> None:
         self._entries = entries
@@ -61,11 +61,11 @@ class FactSources:
         self._targets = {c.call_id: c.target or c.tool for entry in entries for c in entry.calls}
 
     def pieces(self, fact: str) -> list[Piece]:
-        """The ways to show a fact, from the sources it last stood in."""
+        """The excerpts of a fact, from the messages it last occurred in."""
         weights = self._weights
         is_place = kind_of(fact) in PLACES
         if is_place and fact in weights.brief.last:
-            # A place that was opened is shown by its own heading.
+            # An opened path is shown by its own heading.
             return [Piece(fact, fact, "", weights.calls.last[fact], "", (0, 0), (fact,), True)]
         pieces: list[Piece] = []
         for source in (weights.assistant, weights.calls, weights.user, weights.results):
@@ -80,7 +80,7 @@ class FactSources:
         return pieces
 
     def _quoted(self, fact: str, position: int, text: str, at: int) -> list[Piece]:
-        """As short as it can be understood, chosen for its own fact alone; and a line, for all the facts in it."""
+        """The shortest understandable excerpt, for this fact alone; and the line, for all facts in it."""
         label = self._label(position, fact)
         end = at + len(fact)
         pieces: list[Piece] = []
@@ -96,7 +96,7 @@ class FactSources:
         return pieces
 
     def _candidates_in(self, position: int) -> list[str]:
-        """The facts of a message that may be shown."""
+        """The candidate facts of a message."""
         if (facts := self._candidates_at.get(position)) is None:
             entry = self._entries[position]
             facts = self._candidates_at[position] = sorted(
@@ -105,7 +105,7 @@ class FactSources:
         return facts
 
     def _call_text(self, position: int) -> str:
-        """A call as it stood in the conversation: what was said before it, its arguments, how its result begins."""
+        """A call with its context: the text before it, its arguments, the beginning of its result."""
         if (text := self._call_texts.get(position)) is None:
             entry = self._entries[position]
             text = entry.arguments
@@ -118,7 +118,7 @@ class FactSources:
         return text
 
     def _label(self, position: int, fact: str) -> str:
-        """The heading a piece goes under: what the call was about, or who spoke."""
+        """The heading of an excerpt: the target of the call, or the role."""
         entry = self._entries[position]
         if entry.calls:
             return entry.calls[0].target or entry.calls[0].tool
@@ -129,13 +129,13 @@ class FactSources:
         return self._targets.get(entry.message.tool_call_id or "") or entry.message.name or "tool"
 
     def _typed(self, position: int) -> str:
-        """What the user says in a message in their own words."""
+        """The text of a message that the user typed."""
         if (words := self._own_words.get(position)) is None:
             words = self._own_words[position] = own_words(self._entries[position].message)
         return words
 
     def note(self, fact: str) -> str:
-        """How a path came up: the line that first named it, or the words around the call that first used it."""
+        """The context of a path: the line that first mentions it, or the text around the call that first used it."""
         first, position = self._weights.first[fact], self._weights.first_call.get(fact)
         if position is None or first < position:
             piece = self._beside(first, fact)
@@ -149,14 +149,14 @@ class FactSources:
         return max(before.strip(), after.strip(" :,"), key=plain_words)[:_NOTE_CHARS]
 
     def _around_call(self, position: int, fact: str) -> str:
-        """The first of the pieces around a call that is understood; each is made only when the ones before are not."""
+        """The first understandable excerpt around a call, built lazily."""
         for piece in self._pieces_around(position, fact):
             if is_understood(piece):
                 return piece
         return self._on_either_side(position, fact)
 
     def _on_either_side(self, position: int, fact: str) -> str:
-        """What stands before and behind a fact in its call, where neither is understood alone."""
+        """The text before and after a fact in its call, where neither is understandable alone."""
         text = self._call_text(position)
         if len(self._entries[position].arguments) <= _LONG_CALL and position + 1 < len(self._entries):
             text += self._entries[position + 1].message.text[_NOTE_CHARS : 2 * _NOTE_CHARS]

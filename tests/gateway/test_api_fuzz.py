@@ -126,6 +126,6 @@ def test_every_operation_is_described(gateway: Running) -> None:
     assert document["paths"]["/healthz"]["get"]["security"] == []
     assert document["paths"]["/api/messages"]["post"]["security"] == [{"token": []}]
     for public in ("/healthz", "/readyz"):
-        assert "Needs no token" in document["paths"][public]["get"]["responses"]["4XX"]["description"]
+        assert "No token required" in document["paths"][public]["get"]["responses"]["4XX"]["description"]
     told = requests.get(f"{gateway.url}/openapi.json", headers=gateway.headers("alice"), timeout=20)
     assert told.json() == document

@@ -185,7 +185,7 @@ def test_a_websocket_says_why_before_it_closes(tmp_path: Path) -> None:
         with pytest.raises(ConnectionClosed) as closed:
             socket.recv(timeout=10)
     assert closed.value.rcvd is not None
-    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1003, "binary frames are not taken")
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1003, "binary frames are not supported")
 
 
 def test_chat_keys_never_collide() -> None:

@@ -127,7 +127,7 @@ def test_trouble_of_a_connection_ends_its_stream_and_never_the_turn() -> None:
     async def run() -> None:
         scene = Scene()
         answering = await scene.begin()
-        scene.connection.trouble = OSError("the token no longer holds")
+        scene.connection.trouble = OSError("the token is no longer valid")
         scene.say("one")
         with pytest.raises(OSError, match="no longer holds"):
             await answering

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 
-NO_SUCH_PATH = ApiError(404, "not_found", "there is no such path, or not by this method")
+NO_SUCH_PATH = ApiError(404, "not_found", "no such path, or method not allowed")
 _OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
 
 
@@ -111,16 +111,18 @@ def _compactions(counts: WorkerStats, outcome: CompactionOutcome) -> float:
 
 def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
     router, counts = APIRouter(tags=["health"]), hub.stats
-    metrics.gauge("live_agents", "Agents kept ready.", lambda: len(hub.pool))
-    metrics.gauge("running_turns", "Messages being worked on in this process.", lambda: hub.running)
-    metrics.gauge("queue_depth", "Messages taken and not answered yet, by any process.", hub.store.inbox.count_pending)
-    metrics.gauge("followed_chats", "Chats somebody follows.", lambda: len(hub.broker.subscribed_chats()))
-    metrics.total("lease_takeovers", "Messages gone on with after their process died.", lambda: counts.takeovers)
-    metrics.total("hygiene_checks", "Messages whose conversation was looked at first.", lambda: counts.hygiene_checks)
+    metrics.gauge("live_agents", "Live agents in the pool.", lambda: len(hub.pool))
+    metrics.gauge("running_turns", "Messages being processed by this process.", lambda: hub.running)
+    metrics.gauge("queue_depth", "Unanswered messages of all processes.", hub.store.inbox.count_pending)
+    metrics.gauge("followed_chats", "Chats with subscribers.", lambda: len(hub.broker.subscribed_chats()))
+    metrics.total("lease_takeovers", "Messages taken over from processes that died.", lambda: counts.takeovers)
+    metrics.total(
+        "hygiene_checks", "Messages whose conversation was checked for precompaction.", lambda: counts.hygiene_checks
+    )
     for outcome in _OUTCOMES:
         metrics.total(
             "hygiene_compactions",
-            "Conversations compacted before their agent saw a message.",
+            "Conversations compacted before processing a message.",
             partial(_compactions, counts, outcome),
             outcome=outcome,
         )

@@ -39,8 +39,6 @@ _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
     (InboxFull, 429, "too_many_waiting"),
     (NotFound, 404, "not_found"),
     (KeyReused, 409, "idempotency_key_reused"),
-    (InboxFull, 429, "queue_full"),
-    (Draining, 503, "stopping"),
     (InvalidMessage, 400, "invalid_message"),
     (ConfigError, 400, "invalid_setting"),
 )
@@ -116,7 +114,7 @@ class ApiError:
 _STORE_FAILED = ApiError(
     503,
     "store_unavailable",
-    "the database cannot be used right now; try again in a moment",
+    "the database is unavailable; try again in a moment",
     headers={"retry-after": "2"},
 )
 
@@ -148,7 +146,7 @@ def to_api_error(error: Exception) -> ApiError:
     if isinstance(error, PerdureError):
         return ApiError(400, "invalid_request", str(error))
     # The text of an unexpected error may contain user data, so the response does not include it.
-    return ApiError(500, "internal_error", "something went wrong inside the gateway; its log names the request")
+    return ApiError(500, "internal_error", "internal error; the gateway's log has the request")
 
 
 _ERROR_SCHEMA = {
@@ -159,23 +157,23 @@ _ERROR_SCHEMA = {
             "type": "object",
             "required": ["message", "type", "param", "code"],
             "properties": {
-                "message": {"type": "string", "description": "A sentence for people."},
+                "message": {"type": "string", "description": "Human-readable message."},
                 "type": {"type": "string"},
-                "param": {"type": ["string", "null"], "description": "What was wrong, where it was one thing."},
-                "code": {"type": "string", "description": "A word for programs."},
+                "param": {"type": ["string", "null"], "description": "The invalid parameter, if there is one."},
+                "code": {"type": "string", "description": "Machine-readable code."},
             },
         }
     },
 }
 _ERROR_RESPONSE = {
-    "description": "Refused: no token, no right, too often, not found, not understood.",
+    "description": "Error: unauthenticated, forbidden, rate limited, not found or invalid.",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refused"}}},
 }
 
 # Public paths can still be rejected: for the host name or an invalid request.
 _PUBLIC_ERROR_RESPONSE = {
     **_ERROR_RESPONSE,
-    "description": "Refused: another site's, too often, not understood. Needs no token.",
+    "description": "Error: cross-site, rate limited or invalid. No token required.",
 }
 
 

@@ -155,7 +155,7 @@ class Hub:
     async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
         """Store and queue a message. Raises InvalidMessage, NotFound, InboxFull, KeyReused, Draining."""
         if self._is_draining:
-            raise Draining("this gateway is stopping; send it again in a moment")
+            raise Draining("the gateway is shutting down; try again in a moment")
         result = await run_blocking(self._enqueue, incoming, principal)
         queued, key = result.queued, result.queued.inbound.queue_key
         if not result.is_new:
@@ -172,7 +172,7 @@ class Hub:
         inbound, max_waiting = self._validate(incoming, principal), self._settings.max_queued
         result = self.store.inbox.enqueue(inbound, owner=self.owner, ttl_ms=OWNERSHIP_TTL_MS, max_pending=max_waiting)
         if not result.is_new and not is_same_message(result.queued, inbound):
-            raise KeyReused("this idempotency key was used for another message; take a new key for a new message")
+            raise KeyReused("this idempotency key was used for another message; use a new key")
         return result
 
     async def stop(self, chat: ChatKey, principal: Principal) -> bool:
@@ -189,7 +189,7 @@ class Hub:
         """Interrupt one of the principal's own messages, in whichever process runs it. Raises NotFound."""
         queued = await self.get_message(turn_id, principal)
         if queued.inbound.user_key != principal.user_key:
-            raise NotFound(f"no message {turn_id!r} was taken")
+            raise NotFound(f"no message {turn_id!r}")
         jobs = [queue.running for queue in self._queues.values() if queue.running is not None]
         matching = [job for job in jobs if job.queued.id == turn_id and not job.is_finished]
         for job in matching:
@@ -219,7 +219,7 @@ class Hub:
             queued = self.store.inbox.get(turn_id)
             is_sender_visible = principal.visibility.includes(queued.inbound.user_key)
             if not is_sender_visible or not principal.visibility.covers(visibility_of(queued, self.store)):
-                raise NotFound(f"no message {turn_id!r} was taken")
+                raise NotFound(f"no message {turn_id!r}")
             return queued
 
         return await run_blocking(read)
@@ -290,7 +290,7 @@ class Hub:
             raise NotFound(f"no chat {chat.chat!r}")
         for name in (chat.chat, incoming.key):
             if len(name) > MAX_NAME_CHARS:
-                raise InvalidMessage(f"the name of a chat or key has at most {MAX_NAME_CHARS} characters")
+                raise InvalidMessage(f"chat names and keys have at most {MAX_NAME_CHARS} characters")
         parts = incoming.content.get("content") if isinstance(incoming.content, Mapping) else None
         if isinstance(parts, list) and len(parts) > MAX_PARTS:
             raise InvalidMessage(f"a message has at most {MAX_PARTS:,} parts, and this one has {len(parts):,}")

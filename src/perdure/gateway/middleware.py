@@ -22,6 +22,10 @@ from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.errors import ApiError, patch_openapi, to_api_error
 from perdure.gateway.observability.base import Observer, RequestLogMiddleware
 
+HEALTH_PATHS = ("/healthz", "/readyz")
+# The web UI's files contain no user data: its requests for data carry the token.
+_WEB_UI_FILES = ("/", "/index.html", "/favicon.ico")
+_WEB_UI_FOLDERS = ("/static/", "/assets/")
 # The web UI is static files plus JSON; model output is never rendered as markup, and could run nothing if it were.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -45,37 +49,6 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-
-
-class SecurityHeadersMiddleware:
-    """Add security headers to every response; conversations are not cached unless a route sets cache-control."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("cache-control", "no-store")
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
-
-
-HEALTH_PATHS = ("/healthz", "/readyz")
-# The web UI's files contain no user data: its requests for data carry the token.
-_WEB_UI_FILES = ("/", "/index.html", "/favicon.ico")
-_WEB_UI_FOLDERS = ("/static/", "/assets/")
-
-
-def is_public(method: str, path: str) -> bool:
-    """Return whether a path needs no token: health checks and the web UI's static files."""
-    if method not in ("GET", "HEAD"):
-        return False
-    return path in HEALTH_PATHS or path in _WEB_UI_FILES or (path.startswith(_WEB_UI_FOLDERS) and ".." not in path)
 
 
 def install_middleware(
@@ -123,3 +96,28 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, handle_error)
     app.add_exception_handler(PerdureError, handle_error)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
+
+
+def is_public(method: str, path: str) -> bool:
+    """Return whether a path needs no token: health checks and the web UI's static files."""
+    if method not in ("GET", "HEAD"):
+        return False
+    return path in HEALTH_PATHS or path in _WEB_UI_FILES or (path.startswith(_WEB_UI_FOLDERS) and ".." not in path)
+
+
+class SecurityHeadersMiddleware:
+    """Add security headers to every response; conversations are not cached unless a route sets cache-control."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

@@ -35,20 +35,6 @@ from perdure.providers.http import HttpClient, HttpxClient
 from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.store.store import SessionStore
 
-
-def check_bind_address(settings: GatewaySettings, *, has_tokens: bool) -> None:
-    """Raise ConfigError if other machines could reach a gateway that requires no token."""
-    if has_tokens:
-        return
-    if not is_loopback_host(settings.host):
-        reach = f"listening on {settings.host} lets others reach it"
-    elif settings.public_url or settings.allowed_hosts or settings.trusted_proxies:
-        reach = "gateway.public_url, allowed_hosts or trusted_proxies say that others reach it"
-    else:
-        return
-    raise ConfigError(f"{reach}, and no token is set; make one first: perdure gateway token add USER")
-
-
 # Grace period for open connections once all turns have finished.
 _CONNECTION_GRACE_S = 3
 _SWITCH_INTERVAL_S = 0.001
@@ -75,6 +61,19 @@ class GatewayConfig:
     configure_app: Callable[[FastAPI, Hub], None] = lambda app, hub: None
     # Called with host and port once the server listens.
     on_ready: Callable[[str, int], None] = lambda host, port: None
+
+
+def check_bind_address(settings: GatewaySettings, *, has_tokens: bool) -> None:
+    """Raise ConfigError if other machines could reach a gateway that requires no token."""
+    if has_tokens:
+        return
+    if not is_loopback_host(settings.host):
+        reach = f"the gateway would be reachable from other machines on {settings.host}"
+    elif settings.public_url or settings.allowed_hosts or settings.trusted_proxies:
+        reach = "gateway.public_url, allowed_hosts or trusted_proxies make it reachable from other machines"
+    else:
+        return
+    raise ConfigError(f"{reach}, and no token exists; create one first: perdure gateway token add USER")
 
 
 def run(config: GatewayConfig) -> None:

@@ -99,43 +99,50 @@ async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub
     """Each message arrives once and unchanged, in one chat of the platform, with a unique key."""
     for i in range(5):
         platform.write(f"message {i}")
-    await _wait_until(lambda: len(hub.submitted) >= 5, "five messages were written, but not taken")
+    await _wait_until(lambda: len(hub.submitted) >= 5, "five messages were sent, but not submitted")
     submitted = [incoming for incoming, _ in hub.submitted]
     _require(
         [t.content for t in submitted] == [f"message {i}" for i in range(5)],
-        f"taken as {[t.content for t in submitted]}",
+        f"submitted as {[t.content for t in submitted]}",
     )
     _require({t.chat.platform for t in submitted} == {adapter.platform}, "the platform's name is not the adapter's")
-    _require(len({t.chat for t in submitted}) == 1, "one person in one chat came in under several")
-    _require(all(t.key for t in submitted) and len({t.key for t in submitted}) == 5, "a message needs a key of its own")
-    _require(all(p.user_key == t.chat.user_key for t, p in hub.submitted), "the chat is not the person's")
+    _require(len({t.chat for t in submitted}) == 1, "the messages of one user in one chat have several chat keys")
+    _require(
+        all(t.key for t in submitted) and len({t.key for t in submitted}) == 5,
+        "every message needs a unique idempotency key",
+    )
+    _require(all(p.user_key == t.chat.user_key for t, p in hub.submitted), "the chat does not belong to the principal")
 
 
 async def check_a_repeated_message_keeps_its_key(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """A message the platform delivers twice has the same idempotency key."""
     platform.write("once")
-    await _wait_until(lambda: len(hub.submitted) >= 1, "a message was not taken")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "a message was not submitted")
     platform.repeat()
     platform.write("after")
-    await _wait_until(lambda: hub.submitted[-1][0].content == "after", "a message after a repeated one was not taken")
+    await _wait_until(
+        lambda: hub.submitted[-1][0].content == "after", "the message after a repeated one was not submitted"
+    )
     keys = {incoming.key for incoming, _ in hub.submitted if incoming.content == "once"}
-    _require(len(keys) == 1, f"one message came under the keys {keys}")
+    _require(len(keys) == 1, f"one message was submitted with the keys {keys}")
 
 
 async def check_strangers_are_rejected(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """An unknown user gets a reply, and no message is submitted."""
     platform.write_as_stranger("let me in")
     platform.write("hello")
-    await _wait_until(lambda: len(hub.submitted) >= 1, "a known person's message was not taken")
-    _require([i.content for i, _ in hub.submitted] == ["hello"], "a stranger's message was taken")
-    await _wait_until(lambda: bool(platform.messages()), "a stranger was left without a word")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "an allowed user's message was not submitted")
+    _require([i.content for i, _ in hub.submitted] == ["hello"], "an unknown user's message was submitted")
+    await _wait_until(lambda: bool(platform.messages()), "an unknown user got no reply")
 
 
 async def check_commands_are_passed_unchanged(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """Slash commands are passed to the hub, not handled by the platform."""
     platform.write("/compress database schema")
-    await _wait_until(lambda: len(hub.submitted) >= 1, "a command was not taken")
-    _require(hub.submitted[0][0].content == "/compress database schema", f"taken as {hub.submitted[0][0].content!r}")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "a command was not submitted")
+    _require(
+        hub.submitted[0][0].content == "/compress database schema", f"submitted as {hub.submitted[0][0].content!r}"
+    )
 
 
 async def check_an_answer_is_shown_whole(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -143,7 +150,7 @@ async def check_an_answer_is_shown_whole(adapter: Adapter, platform: Platform, h
     deltas = ["The ", "answer ", "is ", "forty-two."]
     await _deliver(adapter, platform, hub, *map(TextDelta, deltas), TurnFinished("completed", "".join(deltas)))
     message = "\n".join(platform.messages())
-    _require(message.count("The answer is forty-two.") == 1, f"shown as {platform.messages()}")
+    _require(message.count("The answer is forty-two.") == 1, f"displayed as {platform.messages()}")
 
 
 async def check_a_long_answer_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -153,7 +160,7 @@ async def check_a_long_answer_loses_nothing(adapter: Adapter, platform: Platform
         await _deliver(adapter, platform, hub, TextDelta(text[:100]), TurnFinished("completed", text))
         message = set(re.findall(r"word\d+", "\n".join(platform.messages())))
         missing = {f"word{i}" for i in range(deltas)} - message
-        _require(not missing, f"{len(missing)} of {deltas} words are not shown")
+        _require(not missing, f"{len(missing)} of {deltas} words are not displayed")
 
 
 async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -161,8 +168,8 @@ async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub:
     failed = TurnFinished("failed", "", error="the model is overloaded; try again in a minute")
     await _deliver(adapter, platform, hub, TextDelta("I was about to "), failed)
     message = "\n".join(platform.messages())
-    _require("the model is overloaded" in message, f"the error is not shown: {platform.messages()}")
-    _require("I was about to" in message, "what had been said is gone")
+    _require("the model is overloaded" in message, f"the error is not displayed: {platform.messages()}")
+    _require("I was about to" in message, "the streamed text is missing")
 
 
 async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -173,14 +180,14 @@ async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub
     chat = await _chat(platform, hub)
     delivery = asyncio.create_task(adapter.deliver(chat, "t_1", _play(events)))
     events.put_nowait(question)
-    await _wait_until(lambda: "Which colour?" in "\n".join(platform.messages()), "the question is not shown")
+    await _wait_until(lambda: "Which colour?" in "\n".join(platform.messages()), "the question is not displayed")
     platform.choose("a choice of rather more words than most")
-    await _wait_until(lambda: bool(hub.answers), "the answer did not come back")
+    await _wait_until(lambda: bool(hub.answers), "the answer was not submitted")
     _require(hub.answers == [("q_1", "a choice of rather more words than most")], f"answered {hub.answers}")
     events.put_nowait(QuestionClosed("q_1", hub.answers[0][1]))
     events.put_nowait(TurnFinished("completed", "Noted."))
     await delivery
-    _require("Noted." in "\n".join(platform.messages()), "nothing is shown after a question")
+    _require("Noted." in "\n".join(platform.messages()), "nothing is displayed after a question")
 
 
 async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -190,10 +197,10 @@ async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub
     chat = await _chat(platform, hub)
     delivery = asyncio.create_task(adapter.deliver(chat, "t_1", _play(events)))
     events.put_nowait(QuestionAsked("q_2", "approval", "rm -rf build", reason="deletes a folder"))
-    await _wait_until(lambda: "rm -rf build" in "\n".join(platform.messages()), "the command is not shown")
-    _require("deletes a folder" in "\n".join(platform.messages()), "the reason is not shown")
+    await _wait_until(lambda: "rm -rf build" in "\n".join(platform.messages()), "the command is not displayed")
+    _require("deletes a folder" in "\n".join(platform.messages()), "the reason is not displayed")
     platform.choose("No")
-    await _wait_until(lambda: bool(hub.answers), "the answer did not come back")
+    await _wait_until(lambda: bool(hub.answers), "the answer was not submitted")
     _require(hub.answers == [("q_2", "no")], f"answered {hub.answers}")
     events.put_nowait(TurnFinished("completed", "It stays."))
     await delivery
@@ -203,20 +210,23 @@ async def check_a_rejection_is_reported(adapter: Adapter, platform: Platform, hu
     """A rejected message is answered with the error, and the next one is submitted as usual."""
     hub.errors.append(PerdureError("twenty messages wait already; give it a moment"))
     platform.write("one too many")
-    await _wait_until(lambda: "twenty messages wait" in "\n".join(platform.messages()), "a refusal is not shown")
+    await _wait_until(
+        lambda: "twenty messages wait" in "\n".join(platform.messages()),
+        "the error of a rejected message is not displayed",
+    )
     platform.write("later")
-    await _wait_until(lambda: len(hub.submitted) >= 1, "nothing is taken after a refusal")
+    await _wait_until(lambda: len(hub.submitted) >= 1, "nothing is submitted after a rejected message")
 
 
 async def check_a_store_failure_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """A message that could not be stored is submitted again, in order."""
-    hub.errors.append(StoreUnavailable("the database is away"))
+    hub.errors.append(StoreUnavailable("the database is unavailable"))
     platform.write("first")
     platform.write("second")
-    await _wait_until(lambda: len(hub.submitted) >= 2, "messages were lost while the store was away")
+    await _wait_until(lambda: len(hub.submitted) >= 2, "messages were lost while the store was unavailable")
     _require(
         [i.content for i, _ in hub.submitted][:2] == ["first", "second"],
-        f"taken as {[i.content for i, _ in hub.submitted]}",
+        f"submitted as {[i.content for i, _ in hub.submitted]}",
     )
 
 
@@ -228,8 +238,8 @@ async def check_answers_are_delivered_after_stop(adapter: Adapter, platform: Pla
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     events.put_nowait(TurnFinished("completed", "Just in time."))
     await adapter.deliver(chat, "t_1", _play(events))
-    _require("Just in time." in "\n".join(platform.messages()), "the last answer is not shown")
-    _require(all(i.content != "too late" for i, _ in hub.submitted), "a message was taken after the stop")
+    _require("Just in time." in "\n".join(platform.messages()), "the last answer is not displayed")
+    _require(all(i.content != "too late" for i, _ in hub.submitted), "a message was submitted after stop")
 
 
 CHECKS: tuple[Check, ...] = (
@@ -260,7 +270,7 @@ async def _chat(platform: Platform, hub: ScriptedHub) -> ChatKey:
     """Return the chat of a submitted message."""
     before = len(hub.submitted)
     platform.write("a question")
-    await _wait_until(lambda: len(hub.submitted) > before, "a message was not taken")
+    await _wait_until(lambda: len(hub.submitted) > before, "a message was not submitted")
     return hub.submitted[-1][0].chat
 
 

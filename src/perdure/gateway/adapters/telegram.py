@@ -41,103 +41,192 @@ from perdure.gateway.events.types import (
     SequencedEvent,
 )
 
-_FENCE = "```"
-# Do not split at a boundary that would leave a piece emptier than this fraction.
-_MIN_FILL = 0.5
-
-
-def utf16_length(text: str) -> int:
-    """Return the length in UTF-16 code units, as Telegram counts; an emoji has two."""
-    return len(text) + sum(c > "\uffff" for c in text)
-
-
-def split_text(text: str, *, limit: int) -> list[str]:
-    """Split a text into pieces of at most `limit` UTF-16 units, closing and reopening code blocks."""
-    result, rest, fence = [], text, ""
-    while rest.strip():
-        opening = f"{fence}\n" if fence else ""
-        room = limit - utf16_length(opening) - len(_FENCE) - 1
-        head = rest if utf16_length(opening) + utf16_length(rest) <= limit else _head(rest, room)
-        rest = rest[len(head) :].lstrip("\n") if head != rest else ""
-        fence = _open_fence(opening + head)
-        piece = (opening + head).rstrip()
-        if fence and rest:
-            piece += f"\n{_FENCE}"
-        if piece.strip():
-            result.append(piece)
-    return result
-
-
-def _head(text: str, room: int) -> str:
-    """Return the longest prefix that fits, cut at the best boundary."""
-    most = _fitting(text, room)
-    for mark in ("\n\n", "\n", "。", ". ", " "):
-        at = text.rfind(mark, int(most * _MIN_FILL), most)
-        if at > 0:
-            return text[: at + len(mark)]
-    return text[:most]
-
-
-def _fitting(text: str, room: int) -> int:
-    """Return how many characters fit into `room` UTF-16 units."""
-    window = text[: max(room, 1)]
-    while utf16_length(window) > room and len(window) > 1:
-        window = window[: len(window) - max(1, (utf16_length(window) - room) // 2)]
-    return len(window)
-
-
-def _open_fence(text: str) -> str:
-    """Return the opening line of an unclosed code block; "" if there is none."""
-    fence = ""
-    for line in text.splitlines():
-        if line.lstrip().startswith(_FENCE):
-            fence = "" if fence else line.strip()
-    # A longer line is prose that happens to start with a fence, not a language name.
-    return fence if len(fence) <= 40 else _FENCE if fence else ""
-
-
+_log = logging.getLogger(__name__)
+_TELEGRAM = "https://api.telegram.org"
 LIMIT = 4_096
 # Send a longer answer as its first message and a file.
 _MAX_PIECES = 4
+_MAX_FILE_BYTES = 10_000_000
+_MAX_FILE_CHARS = 200_000
+_POLL_S = 30
 # Telegram rate limits more frequent edits.
 _EDIT_EVERY_S = 1.5
 _TYPING_EVERY_S = 4.0
 _MAX_ATTEMPTS = 5
+_MAX_RETRY_DELAY_S = 60.0
+# Delay after a polling conflict; longer than the other process's poll, so that it keeps polling.
+_CONFLICT_DELAY_S = 45.0
+_FENCE = "```"
+# Do not split at a boundary that would leave a piece emptier than this fraction.
+_MIN_FILL = 0.5
 _APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no": "No"}
+_GREETING = "Send me a message to start. /help lists the commands; the whole conversation is stored."
 
 
-class TelegramClient:
-    """Sends messages with retries. Raises TelegramError once they are exhausted."""
+class TelegramAdapter:
+    """The adapter of one bot."""
 
-    def __init__(self, bot: Bot) -> None:
-        self._bot = bot
+    platform = "telegram"
 
-    async def send_text(
-        self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None = None, *, has_columns: bool = False
-    ) -> int:
-        """Send a text in as many messages as needed and return the last id; `has_columns` uses a fixed-width font."""
-        message_id = 0
-        for piece in split_text(text, limit=LIMIT):
-            fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
-            sent = await _with_retries(
-                partial(self._bot.send_message, chat_id, piece, reply_markup=keyboard, entities=fixed)
-            )
-            message_id = sent.message_id
-        return message_id
+    def __init__(self, token: str, settings: TelegramSettings, *, conflict_delay_s: float = _CONFLICT_DELAY_S) -> None:
+        base = (settings.base_url or _TELEGRAM).rstrip("/")
+        # Separate connection pools: long polling must not block the connections that deliveries use.
+        self._bot = Bot(
+            token,
+            base_url=f"{base}/bot",
+            base_file_url=f"{base}/file/bot",
+            request=HTTPXRequest(connection_pool_size=64),
+            get_updates_request=HTTPXRequest(),
+        )
+        self._client = TelegramClient(self._bot)
+        self._principals = dict(_principals(settings))
+        # Open questions that the next text message answers, by chat id.
+        self._pending_questions: dict[int, str] = {}
+        self._conflict_delay_s = conflict_delay_s
+        self._poller: asyncio.Task[None] | None = None
 
-    async def edit(self, chat_id: int, message_id: int, text: str) -> None:
-        """Replace the text of a message and remove its buttons."""
+    async def start(self, hub: GatewayPort) -> None:
+        """Start polling. Raises ConfigError if Telegram rejects the token."""
         try:
-            await _with_retries(lambda: self._bot.edit_message_text(text, chat_id=chat_id, message_id=message_id))
-        except BadRequest as error:
-            if "not modified" not in str(error).lower():
-                raise
+            await self._bot.initialize()
+        except InvalidToken as error:
+            raise ConfigError("Telegram rejected the bot token; get a new one from @BotFather") from error
+        except TelegramError as error:  # temporarily offline: polling retries
+            _log.warning("Telegram cannot be reached: %s", error)
+        self._poller = asyncio.create_task(self._poll_updates(hub), name="telegram-updates")
 
-    async def send_file(self, chat_id: int, name: str, text: str, caption: str) -> None:
-        await _with_retries(lambda: self._bot.send_document(chat_id, text.encode(), filename=name, caption=caption))
+    async def stop(self) -> None:
+        if self._poller is not None:
+            self._poller.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._poller
+            self._poller = None
 
-    async def send_typing(self, chat_id: int) -> None:
-        await _with_retries(lambda: self._bot.send_chat_action(chat_id, ChatAction.TYPING))
+    async def close(self) -> None:
+        await self._bot.shutdown()
+
+    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
+        """Display a turn as it streams; a platform failure does not affect the turn."""
+        reply = LiveReply(self._client, int(chat.chat), pending_questions=self._pending_questions)
+        try:
+            async for sequenced in events:
+                await reply.show(sequenced.event)
+            await reply.finish()
+        except TelegramError as error:
+            _log.warning("turn %s could not be delivered to chat %s: %s", turn_id, chat.chat, error)
+
+    # -- inbound -------------------------------------------------------------------------------------------------------
+
+    async def _poll_updates(self, hub: GatewayPort) -> None:
+        """Poll updates forever; requesting the next one acknowledges the previous."""
+        next_id, delay_s, are_commands_registered = 0, 1.0, False
+        while True:
+            try:
+                updates = await self._bot.get_updates(
+                    offset=next_id, timeout=_POLL_S, allowed_updates=["message", "callback_query"]
+                )
+                if not are_commands_registered:
+                    await self._register_commands()
+                    are_commands_registered = True
+                for update in updates:
+                    await self._handle_update(update, hub)
+                    next_id = update.update_id + 1
+                delay_s = 1.0
+            except Conflict:
+                await asyncio.sleep(self._conflict_delay_s)
+            except RetryAfter as error:
+                await asyncio.sleep(_retry_delay_s(error))
+            except (TelegramError, StoreError) as error:
+                # Not acknowledged: the same updates are delivered again.
+                _log.warning("polling for updates failed: %s", error)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
+
+    async def _handle_update(self, update: Update, hub: GatewayPort) -> None:
+        message, query = update.message, update.callback_query
+        if query is not None:
+            await self._handle_button(query, hub)
+        elif message is not None and message.from_user is not None:
+            principal = self._principals.get(message.from_user.id)
+            if principal is None:
+                await self._reject_stranger(message)
+            else:
+                await self._submit(message, principal, hub)
+
+    async def _submit(self, message: Message, principal: Principal, hub: GatewayPort) -> None:
+        content = await self._content(message)
+        if content is None:
+            await self._client.send_text(message.chat_id, "I can read text, photos and text files only.")
+            return
+        if content == "/start":
+            await self._client.send_text(message.chat_id, _GREETING)
+            return
+        if isinstance(content, str) and not content.startswith("/") and message.chat_id in self._pending_questions:
+            with suppress(NotFound):  # closed meanwhile: an ordinary message then
+                await hub.answer(self._pending_questions.pop(message.chat_id), content, principal)
+                return
+        chat = ChatKey(self.platform, principal.user_key, str(message.chat_id))
+        key = f"telegram:{message.chat_id}:{message.message_id}"
+        try:
+            await hub.submit(ChatMessage(chat, content, key=key), principal)
+        except StoreError:
+            raise
+        except PerdureError as error:
+            await self._client.send_text(message.chat_id, str(error))
+
+    async def _handle_button(self, query: CallbackQuery, hub: GatewayPort) -> None:
+        """Handle a pressed button: the answer to a question."""
+        principal = self._principals.get(query.from_user.id)
+        question_id, answer = parse_answer(query)
+        notice = None
+        try:
+            if principal is not None:
+                await hub.answer(question_id, answer, principal)
+        except NotFound:
+            notice = "This question is closed."
+        with suppress(TelegramError):  # only the button's spinner remains if this fails
+            await query.answer(notice)
+
+    async def _content(self, message: Message) -> str | Mapping[str, Any] | None:
+        """Return the message content for the hub; None for unsupported types."""
+        text = message.text or message.caption or ""
+        if message.photo:
+            data = await self._download(message.photo[-1].file_id)
+            return _with_image(text, data, "image/jpeg") if data is not None else None
+        document = message.document
+        if document is not None:
+            data = await self._download(document.file_id) if (document.file_size or 0) <= _MAX_FILE_BYTES else None
+            if data is None:
+                return None
+            if (document.mime_type or "").startswith("image/"):
+                return _with_image(text, data, document.mime_type or "")
+            return _with_file(text, data, document.file_name or "file")
+        return _without_bot_name(text, self._bot.username if self._is_bot_known else "") or None
+
+    @property
+    def _is_bot_known(self) -> bool:
+        try:
+            return bool(self._bot.username)
+        except (RuntimeError, TelegramError):  # not initialized: Telegram was unreachable at startup
+            return False
+
+    async def _download(self, file_id: str) -> bytes | None:
+        file = await self._bot.get_file(file_id)
+        data = bytes(await file.download_as_bytearray())
+        return data if len(data) <= _MAX_FILE_BYTES else None
+
+    async def _reject_stranger(self, message: Message) -> None:
+        user_id = message.from_user.id if message.from_user is not None else 0
+        await self._client.send_text(
+            message.chat_id,
+            f"This bot answers allowed users only. Your user id is {user_id}: the owner can add it to "
+            "gateway.telegram.allowed_users.",
+        )
+
+    async def _register_commands(self) -> None:
+        """Register the slash commands for the app's menu."""
+        commands = [BotCommand(c.name, c.summary[:256]) for c in all_commands() if c.name != "quit"]
+        await self._bot.set_my_commands(commands)
 
 
 class LiveReply:
@@ -214,7 +303,7 @@ class LiveReply:
         if parts:
             await self._display(parts[0])
             if len(parts) > _MAX_PIECES:
-                caption = f"The whole answer, {len(whole):,} characters."
+                caption = f"The complete answer, {len(whole):,} characters."
                 await self._client.send_file(self._chat_id, "answer.md", whole, caption)
             else:
                 for part in parts[1:]:
@@ -263,6 +352,40 @@ class LiveReply:
             await self._client.send_typing(self._chat_id)
 
 
+class TelegramClient:
+    """Sends messages with retries. Raises TelegramError once they are exhausted."""
+
+    def __init__(self, bot: Bot) -> None:
+        self._bot = bot
+
+    async def send_text(
+        self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None = None, *, has_columns: bool = False
+    ) -> int:
+        """Send a text in as many messages as needed and return the last id; `has_columns` uses a fixed-width font."""
+        message_id = 0
+        for piece in split_text(text, limit=LIMIT):
+            fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
+            sent = await _with_retries(
+                partial(self._bot.send_message, chat_id, piece, reply_markup=keyboard, entities=fixed)
+            )
+            message_id = sent.message_id
+        return message_id
+
+    async def edit(self, chat_id: int, message_id: int, text: str) -> None:
+        """Replace the text of a message and remove its buttons."""
+        try:
+            await _with_retries(lambda: self._bot.edit_message_text(text, chat_id=chat_id, message_id=message_id))
+        except BadRequest as error:
+            if "not modified" not in str(error).lower():
+                raise
+
+    async def send_file(self, chat_id: int, name: str, text: str, caption: str) -> None:
+        await _with_retries(lambda: self._bot.send_document(chat_id, text.encode(), filename=name, caption=caption))
+
+    async def send_typing(self, chat_id: int) -> None:
+        await _with_retries(lambda: self._bot.send_chat_action(chat_id, ChatAction.TYPING))
+
+
 def parse_answer(query: CallbackQuery) -> tuple[str, str]:
     """Return the question id and answer of a pressed button, from the message alone, so that any process can."""
     data = query.data or ""
@@ -272,202 +395,6 @@ def parse_answer(query: CallbackQuery) -> tuple[str, str]:
     keyboard = query.message.reply_markup if isinstance(query.message, Message) else None
     buttons = [b for row in keyboard.inline_keyboard for b in row] if keyboard is not None else []
     return question_id, next((b.text for b in buttons if b.callback_data == data), "")
-
-
-async def _with_retries(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Call the API, retrying after rate limits and network errors."""
-    for attempt in range(_MAX_ATTEMPTS):
-        try:
-            return await call()
-        except RetryAfter as retry:
-            after = retry.retry_after
-            await asyncio.sleep(float(after) if isinstance(after, int | float) else after.total_seconds())
-        except BadRequest:
-            raise
-        except NetworkError:
-            if attempt == _MAX_ATTEMPTS - 1:
-                raise
-            await asyncio.sleep(2.0**attempt)
-    return await call()
-
-
-_LOG = logging.getLogger(__name__)
-_TELEGRAM = "https://api.telegram.org"
-_POLL_S = 30
-# Delay after a polling conflict; longer than the other process's poll, so that it keeps polling.
-_CONFLICT_DELAY_S = 45.0
-_MAX_RETRY_DELAY_S = 60.0
-_MAX_FILE_BYTES = 10_000_000
-_MAX_FILE_CHARS = 200_000
-_GREETING = "Write to me as you would to a colleague. /help lists the commands; nothing you say is forgotten."
-
-
-class TelegramAdapter:
-    """The adapter of one bot."""
-
-    platform = "telegram"
-
-    def __init__(self, token: str, settings: TelegramSettings, *, conflict_delay_s: float = _CONFLICT_DELAY_S) -> None:
-        base = (settings.base_url or _TELEGRAM).rstrip("/")
-        # Separate connection pools: long polling must not block the connections that deliveries use.
-        self._bot = Bot(
-            token,
-            base_url=f"{base}/bot",
-            base_file_url=f"{base}/file/bot",
-            request=HTTPXRequest(connection_pool_size=64),
-            get_updates_request=HTTPXRequest(),
-        )
-        self._client = TelegramClient(self._bot)
-        self._principals = dict(_principals(settings))
-        # Open questions that the next text message answers, by chat id.
-        self._pending_questions: dict[int, str] = {}
-        self._conflict_delay_s = conflict_delay_s
-        self._poller: asyncio.Task[None] | None = None
-
-    async def start(self, hub: GatewayPort) -> None:
-        """Start polling. Raises ConfigError if Telegram rejects the token."""
-        try:
-            await self._bot.initialize()
-        except InvalidToken as error:
-            raise ConfigError("Telegram refuses the bot's token; ask @BotFather for it and set it anew") from error
-        except TelegramError as error:  # temporarily offline: polling retries
-            _LOG.warning("Telegram cannot be reached: %s", error)
-        self._poller = asyncio.create_task(self._poll_updates(hub), name="telegram-updates")
-
-    async def stop(self) -> None:
-        if self._poller is not None:
-            self._poller.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._poller
-            self._poller = None
-
-    async def close(self) -> None:
-        await self._bot.shutdown()
-
-    async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
-        """Display a turn as it streams; a platform failure does not affect the turn."""
-        reply = LiveReply(self._client, int(chat.chat), pending_questions=self._pending_questions)
-        try:
-            async for sequenced in events:
-                await reply.show(sequenced.event)
-            await reply.finish()
-        except TelegramError as error:
-            _LOG.warning("turn %s could not be shown in chat %s: %s", turn_id, chat.chat, error)
-
-    # -- inbound -------------------------------------------------------------------------------------------------------
-
-    async def _poll_updates(self, hub: GatewayPort) -> None:
-        """Poll updates forever; requesting the next one acknowledges the previous."""
-        next_id, delay_s, are_commands_registered = 0, 1.0, False
-        while True:
-            try:
-                updates = await self._bot.get_updates(
-                    offset=next_id, timeout=_POLL_S, allowed_updates=["message", "callback_query"]
-                )
-                if not are_commands_registered:
-                    await self._register_commands()
-                    are_commands_registered = True
-                for update in updates:
-                    await self._handle_update(update, hub)
-                    next_id = update.update_id + 1
-                delay_s = 1.0
-            except Conflict:
-                await asyncio.sleep(self._conflict_delay_s)
-            except RetryAfter as retry:
-                await asyncio.sleep(_seconds(retry))
-            except (TelegramError, StoreError) as error:
-                # Not acknowledged: the same updates are delivered again.
-                _LOG.warning("updates wait: %s", error)
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
-
-    async def _handle_update(self, update: Update, hub: GatewayPort) -> None:
-        message, query = update.message, update.callback_query
-        if query is not None:
-            await self._handle_button(query, hub)
-        elif message is not None and message.from_user is not None:
-            principal = self._principals.get(message.from_user.id)
-            if principal is None:
-                await self._reject_stranger(message)
-            else:
-                await self._submit(message, principal, hub)
-
-    async def _submit(self, message: Message, principal: Principal, hub: GatewayPort) -> None:
-        content = await self._content(message)
-        if content is None:
-            await self._client.send_text(
-                message.chat_id, "I can read text, photos and text files; this is none of them."
-            )
-            return
-        if content == "/start":
-            await self._client.send_text(message.chat_id, _GREETING)
-            return
-        if isinstance(content, str) and not content.startswith("/") and message.chat_id in self._pending_questions:
-            with suppress(NotFound):  # closed meanwhile: an ordinary message then
-                await hub.answer(self._pending_questions.pop(message.chat_id), content, principal)
-                return
-        chat = ChatKey(self.platform, principal.user_key, str(message.chat_id))
-        key = f"telegram:{message.chat_id}:{message.message_id}"
-        try:
-            await hub.submit(ChatMessage(chat, content, key=key), principal)
-        except StoreError:
-            raise
-        except PerdureError as error:
-            await self._client.send_text(message.chat_id, str(error))
-
-    async def _handle_button(self, query: CallbackQuery, hub: GatewayPort) -> None:
-        """Handle a pressed button: the answer to a question."""
-        principal = self._principals.get(query.from_user.id)
-        question_id, answer = parse_answer(query)
-        notice = None
-        try:
-            if principal is not None:
-                await hub.answer(question_id, answer, principal)
-        except NotFound:
-            notice = "This question is closed."
-        with suppress(TelegramError):  # only the button's spinner remains if this fails
-            await query.answer(notice)
-
-    async def _content(self, message: Message) -> str | Mapping[str, Any] | None:
-        """Return the message content for the hub; None for unsupported types."""
-        text = message.text or message.caption or ""
-        if message.photo:
-            data = await self._download(message.photo[-1].file_id)
-            return _with_image(text, data, "image/jpeg") if data is not None else None
-        document = message.document
-        if document is not None:
-            data = await self._download(document.file_id) if (document.file_size or 0) <= _MAX_FILE_BYTES else None
-            if data is None:
-                return None
-            if (document.mime_type or "").startswith("image/"):
-                return _with_image(text, data, document.mime_type or "")
-            return _with_file(text, data, document.file_name or "file")
-        return _without_bot_name(text, self._bot.username if self._is_bot_known else "") or None
-
-    @property
-    def _is_bot_known(self) -> bool:
-        try:
-            return bool(self._bot.username)
-        except (RuntimeError, TelegramError):  # not initialized: Telegram was unreachable at startup
-            return False
-
-    async def _download(self, file_id: str) -> bytes | None:
-        file = await self._bot.get_file(file_id)
-        data = bytes(await file.download_as_bytearray())
-        return data if len(data) <= _MAX_FILE_BYTES else None
-
-    async def _reject_stranger(self, message: Message) -> None:
-        user_id = message.from_user.id if message.from_user is not None else 0
-        await self._client.send_text(
-            message.chat_id,
-            f"This bot answers people it knows. Your number is {user_id}: its owner can add it to "
-            "gateway.telegram.allowed_users.",
-        )
-
-    async def _register_commands(self) -> None:
-        """Register the slash commands for the app's menu."""
-        commands = [BotCommand(c.name, c.summary[:256]) for c in all_commands() if c.name != "quit"]
-        await self._bot.set_my_commands(commands)
 
 
 def _principals(settings: TelegramSettings) -> Mapping[int, Principal]:
@@ -507,6 +434,72 @@ def _without_bot_name(text: str, username: str) -> str:
     return f"{first}{space}{rest}"
 
 
-def _seconds(retry: RetryAfter) -> float:
-    after = retry.retry_after
+async def _with_retries(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Call the API, retrying after rate limits and network errors."""
+    for attempt in range(_MAX_ATTEMPTS):
+        try:
+            return await call()
+        except RetryAfter as error:
+            await asyncio.sleep(_retry_delay_s(error))
+        except BadRequest:
+            raise
+        except NetworkError:
+            if attempt == _MAX_ATTEMPTS - 1:
+                raise
+            await asyncio.sleep(2.0**attempt)
+    return await call()
+
+
+def _retry_delay_s(error: RetryAfter) -> float:
+    after = error.retry_after
     return float(after) if isinstance(after, int | float) else after.total_seconds()
+
+
+def split_text(text: str, *, limit: int) -> list[str]:
+    """Split a text into pieces of at most `limit` UTF-16 units, closing and reopening code blocks."""
+    result, rest, fence = [], text, ""
+    while rest.strip():
+        opening = f"{fence}\n" if fence else ""
+        room = limit - utf16_length(opening) - len(_FENCE) - 1
+        head = rest if utf16_length(opening) + utf16_length(rest) <= limit else _head(rest, room)
+        rest = rest[len(head) :].lstrip("\n") if head != rest else ""
+        fence = _open_fence(opening + head)
+        piece = (opening + head).rstrip()
+        if fence and rest:
+            piece += f"\n{_FENCE}"
+        if piece.strip():
+            result.append(piece)
+    return result
+
+
+def utf16_length(text: str) -> int:
+    """Return the length in UTF-16 code units, as Telegram counts; an emoji has two."""
+    return len(text) + sum(c > "\uffff" for c in text)
+
+
+def _head(text: str, room: int) -> str:
+    """Return the longest prefix that fits, cut at the best boundary."""
+    most = _fitting(text, room)
+    for mark in ("\n\n", "\n", "。", ". ", " "):
+        at = text.rfind(mark, int(most * _MIN_FILL), most)
+        if at > 0:
+            return text[: at + len(mark)]
+    return text[:most]
+
+
+def _fitting(text: str, room: int) -> int:
+    """Return how many characters fit into `room` UTF-16 units."""
+    window = text[: max(room, 1)]
+    while utf16_length(window) > room and len(window) > 1:
+        window = window[: len(window) - max(1, (utf16_length(window) - room) // 2)]
+    return len(window)
+
+
+def _open_fence(text: str) -> str:
+    """Return the opening line of an unclosed code block; "" if there is none."""
+    fence = ""
+    for line in text.splitlines():
+        if line.lstrip().startswith(_FENCE):
+            fence = "" if fence else line.strip()
+    # A longer line is prose that happens to start with a fence, not a language name.
+    return fence if len(fence) <= 40 else _FENCE if fence else ""

@@ -33,7 +33,7 @@ def message_router(hub: Hub) -> APIRouter:
         request: Request,
         body: MessageBody,
         principal: ChatPrincipal,
-        wait: Annotated[bool, Query(description="Answer with what came of it, once it is there.")] = False,
+        wait: Annotated[bool, Query(description="Wait for the result and return it.")] = False,
         idempotency_key: Annotated[str, Header(max_length=200)] = "",
     ) -> Response:
         """Store a message and return its ticket; with `Accept: text/event-stream`, stream its events instead."""

@@ -31,7 +31,7 @@ def output_router(store: SessionStore) -> APIRouter:
         principal: ReadPrincipal,
         offset: Annotated[int, Query(ge=0, le=10**15)] = 0,
         limit: Annotated[int, Query(ge=1, le=1_000_000)] = 20_000,
-        download: Annotated[bool, Query(description="The whole of it, as a text file.")] = False,
+        download: Annotated[bool, Query(description="Return the whole text as a file.")] = False,
     ) -> Any:
         """Return a page of a long text, or the whole text as a file."""
         source = (

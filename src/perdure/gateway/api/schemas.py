@@ -20,10 +20,12 @@ class MessageBody(BaseModel):
     content: (
         Annotated[str, Field(min_length=1)] | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_PARTS)]
     )
-    chat: Name = Field(default="main", description="Which of one's chats; each has its own conversation.")
-    conversation_id: Name | None = Field(default=None, description="A conversation of one's own, by any id of it.")
+    chat: Name = Field(default="main", description="The chat; each chat has its own conversation.")
+    conversation_id: Name | None = Field(
+        default=None, description="One of your conversations, by the id of it or of a session."
+    )
     key: Annotated[str, Field(max_length=200)] = Field(
-        default="", description="The same key again is the same message; the header Idempotency-Key says it too."
+        default="", description="Idempotency key, also accepted as the header Idempotency-Key."
     )
     platform: Platform = "http"
 
@@ -67,8 +69,8 @@ class QuestionBody(BaseModel):
     text: str
     choices: list[str]
     reason: str
-    covers: str = Field(description="Of an approval: which later calls `session` and `always` would allow as well.")
-    dangerous: list[str] = Field(description="Of an approval: the pieces of the text that made it one.")
+    covers: str = Field(description="For an approval: which later calls `session` and `always` would allow too.")
+    dangerous: list[str] = Field(description="For an approval: the dangerous parts of the text.")
     platform: str
     chat: str
     turn_id: str

@@ -108,8 +108,8 @@ class _SocketSession:
             return None
         text: str | None = message.get("text")
         if text is None:
-            await self._send_error(InvalidMessage("this takes JSON in text frames, not binary frames"), None)
-            await self._socket.close(_UNSUPPORTED, "binary frames are not taken")
+            await self._send_error(InvalidMessage("send JSON in text frames, not binary frames"), None)
+            await self._socket.close(_UNSUPPORTED, "binary frames are not supported")
         return text
 
     async def _handle_text(self, text: str) -> None:
@@ -123,9 +123,9 @@ class _SocketSession:
             path = ".".join(str(part) for part in first["loc"][1:])
             await self._send_error(InvalidMessage(f"{path}: {first['msg']}" if path else first["msg"]), request_id)
         except RecursionError:
-            await self._send_error(InvalidMessage("this JSON is nested too deeply"), request_id)
+            await self._send_error(InvalidMessage("the JSON is nested too deeply"), request_id)
         except ValueError:
-            await self._send_error(InvalidMessage("this is no JSON"), request_id)
+            await self._send_error(InvalidMessage("invalid JSON"), request_id)
         except (PerdureError, ApiException) as error:
             await self._send_error(error, request_id)
 
@@ -150,7 +150,7 @@ class _SocketSession:
         if chat in self._feeds:
             return
         if len(self._feeds) >= MAX_SUBSCRIPTIONS:
-            raise InvalidMessage(f"one connection follows at most {MAX_SUBSCRIPTIONS} chats")
+            raise InvalidMessage(f"one connection can subscribe to {MAX_SUBSCRIPTIONS} chats at most")
         # Subscribe before the task starts, so that no event is missed.
         batches = self._hub.feeds.chat(chat, visibility=self._principal.visibility, after=after)
 

@@ -20,11 +20,9 @@ _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443"}
 _WILDCARDS = frozenset({"0.0.0.0", "::", ""})
 
-NO_HOST = ApiError(400, "no_host", "the request names no host, or several")
-WRONG_HOST = ApiError(
-    421, "wrong_host", "this gateway does not answer to that host name; gateway.allowed_hosts lists more names"
-)
-WRONG_ORIGIN = ApiError(403, "wrong_origin", "requests from pages of other sites are refused")
+NO_HOST = ApiError(400, "no_host", "the request needs exactly one Host header")
+WRONG_HOST = ApiError(421, "wrong_host", "unknown host name; add it to gateway.allowed_hosts if it is yours")
+WRONG_ORIGIN = ApiError(403, "wrong_origin", "cross-site requests are not allowed")
 
 
 class HostNames:

@@ -30,13 +30,15 @@ RECHECK_S = 5.0
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 _CHALLENGE = {"www-authenticate": 'Bearer realm="perdure"'}
-NO_TOKEN = ApiError(401, "no_token", "a token is needed: send it as `Authorization: Bearer …`", headers=_CHALLENGE)
-WRONG_TOKEN = ApiError(401, "invalid_token", "this token is not known, was revoked or has expired", headers=_CHALLENGE)
+NO_TOKEN = ApiError(
+    401, "no_token", "authentication required: send a token as `Authorization: Bearer …`", headers=_CHALLENGE
+)
+WRONG_TOKEN = ApiError(401, "invalid_token", "the token is unknown, revoked or expired", headers=_CHALLENGE)
 BEHIND_PROXY = ApiError(
     401,
     "no_token",
-    "this gateway has no token set, so it serves this machine alone and nothing that comes through a proxy; "
-    "`perdure gateway token add` makes a token",
+    "no token exists, so only direct requests from this machine are served, not through a proxy; "
+    "`perdure gateway token add` creates a token",
     headers=_CHALLENGE,
 )
 
@@ -139,7 +141,7 @@ class AuthenticatedRequest:
             if self._is_open and self._is_recheck_due and await self._is_token_invalid():
                 await self._close_stream(send)
                 # As if the client had disconnected: the framework then cancels the route.
-                raise OSError("the token no longer holds")
+                raise OSError("the token is no longer valid")
             await send(message)
             self._is_open = True
 
@@ -205,7 +207,7 @@ def principal_with_scope(scope: TokenScope, connection: HTTPConnection) -> Princ
     if principal is None:
         raise ApiException(NO_TOKEN)
     if not principal.has_scope(scope):
-        raise ApiException(ApiError(403, "missing_scope", f"this needs a token with the scope {scope}"))
+        raise ApiException(ApiError(403, "missing_scope", f"a token with the scope {scope} is required"))
     return principal
 
 

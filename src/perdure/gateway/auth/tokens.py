@@ -89,10 +89,10 @@ class AccessTokens:
         granted = frozenset(scopes)
         if user_key and not _USER.fullmatch(user_key):
             raise ConfigError(
-                f"{user_key!r} is no user name: letters, digits and . _ @ + - are allowed, 64 characters at most"
+                f"{user_key!r} is not a user name: letters, digits and . _ @ + - are allowed, 64 characters at most"
             )
         if not granted or not granted <= set(SCOPES):
-            raise ConfigError(f"a token needs a scope; there are: {', '.join(SCOPES)}")
+            raise ConfigError(f"a token needs at least one scope of: {', '.join(SCOPES)}")
         now, text = self._clock.now_ms(), new_secret()
         token = Token(
             digest_of(text),
@@ -117,7 +117,7 @@ class AccessTokens:
         by_id = [t for t in valid if len(id_or_user) >= _ID_CHARS and t.digest.startswith(id_or_user)]
         to_revoke = by_id or [t for t in valid if t.user_key == id_or_user]
         if not to_revoke:
-            raise NotFound(f"no token {id_or_user!r} that could be revoked; `perdure gateway token list` shows all")
+            raise NotFound(f"no valid token {id_or_user!r}; `perdure gateway token list` shows all tokens")
         for token in to_revoke:
             self._rows.set(token.digest, {**_row(token), "revoked_at": now})
         return to_revoke

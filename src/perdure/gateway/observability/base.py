@@ -108,7 +108,7 @@ class TurnObserver:
             try:
                 watcher.on_event(stats, event)
             except Exception:  # an observer may be third-party code: the turn must survive it
-                _log.exception("a watcher failed on %s", type(event).__name__)
+                _log.exception("an observer failed on %s", type(event).__name__)
         if is_final(event):
             self._running.pop(turn_id, None)
 
@@ -182,7 +182,7 @@ class RequestLogMiddleware:
             try:
                 watcher.on_request(record)
             except Exception:  # an observer may be third-party code
-                _log.exception("a watcher failed on request %s", response.request_id)
+                _log.exception("an observer failed on request %s", response.request_id)
 
 
 class _ResponseState:

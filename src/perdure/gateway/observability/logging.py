@@ -16,8 +16,39 @@ from perdure.gateway.events.types import CommandAnswered, GatewayEvent
 from perdure.gateway.observability.base import RequestRecord, TurnStats
 from perdure.redaction import redact
 
+Form = Literal["json", "plain", "off"]
 # Polled every few seconds by monitoring; logged only on errors.
 _UNLOGGED_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
+# Truncate third-party log messages, which may contain a whole request.
+_MAX_TEXT = 2_000
+
+
+class LogWriter:
+    """Writes log lines as JSON or plain text. Thread-safe; never raises, since a full disk must not end a turn."""
+
+    def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, warnings_only: bool = False) -> None:
+        self._form = form
+        self._warnings_only = warnings_only
+        self._clock = clock
+        self._stream = stream or sys.stderr
+        self._lock = threading.Lock()
+
+    def write(self, event: str, fields: Mapping[str, Any], *, level: str = "info") -> None:
+        """Write one line: time, level, event and the fields that are not None."""
+        if self._form == "off" or (self._warnings_only and level == "info"):
+            return
+        at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+        present = {key: value for key, value in fields.items() if value is not None}
+        if self._form == "json":
+            line = json.dumps({"at": at, "level": level, "event": event, **present}, default=str)
+        else:
+            line = f"{at[11:19]} {level:7} {event} " + " ".join(f"{k}={_plain(v)}" for k, v in present.items())
+        try:
+            with self._lock:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+        except (OSError, ValueError):  # the stream is closed, or the disk is full
+            self._form = "off"
 
 
 class LogObserver:
@@ -64,59 +95,6 @@ class LogObserver:
                 self._log_writer.write("recovery", fields, level="warning")
 
 
-def _summarize(stats: TurnStats) -> dict[str, int | float | None]:
-    usage, first = stats.usage, stats.first_text_s
-    return {
-        "ms": round(stats.seconds * 1000, 1),
-        "first_text_ms": None if first is None else round(first * 1000, 1),
-        "calls": stats.calls,
-        "tools": stats.tools,
-        "compactions": stats.compactions,
-        "input_tokens": usage.input_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "output_tokens": usage.output_tokens,
-        "cost_usd": stats.cost_usd,
-    }
-
-
-def _level(status: int) -> str:
-    return "error" if status >= 500 else "warning" if status >= 400 else "info"
-
-
-Form = Literal["json", "plain", "off"]
-# Truncate third-party log messages, which may contain a whole request.
-_MAX_TEXT = 2_000
-
-
-class LogWriter:
-    """Writes log lines as JSON or plain text. Thread-safe; never raises, since a full disk must not end a turn."""
-
-    def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, warnings_only: bool = False) -> None:
-        self._form = form
-        self._warnings_only = warnings_only
-        self._clock = clock
-        self._stream = stream or sys.stderr
-        self._lock = threading.Lock()
-
-    def write(self, event: str, fields: Mapping[str, Any], *, level: str = "info") -> None:
-        """Write one line: time, level, event and the fields that are not None."""
-        if self._form == "off" or (self._warnings_only and level == "info"):
-            return
-        at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        present = {key: value for key, value in fields.items() if value is not None}
-        if self._form == "json":
-            line = json.dumps({"at": at, "level": level, "event": event, **present}, default=str)
-        else:
-            line = f"{at[11:19]} {level:7} {event} " + " ".join(f"{k}={_plain(v)}" for k, v in present.items())
-        try:
-            with self._lock:
-                self._stream.write(line + "\n")
-                self._stream.flush()
-        except (OSError, ValueError):  # the stream is closed, or the disk is full
-            self._form = "off"
-
-
 class LogWriterHandler(logging.Handler):
     """Forwards the records of Python's logging to the LogWriter."""
 
@@ -141,6 +119,26 @@ def configure_logging(log_writer: LogWriter) -> None:
         logger.handlers, logger.propagate = [], True
         # At INFO these log every request, including its query string.
         logger.setLevel(logging.WARNING)
+
+
+def _summarize(stats: TurnStats) -> dict[str, int | float | None]:
+    usage, first = stats.usage, stats.first_text_s
+    return {
+        "ms": round(stats.seconds * 1000, 1),
+        "first_text_ms": None if first is None else round(first * 1000, 1),
+        "calls": stats.calls,
+        "tools": stats.tools,
+        "compactions": stats.compactions,
+        "input_tokens": usage.input_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": stats.cost_usd,
+    }
+
+
+def _level(status: int) -> str:
+    return "error" if status >= 500 else "warning" if status >= 400 else "info"
 
 
 def _message_of(record: logging.LogRecord) -> str:

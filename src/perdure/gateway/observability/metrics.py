@@ -39,20 +39,22 @@ class Metrics:
         self._totals: dict[str, _Totals] = {}
         counter, histogram = self._counter, self._histogram
         self._requests = counter("requests", "Requests answered.", "method", "route", "status")
-        self._request_seconds = histogram("request_seconds", "Time to answer.", _REQUEST_BUCKETS, "route")
-        self._rejected = counter("rejected_requests", "Requests refused, by reason.", "reason")
+        self._request_seconds = histogram("request_seconds", "Response time.", _REQUEST_BUCKETS, "route")
+        self._rejected = counter("rejected_requests", "Requests rejected, by reason.", "reason")
         self._turns = counter("turns", "Turns ended.", "platform", "outcome")
-        self._turn_seconds = histogram("turn_seconds", "Time of a whole turn.", _TURN_BUCKETS, "platform")
-        self._first_text = histogram("first_text_seconds", "Time until a turn's first word.", _TURN_BUCKETS, "platform")
-        self._commands = counter("commands", "Slash commands answered.", "platform")
-        self._calls = counter("model_calls", "Calls of a model.", "provider", "model", "verdict")
+        self._turn_seconds = histogram("turn_seconds", "Duration of a turn.", _TURN_BUCKETS, "platform")
+        self._first_text = histogram(
+            "first_text_seconds", "Time to the first text of a turn.", _TURN_BUCKETS, "platform"
+        )
+        self._commands = counter("commands", "Slash commands run.", "platform")
+        self._calls = counter("model_calls", "Model calls.", "provider", "model", "verdict")
         self._tokens = counter("tokens", "Tokens by class.", "model", "class")
         self._cost = counter("cost_usd", "Cost of calls with a known price.", "model")
-        self._unpriced = counter("unpriced_calls", "Calls whose price or usage is not known.", "model")
+        self._unpriced = counter("unpriced_calls", "Calls without a known price or usage.", "model")
         self._tools = counter("tool_calls", "Tool calls run.", "tool", "outcome")
         self._spilled = counter("spilled_outputs", "Tool outputs too large for the context.")
         self._compactions = counter("compactions", "Compactions, by reason and outcome.", "reason", "outcome")
-        self._recoveries = counter("recoveries", "Provider errors met and handled.", "kind", "action")
+        self._recoveries = counter("recoveries", "Provider errors handled.", "kind", "action")
 
     def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
         """Register a gauge whose value is read at scrape time."""

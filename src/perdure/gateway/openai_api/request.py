@@ -46,12 +46,12 @@ def parse_request(body: object) -> CompletionRequest:
     messages = [_message(raw, f"messages[{i}]") for i, raw in enumerate(_message_list(body))]
     dialogue = [m for m in messages if m["role"] != "system"]
     if not dialogue or dialogue[-1]["role"] != "user":
-        raise invalid_request("the last message must be the user's", "messages")
+        raise invalid_request("the last message must have the role user", "messages")
     last_answer = max((i for i, m in enumerate(dialogue) if m["role"] == "assistant"), default=-1)
     options = body.get("stream_options")
     user = body.get("user")
     if user is not None and (not isinstance(user, str) or len(user) > MAX_NAME_CHARS):
-        raise invalid_request(f"user must be a text of at most {MAX_NAME_CHARS} characters", "user")
+        raise invalid_request(f"user must be a string of at most {MAX_NAME_CHARS} characters", "user")
     return CompletionRequest(
         system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
         history=tuple(dialogue[: last_answer + 1]),
@@ -71,19 +71,17 @@ def _refuse_unsupported(body: MessageDict) -> None:
     """Raise for parameters that would change the meaning of the response and cannot be honoured."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
-        raise invalid_request(f"model is missing; there is one here: {MODEL}", "model")
+        raise invalid_request(f"model is required; available: {MODEL}", "model")
     if model != MODEL:
-        api_error = ApiError(
-            404, "model_not_found", f"there is no such model here; there is one: {MODEL}", param="model"
-        )
+        api_error = ApiError(404, "model_not_found", f"model not found; available: {MODEL}", param="model")
         raise ApiException(api_error)
     for name in ("tools", "functions"):
         if body.get(name):
-            raise _unsupported(name, "the agent has tools of its own and runs them itself")
+            raise _unsupported(name, "the agent runs its own tools")
     if body.get("n") not in (None, 1):
-        raise _unsupported("n", "a conversation goes on with one answer")
+        raise _unsupported("n", "a turn has one answer")
     if body.get("logprobs") or body.get("top_logprobs"):
-        raise _unsupported("logprobs", "they are not passed on")
+        raise _unsupported("logprobs", "they are not available")
     response_format = body.get("response_format")
     if response_format is not None and (
         not isinstance(response_format, Mapping) or response_format.get("type") != "text"
@@ -111,7 +109,7 @@ def _message(raw: object, path: str) -> dict[str, Any]:
         raise invalid_request(f"{path} must be an object", path)
     role = raw.get("role")
     if role in ("tool", "function") or raw.get("tool_calls") or raw.get("function_call"):
-        raise invalid_request(f"{path}: tool calls and results are the agent's own; leave them out", path)
+        raise invalid_request(f"{path}: tool calls and results are not accepted; the agent runs its own tools", path)
     if role not in ("system", "developer", "user", "assistant"):
         raise invalid_request(f"{path}.role must be system, developer, user or assistant", f"{path}.role")
     is_answer = role == "assistant"
@@ -128,7 +126,7 @@ def _content(raw: object, path: str, *, takes_images: bool) -> str | list[dict[s
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, list) or not raw:
-        raise invalid_request(f"{path} must be a text or a list of parts", path)
+        raise invalid_request(f"{path} must be a string or a list of parts", path)
     parts = [_part(part, f"{path}[{i}]", takes_images=takes_images) for i, part in enumerate(raw)]
     if all(p["type"] == "text" for p in parts):
         return "\n".join(p["text"] for p in parts)
@@ -143,11 +141,9 @@ def _part(raw: object, path: str, *, takes_images: bool) -> dict[str, Any]:
         image = raw.get("image_url")
         url = image.get("url") if isinstance(image, Mapping) else image
         if not isinstance(url, str) or not _IMAGE_URL.fullmatch(url):
-            raise invalid_request(f"{path}: an image is an http(s) address or a data:image/…;base64 URL", path)
+            raise invalid_request(f"{path}: an image must be an http(s) URL or a data:image/…;base64 URL", path)
         return {"type": "image_url", "image_url": {"url": url}}
-    raise invalid_request(
-        f"{path}: only text{' and image_url' if takes_images else ''} parts are understood here", path
-    )
+    raise invalid_request(f"{path}: only text{' and image_url' if takes_images else ''} parts are supported", path)
 
 
 def _merge_messages(messages: list[dict[str, Any]]) -> dict[str, Any]:

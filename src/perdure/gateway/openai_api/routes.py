@@ -89,7 +89,7 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
     @router.get("/models/{model}")
     async def get_model(model: str, principal: ChatPrincipal) -> Any:
         if model != MODEL:
-            raise ApiException(ApiError(404, "model_not_found", f"there is no such model here; there is one: {MODEL}"))
+            raise ApiException(ApiError(404, "model_not_found", f"model not found; available: {MODEL}"))
         return list_model_objects(clock.now_ms() // 1000)[0]
 
     return router
@@ -106,14 +106,14 @@ def _parse_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise invalid_request("the body is no JSON") from None
+        raise invalid_request("the body is not valid JSON") from None
 
 
 def _conversation_name(request: Request) -> str | None:
     """Return the conversation name from the headers."""
     name = next((request.headers[name] for name in _CONVERSATION_HEADERS if request.headers.get(name)), None)
     if name is not None and len(name) > MAX_NAME_CHARS:
-        raise invalid_request(f"the name of a conversation has at most {MAX_NAME_CHARS} characters")
+        raise invalid_request(f"a conversation name has at most {MAX_NAME_CHARS} characters")
     return name
 
 
@@ -131,7 +131,7 @@ async def _wait_unless_disconnected(request: Request, turn: CompletionTurn) -> s
         await asyncio.wait({text_task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         if text_task.done():
             return text_task.result()
-        raise ApiException(ApiError(499, "client_gone", "the client hung up"))
+        raise ApiException(ApiError(499, "client_gone", "the client disconnected"))
     finally:
         for task in (text_task, disconnect):
             task.cancel()

@@ -20,7 +20,7 @@ from perdure.gateway.openai_api.response import DONE, ResponseBuilder, finish_re
 _log = logging.getLogger(__name__)
 # Interval of the comments that keep proxies from closing the connection while tools run.
 _IDLE_S = 15.0
-_UNATTENDED_ANSWER = "Nobody can answer through this API; decide by yourself what seems best, and say so."
+_UNATTENDED_ANSWER = "No user can answer through this API; decide yourself, and state your decision."
 
 
 class CompletionTurn:
@@ -74,7 +74,7 @@ class CompletionTurn:
     def failure(self) -> ApiError | None:
         """The error, if there is no answer. Clients should not retry: the message is stored."""
         if self.end is None:
-            return ApiError(503, "stopped", "the gateway is stopping; the message is kept and will be answered")
+            return ApiError(503, "stopped", "the gateway is shutting down; the message is stored and will be answered")
         if isinstance(self.end, TurnFinished) and self.end.outcome == "failed":
             message = self.end.error or "the turn failed"
             return ApiError(502, "turn_failed", message, headers={"x-should-retry": "false"})

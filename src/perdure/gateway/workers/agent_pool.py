@@ -29,68 +29,6 @@ from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
 RENEW_INTERVAL_S = DEFAULT_TTL_MS / 3_000
-
-
-class LeaseRenewer:
-    """Renew conversation leases until they are released; a lost lease is fenced by its token on the next write."""
-
-    def __init__(self, store: SessionStore) -> None:
-        self._store = store
-        self._leases: dict[str, tuple[Lease, asyncio.Lock]] = {}
-
-    def add(self, lease: Lease) -> None:
-        self._leases[lease.conversation_id] = (lease, asyncio.Lock())
-
-    async def release(self, lease: Lease, release: Callable[[], None]) -> None:
-        """Stop renewing and call `release` in a worker thread, after a renewal in progress has finished."""
-        _, lock = self._leases.pop(lease.conversation_id, (lease, asyncio.Lock()))
-        async with lock:
-            await run_blocking(release)
-
-    def __len__(self) -> int:
-        return len(self._leases)
-
-    async def renew_all(self) -> None:
-        """Renew every lease."""
-        for lease, lock in list(self._leases.values()):
-            async with lock:
-                current = self._leases.get(lease.conversation_id)
-                if current is None or current[0] is not lease:
-                    continue
-                await self._renew(lease)
-
-    async def _renew(self, lease: Lease) -> None:
-        try:
-            await run_blocking(self._store.leases.renew, lease)
-        except LeaseLost:
-            _log.warning("the lease of %s was lost", lease.conversation_id)
-        except StoreError as error:  # retried at the next interval; a lease outlives two failures
-            _log.warning("a lease could not be renewed: %s", type(error).__name__)
-
-
-class WiredAgentFactory:
-    """The AgentFactory of a running gateway."""
-
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-
-    def make(
-        self, spec: AgentSpec, *, user_key: str, session_id: str | None, prompter: ChatPrompter
-    ) -> ConversationAgent:
-        user = AgentUser(
-            spec.chat.platform,
-            user_key,
-            chat_key=chat_key(spec.chat),
-            has_shell=spec.has_shell,
-            approver=prompter,
-            asker=prompter,
-        )
-        return WiredAgent(self._shared, user, session_id=session_id)
-
-    def route_to(self, name: str) -> EndpointChain:
-        return route_to(self._shared.settings, name)
-
-
 # Key of the model chosen for a conversation, in its state.
 MODEL_KEY = "gateway.model"
 
@@ -115,6 +53,29 @@ class AgentFactory(Protocol):
     def route_to(self, name: str) -> EndpointChain:
         """Return the endpoints of another model. Raises ConfigError."""
         ...
+
+
+class WiredAgentFactory:
+    """The AgentFactory of a running gateway."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    def make(
+        self, spec: AgentSpec, *, user_key: str, session_id: str | None, prompter: ChatPrompter
+    ) -> ConversationAgent:
+        user = AgentUser(
+            spec.chat.platform,
+            user_key,
+            chat_key=chat_key(spec.chat),
+            has_shell=spec.has_shell,
+            approver=prompter,
+            asker=prompter,
+        )
+        return WiredAgent(self._shared, user, session_id=session_id)
+
+    def route_to(self, name: str) -> EndpointChain:
+        return route_to(self._shared.settings, name)
 
 
 @dataclass
@@ -299,3 +260,40 @@ class AgentPool:
             agent, slot.agent = slot.agent, None
         if agent is not None:
             await asyncio.to_thread(agent.close)
+
+
+class LeaseRenewer:
+    """Renew conversation leases until they are released; a lost lease is fenced by its token on the next write."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._leases: dict[str, tuple[Lease, asyncio.Lock]] = {}
+
+    def add(self, lease: Lease) -> None:
+        self._leases[lease.conversation_id] = (lease, asyncio.Lock())
+
+    async def release(self, lease: Lease, release: Callable[[], None]) -> None:
+        """Stop renewing and call `release` in a worker thread, after a renewal in progress has finished."""
+        _, lock = self._leases.pop(lease.conversation_id, (lease, asyncio.Lock()))
+        async with lock:
+            await run_blocking(release)
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    async def renew_all(self) -> None:
+        """Renew every lease."""
+        for lease, lock in list(self._leases.values()):
+            async with lock:
+                current = self._leases.get(lease.conversation_id)
+                if current is None or current[0] is not lease:
+                    continue
+                await self._renew(lease)
+
+    async def _renew(self, lease: Lease) -> None:
+        try:
+            await run_blocking(self._store.leases.renew, lease)
+        except LeaseLost:
+            _log.warning("the lease of %s was lost", lease.conversation_id)
+        except StoreError as error:  # retried at the next interval; a lease outlives two failures
+            _log.warning("a lease could not be renewed: %s", type(error).__name__)

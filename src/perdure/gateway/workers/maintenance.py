@@ -138,6 +138,6 @@ async def _run_every(interval_s: float, task: Callable[[], Awaitable[None]]) -> 
         try:
             await task()
         except StoreError as error:
-            _log.warning("the store could not be reached: %s", type(error).__name__)
+            _log.warning("the store is unavailable: %s", type(error).__name__)
         except Exception:  # a missing heartbeat would look like a dead process
-            _log.exception("a beat failed")
+            _log.exception("a periodic task failed")

@@ -55,7 +55,7 @@ async def compact_if_needed(
     result = await compact(live, parts, emit, reason="hygiene")
     if result.outcome != "failed":
         return result.outcome
-    emit(Notice("The context engine could not compact; a digest written by code stands in for it.", "warning"))
+    emit(Notice("The context engine could not compact; a digest without a model call replaced it.", "warning"))
     return await _digest(agent, conversation, emit)
 
 

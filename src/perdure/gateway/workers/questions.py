@@ -106,10 +106,10 @@ class QuestionRegistry:
         if not _is_for(stored, principal) or stored.get("answer") is not None:
             raise NotFound(f"no open question {question_id!r}")
         if missing := _missing_scopes(stored, principal):
-            message = f"the turn that asks runs with the scope {missing[0]}; answering it needs a token that has it too"
+            message = f"the turn runs with the scope {missing[0]}; answering requires a token with that scope"
             raise ApiException(ApiError(403, "missing_scope", message))
         if stored["kind"] == "approval" and text not in _APPROVALS:
-            raise InvalidMessage(f"an approval is answered with one of: {', '.join(_APPROVALS)}")
+            raise InvalidMessage(f"an approval must be answered with one of: {', '.join(_APPROVALS)}")
         if not text.strip():
             raise InvalidMessage("the answer is empty")
         await run_blocking(self._state.set, question_id, {**stored, "answer": text})
@@ -186,12 +186,12 @@ class ChatPrompter:
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         answer = await self._ask("clarify", question, choices=choices)
         if not answer:
-            raise ToolError("nobody answered the question in time; decide yourself, and say what you assumed")
+            raise ToolError("no answer within the timeout; decide yourself, and state your assumption")
         return answer
 
     def _ask(self, kind: Literal["approval", "clarify"], text: str, **kwargs: Any) -> Awaitable[str]:
         if self.origin is None:
-            raise ToolError("nobody is here to be asked")
+            raise ToolError("there is no user to ask")
         return self._questions.ask(self.origin, kind, text, **kwargs)
 
 

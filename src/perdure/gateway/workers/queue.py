@@ -57,7 +57,7 @@ class ConversationQueue:
         self._pending.add(message_id)
         if self.is_idle:
             self._first = first
-            self._task = asyncio.create_task(self._drain(), name=f"lane {self.key}")
+            self._task = asyncio.create_task(self._drain(), name=f"queue {self.key}")
             self._task.add_done_callback(lambda _: on_idle(self))
 
     async def _drain(self) -> None:
@@ -66,7 +66,7 @@ class ConversationQueue:
                 await self._run_next()
             except StoreError as error:
                 # The message stays pending: it is in the store, and is retried once that is reachable.
-                _log.warning("lane %s: the store failed (%s)", self.key, type(error).__name__)
+                _log.warning("queue %s: store error (%s)", self.key, type(error).__name__)
                 await asyncio.sleep(_STORE_PAUSE_S)
 
     async def _run_next(self) -> None:

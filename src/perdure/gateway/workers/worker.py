@@ -34,110 +34,11 @@ from perdure.store.inbox import InboundMessage, QueuedMessage
 from perdure.store.records import Span, StoredEvent
 from perdure.store.store import SessionStore
 
-_DIGEST = "message_digest"
-
-
-def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
-    """Serialize the final event of a turn or command."""
-    if isinstance(event, CommandAnswered):
-        return {"kind": "command", "text": event.text, "level": event.level}
-    usage = {f.name: getattr(event.usage, f.name) for f in fields(event.usage)}
-    return {
-        "kind": "turn",
-        "outcome": event.outcome,
-        "text": event.final_response,
-        "error": event.error,
-        "usage": usage,
-    }
-
-
-def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Add a digest of the message, whose content is deleted once it is answered."""
-    return {**result, _DIGEST: _digest(content)}
-
-
-def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
-    """Return whether a message is the one stored under its idempotency key; old results may have no digest."""
-    content = inbound.content
-    if (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
-        return False
-    # A command may have been replaced by the message it produced.
-    if isinstance(content, str) and is_command(content):
-        return True
-    if queued.state != "done":
-        return _digest(queued.inbound.content) == _digest(content)
-    return (queued.result or {}).get(_DIGEST) in (None, _digest(content))
-
-
-def _digest(content: str | Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None) -> TurnFinished | CommandAnswered:
-    """Rebuild the final event from a stored result."""
-    stored = result or {}
-    if stored.get("kind") == "command":
-        return CommandAnswered(stored["text"], stored["level"], conversation_id)
-    usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
-    return TurnFinished(stored.get("outcome", "failed"), stored.get("text", ""), usage, stored.get("error"))
-
-
-def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
-    """Whose words a message's events and result may contain: those of the conversation it went to, whoever sent it.
-
-    A command answers with all that its sender may see, so an administrator's is for administrators.
-    """
-    content, result = queued.inbound.content, queued.result or {}
-    is_a_command = result["kind"] == "command" if "kind" in result else isinstance(content, str) and is_command(content)
-    if is_a_command and "admin" in queued.inbound.scopes:
-        return EVERYONE
-    if queued.conversation_id is None:
-        return only(queued.inbound.user_key)
-    try:
-        return only(store.conversations.get(queued.conversation_id).user_key)
-    except NotFound:  # deleted since: whose it was cannot be told any more
-        return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
-
-
-class GatewayCommandContext:
-    """The context of a slash command for one message."""
-
-    def __init__(
-        self,
-        store: SessionStore,
-        agent: ConversationAgent,
-        principal: Principal,
-        *,
-        route_to: Callable[[str], EndpointChain],
-    ) -> None:
-        self.store = store
-        self.agent = agent
-        self.visibility = principal.visibility
-        self._route_to = route_to
-        # The conversation the chat continues in, if a command switched it.
-        self.has_moved = False
-        self.target: str | None = None
-
-    def open(self, session_id: str | None) -> None:
-        """Switch the chat to a conversation. Raises NotFound if it is not visible to the principal."""
-        if session_id is not None:
-            session_id = self.store.conversations.get(session_id, visibility=self.visibility).id
-        self.has_moved, self.target = True, session_id
-
-    def choose_model(self, name: str) -> str:
-        """Store the model with the conversation, so that every process uses it."""
-        route = self._route_to(name)
-        if self.agent.session_id is None:
-            raise NotFound("Nothing has been said yet; the model can be chosen once the conversation has begun.")
-        self.agent.switch_model(route)
-        self.store.conversation_state(self.agent.session_id).set(MODEL_KEY, name)
-        return f"{route.main.model} ({route.main.provider})"
-
-
 _log = logging.getLogger(__name__)
+_DIGEST = "message_digest"
 # Retry a failing store before the message fails; what was stored is resumed.
 _RETRY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, None)
-GOODBYE = "Bye. The conversation is kept; write whenever you like."
+GOODBYE = "Bye. The conversation is stored; send a message to continue."
 
 
 class MessageTakenOver(Exception):
@@ -158,6 +59,35 @@ class WorkerContext:
     route_to: Callable[[str], EndpointChain]
     # Deliver a turn to the chat's platform, from its first event to its last.
     deliver: Callable[[ChatKey, str], None]
+
+
+async def run_job(job: MessageJob) -> None:
+    """Run a message to its end. Raises StoreError if not even a failure could be stored."""
+    try:
+        await _run_with_retries(job)
+    except MessageTakenOver:
+        return
+
+
+async def _run_with_retries(job: MessageJob) -> None:
+    for delay_s in _RETRY_DELAYS_S:
+        try:
+            return await job.run()
+        except NotFound as error:
+            return await job.fail(str(error))
+        except StoreError as error:
+            _log.warning("turn %s: store error (%s)", job.queued.id, type(error).__name__)
+            if delay_s is None:
+                return await job.fail(str(error))
+            await asyncio.sleep(delay_s)
+        except MessageTakenOver:
+            raise
+        except PerdureError as error:
+            return await job.fail(str(error))
+        except Exception as error:  # one message must not end the queue of all that follow
+            _log.exception("turn %s failed", job.queued.id)
+            reason = f"internal error ({type(error).__name__}); see the gateway's log"
+            return await job.fail(reason)
 
 
 class MessageJob:
@@ -222,7 +152,7 @@ class MessageJob:
             session_id = store.conversations.get(self.conversation_id).tip_session_id
             store.ledger.record_event(StoredEvent(session_id, "turn_failed", {"reason": reason}))
         except StoreError as error:
-            _log.warning("turn %s: why it failed was not kept (%s)", self.queued.id, type(error).__name__)
+            _log.warning("turn %s: the failure could not be recorded (%s)", self.queued.id, type(error).__name__)
 
     # -- turn ----------------------------------------------------------------------------------------------------------
 
@@ -394,33 +324,101 @@ class MessageJob:
         return store.ledger.totals(session_id).cost_usd if session_id is not None else None
 
 
-async def run_job(job: MessageJob) -> None:
-    """Run a message to its end. Raises StoreError if not even a failure could be stored."""
+class GatewayCommandContext:
+    """The context of a slash command for one message."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        agent: ConversationAgent,
+        principal: Principal,
+        *,
+        route_to: Callable[[str], EndpointChain],
+    ) -> None:
+        self.store = store
+        self.agent = agent
+        self.visibility = principal.visibility
+        self._route_to = route_to
+        # The conversation the chat continues in, if a command switched it.
+        self.has_moved = False
+        self.target: str | None = None
+
+    def open(self, session_id: str | None) -> None:
+        """Switch the chat to a conversation. Raises NotFound if it is not visible to the principal."""
+        if session_id is not None:
+            session_id = self.store.conversations.get(session_id, visibility=self.visibility).id
+        self.has_moved, self.target = True, session_id
+
+    def choose_model(self, name: str) -> str:
+        """Store the model with the conversation, so that every process uses it."""
+        route = self._route_to(name)
+        if self.agent.session_id is None:
+            raise NotFound("The conversation is empty; send a message before you choose a model.")
+        self.agent.switch_model(route)
+        self.store.conversation_state(self.agent.session_id).set(MODEL_KEY, name)
+        return f"{route.main.model} ({route.main.provider})"
+
+
+def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
+    """Serialize the final event of a turn or command."""
+    if isinstance(event, CommandAnswered):
+        return {"kind": "command", "text": event.text, "level": event.level}
+    usage = {f.name: getattr(event.usage, f.name) for f in fields(event.usage)}
+    return {
+        "kind": "turn",
+        "outcome": event.outcome,
+        "text": event.final_response,
+        "error": event.error,
+        "usage": usage,
+    }
+
+
+def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Add a digest of the message, whose content is deleted once it is answered."""
+    return {**result, _DIGEST: _digest(content)}
+
+
+def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
+    """Return whether a message is the one stored under its idempotency key; old results may have no digest."""
+    content = inbound.content
+    if (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
+        return False
+    # A command may have been replaced by the message it produced.
+    if isinstance(content, str) and is_command(content):
+        return True
+    if queued.state != "done":
+        return _digest(queued.inbound.content) == _digest(content)
+    return (queued.result or {}).get(_DIGEST) in (None, _digest(content))
+
+
+def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None) -> TurnFinished | CommandAnswered:
+    """Rebuild the final event from a stored result."""
+    stored = result or {}
+    if stored.get("kind") == "command":
+        return CommandAnswered(stored["text"], stored["level"], conversation_id)
+    usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
+    return TurnFinished(stored.get("outcome", "failed"), stored.get("text", ""), usage, stored.get("error"))
+
+
+def _digest(content: str | Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
+    """Whose words a message's events and result may contain: those of the conversation it went to, whoever sent it.
+
+    A command answers with all that its sender may see, so an administrator's is for administrators.
+    """
+    content, result = queued.inbound.content, queued.result or {}
+    is_a_command = result["kind"] == "command" if "kind" in result else isinstance(content, str) and is_command(content)
+    if is_a_command and "admin" in queued.inbound.scopes:
+        return EVERYONE
+    if queued.conversation_id is None:
+        return only(queued.inbound.user_key)
     try:
-        await _run_with_retries(job)
-    except MessageTakenOver:
-        return
-
-
-async def _run_with_retries(job: MessageJob) -> None:
-    for delay_s in _RETRY_DELAYS_S:
-        try:
-            return await job.run()
-        except NotFound as error:
-            return await job.fail(str(error))
-        except StoreError as error:
-            _log.warning("turn %s: the store failed (%s)", job.queued.id, type(error).__name__)
-            if delay_s is None:
-                return await job.fail(str(error))
-            await asyncio.sleep(delay_s)
-        except MessageTakenOver:
-            raise
-        except PerdureError as error:
-            return await job.fail(str(error))
-        except Exception as error:  # one message must not end the queue of all that follow
-            _log.exception("turn %s failed", job.queued.id)
-            reason = f"something went wrong inside the gateway ({type(error).__name__}); its log says what"
-            return await job.fail(reason)
+        return only(store.conversations.get(queued.conversation_id).user_key)
+    except NotFound:  # deleted since: whose it was cannot be told any more
+        return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
 
 
 def _to_event(result: ConversationResult) -> TurnFinished:

@@ -66,8 +66,8 @@ def test_revoking_the_last_token_says_that_nobody_can_enter(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["add", "a b"], "no user name"),
-        (["add", "../x"], "no user name"),
+        (["add", "a b"], "not a user name"),
+        (["add", "../x"], "not a user name"),
         (["add", "alice", "--scope", "root"], "chat"),
         (["add", "alice", "--expires", "soon"], "30d"),
         (["add", "alice", "--expires", "0d"], "30d"),

@@ -132,7 +132,7 @@ def test_a_short_piece_of_an_id_revokes_nothing(tokens: AccessTokens) -> None:
 
 @pytest.mark.parametrize("user", ["-x", "a b", "a/b", "..", "a" * 65, "ü", "a\n", "a\0"])
 def test_names_that_could_be_mistaken_for_something_else_are_refused(user: str, tokens: AccessTokens) -> None:
-    with pytest.raises(ConfigError, match="no user name"):
+    with pytest.raises(ConfigError, match="not a user name"):
         tokens.add(user, ["chat"])
 
 

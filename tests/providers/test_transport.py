@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from typing import Any
 
@@ -315,7 +316,9 @@ def test_keep_alive_comments_are_no_first_token() -> None:
         server.close()
         return str(caught.value)
 
-    assert "no reply within 0.6 s, only keep-alive signals" in asyncio.run(main())
+    match = re.search(r"no reply within ([\d.]+) s, only keep-alive signals", asyncio.run(main()))
+    assert match is not None
+    assert 0.6 <= float(match[1]) < 5
 
 
 @pytest.mark.parametrize("signal", [b": keep-alive\n\n", b"event: ping\ndata: {}\n\n", b"\n", b": spl"])

@@ -1,7 +1,7 @@
-"""A strict stand-in for model services on loopback: three protocols, their rules, their caches, their bills.
+"""A strict simulator of model services on loopback: three protocols with their validation, caches and usage.
 
 request → `http` → `service` (rules, size, cache, script) → `chat` | `responses` | `messages` → bytes. Read first:
-`server.py` (the Simulator), then `rules.py` (its switches), `script.py` (what it answers) and `tokens.py` (its token).
+`server.py` (the Simulator), then `rules.py` (its options), `script.py` (its replies) and `tokens.py` (its tokenizer).
 """
 
 from __future__ import annotations

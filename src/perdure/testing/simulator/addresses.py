@@ -1,7 +1,6 @@
-"""The same three protocols at other services' addresses: Azure's deployments, Bedrock's and Vertex's model paths.
+"""The three protocols at the URLs of other services: Azure deployments, Bedrock and Vertex model paths.
 
-A request to one of them is turned into the one the protocol's own endpoint would have got; Bedrock's streams come in
-AWS's binary framing.
+Each request is rewritten for the protocol's own endpoint; Bedrock streams use AWS's binary framing.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _BEDROCK = re.compile(r"/model/([^/]+)/invoke(-with-response-stream)?")
 _VERTEX = re.compile(r".*/publishers/anthropic/models/([^/:]+):(?:rawPredict|streamRawPredict)")
 
 
-def resolved(request: HttpRequest) -> tuple[HttpRequest, Callable[[bytes], bytes] | None]:
-    """The request as the protocol's own endpoint knows it, and how its stream is framed where that differs."""
+def resolve_address(request: HttpRequest) -> tuple[HttpRequest, Callable[[bytes], bytes] | None]:
+    """Rewrite the request for the protocol's own endpoint; return it with the stream framing where that differs."""
     if azure := _AZURE.fullmatch(request.path):
         key = request.headers.get("api-key") or request.headers.get("authorization", "")
         return replace(request, path=f"/v1/{azure[1]}", headers={**request.headers, "authorization": key}), None
@@ -38,7 +37,7 @@ def resolved(request: HttpRequest) -> tuple[HttpRequest, Callable[[bytes], bytes
 
 
 def _native(request: HttpRequest, model: str, **fields: bool) -> HttpRequest:
-    """An Anthropic request that names model and version elsewhere than the first party does."""
+    """Rewrite an Anthropic request with the model in its path and the version in its body."""
     try:
         body = json.loads(request.body)
         version = str(body.pop("anthropic_version"))
@@ -50,7 +49,7 @@ def _native(request: HttpRequest, model: str, **fields: bool) -> HttpRequest:
 
 
 def aws_frames(events: bytes) -> bytes:
-    """Server-sent events as AWS event-stream messages, one each."""
+    """Encode server-sent events as AWS event-stream messages, one each."""
     lines = [line[6:] for line in events.split(b"\n") if line.startswith(b"data: ")]
     return b"".join(_aws_message(line) for line in lines)
 

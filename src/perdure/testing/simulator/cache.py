@@ -1,7 +1,7 @@
-"""What a service need not read again: two caches, each by its service's own rules.
+"""Two prompt caches, each by the rules of its service.
 
 `PrefixCache` (OpenAI): automatic, from 1,024 tokens, in steps of 128, exact prefix. `MarkCache` (Anthropic): entries
-are written where marks stand, found by walking back at most 20 blocks from a mark, live five minutes or an hour from
+are written at cache_control blocks, looked up at most 20 blocks back from one, expire five minutes or an hour after
 their last use, and are readable once the response that wrote them has begun.
 """
 
@@ -22,7 +22,7 @@ MARK_TTL_S: dict[Ttl, float] = {"5m": 300.0, "1h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """What one request read, and what it will leave behind once its response has begun."""
+    """Tokens one request read from the cache, and the entries it writes once its response has begun."""
 
     read_tokens: int = 0
     write_tokens: int = 0
@@ -31,7 +31,7 @@ class CacheUse:
 
 
 class _Entries:
-    """Prefixes by their hash, each with how long it lives and until when."""
+    """Cache entries by prefix hash, each with its TTL and expiry."""
 
     def __init__(self) -> None:
         self._lives: dict[bytes, tuple[float, float]] = {}
@@ -44,20 +44,20 @@ class _Entries:
 
     def keep(self, entries: Sequence[tuple[bytes, float]], now_s: float) -> None:
         for key, ttl_s in entries:
-            # An entry alive under a longer promise keeps it.
+            # A live entry keeps its longer TTL.
             longest = max(ttl_s, self.ttl_s(key)) if self.has(key, now_s) else ttl_s
             self._lives[key] = (longest, now_s + longest)
 
 
 class PrefixCache:
-    """Automatic prefix caching: every full step of a prompt is kept under the hash of all that precedes it."""
+    """Automatic prefix caching: every full step of a prompt is stored under the hash of its prefix."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._entries = _Entries()
 
     def look_up(self, blocks: Sequence[PromptBlock]) -> CacheUse:
-        """What of this prompt is known, and what will be."""
+        """Look up a prompt; return what it reads and writes."""
         now_s = self._now_s()
         prompt = b"".join(b.data for b in blocks)
         tokens = len(prompt) // TOKEN_BYTES
@@ -76,19 +76,19 @@ class PrefixCache:
         return CacheUse(read, written, entries=tuple((key, PREFIX_TTL_S) for key in keys))
 
     def keep(self, use: CacheUse) -> None:
-        """Makes what a request wrote readable: called when its response begins."""
+        """Store the entries of a request; called when its response begins."""
         self._entries.keep(use.entries, self._now_s())
 
 
 class MarkCache:
-    """Explicit caching at marks."""
+    """Explicit caching at cache_control blocks."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._entries = _Entries()
 
     def look_up(self, blocks: Sequence[PromptBlock], *, minimum: int, messages_seed: bytes) -> CacheUse:
-        """What is read and written. `messages_seed` is what, besides the blocks, the messages' entries depend on."""
+        """Look up a prompt. `messages_seed` is what else the entries of messages depend on."""
         now_s = self._now_s()
         keys, ends = _prefixes(blocks, messages_seed)
         marks = [i for i, b in enumerate(blocks) if b.mark is not None and ends[i] >= minimum]
@@ -98,12 +98,12 @@ class MarkCache:
         hour = max((ends[i] for i in marks if blocks[i].mark == "1h"), default=0)
         entries = [(keys[i], MARK_TTL_S[blocks[i].mark or "5m"]) for i in marks]
         if hit is not None:
-            # Reading an entry renews it for as long as it was written for.
+            # Reading an entry renews it for its TTL.
             entries.append((keys[hit], self._entries.ttl_s(keys[hit])))
         return CacheUse(read, max(0, written - read), max(0, hour - read), tuple(entries))
 
     def keep(self, use: CacheUse) -> None:
-        """Makes what a request wrote readable: called when its response begins."""
+        """Store the entries of a request; called when its response begins."""
         self._entries.keep(use.entries, self._now_s())
 
     def _longest_hit(self, keys: Sequence[bytes], marks: Sequence[int], now_s: float) -> int | None:
@@ -115,7 +115,7 @@ class MarkCache:
 
 
 def _prefixes(blocks: Sequence[PromptBlock], messages_seed: bytes) -> tuple[list[bytes], list[int]]:
-    """For each block the hash and the tokens of everything up to and including it."""
+    """Return for each block the hash and token count of the prompt up to and including it."""
     chain, tokens = hashlib.sha256(), 0
     keys: list[bytes] = []
     ends: list[int] = []

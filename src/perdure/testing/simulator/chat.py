@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: what a prompt comes to, and how a reply looks."""
+"""OpenAI Chat Completions: count a prompt and render a reply."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.testing.simulator.rules import Rules, SimulatedRefusal, limit
-from perdure.testing.simulator.tokens import PromptBlock, Ttl, count_blocks, image, mark_of, role_tag, schema, segment
+from perdure.testing.simulator.tokens import PromptBlock, Ttl, cache_ttl, count_blocks, image, role_tag, schema, segment
 from perdure.testing.simulator.turn import Scene, SimulatedTurn, frame
 
 _FINISH = {"stop": "stop", "tool_calls": "tool_calls", "length": "length", "refusal": "stop", "window": "length"}
 
 
 def blocks(body: Mapping[str, Any]) -> list[PromptBlock]:
-    """The prompt in the order the model reads it: tools, then messages."""
-    found = [PromptBlock(schema(_unmarked(t)), "tools", mark_of(t)) for t in body.get("tools") or ()]
+    """Return the prompt as blocks, in the order the model reads it: tools, then messages."""
+    prompt = [PromptBlock(schema(_without_cache_control(t)), "tools", cache_ttl(t)) for t in body.get("tools") or ()]
     for message in body["messages"]:
-        found += _message_blocks(message)
-    return found
+        prompt += _message_blocks(message)
+    return prompt
 
 
-def _unmarked(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _without_cache_control(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in tool.items() if k != "cache_control"}
 
 
@@ -33,7 +33,7 @@ def _message_blocks(message: Mapping[str, Any]) -> list[PromptBlock]:
     for part in content if isinstance(content, list) else [{"type": "text", "text": content or ""}]:
         is_image = part.get("type") == "image_url"
         data = image(part["image_url"]) if is_image else segment(str(part.get("text") or part.get("refusal") or ""))
-        parts.append((data, mark_of(part), is_image))
+        parts.append((data, cache_ttl(part), is_image))
     for key in ("reasoning_content", "reasoning"):
         if thought := message.get(key):
             parts.insert(0, (segment(str(thought)), None, False))
@@ -42,37 +42,37 @@ def _message_blocks(message: Mapping[str, Any]) -> list[PromptBlock]:
         data = segment(call["id"]) + segment(function["name"]) + segment(function["arguments"])
         parts.append((data, None, False))
     row = [PromptBlock(head * (i == 0) + data, level, mark, is_image) for i, (data, mark, is_image) in enumerate(parts)]
-    if own := mark_of(message):
+    if own := cache_ttl(message):
         row[-1] = PromptBlock(row[-1].data, level, own, row[-1].has_image)
     return row
 
 
-def allowance(body: Mapping[str, Any]) -> int | None:
-    asked = body.get("max_completion_tokens", body.get("max_tokens"))
-    return asked if isinstance(asked, int) else None
+def requested_output(body: Mapping[str, Any]) -> int | None:
+    max_tokens = body.get("max_completion_tokens", body.get("max_tokens"))
+    return max_tokens if isinstance(max_tokens, int) else None
 
 
-def check_size(body: Mapping[str, Any], found: list[PromptBlock], rules: Rules) -> None:
-    """Raises what the service says to a prompt or an allowance that does not fit."""
-    asked, prompt = allowance(body), count_blocks(found)
-    if asked is not None and asked > rules.max_output:
+def check_size(body: Mapping[str, Any], prompt_blocks: list[PromptBlock], rules: Rules) -> None:
+    """Raise the service's error for a prompt or max_tokens that does not fit."""
+    max_tokens, prompt = requested_output(body), count_blocks(prompt_blocks)
+    if max_tokens is not None and max_tokens > rules.max_output:
         key = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
         raise limit(
-            f"{key} is too large: {asked}. This model supports at most {rules.max_output} completion tokens, "
-            f"whereas you provided {asked}.",
+            f"{key} is too large: {max_tokens}. This model supports at most {rules.max_output} completion tokens, "
+            f"whereas you provided {max_tokens}.",
             param=key,
             code="invalid_value",
         )
     opening = f"This model's maximum context length is {rules.window} tokens. However, "
     if prompt > rules.window:
-        tools = count_blocks(b for b in found if b.level == "tools")
+        tools = count_blocks(b for b in prompt_blocks if b.level == "tools")
         split = f" ({prompt - tools} in the messages, {tools} in the functions)" if tools else ""
         what = "messages or functions" if tools else "messages"
         text = f"your messages resulted in {prompt} tokens{split}. Please reduce the length of the {what}."
         raise limit(opening + text, param="messages", code="context_length_exceeded")
-    if asked is not None and prompt + asked > rules.window:
+    if max_tokens is not None and prompt + max_tokens > rules.window:
         text = (
-            f"you requested {prompt + asked} tokens ({prompt} in the messages, {asked} in the completion). "
+            f"you requested {prompt + max_tokens} tokens ({prompt} in the messages, {max_tokens} in the completion). "
             "Please reduce the length of the messages or completion."
         )
         raise limit(opening + text, param="messages", code="context_length_exceeded")
@@ -107,8 +107,8 @@ def usage(turn: SimulatedTurn, *, reports_writes: bool) -> dict[str, Any]:
     }
 
 
-def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
-    """The reply to a plain request."""
+def render_body(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
+    """Render the reply to a request without streaming."""
     message: dict[str, Any] = {
         "role": "assistant",
         "content": turn.text or None,
@@ -130,8 +130,8 @@ def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
     return reply
 
 
-def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
-    """The reply as chunks: role, thinking, text, calls, finish, usage where asked for, [DONE]."""
+def render_stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
+    """Render the reply as chunks: role, thinking, text, calls, finish, usage if requested, [DONE]."""
     _remember_reasoning(turn, scene)
     wants_usage = bool((scene.body.get("stream_options") or {}).get("include_usage")) and turn.reports_usage
     envelope = _envelope(turn, "chat.completion.chunk")
@@ -164,8 +164,8 @@ def _remember_reasoning(turn: SimulatedTurn, scene: Scene) -> None:
         scene.issued.reasoned_calls.update(c.id or "" for c in turn.calls)
 
 
-def interrupted(turn: SimulatedTurn, scene: Scene) -> bytes:
-    """The event that ends a stream with an error."""
+def error_event(turn: SimulatedTurn, scene: Scene) -> bytes:
+    """Render the event that ends a stream with an error."""
     return frame({"error": {"message": "The server had an error processing your request.", "type": "server_error"}})
 
 

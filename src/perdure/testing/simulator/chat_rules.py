@@ -1,4 +1,4 @@
-"""What Chat Completions refuses, in its own words."""
+"""Request validation of Chat Completions, with its error messages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.testing.simulator.rules import Issued, Rules, SimulatedRefusal, words
-from perdure.testing.simulator.tokens import mark_of
+from perdure.testing.simulator.tokens import cache_ttl
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _MOST_ID_CHARS = 40
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MESSAGE_KEYS = words(
     "role content name tool_calls tool_call_id refusal audio function_call annotations "
-    # What compatible services take back from a thinking model.
+    # Reasoning fields that compatible services accept.
     "reasoning reasoning_content reasoning_details cache_control"
 )
 _BODY_KEYS = words(
@@ -40,7 +40,7 @@ _MAY_FOLLOW = frozenset(
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raises SimulatedRefusal at the first thing the service would not take."""
+    """Raise SimulatedRefusal for the first violation."""
     _check_body(body)
     messages = body["messages"]
     for i, message in enumerate(messages):
@@ -57,7 +57,7 @@ def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
         raise SimulatedRefusal(text, rule="prefill")
     if rules.needs_loop_reasoning:
         _check_loop_reasoning(messages, issued)
-    _check_marks(body)
+    _check_cache_control(body)
 
 
 def _check_body(body: Mapping[str, Any]) -> None:
@@ -185,16 +185,16 @@ def _check_pairs(messages: Sequence[Mapping[str, Any]]) -> None:
                 )
             waiting.remove(message["tool_call_id"])
             continue
-        _check_answered(waiting, i)
+        _check_no_open_calls(waiting, i)
         waiting = [c["id"] for c in message.get("tool_calls") or ()]
         if len(set(waiting)) < len(waiting):
             twice = next(w for w in waiting if waiting.count(w) > 1)
             text = f"Invalid parameter: Duplicate value for 'tool_call_id' of '{twice}' in message[{i}]"
             raise SimulatedRefusal(text, rule="pairs", param=f"messages.[{i}].tool_calls")
-    _check_answered(waiting, len(messages))
+    _check_no_open_calls(waiting, len(messages))
 
 
-def _check_answered(waiting: Sequence[str], i: int) -> None:
+def _check_no_open_calls(waiting: Sequence[str], i: int) -> None:
     if waiting:
         raise SimulatedRefusal(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
@@ -228,7 +228,7 @@ def _check_arguments(messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_loop_reasoning(messages: Sequence[Mapping[str, Any]], issued: Issued) -> None:
-    """Within the tool loop that is still going on, calls come back with the reasoning they were given out with."""
+    """Calls of the running tool loop must come back with the reasoning they were issued with."""
     start = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
     for i, message in enumerate(messages[start:], start):
         calls = {c["id"] for c in message.get("tool_calls") or ()}
@@ -254,13 +254,13 @@ def _check_turns(messages: Sequence[Mapping[str, Any]]) -> None:
         before = role
 
 
-def _check_marks(body: Mapping[str, Any]) -> None:
-    marks = [mark_of(t) for t in body.get("tools") or ()]
+def _check_cache_control(body: Mapping[str, Any]) -> None:
+    ttls = [cache_ttl(t) for t in body.get("tools") or ()]
     for message in body["messages"]:
-        marks.append(mark_of(message))
+        ttls.append(cache_ttl(message))
         content = message.get("content")
-        marks += [mark_of(p) for p in content] if isinstance(content, list) else []
-    count = sum(m is not None for m in marks)
+        ttls += [cache_ttl(p) for p in content] if isinstance(content, list) else []
+    count = sum(m is not None for m in ttls)
     if count and "claude" not in body["model"].lower():
         raise SimulatedRefusal("Unrecognized request argument supplied: cache_control", rule="marks")
     if count > 4:

@@ -11,14 +11,14 @@ from typing import Any
 
 MAX_HEAD_BYTES = 1 << 16
 SSE = "text/event-stream; charset=utf-8"
-# How soon a client that hung up is noticed while nothing is being written.
+# Polling interval for a client that disconnects while nothing is being written.
 _WATCH_S = 0.05
 # No timer is more exact than this.
 _TIMER_S = 0.001
 
 
 class ClientGone(Exception):
-    """The client closed the connection before the answer was whole."""
+    """The client closed the connection before the response was complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class HttpRequest:
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
-    """The next request of a connection; None when the client is done. Raises ValueError for what is no HTTP."""
+    """Read the next request of a connection; None at its end. Raises ValueError for invalid HTTP."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -57,26 +57,26 @@ async def _read_chunked(reader: asyncio.StreamReader) -> bytes:
 
 
 class Connection:
-    """Where an answer goes. Every method raises ClientGone once the client has hung up."""
+    """Writes responses. Every method raises ClientGone once the client has disconnected."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        # Some services frame their events otherwise than as server-sent ones.
+        # Some services do not frame their events as server-sent events.
         self.stream_type = SSE
         self.reframe: Callable[[bytes], bytes] | None = None
 
     @property
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         return self._reader.at_eof() or self._writer.is_closing()
 
     async def pause(self, seconds: float) -> None:
-        """Waits, but not for a client that is no longer there."""
+        """Sleep, unless the client disconnects."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while (left := end - loop.time()) > _TIMER_S:
+        while (remaining := end - loop.time()) > _TIMER_S:
             self._check()
-            await asyncio.sleep(min(left, _WATCH_S))
+            await asyncio.sleep(min(remaining, _WATCH_S))
         self._check()
 
     async def answer(
@@ -87,7 +87,7 @@ class Connection:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """A whole answer."""
+        """Send a complete response."""
         lengths = {"content-length": str(len(body))} if body or status != 204 else {}
         await self._write(_head(status, {"content-type": content_type, **lengths, **(headers or {})}) + body)
 
@@ -99,7 +99,7 @@ class Connection:
         await self._write(_head(200, {**fixed, "transfer-encoding": "chunked", **headers}))
 
     async def send(self, piece: bytes) -> None:
-        """A piece of a stream, on its way before this returns."""
+        """Send a chunk of a stream and flush it."""
         piece = self.reframe(piece) if self.reframe is not None else piece
         await self._write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
 
@@ -107,7 +107,7 @@ class Connection:
         await self._write(b"0\r\n\r\n")
 
     def drop(self) -> None:
-        """Cuts the line without a word."""
+        """Abort the connection."""
         self._writer.transport.abort()
 
     async def _write(self, data: bytes) -> None:
@@ -119,7 +119,7 @@ class Connection:
             raise ClientGone from error
 
     def _check(self) -> None:
-        if self.is_gone:
+        if self.is_closed:
             raise ClientGone
 
 

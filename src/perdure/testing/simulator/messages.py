@@ -1,4 +1,4 @@
-"""Anthropic Messages: what a prompt comes to, and how a reply looks."""
+"""Anthropic Messages: count a prompt and render a reply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.messages import canonical_json
 from perdure.testing.simulator.rules import Issued, Rules, SimulatedRefusal, limit
-from perdure.testing.simulator.tokens import PromptBlock, Ttl, count_blocks, image, mark_of, role_tag, schema, segment
+from perdure.testing.simulator.tokens import PromptBlock, Ttl, cache_ttl, count_blocks, image, role_tag, schema, segment
 from perdure.testing.simulator.turn import Scene, SimulatedTurn, frame
 
 _STOP = {
@@ -21,29 +21,29 @@ _STOP = {
 
 
 def blocks(body: Mapping[str, Any]) -> list[PromptBlock]:
-    """The prompt in the order the service caches it: tools, system, messages."""
-    found = [PromptBlock(schema(_unmarked(t)), "tools", mark_of(t)) for t in body.get("tools") or ()]
+    """Return the prompt as blocks, in the order the service caches it: tools, system, messages."""
+    prompt = [PromptBlock(schema(_without_cache_control(t)), "tools", cache_ttl(t)) for t in body.get("tools") or ()]
     system = body.get("system") or ()
     for part in [{"text": system}] if isinstance(system, str) else system:
-        found.append(PromptBlock(role_tag("system") + segment(part["text"]), "system", mark_of(part)))
+        prompt.append(PromptBlock(role_tag("system") + segment(part["text"]), "system", cache_ttl(part)))
     for message in body["messages"]:
         content = message["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for i, part in enumerate(parts):
             head = role_tag(message["role"]) if i == 0 else b""
-            found.append(PromptBlock(head + _part_bytes(part), "messages", _mark(part), _has_image(part)))
-    return found
+            prompt.append(PromptBlock(head + _part_bytes(part), "messages", _mark(part), _has_image(part)))
+    return prompt
 
 
-def _unmarked(part: Mapping[str, Any]) -> dict[str, Any]:
+def _without_cache_control(part: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in part.items() if k != "cache_control"}
 
 
 def _mark(part: Mapping[str, Any]) -> Ttl | None:
-    """A mark on a part inside a tool result stands for the result."""
+    """Return the cache TTL of a part; one inside a tool result counts for the result."""
     inner = part.get("content")
-    within = [mark_of(p) for p in inner] if isinstance(inner, list) else []
-    return mark_of(part) or next((m for m in within if m), None)
+    within = [cache_ttl(p) for p in inner] if isinstance(inner, list) else []
+    return cache_ttl(part) or next((m for m in within if m), None)
 
 
 def _has_image(part: Mapping[str, Any]) -> bool:
@@ -65,34 +65,34 @@ def _part_bytes(part: Mapping[str, Any]) -> bytes:
         return segment(part["tool_use_id"]) + b"".join(_part_bytes(p) for p in inner)
     if kind == "thinking":
         return segment(part["thinking"])
-    return segment(canonical_json(_unmarked(part)))
+    return segment(canonical_json(_without_cache_control(part)))
 
 
-def messages_seed(body: Mapping[str, Any], found: list[PromptBlock]) -> bytes:
-    """What the messages' cache entries depend on besides their blocks: tool_choice, thinking, and images at all."""
-    facts = [body.get("tool_choice"), body.get("thinking"), any(b.has_image for b in found)]
+def messages_seed(body: Mapping[str, Any], prompt_blocks: list[PromptBlock]) -> bytes:
+    """Return what the cache entries of messages depend on besides blocks: tool_choice, thinking, any images."""
+    facts = [body.get("tool_choice"), body.get("thinking"), any(b.has_image for b in prompt_blocks)]
     return canonical_json(facts).encode()
 
 
-def allowance(body: Mapping[str, Any]) -> int | None:
-    asked = body.get("max_tokens")
-    return asked if isinstance(asked, int) else None
+def requested_output(body: Mapping[str, Any]) -> int | None:
+    max_tokens = body.get("max_tokens")
+    return max_tokens if isinstance(max_tokens, int) else None
 
 
-def check_size(body: Mapping[str, Any], found: list[PromptBlock], rules: Rules) -> None:
-    """Raises what the service says to a prompt or an allowance that does not fit."""
-    asked, prompt = allowance(body) or 0, count_blocks(found)
-    if asked > rules.max_output:
+def check_size(body: Mapping[str, Any], prompt_blocks: list[PromptBlock], rules: Rules) -> None:
+    """Raise the service's error for a prompt or max_tokens that does not fit."""
+    max_tokens, prompt = requested_output(body) or 0, count_blocks(prompt_blocks)
+    if max_tokens > rules.max_output:
         raise limit(
-            f"max_tokens: {asked} > {rules.max_output}, which is the maximum allowed number of output tokens for "
+            f"max_tokens: {max_tokens} > {rules.max_output}, which is the maximum allowed number of output tokens for "
             f"{body['model']}"
         )
     if prompt > rules.window:
         raise limit(f"prompt is too long: {prompt} tokens > {rules.window} maximum")
-    if prompt + asked > rules.window and rules.sum_overflow == "error":
+    if prompt + max_tokens > rules.window and rules.sum_overflow == "error":
         raise limit(
-            f"input length and `max_tokens` exceed context limit: {prompt} + {asked} > {rules.window}, decrease input "
-            "length or `max_tokens` and try again"
+            f"input length and `max_tokens` exceed context limit: {prompt} + {max_tokens} > {rules.window}, "
+            "decrease input length or `max_tokens` and try again"
         )
 
 
@@ -117,8 +117,8 @@ def usage(turn: SimulatedTurn, *, output_tokens: int | None = None) -> dict[str,
     }
 
 
-def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
-    """The reply to a plain request."""
+def render_body(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
+    """Render the reply to a request without streaming."""
     reply = {
         **_envelope(turn),
         "content": content(turn, scene.issued),
@@ -131,7 +131,7 @@ def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
 
 
 def content(turn: SimulatedTurn, issued: Issued) -> list[dict[str, Any]]:
-    """The blocks of a reply; thinking given out beside calls is remembered, because it must come back untouched."""
+    """Return the blocks of a reply; thinking issued with calls is recorded, as it must come back unchanged."""
     row: list[dict[str, Any]] = []
     if turn.thinking:
         row.append({"type": "thinking", "thinking": turn.thinking, "signature": Issued.seal(turn.thinking)})
@@ -144,8 +144,8 @@ def content(turn: SimulatedTurn, issued: Issued) -> list[dict[str, Any]]:
     return row
 
 
-def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
-    """The reply as events, a ping behind the first block's start."""
+def render_stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
+    """Render the reply as events, with a ping after the first block start."""
     start = {**_envelope(turn), "content": [], "stop_reason": None, "stop_sequence": None}
     if turn.reports_usage:
         start["usage"] = usage(turn, output_tokens=1)
@@ -154,7 +154,7 @@ def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
     # The calls are the last blocks. They are matched by position: two scripted calls may share an id.
     first_call = len(blocks) - len(turn.calls)
     for index, block in enumerate(blocks):
-        yield _event("content_block_start", index=index, content_block=_opened(block))
+        yield _event("content_block_start", index=index, content_block=_empty_block(block))
         if index == 0:
             yield _event("ping")
         arguments = turn.calls[index - first_call].arguments_text if index >= first_call else ""
@@ -167,13 +167,13 @@ def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
     yield _event("message_stop")
 
 
-def interrupted(turn: SimulatedTurn, scene: Scene) -> bytes:
-    """The event that ends a stream with an error."""
+def error_event(turn: SimulatedTurn, scene: Scene) -> bytes:
+    """Render the event that ends a stream with an error."""
     return _event("error", error={"type": "overloaded_error", "message": "Overloaded"})
 
 
-def _opened(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A block as its start event shows it: empty."""
+def _empty_block(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a block as in its start event: empty."""
     blank: dict[str, dict[str, Any]] = {
         "text": {"text": ""},
         "thinking": {"thinking": "", "signature": ""},

@@ -1,4 +1,4 @@
-"""What Anthropic Messages refuses, in its own words."""
+"""Request validation of Anthropic Messages, with its error messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.testing.simulator.rules import Issued, Rules, SimulatedRefusal, limit, words
-from perdure.testing.simulator.tokens import mark_of
+from perdure.testing.simulator.tokens import cache_ttl
 
 MAX_MARKS = 4
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -29,16 +29,16 @@ _BLOCK_KEYS = {
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raises SimulatedRefusal at the first thing the service would not take."""
+    """Raise SimulatedRefusal for the first violation."""
     _check_body(body)
     messages = body["messages"]
     for i, message in enumerate(messages):
         _check_message(i, message, is_last=i == len(messages) - 1)
     _check_turns(messages, rules)
-    merged = list(_merged(messages))
+    merged = list(_merge_messages(messages))
     _check_pairs(merged)
     _check_thinking(merged, body, issued)
-    _check_marks(body)
+    _check_cache_control(body)
     _check_images(messages, rules)
 
 
@@ -160,7 +160,7 @@ def _check_turns(messages: Sequence[Mapping[str, Any]], rules: Rules) -> None:
         )
 
 
-def _merged(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, list[Any]]]:
+def _merge_messages(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, list[Any]]]:
     """Neighbours of one role as the one message the service makes of them, with the first one's index."""
     row: list[tuple[int, str, list[Any]]] = []
     for i, message in enumerate(messages):
@@ -172,47 +172,47 @@ def _merged(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, l
 
 
 def _check_pairs(merged: Sequence[tuple[int, str, list[Any]]]) -> None:
-    seen: set[str] = set()
+    used_ids: set[str] = set()
     waiting: list[str] = []
-    asked_at = 0
+    call_index = 0
     for i, role, parts in merged:
         if role == "assistant":
-            waiting, asked_at = [p["id"] for p in parts if p["type"] == "tool_use"], i
-            if len(set(waiting)) < len(waiting) or seen & set(waiting):
+            waiting, call_index = [p["id"] for p in parts if p["type"] == "tool_use"], i
+            if len(set(waiting)) < len(waiting) or used_ids & set(waiting):
                 raise SimulatedRefusal("messages: `tool_use` ids must be unique", rule="pairs")
-            seen.update(waiting)
+            used_ids.update(waiting)
             continue
-        _check_results(i, parts, waiting, asked_at)
+        _check_results(i, parts, waiting, call_index)
         waiting = []
     if waiting:
-        raise _unanswered(asked_at, waiting)
+        raise _missing_result_error(call_index, waiting)
 
 
-def _check_results(i: int, parts: Sequence[Mapping[str, Any]], waiting: list[str], asked_at: int) -> None:
-    answered: list[str] = []
+def _check_results(i: int, parts: Sequence[Mapping[str, Any]], waiting: list[str], call_index: int) -> None:
+    result_ids: list[str] = []
     has_other = False
     for k, part in enumerate(parts):
         if part["type"] != "tool_result":
             has_other = True
             continue
-        wanted = part.get("tool_use_id")
-        if wanted in answered:
+        call_id = part.get("tool_use_id")
+        if call_id in result_ids:
             raise SimulatedRefusal(f"messages.{i}.content.{k}: each tool_use must have a single result", rule="pairs")
-        if wanted not in waiting:
+        if call_id not in waiting:
             raise SimulatedRefusal(
-                f"messages.{i}.content.{k}: unexpected `tool_use_id` found in `tool_result` blocks: {wanted}. Each "
+                f"messages.{i}.content.{k}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. Each "
                 "`tool_result` block must have a corresponding `tool_use` block in the previous message.",
                 rule="pairs",
             )
         if has_other:
             # Results come first in their message; text before one hides it from the service.
-            raise _unanswered(asked_at, [wanted])
-        answered.append(wanted)
-    if missing := [w for w in waiting if w not in answered]:
-        raise _unanswered(asked_at, missing)
+            raise _missing_result_error(call_index, [call_id])
+        result_ids.append(call_id)
+    if missing := [w for w in waiting if w not in result_ids]:
+        raise _missing_result_error(call_index, missing)
 
 
-def _unanswered(i: int, ids: Sequence[str]) -> SimulatedRefusal:
+def _missing_result_error(i: int, ids: Sequence[str]) -> SimulatedRefusal:
     return SimulatedRefusal(
         f"messages.{i}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(ids)}. "
         "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
@@ -232,10 +232,10 @@ def _check_thinking(merged: Sequence[tuple[int, str, list[Any]]], body: Mapping[
     if not replies or not is_thinking or merged[-1][1] == "assistant":
         return
     i, parts = replies[-1]
-    given = [p for p in parts if p["type"] in ("thinking", "redacted_thinking")]
+    thinking = [p for p in parts if p["type"] in ("thinking", "redacted_thinking")]
     for call in (p for p in parts if p["type"] == "tool_use"):
         expected = issued.thinking.get(call["id"])
-        if expected is not None and list(expected) != given:
+        if expected is not None and list(expected) != thinking:
             raise SimulatedRefusal(
                 f"messages.{i}.content.{parts.index(call)}: `thinking` or `redacted_thinking` blocks in the latest "
                 "assistant message cannot be modified. These blocks must remain as they were in the original response.",
@@ -244,7 +244,7 @@ def _check_thinking(merged: Sequence[tuple[int, str, list[Any]]], body: Mapping[
 
 
 def _check_images(messages: Sequence[Mapping[str, Any]], rules: Rules) -> None:
-    """Raises a limit, not a broken rule: nothing is wrong with the request but that it holds too many."""
+    """Raise a limit error, not a violation, for too many images."""
     kinds = [kind for message in messages for part in parts_of(message) for kind in _media_kinds(part)]
     images, documents = kinds.count("image"), kinds.count("document")
     if images + documents > rules.max_images:
@@ -260,7 +260,7 @@ def _media_kinds(part: Mapping[str, Any]) -> list[str]:
     )
 
 
-def _check_marks(body: Mapping[str, Any]) -> None:
+def _check_cache_control(body: Mapping[str, Any]) -> None:
     system = body.get("system") or ()
     parts = [*(body.get("tools") or ()), *(system if isinstance(system, list) else ())]
     for message in body["messages"]:
@@ -268,14 +268,14 @@ def _check_marks(body: Mapping[str, Any]) -> None:
             parts.append(part)
             inner = part.get("content")
             parts += inner if part["type"] == "tool_result" and isinstance(inner, list) else []
-    marked = [p["cache_control"] for p in parts if p.get("cache_control") is not None]
-    for control in marked:
+    controls = [p["cache_control"] for p in parts if p.get("cache_control") is not None]
+    for control in controls:
         if control.get("type") != "ephemeral" or control.get("ttl", "5m") not in ("5m", "1h"):
             raise SimulatedRefusal("cache_control.ttl: Input should be '5m' or '1h'", rule="marks")
-    if len(marked) > MAX_MARKS:
-        text = f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marked)}."
+    if len(controls) > MAX_MARKS:
+        text = f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(controls)}."
         raise SimulatedRefusal(text, rule="marks")
-    ttls = [mark_of(p) for p in parts if mark_of(p)]
+    ttls = [cache_ttl(p) for p in parts if cache_ttl(p)]
     if "5m" in ttls and "1h" in ttls[ttls.index("5m") :]:
         raise SimulatedRefusal(
             "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that blocks are "

@@ -1,4 +1,4 @@
-"""OpenAI Responses: what a prompt comes to, and how a reply looks."""
+"""OpenAI Responses: count a prompt and render a reply."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Item = dict[str, Any]
 
 
 def items_of(body: Mapping[str, Any]) -> list[Item]:
-    """The input as items; a bare text is one user message."""
-    given = body.get("input")
-    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given or ())
+    """Return the input as items; plain text is one user message."""
+    raw = body.get("input")
+    return [{"type": "message", "role": "user", "content": raw}] if isinstance(raw, str) else list(raw or ())
 
 
 def blocks(body: Mapping[str, Any]) -> list[PromptBlock]:
-    """The prompt in the order the model reads it: tools, instructions, items."""
-    found = [PromptBlock(schema(tool), "tools") for tool in body.get("tools") or ()]
+    """Return the prompt as blocks, in the order the model reads it: tools, instructions, items."""
+    prompt = [PromptBlock(schema(tool), "tools") for tool in body.get("tools") or ()]
     if body.get("instructions"):
-        found.append(PromptBlock(role_tag("system") + segment(body["instructions"]), "system"))
+        prompt.append(PromptBlock(role_tag("system") + segment(body["instructions"]), "system"))
     for item in items_of(body):
-        found.append(PromptBlock(_item_bytes(item), "messages"))
-    return found
+        prompt.append(PromptBlock(_item_bytes(item), "messages"))
+    return prompt
 
 
 def _item_bytes(item: Mapping[str, Any]) -> bytes:
@@ -54,22 +54,22 @@ def _part_bytes(part: Mapping[str, Any]) -> bytes:
     return segment(str(part.get("text") or part.get("refusal") or ""))
 
 
-def allowance(body: Mapping[str, Any]) -> int | None:
-    asked = body.get("max_output_tokens")
-    return asked if isinstance(asked, int) else None
+def requested_output(body: Mapping[str, Any]) -> int | None:
+    max_tokens = body.get("max_output_tokens")
+    return max_tokens if isinstance(max_tokens, int) else None
 
 
-def check_size(body: Mapping[str, Any], found: list[PromptBlock], rules: Rules) -> None:
-    """Raises what the service says to a prompt or an allowance that does not fit; a full window only ends a reply."""
-    asked = allowance(body)
-    if asked is not None and asked > rules.max_output:
+def check_size(body: Mapping[str, Any], prompt_blocks: list[PromptBlock], rules: Rules) -> None:
+    """Raise the service's error for a prompt or max_tokens that does not fit; a full window only ends a reply."""
+    max_tokens = requested_output(body)
+    if max_tokens is not None and max_tokens > rules.max_output:
         raise limit(
-            f"max_tokens is too large: {asked}. This model supports at most {rules.max_output} completion tokens, "
-            f"whereas you provided {asked}.",
+            f"max_tokens is too large: {max_tokens}. This model supports at most {rules.max_output} completion tokens, "
+            f"whereas you provided {max_tokens}.",
             param="max_output_tokens",
             code="invalid_value",
         )
-    if count_blocks(found) > rules.window:
+    if count_blocks(prompt_blocks) > rules.window:
         raise limit(OVERFLOW, param="input", code="context_length_exceeded")
 
 
@@ -93,7 +93,7 @@ def usage(turn: SimulatedTurn, *, reports_writes: bool) -> dict[str, Any]:
 
 
 def output(turn: SimulatedTurn, issued: Issued) -> list[Item]:
-    """The items of a reply; what was given out behind a reasoning item is remembered."""
+    """Return the items of a reply; items issued after a reasoning item are recorded."""
     row: list[Item] = []
     thought = f"rs_sim{turn.number:06d}"
     if turn.thinking:
@@ -106,22 +106,22 @@ def output(turn: SimulatedTurn, issued: Issued) -> list[Item]:
         if turn.refusal:
             part = {"type": "refusal", "refusal": turn.refusal}
         row.append(
-            _closed({"id": f"msg_sim{turn.number:06d}", "type": "message", "role": "assistant", "content": [part]})
+            _completed({"id": f"msg_sim{turn.number:06d}", "type": "message", "role": "assistant", "content": [part]})
         )
     for k, call in enumerate(turn.calls):
         head = {"id": f"fc_sim{turn.number:06d}_{k}", "type": "function_call", "call_id": call.id}
-        row.append(_closed({**head, "name": call.name, "arguments": call.arguments_text}))
+        row.append(_completed({**head, "name": call.name, "arguments": call.arguments_text}))
     if turn.thinking:
         issued.reasoning_of.update({item["id"]: thought for item in row[1:]})
     return row
 
 
-def _closed(item: Item) -> Item:
+def _completed(item: Item) -> Item:
     return {**item, "status": "completed"}
 
 
-def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
-    """The reply to a plain request, which is also what the last event of a stream carries."""
+def render_body(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
+    """Render the reply to a request without streaming; the last event of a stream carries it too."""
     is_cut = turn.ending in ("length", "window")
     reply = _envelope(turn, scene.body, "incomplete" if is_cut else "completed")
     reply["output"] = output(turn, scene.issued)
@@ -131,8 +131,8 @@ def whole(turn: SimulatedTurn, scene: Scene) -> dict[str, Any]:
     return reply
 
 
-def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
-    """The reply as numbered events."""
+def render_stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
+    """Render the reply as numbered events."""
     number = iter(range(1_000_000))
 
     def event(name: str, /, **fields: Any) -> bytes:
@@ -141,27 +141,27 @@ def stream(turn: SimulatedTurn, scene: Scene) -> Iterator[bytes]:
     opening = _envelope(turn, scene.body, "in_progress")
     yield event("response.created", response=opening)
     yield event("response.in_progress", response=opening)
-    final = whole(turn, scene)
+    final = render_body(turn, scene)
     for index, item in enumerate(final["output"]):
-        yield event("response.output_item.added", output_index=index, item=_opened(item))
+        yield event("response.output_item.added", output_index=index, item=_empty_item(item))
         for name, fields in _item_events(item, turn):
             yield event(name, item_id=item["id"], output_index=index, **fields)
         yield event("response.output_item.done", output_index=index, item=item)
     yield event(f"response.{final['status']}", response=final)
 
 
-def failed(turn: SimulatedTurn, scene: Scene, *, code: str, message: str) -> bytes:
-    """The event that ends a stream with an error."""
+def failure_event(turn: SimulatedTurn, scene: Scene, *, code: str, message: str) -> bytes:
+    """Render the event that ends a stream with an error."""
     response = {**_envelope(turn, scene.body, "failed"), "error": {"code": code, "message": message}}
     return frame({"type": "response.failed", "sequence_number": 2, "response": response}, "response.failed")
 
 
-def interrupted(turn: SimulatedTurn, scene: Scene) -> bytes:
-    """The event that ends a stream with an error of the service's own."""
-    return failed(turn, scene, code="server_error", message="The server had an error processing your request.")
+def error_event(turn: SimulatedTurn, scene: Scene) -> bytes:
+    """Render the event that ends a stream with a server error."""
+    return failure_event(turn, scene, code="server_error", message="The server had an error processing your request.")
 
 
-def _opened(item: Item) -> Item:
+def _empty_item(item: Item) -> Item:
     """An item as it looks before anything of it has come."""
     blank: dict[str, Item] = {
         "message": {"content": [], "status": "in_progress"},

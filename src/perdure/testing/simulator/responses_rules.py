@@ -1,4 +1,4 @@
-"""What the Responses API refuses, in its own words."""
+"""Request validation of the Responses API, with its error messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTPUT_PARTS = ("output_text", "refusal")
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raises SimulatedRefusal at the first thing the service would not take."""
+    """Raise SimulatedRefusal for the first violation."""
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise SimulatedRefusal("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
     for key in body:
@@ -110,7 +110,7 @@ def _check_pairs(items: Sequence[Mapping[str, Any]], *, needs_adjacency: bool) -
     for call in calls:
         if call not in answers:
             raise SimulatedRefusal(f"No tool output found for function call {call}.", rule="pairs", param="input")
-    seen: set[str] = set()
+    result_ids: set[str] = set()
     open_calls: set[str] = set()
     for item in items:
         kind = item.get("type", "message")
@@ -118,14 +118,14 @@ def _check_pairs(items: Sequence[Mapping[str, Any]], *, needs_adjacency: bool) -
             open_calls.add(item["call_id"])
         elif kind == "function_call_output":
             call_id = item["call_id"]
-            if call_id not in calls or call_id in seen:
+            if call_id not in calls or call_id in result_ids:
                 text = f"No tool call found for function call output with call_id {call_id}."
                 raise SimulatedRefusal(text, rule="pairs", param="input")
             if needs_adjacency and call_id not in open_calls:
                 raise SimulatedRefusal(
                     f"Function call output {call_id} does not follow its call.", rule="pairs", param="input"
                 )
-            seen.add(call_id)
+            result_ids.add(call_id)
             open_calls.discard(call_id)
         elif needs_adjacency and kind == "message" and open_calls:
             text = f"No tool output found for function call {min(open_calls)}."
@@ -133,11 +133,11 @@ def _check_pairs(items: Sequence[Mapping[str, Any]], *, needs_adjacency: bool) -
 
 
 def _check_reasoning(items: Sequence[Mapping[str, Any]], issued: Issued, *, is_stored: bool) -> None:
-    given: set[str] = set()
+    reasoning_ids: set[str] = set()
     for i, item in enumerate(items):
         kind, item_id = item.get("type", "message"), item.get("id")
         if kind == "reasoning":
-            given.add(str(item_id))
+            reasoning_ids.add(str(item_id))
             _check_thought(item, issued, is_stored=is_stored)
             follower = items[i + 1] if i + 1 < len(items) else {"role": "user"}
             is_own = follower.get("type") in ("function_call", "reasoning") or follower.get("role") == "assistant"
@@ -147,7 +147,7 @@ def _check_reasoning(items: Sequence[Mapping[str, Any]], issued: Issued, *, is_s
                     rule="reasoning",
                     param="input",
                 )
-        elif item_id in issued.reasoning_of and issued.reasoning_of[item_id] not in given:
+        elif item_id in issued.reasoning_of and issued.reasoning_of[item_id] not in reasoning_ids:
             raise SimulatedRefusal(
                 f"Item '{item_id}' of type '{kind}' was provided without its required 'reasoning' item: "
                 f"'{issued.reasoning_of[item_id]}'.",
@@ -190,7 +190,7 @@ def _check_not_empty(items: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_turns(items: Sequence[Mapping[str, Any]]) -> None:
-    """Two user messages in a row; what an assistant did may be any number of items."""
+    """Refuse two user messages in a row; an assistant turn may be any number of items."""
     before = ""
     for item in items:
         role = item.get("role", "tool") if item.get("type", "message") == "message" else "item"

@@ -1,4 +1,4 @@
-"""What a simulated service insists on, and what it says when it is not given that."""
+"""Options, violations and refusals of the simulated services."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Overflow = Literal["error", "stop_reason"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The switches of a simulator. The defaults are what the services do today; `strict()` is the worst of them all."""
+    """Options of a simulator. The defaults are what the services do today; `strict()` combines the strictest."""
 
     window: int = 200_000
     max_output: int = 16_384
-    # None: any key will do. Set, a request with another one is answered 401.
+    # None: any key is accepted. Otherwise other keys get 401.
     api_key: str | None = None
-    # Empty: every model is known. Set, any other is answered 404.
+    # Empty: any model is accepted. Otherwise other models get 404.
     models: tuple[str, ...] = ()
     # Older and Bedrock routes of Anthropic and many compatible servers refuse two equal roles in a row.
     needs_alternation: bool = False
@@ -28,7 +28,7 @@ class Rules:
     allows_prefill: bool = True
     # Some clones of the Responses API want a call's output right behind the call.
     needs_adjacency: bool = False
-    # Moonshot and Mistral refuse messages that say nothing; OpenAI takes them.
+    # Moonshot and Mistral refuse empty messages; OpenAI accepts them.
     needs_content: bool = False
     # vLLM and others parse the arguments of earlier calls, and refuse what is no JSON object.
     needs_json_arguments: bool = False
@@ -49,7 +49,7 @@ class Rules:
 
 
 def strict(**changes: Any) -> Rules:
-    """Every switch at its strictest: what passes here passes everywhere."""
+    """Return the strictest rules: a request valid here is valid everywhere."""
     base: dict[str, Any] = {
         "needs_alternation": True,
         "allows_prefill": False,
@@ -64,7 +64,7 @@ def strict(**changes: Any) -> Rules:
 
 @dataclass(frozen=True, slots=True)
 class RuleViolation:
-    """A rule a request broke, and what the service answered."""
+    """A rule a request violated, and the error message."""
 
     path: str
     rule: str
@@ -72,7 +72,7 @@ class RuleViolation:
 
 
 class SimulatedRefusal(Exception):
-    """A request that is not answered with a reply. `rule` names what it broke; limits and keys are no rule."""
+    """A refused request. `rule` is the violated rule; None for limits and keys."""
 
     def __init__(
         self,
@@ -94,26 +94,26 @@ class SimulatedRefusal(Exception):
 
 
 def limit(message: str, **fields: Any) -> SimulatedRefusal:
-    """A refusal for size: nothing is wrong with the request but that it does not fit."""
+    """Return a refusal for size, which is not a violation."""
     return SimulatedRefusal(message, rule=None, **fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What the service itself gave out, which it wants back as it was."""
+    """Reasoning the service issued and requires back unchanged."""
 
-    # Thinking blocks of Messages, by the tool_use id they were given out with.
+    # Thinking blocks of Messages, by the tool_use id they were issued with.
     thinking: dict[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
-    # Calls of Chat Completions that were given out behind some reasoning.
+    # Calls of Chat Completions issued with reasoning.
     reasoned_calls: set[str] = field(default_factory=set)
-    # Encrypted reasoning given out.
+    # Encrypted reasoning issued.
     sealed: set[str] = field(default_factory=set)
-    # The reasoning item an output item of Responses was given out behind.
+    # The reasoning item that preceded an output item of Responses.
     reasoning_of: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def seal(text: str) -> str:
-        """A signature over a thought: stands and falls with its text."""
+        """Return a signature over reasoning text."""
         return f"sig_{count_text(text):x}_{_digest(text)}"
 
 
@@ -122,5 +122,5 @@ def _digest(text: str) -> str:
 
 
 def words(text: str) -> frozenset[str]:
-    """The names in a line: how the tables of allowed keys are written."""
+    """Split a line into a set of names, for the tables of allowed keys."""
     return frozenset(text.split())

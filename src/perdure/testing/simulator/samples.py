@@ -1,4 +1,4 @@
-"""What services really answer when they do not answer: status and body, by name, for scripts and for tests."""
+"""Real error responses of services, by name: status and body, for scripts and tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulator answers next: a row of steps, taken one per request, or a function from request to step."""
+"""Scripts: a sequence of steps, one per request, or a function from request to step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.testing.simulator.samples import SAMPLES
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call to make; arguments may be text, to send JSON that is none."""
+    """A tool call to make; arguments may be text, to send invalid JSON."""
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -27,31 +27,31 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A reply. Cut to the request's max_tokens, like a real one."""
+    """A reply, truncated to the request's max_tokens like a real one."""
 
     text: str = ""
     thinking: str = ""
     calls: tuple[Call, ...] = ()
     refusal: str = ""
-    # The wire's own word, in place of the one that fits: a stream with tool calls may still end with "stop".
+    # Overrides the finish reason: a stream with tool calls may still end with "stop".
     finish: str | None = None
     chunk_chars: int = 12
-    # Before the response begins, and between its pieces.
+    # Before the response begins, and between its chunks.
     delay_s: float = 0.0
     chunk_delay_s: float = 0.0
-    # Each piece begins with the moment it is sent, in nanoseconds of this machine's stopwatch: for measuring delays.
+    # Prefix each chunk with the monotonic time in nanoseconds, to measure latency.
     is_stamped: bool = False
-    # After so many events of the stream the connection is gone, or the service reports an error.
+    # After this many events the connection drops, or the service reports an error.
     drop_after: int | None = None
     fail_after: int | None = None
     reports_usage: bool = True
-    # Some services stream when asked not to, and the other way round.
+    # Some services stream without "stream": true, or ignore it.
     form: Literal["as_asked", "plain", "stream"] = "as_asked"
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An error answer: a named sample of what services really print, or a body of your own."""
+    """An error response: a named sample of a real one, or a custom body."""
 
     sample: str | None = None
     status: int | None = None
@@ -70,7 +70,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes as they are: an HTML page, half a JSON body, noise."""
+    """Raw bytes: HTML, truncated JSON, noise."""
 
     body: bytes
     status: int = 200
@@ -80,7 +80,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The connection closes before a byte of an answer."""
+    """Close the connection before the first byte of a response."""
 
     delay_s: float = 0.0
 
@@ -90,7 +90,7 @@ Step = Say | Fail | Raw | Drop
 
 @dataclass(frozen=True, slots=True)
 class ScriptRequest:
-    """What a script function is given."""
+    """The argument of a script function."""
 
     path: str
     body: Mapping[str, Any]
@@ -102,7 +102,7 @@ Script = Iterable[Step | str] | ScriptFunction
 
 
 class Prompter:
-    """Hands out the script's steps; behind its end, a plain reply that counts the requests."""
+    """Iterates over the script's steps; after the last, a default reply with the request number."""
 
     def __init__(self, script: Script) -> None:
         self._function = script if callable(script) else None
@@ -110,18 +110,18 @@ class Prompter:
         self._added: list[Step | str] = []
 
     def add(self, *steps: Step | str) -> None:
-        """More steps, after those that are there."""
+        """Append steps."""
         self._added.extend(steps)
 
-    def next(self, asked: ScriptRequest) -> Step:
-        step = self._function(asked) if self._function else next(self._steps, None)
+    def next(self, request: ScriptRequest) -> Step:
+        step = self._function(request) if self._function else next(self._steps, None)
         if step is None:
-            step = self._added.pop(0) if self._added else f"Simulated reply {asked.number}."
+            step = self._added.pop(0) if self._added else f"Simulated reply {request.number}."
         return Say(step) if isinstance(step, str) else step
 
 
 def load_script(path: Path) -> list[Step]:
-    """A script from a JSON file: a list of texts and of objects with one of `say`, `calls`, `fail`, `raw`, `drop`."""
+    """Load a script from a JSON list of texts and of objects with one of `say`, `calls`, `fail`, `raw`, `drop`."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -132,21 +132,21 @@ def load_script(path: Path) -> list[Step]:
 
 
 def parse_step(raw: object, *, at: str) -> Step:
-    """One step from its JSON form. Raises ConfigError, which says what is wrong and where."""
+    """Parse one step from JSON. Raises ConfigError with the position of the error."""
     if isinstance(raw, str):
         return Say(raw)
     if not isinstance(raw, dict):
         raise ConfigError(f"{at}: a step is a text or an object, not {type(raw).__name__}")
-    given = dict(raw)
+    fields = dict(raw)
     try:
-        if "fail" in given:
-            what = given.pop("fail")
-            return Fail(**({"sample": what} if isinstance(what, str) else {"status": what}), **given)
-        if "raw" in given:
-            return Raw(body=str(given.pop("raw")).encode(), **given)
-        if given.pop("drop", False):
-            return Drop(**given)
-        calls = tuple(Call(**c) for c in given.pop("calls", ()))
-        return Say(text=str(given.pop("say", "")), calls=calls, **given)
+        if "fail" in fields:
+            what = fields.pop("fail")
+            return Fail(**({"sample": what} if isinstance(what, str) else {"status": what}), **fields)
+        if "raw" in fields:
+            return Raw(body=str(fields.pop("raw")).encode(), **fields)
+        if fields.pop("drop", False):
+            return Drop(**fields)
+        calls = tuple(Call(**c) for c in fields.pop("calls", ()))
+        return Say(text=str(fields.pop("say", "")), calls=calls, **fields)
     except TypeError as error:
         raise ConfigError(f"{at}: {str(error).split(') ')[-1]}") from error

@@ -12,20 +12,20 @@ from typing import Any
 
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.core.usage import CanonicalUsage
-from perdure.testing.simulator.addresses import AWS_STREAM, resolved
+from perdure.testing.simulator.addresses import AWS_STREAM, resolve_address
 from perdure.testing.simulator.http import MAX_HEAD_BYTES, SSE, ClientGone, Connection, HttpRequest, read_request
 from perdure.testing.simulator.messages import error_body as messages_error
 from perdure.testing.simulator.rules import Rules, RuleViolation, SimulatedRefusal
 from perdure.testing.simulator.script import Prompter, Script, Step, parse_step
-from perdure.testing.simulator.service import PROTOCOLS, Received, SimulatedService
+from perdure.testing.simulator.service import PROTOCOLS, ReceivedRequest, SimulatedService
 
 _START_S = 10.0
 
 
 class Simulator:
-    """A strict stand-in for model services.
+    """A strict simulator of model services.
 
-    `with Simulator(window=8_000, script=["Hello."]) as sim:` serves at `sim.base_url` from a thread of its own.
+    `with Simulator(window=8_000, script=["Hello."]) as sim:` serves at `sim.base_url` from its own thread.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Simulator:
         self._is_ready = threading.Event()
         self._failure: OSError | None = None
         self._stop: asyncio.Event | None = None
-        # How many connections were opened: a client that keeps them alive needs few.
+        # Connections opened so far: a keep-alive client needs few.
         self.connections = 0
 
     @property
@@ -53,7 +53,7 @@ class Simulator:
 
     @property
     def base_url(self) -> str:
-        """Where OpenAI-style clients go; an Anthropic one takes `root_url`."""
+        """Base URL for OpenAI-style clients; Anthropic clients use `root_url`."""
         return f"{self.root_url}/v1"
 
     @property
@@ -61,18 +61,18 @@ class Simulator:
         return f"http://127.0.0.1:{self._port}"
 
     @property
-    def requests(self) -> list[Received]:
+    def requests(self) -> list[ReceivedRequest]:
         """Every request to a model, oldest first."""
         return self._service.requests
 
     @property
     def violations(self) -> list[RuleViolation]:
-        """Every rule a request broke. What merely did not fit, or had a wrong key, is not one."""
+        """Every rule a request violated; limits and wrong keys are not violations."""
         return self._service.violations
 
     @property
     def billed(self) -> list[CanonicalUsage]:
-        """What each answered request cost, whether or not the reply said so or arrived."""
+        """Usage of each request with a reply, whether or not it was reported or received."""
         return self._service.billed
 
     @property
@@ -80,15 +80,15 @@ class Simulator:
         return sum(self.billed, CanonicalUsage())
 
     def add(self, *steps: Step | str) -> None:
-        """More of the script, behind what is left of it."""
+        """Append steps to the script."""
         self._service.prompter.add(*steps)
 
     def change(self, **changes: Any) -> None:
-        """Other rules from the next request on: a smaller window, another key."""
+        """Change rules from the next request on: a smaller window, another key."""
         self._service.rules = replace(self._service.rules, **changes)
 
     def count(self, path: str, body: Mapping[str, Any]) -> int:
-        """The prompt tokens of a body, to the last digit."""
+        """Return the exact prompt tokens of a request body."""
         return self._service.count(path, body)
 
     def __enter__(self) -> Simulator:
@@ -105,7 +105,7 @@ class Simulator:
             self._thread.join(_START_S)
 
     def serve_forever(self, on_ready: Callable[[], None]) -> None:
-        """Serves in this thread until interrupted; `on_ready` is called when it listens."""
+        """Serve in this thread until interrupted; `on_ready` is called once it listens."""
         asyncio.run(self._serve(on_ready))
         if self._failure is not None:
             raise PerdureError(f"cannot listen on port {self._port}: {self._failure.strerror or self._failure}")
@@ -113,7 +113,7 @@ class Simulator:
     async def _serve(self, on_ready: Callable[[], None] | None = None) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         try:
-            server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=MAX_HEAD_BYTES)
+            server = await asyncio.start_server(self._handle_connection, "127.0.0.1", self._port, limit=MAX_HEAD_BYTES)
         except OSError as error:
             self._failure = error
             self._is_ready.set()
@@ -125,34 +125,34 @@ class Simulator:
         await self._stop.wait()
         server.close()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        line = Connection(reader, writer)
+        connection = Connection(reader, writer)
         try:
             while (request := await read_request(reader)) is not None:
-                await self._answer(request, line)
+                await self._answer(request, connection)
         except (ClientGone, ConnectionError, asyncio.IncompleteReadError, ValueError, asyncio.LimitOverrunError):
-            # A client that left or does not speak HTTP gets no answer; the next one does.
+            # A client that disconnected or sent invalid HTTP gets no response.
             pass
         except asyncio.CancelledError:
-            # The simulator is being stopped while it talks.
+            # The simulator is stopped during a response.
             pass
         finally:
             writer.close()
 
-    async def _answer(self, request: HttpRequest, line: Connection) -> None:
-        request, line.reframe = resolved(request)
-        line.stream_type = AWS_STREAM if line.reframe is not None else SSE
+    async def _answer(self, request: HttpRequest, connection: Connection) -> None:
+        request, connection.reframe = resolve_address(request)
+        connection.stream_type = AWS_STREAM if connection.reframe is not None else SSE
         if request.method == "POST" and request.path in PROTOCOLS:
-            await self._service.answer(request, line)
+            await self._service.answer(request, connection)
             return
         try:
-            await line.answer_json(200, self._side(request))
+            await connection.answer_json(200, self._handle_other(request))
         except SimulatedRefusal as refusal:
-            await line.answer_json(refusal.status, messages_error(refusal))
+            await connection.answer_json(refusal.status, messages_error(refusal))
 
-    def _side(self, request: HttpRequest) -> Any:
-        """Everything that is not a model call: models, counts, and the simulator's own books."""
+    def _handle_other(self, request: HttpRequest) -> Any:
+        """Handle everything but model calls: model list, token counts, and the simulator's report."""
         path, is_post = request.path, request.method == "POST"
         if path in ("/v1/messages/count_tokens", "/v1/responses/input_tokens") and is_post:
             body = self._service.check(request)
@@ -172,16 +172,16 @@ class Simulator:
     def _models(self, name: str, request: HttpRequest) -> dict[str, Any]:
         self._service.check_key(request)
         rules = self.rules
-        known = rules.models or ("simulator",)
+        models = rules.models or ("simulator",)
         is_anthropic = "anthropic-version" in request.headers
-        rows = [_model_row(model, rules.window, is_anthropic=is_anthropic) for model in known]
+        rows = [_model_row(model, rules.window, is_anthropic=is_anthropic) for model in models]
         if name:
             row = next((r for r in rows if r["id"] == name), None)
             if row is None:
                 raise SimulatedRefusal(f"model: {name}", rule=None, status=404, error_type="not_found_error")
             return row
         if is_anthropic:
-            return {"data": rows, "has_more": False, "first_id": known[0], "last_id": known[-1]}
+            return {"data": rows, "has_more": False, "first_id": models[0], "last_id": models[-1]}
         return {"object": "list", "data": rows}
 
     def _report(self) -> dict[str, Any]:
@@ -204,9 +204,10 @@ class Simulator:
 
     def _add_steps(self, raw: bytes) -> dict[str, Any]:
         try:
-            given = json.loads(raw)
+            payload = json.loads(raw)
             steps = [
-                parse_step(s, at=f"step {n}") for n, s in enumerate(given if isinstance(given, list) else [given], 1)
+                parse_step(s, at=f"step {n}")
+                for n, s in enumerate(payload if isinstance(payload, list) else [payload], 1)
             ]
         except (ValueError, ConfigError) as error:
             raise SimulatedRefusal(str(error), rule=None) from error

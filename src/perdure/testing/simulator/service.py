@@ -1,4 +1,4 @@
-"""What happens to one model request: checked, sized, looked up in the cache, answered by the script, billed."""
+"""Process one model request: validate, count, look up the cache, run the script step, record usage."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from perdure.testing.simulator.turn import Scene, SimulatedTurn, take_turn
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One endpoint: how it looks, and what it refuses."""
+    """One endpoint: its renderer and its validation."""
 
-    look: ModuleType
-    law: ModuleType
+    renderer: ModuleType
+    rules_module: ModuleType
 
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -40,8 +40,8 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 @dataclass(slots=True)
-class Received:
-    """A request as it came, and what became of it; filled in while it is answered."""
+class ReceivedRequest:
+    """A received request and its outcome, updated while it is processed."""
 
     number: int
     path: str
@@ -52,17 +52,17 @@ class Received:
     prompt_tokens: int = 0
     status: int | None = None
     usage: CanonicalUsage | None = None
-    # The client hung up before the answer was whole.
+    # The client disconnected before the response was complete.
     was_abandoned: bool = False
 
 
 class SimulatedService:
-    """The state behind the three endpoints: caches, script, and the books."""
+    """State of the three endpoints: caches, script, requests and usage."""
 
     def __init__(self, rules: Rules, prompter: Prompter, now_s: Callable[[], float]) -> None:
         self.rules = rules
         self.prompter = prompter
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         self.violations: list[RuleViolation] = []
         self.billed: list[CanonicalUsage] = []
         self._now_s = now_s
@@ -70,22 +70,24 @@ class SimulatedService:
         self._prefixes = PrefixCache(now_s)
         self._marks = MarkCache(now_s)
 
-    async def answer(self, request: HttpRequest, line: Connection) -> None:
-        """Answers a request to one of the three endpoints."""
+    async def answer(self, request: HttpRequest, connection: Connection) -> None:
+        """Respond to a request to one of the three endpoints."""
         protocol = PROTOCOLS[request.path]
-        received = Received(len(self.requests) + 1, request.path, request.headers, request.body, _object(request.body))
+        received = ReceivedRequest(
+            len(self.requests) + 1, request.path, request.headers, request.body, _parse_object(request.body)
+        )
         self.requests.append(received)
         try:
-            await self._answer(protocol, received, line)
+            await self._answer(protocol, received, connection)
         except SimulatedRefusal as refusal:
-            await self._refuse(protocol, received, refusal, line)
+            await self._refuse(protocol, received, refusal, connection)
         except (ClientGone, asyncio.CancelledError):
             received.was_abandoned = True
             raise
 
     def count(self, path: str, body: Mapping[str, Any]) -> int:
-        """The tokens of a prompt, exactly as a request with it would be billed."""
-        return count_blocks(PROTOCOLS[path].look.blocks(body))
+        """Return the tokens of a prompt, exactly as billed."""
+        return count_blocks(PROTOCOLS[path].renderer.blocks(body))
 
     def check(self, request: HttpRequest) -> Mapping[str, Any]:
         """Return the body of a request; raise SimulatedRefusal for a bad key, bad JSON or an unknown model."""
@@ -93,7 +95,7 @@ class SimulatedService:
         is_messages = request.path.startswith("/v1/messages")
         if is_messages and "anthropic-version" not in request.headers:
             raise SimulatedRefusal("anthropic-version: header is required", rule="headers")
-        body = _object(request.body)
+        body = _parse_object(request.body)
         if not body:
             raise SimulatedRefusal("We could not parse the JSON body of your request.", rule="json")
         model = body.get("model")
@@ -105,7 +107,7 @@ class SimulatedService:
         return body
 
     def check_key(self, request: HttpRequest) -> None:
-        """Raises SimulatedRefusal for any key but the one the rules name."""
+        """Raise SimulatedRefusal for any key but that of the rules."""
         key = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.rules.api_key is None or key == self.rules.api_key:
             return
@@ -114,48 +116,50 @@ class SimulatedService:
         kind = "authentication_error" if is_messages else "invalid_request_error"
         raise SimulatedRefusal(text, rule=None, status=401, error_type=kind, code="invalid_api_key")
 
-    async def _answer(self, protocol: Protocol, received: Received, line: Connection) -> None:
+    async def _answer(self, protocol: Protocol, received: ReceivedRequest, connection: Connection) -> None:
         body = self.check(HttpRequest("POST", received.path, received.headers, received.raw))
         received.is_streaming = bool(body.get("stream"))
-        protocol.law.check(body, self.rules, self._issued)
-        found = protocol.look.blocks(body)
-        received.prompt_tokens = count_blocks(found)
-        protocol.look.check_size(body, found, self.rules)
-        use, reports_writes = self._look_up(received, body, found)
+        protocol.rules_module.check(body, self.rules, self._issued)
+        blocks = protocol.renderer.blocks(body)
+        received.prompt_tokens = count_blocks(blocks)
+        protocol.renderer.check_size(body, blocks, self.rules)
+        use, reports_writes = self._look_up(received, body, blocks)
         step = self.prompter.next(ScriptRequest(received.path, body, received.number))
-        await line.pause(step.delay_s)
+        await connection.pause(step.delay_s)
         if isinstance(step, Say):
             turn = self._turn(protocol, received, step, use)
-            # From here on the response has begun: what it wrote to the cache can be read.
-            self._keep(received, body, use)
+            # The response has begun: its cache entries become readable.
+            self._store_cache(received, body, use)
             scene = Scene(body, self.rules, self._issued, reports_writes)
-            await self._say(protocol.look, received, step, turn, scene, line)
+            await self._send_reply(protocol.renderer, received, step, turn, scene, connection)
         else:
-            await self._misbehave(received, step, line)
+            await self._run_fault(received, step, connection)
 
-    def _look_up(self, received: Received, body: Mapping[str, Any], found: list[PromptBlock]) -> tuple[CacheUse, bool]:
-        """What the cache gives, and whether the reply states what was written to it."""
-        if _is_marked(received.path, body):
-            seed = messages.messages_seed(body, found)
-            return self._marks.look_up(found, minimum=self.rules.cache_minimum, messages_seed=seed), True
-        use = self._prefixes.look_up(found)
+    def _look_up(
+        self, received: ReceivedRequest, body: Mapping[str, Any], blocks: list[PromptBlock]
+    ) -> tuple[CacheUse, bool]:
+        """Look up the cache; return its use, and whether the reply reports cache writes."""
+        if _uses_cache_control(received.path, body):
+            seed = messages.messages_seed(body, blocks)
+            return self._marks.look_up(blocks, minimum=self.rules.cache_minimum, messages_seed=seed), True
+        use = self._prefixes.look_up(blocks)
         return use, self.rules.reports_cache_writes
 
-    def _keep(self, received: Received, body: Mapping[str, Any], use: CacheUse) -> None:
-        (self._marks if _is_marked(received.path, body) else self._prefixes).keep(use)
+    def _store_cache(self, received: ReceivedRequest, body: Mapping[str, Any], use: CacheUse) -> None:
+        (self._marks if _uses_cache_control(received.path, body) else self._prefixes).keep(use)
 
-    def _turn(self, protocol: Protocol, received: Received, say: Say, use: CacheUse) -> SimulatedTurn:
+    def _turn(self, protocol: Protocol, received: ReceivedRequest, say: Say, use: CacheUse) -> SimulatedTurn:
         room = self.rules.window - received.prompt_tokens
-        asked = protocol.look.allowance(received.body) or self.rules.max_output
+        max_tokens = protocol.renderer.requested_output(received.body) or self.rules.max_output
         turn = take_turn(
             say,
             number=received.number,
             model=str(received.body["model"]),
             created_s=int(self._now_s()),
-            max_output=min(room, asked),
-            ending="window" if room < asked else "length",
+            max_output=min(room, max_tokens),
+            ending="window" if room < max_tokens else "length",
         )
-        is_billed = _is_marked(received.path, received.body) or self.rules.reports_cache_writes
+        is_billed = _uses_cache_control(received.path, received.body) or self.rules.reports_cache_writes
         written = use.write_tokens if is_billed else 0
         used = CanonicalUsage(
             input_tokens=received.prompt_tokens - use.read_tokens - written,
@@ -167,76 +171,86 @@ class SimulatedService:
         )
         return replace(turn, usage=used)
 
-    async def _say(
-        self, look: ModuleType, received: Received, say: Say, turn: SimulatedTurn, scene: Scene, line: Connection
+    async def _send_reply(
+        self,
+        renderer: ModuleType,
+        received: ReceivedRequest,
+        say: Say,
+        turn: SimulatedTurn,
+        scene: Scene,
+        connection: Connection,
     ) -> None:
         received.status, received.usage = 200, turn.usage
         self.billed.append(turn.usage)
         streams = received.is_streaming if say.form == "as_asked" else say.form == "stream"
         if not streams:
-            await line.answer_json(200, look.whole(turn, scene), headers=_ids(received))
+            await connection.answer_json(200, renderer.render_body(turn, scene), headers=_request_id_headers(received))
             return
-        await line.begin_stream(_ids(received))
-        for number, piece in enumerate(look.stream(turn, scene)):
+        await connection.begin_stream(_request_id_headers(received))
+        for number, piece in enumerate(renderer.render_stream(turn, scene)):
             if number == say.drop_after:
-                line.drop()
+                connection.drop()
                 return
             if number == say.fail_after:
-                await line.send(look.interrupted(turn, scene))
+                await connection.send(renderer.error_event(turn, scene))
                 break
-            await line.send(piece)
+            await connection.send(piece)
             if say.chunk_delay_s:
-                await line.pause(say.chunk_delay_s)
-        await line.end_stream()
+                await connection.pause(say.chunk_delay_s)
+        await connection.end_stream()
 
-    async def _misbehave(self, received: Received, step: Step, line: Connection) -> None:
+    async def _run_fault(self, received: ReceivedRequest, step: Step, connection: Connection) -> None:
         if isinstance(step, Drop):
-            line.drop()
+            connection.drop()
         elif isinstance(step, Raw):
             received.status = step.status
-            await line.answer(step.status, step.body, content_type=step.content_type)
+            await connection.answer(step.status, step.body, content_type=step.content_type)
         elif isinstance(step, Fail):
             received.status, body = step.answer()
             text = body if isinstance(body, str) else json.dumps(body)
             kind = "text/html" if text.startswith("<") else "application/json"
-            await line.answer(received.status, text.encode(), content_type=kind, headers=step.headers)
+            await connection.answer(received.status, text.encode(), content_type=kind, headers=step.headers)
 
     async def _refuse(
-        self, protocol: Protocol, received: Received, refusal: SimulatedRefusal, line: Connection
+        self, protocol: Protocol, received: ReceivedRequest, refusal: SimulatedRefusal, connection: Connection
     ) -> None:
         if refusal.rule is not None:
             self.violations.append(RuleViolation(received.path, refusal.rule, refusal.message))
         is_overflow = refusal.code == "context_length_exceeded"
-        if is_overflow and self.rules.overflows_in_stream and received.is_streaming and protocol.look is responses:
-            await self._overflow_in_stream(received, refusal, line)
+        if is_overflow and self.rules.overflows_in_stream and received.is_streaming and protocol.renderer is responses:
+            await self._overflow_in_stream(received, refusal, connection)
             return
         received.status = refusal.status
-        await line.answer_json(refusal.status, protocol.look.error_body(refusal), headers=_ids(received))
+        await connection.answer_json(
+            refusal.status, protocol.renderer.error_body(refusal), headers=_request_id_headers(received)
+        )
 
-    async def _overflow_in_stream(self, received: Received, refusal: SimulatedRefusal, line: Connection) -> None:
+    async def _overflow_in_stream(
+        self, received: ReceivedRequest, refusal: SimulatedRefusal, connection: Connection
+    ) -> None:
         received.status = 200
         turn = SimulatedTurn(received.number, str(received.body["model"]), int(self._now_s()))
         scene = Scene(received.body, self.rules, self._issued)
-        await line.begin_stream(_ids(received))
-        opening = responses.stream(turn, scene)
+        await connection.begin_stream(_request_id_headers(received))
+        opening = responses.render_stream(turn, scene)
         for _ in range(2):
-            await line.send(next(opening))
-        await line.send(responses.failed(turn, scene, code=refusal.code or "", message=refusal.message))
-        await line.end_stream()
+            await connection.send(next(opening))
+        await connection.send(responses.failure_event(turn, scene, code=refusal.code or "", message=refusal.message))
+        await connection.end_stream()
 
 
-def _is_marked(path: str, body: Mapping[str, Any]) -> bool:
-    """Whether this request's cache works by marks: Anthropic's own endpoint, and Claude models behind a chat one."""
+def _uses_cache_control(path: str, body: Mapping[str, Any]) -> bool:
+    """Whether this request uses cache_control: Anthropic's endpoint, and Claude models on chat completions."""
     is_claude = "claude" in str(body.get("model", "")).lower()
     return path == "/v1/messages" or (path == "/v1/chat/completions" and is_claude)
 
 
-def _ids(received: Received) -> dict[str, str]:
+def _request_id_headers(received: ReceivedRequest) -> dict[str, str]:
     number = f"req_sim{received.number:06d}"
     return {"x-request-id": number, "request-id": number}
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+def _parse_object(raw: bytes) -> dict[str, Any]:
     try:
         value = json.loads(raw)
     except ValueError:

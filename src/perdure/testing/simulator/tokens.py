@@ -32,7 +32,7 @@ _ROLE_TAGS = {"user": b"usr:", "assistant": b"ast:", "tool": b"tol:", "system": 
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """A piece of a prompt that a cache mark may stand on."""
+    """A part of a prompt that may carry cache_control."""
 
     data: bytes
     level: Level = "messages"
@@ -45,7 +45,7 @@ class PromptBlock:
 
 
 def segment(text: str) -> bytes:
-    """The text as bytes, padded to whole tokens."""
+    """Encode text, padded to whole tokens."""
     raw = text.encode("utf-8", "replace")
     return raw + b"\0" * (-len(raw) % TOKEN_BYTES)
 
@@ -56,7 +56,7 @@ def role_tag(role: str) -> bytes:
 
 
 def image(source: object) -> bytes:
-    """The bytes an image stands for in a prompt: always as many tokens, never the same for two images."""
+    """Encode an image: a fixed number of tokens, distinct for each image."""
     digest = hashlib.sha256(canonical_json(source).encode()).digest()
     return (digest * (IMAGE_TOKENS * TOKEN_BYTES // len(digest)))[: IMAGE_TOKENS * TOKEN_BYTES]
 
@@ -80,12 +80,12 @@ def count_blocks(blocks: Iterable[PromptBlock]) -> int:
 
 
 def cut_text(text: str, tokens: int) -> str:
-    """The longest beginning of a text that costs at most so many tokens."""
+    """Return the longest prefix of a text within a token limit."""
     return text.encode("utf-8", "replace")[: max(0, tokens) * TOKEN_BYTES].decode("utf-8", "ignore")
 
 
-def mark_of(part: Any) -> Ttl | None:
-    """The cache mark a part of a request carries."""
+def cache_ttl(part: Any) -> Ttl | None:
+    """Return the cache TTL of a part; None without cache_control."""
     control = part.get("cache_control") if isinstance(part, dict) else None
     if not isinstance(control, dict):
         return None

@@ -1,4 +1,4 @@
-"""One simulated reply before it takes the shape of a protocol: what is said, why it ends, what it costs."""
+"""One simulated reply, independent of the protocol: content, finish reason and usage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ending = Literal["stop", "tool_calls", "length", "refusal", "window"]
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTurn:
-    """What a protocol renders, whole or as a stream."""
+    """A reply to render as a body or a stream."""
 
     number: int
     model: str
@@ -44,7 +44,7 @@ class SimulatedTurn:
         return self.thinking_tokens + count_text(self.text) + count_text(self.refusal) + calls
 
     def pieces(self, text: str) -> Iterator[str]:
-        """A text in the pieces it is streamed in."""
+        """Split a text into the chunks it is streamed in."""
         size = max(1, self.chunk_chars)
         for start in range(0, len(text), size):
             stamp = f"@{time.monotonic_ns()} " if self.is_stamped else ""
@@ -53,7 +53,7 @@ class SimulatedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a reply is rendered against: the request, the rules, and what was given out before."""
+    """Context for rendering a reply: the request, the rules, and reasoning issued before."""
 
     body: Mapping[str, Any]
     rules: Rules
@@ -62,7 +62,7 @@ class Scene:
 
 
 def take_turn(say: Say, *, number: int, model: str, created_s: int, max_output: int, ending: Ending) -> SimulatedTurn:
-    """The scripted reply, its calls given ids; cut where the allowance ends, and `ending` then says why."""
+    """Build a turn from a scripted reply, with call ids; truncated to `max_output`, with `ending` as the reason."""
     calls = tuple(replace(c, id=c.id or f"call_sim{number:04d}_{k}") for k, c in enumerate(say.calls))
     turn = SimulatedTurn(
         number=number,

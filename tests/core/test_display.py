@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.display import escape_invisible, strip_controls
+from perdure.core.display import call_target, escape_invisible, strip_controls
+from perdure.core.messages import ToolCall
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,17 @@ def test_odd_characters_are_spelled_out(text: str, shown: str) -> None:
 def test_controls_are_taken_out_and_ordinary_text_stays() -> None:
     assert strip_controls("a\x1b]8;;x\x07b\x9bc\u202ed\n\te\b\r") == "a]8;;xbcd\n\te"
     assert strip_controls("naïve 漢字 👩‍👩‍👧") == "naïve 漢字 👩‍👩‍👧"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "target"),
+    [
+        ('{"timeout_s": 5, "path": "a.py", "command": "make\\n  test"}', "make test"),
+        ('{"path": "  ", "query": "port"}', "port"),
+        ('{"command": "abcdefghijklmnop"}', "abcdefghi…"),
+        ('{"limit": 3}', ""),
+        ("not json", ""),
+    ],
+)
+def test_call_target_is_the_most_identifying_argument_on_one_line(arguments: str, target: str) -> None:
+    assert call_target(ToolCall("c", "t", arguments), max_chars=10) == target

@@ -810,10 +810,55 @@ perl -e "fork while fork"
 python -c "import os; [os.fork() for _ in iter(int, 1)]"
 """
 
+# Written outside the workspace by operands and output options, and what deletes under another name.
+_WRITES = r"""
+touch ~/notes.txt
+tar -czf ~/backup.tgz .
+tar cf ~/a.tar src
+vim -es -c 'w! ~/thesis.tex' a
+curl http://x -O --output-dir ~/docs
+wget -P ~/docs http://x
+zip ~/a.zip src
+gzip ~/thesis.tex
+split a ~/part
+csplit -f ~/p a 1
+python3 -c "from pathlib import Path; Path.home().joinpath('t').write_text('x')"
+perl -e 'open(F,">/home/me/t")'
+sqlite3 a.db ".output /home/me/t" "select 1"
+sqlite3 ~/x.db "create table t(a)"
+gcc -o ~/prog a.c
+rustc --out-dir ~/bin a.rs
+pandoc a.md -o ~/thesis.pdf
+ffmpeg -y -i a.mp4 ~/b.mp4
+pushd ~ && touch x
+find . -fprint ~/t
+openssl rand -out ~/t 10
+docker cp c:/x ~/x
+script -c ls ~/t
+strace -o ~/t ls
+fallocate -l 1G ~/big
+cpio -pdm ~/x < list
+7z x a.7z -o$HOME/x
+git archive -o ~/a.tar HEAD
+git bundle create ~/b.bundle --all
+git format-patch -o ~/p HEAD~1
+git diff --output=$HOME/t
+pg_dump -f ~/dump.sql shop
+mv * /tmp/trash/
+mv ../project /tmp/x
+tar --remove-files -cf /tmp/a.tar .
+trash-put .
+unlink .git/HEAD
+: > .git/HEAD
+git diff --no-index /dev/null ~/.aws/credentials
+cat ~/.m2/settings.xml
+cat ~/.codex/auth.json
+"""
+
 
 def dangerous() -> list[str]:
     """Every command; `$LF` stands for a line break."""
-    return [c.replace("$LF", "\n") for c in _commands(_PLAIN + _CODE + _DISGUISED + _MORE)]
+    return [c.replace("$LF", "\n") for c in _commands(_PLAIN + _CODE + _DISGUISED + _MORE + _WRITES)]
 
 
 def _commands(text: str) -> list[str]:

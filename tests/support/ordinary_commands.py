@@ -613,8 +613,41 @@ echo 'export X=1' >> .envrc
 echo "DEBUG=1" >> .env
 cp .env .env.backup
 mkdir -p ~/.cache/x
-touch ~/notes.txt
-tar -czf ~/backup.tgz .
+tar czf ../project/out.tgz src
+tar -czf /tmp/backup.tgz .
+tar -xzf ~/Downloads/a.tgz
+tar tf ~/backup.tgz
+zip -r /tmp/a.zip src
+unzip ~/Downloads/a.zip -d vendor
+gzip -c ~/data.csv > data.csv.gz
+zcat ~/data.csv.gz | head
+gcc -O2 -o build/app main.c
+gcc -I ~/include -o app main.c
+pandoc ~/notes.md -o notes.pdf
+ffmpeg -i ~/in.mp4 out.mp4
+curl -O https://example.org/a.tgz
+curl -sSL --output a.tgz https://example.org/a.tgz
+wget -P downloads https://example.org/a.tgz
+openssl x509 -in ~/cert.pem -noout -text
+openssl rand -out key.bin 32
+git archive -o out.tar HEAD
+git diff --output=change.patch
+git format-patch -o patches HEAD~3
+git push -o ci.skip
+sqlite3 ~/app.db "select count(*) from t"
+sqlite3 app.db "create table t(a)"
+split -b 10M ~/big.bin part-
+docker cp web:/app/log.txt .
+strace -o trace.txt ls
+find . -fprint found.txt
+mv src/*.py lib/
+vim -c 'w out.txt' notes.md
+python3 -c "from pathlib import Path; print(Path.home())"
+perl -ne 'print if $_ > 3' data.txt
+cat .git/HEAD
+rm -f .git/index.lock
+echo build/ >> .git/info/exclude
+cp a.txt /tmp/work/a.txt
 tar -xzf x.tgz -C /tmp/x
 unzip -o x.zip -d /tmp/x
 curl -fsSL https://deb.nodesource.com/setup_20.x -o setup.sh

@@ -90,6 +90,16 @@ def test_relative_paths_resolve_against_the_shell_folder() -> None:
 
 
 @pytest.mark.spec("J6")
+def test_folders_beside_a_temporary_workspace_are_not_scratch() -> None:
+    folder = Path("/tmp/tmp.a1B2c3D4e5/project")
+    inside = ShellContext(folder, folder, WHERE.home, WHERE.environment)
+    for command in ("echo x > ../t", "cp a ../other/a", "mv a.txt ../other/", "rsync -a src/ ../backup/"):
+        assert _kinds(command, inside) == {"write-outside"}, command
+    for command in ("echo x > /tmp/t", "cp a /tmp/other/a", "echo x > /tmp/tmp.z9Y8x7W6v5/t", "cp app.log /tmp/"):
+        assert _kinds(command, inside) == set(), command
+
+
+@pytest.mark.spec("J6")
 @pytest.mark.parametrize(
     "folder", ["/tmp/tmp.a1B2c3D4e5", "/tmp/tmp.a1B2c3D4e5/project", "/tmp/tmpab12cd34", "/tmp/work"]
 )

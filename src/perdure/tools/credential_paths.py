@@ -22,6 +22,8 @@ _HOME_FILES = (
     ".cargo/credentials",
     ".cargo/credentials.toml",
     ".gem/credentials",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
     ".composer/auth.json",
     ".claude/.credentials.json",
     ".codex/auth.json",

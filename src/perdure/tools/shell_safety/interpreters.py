@@ -116,7 +116,13 @@ _WRITTEN_PATH = re.compile(
     r"""|(?:writeFile(?:Sync)?|appendFile(?:Sync)?|file_put_contents|File\.write|copyfile|os\.truncate)\s{0,3}\("""
     r"""\s{0,3}['"]([~/][^'"\n]{1,200})['"]"""
     r"""|>{1,2}\s{0,3}['"]?(?:\s{0,3},\s{0,3})?['"]([~/][^'"\n]{1,200})['"]"""
+    r"""|['"]\+?>{1,2}\s{0,3}([~/][^'"\n]{1,200})['"]"""
     r"""|Path\(\s{0,3}['"]([~/][^'"\n]{1,200})['"]\s{0,3}\)[\w.()]{0,40}\.write_(?:text|bytes)"""
+)
+_HOME_WRITE = re.compile(
+    r"\b(?:Path\.home\(\)|Dir\.home|os\.homedir\(\)|homedir\(\))[^\n;]{0,200}"
+    r"(?:\.(?:write_text|write_bytes|touch|unlink|rename|symlink_to)\b|['\"][wax]\+?b?['\"])"
+    r"|(?:writeFile|appendFile)(?:Sync)?\s{0,3}\([^\n;]{0,80}homedir\(\)"
 )
 _EVALUATES = re.compile(
     r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
@@ -208,6 +214,8 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
 
 
 def _writes_outside(text: str, zones: PathZones) -> bool:
+    if _HOME_WRITE.search(text):
+        return True
     for match in islice(_WRITTEN_PATH.finditer(text), _MAX_MATCHES):
         location = zones.resolve_write(next(path for path in match.groups() if path))
         if location.zone == "outside" and not location.is_scratch:

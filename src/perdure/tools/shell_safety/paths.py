@@ -129,6 +129,9 @@ _SYSTEM = re.compile(
     r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
 )
 _SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z)")
+# The folder directly below a temporary one, where something is in it.
+_TEMPORARY_TOP = re.compile(r"(/(?:private/)?(?:tmp|var/tmp|dev/shm|var/folders/[^/]+/[^/]+/T)/[^/]+)/.")
+_GIT_INTERNALS = re.compile(r"/\.git(?:/(?:hooks|config|objects|refs|HEAD|index|packed-refs)(?:/|\Z)|\Z)")
 # File descriptors and terminals.
 _PIPE_PATHS = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
 _MADE_BY_MKTEMP = re.compile(
@@ -219,14 +222,16 @@ class PathZones:
         zone = self._zone(at)
         inside = zone == "workspace" and self.workspace is not None
         is_artefact = inside and self._is_artefact(whole[len(str(self.workspace)) :])
-        is_scratch = zone == "fresh" or (zone == "outside" and _is_scratch(at) and not _is_under(at, self.home))
+        is_ours = _is_under(at, self.home) or self._is_beside_workspace(at)
+        is_scratch = zone == "fresh" or (zone == "outside" and _is_scratch(at) and not is_ours)
         is_wide = is_wide or whole in ("/", self.home, self.workspace)
         return ShellPath(at, zone, is_wide=is_wide, is_artefact=is_artefact, is_scratch=is_scratch)
 
     def resolve_write(self, path: str) -> ShellPath:
         """Classify the path that is really written: a link inside the workspace may point outside."""
         location = self.classify(path)
-        if location.zone not in ("workspace", "outside") or _HARMLESS_DEVICES.fullmatch(location.path):
+        is_stream = _HARMLESS_DEVICES.fullmatch(location.path) or _PIPE_PATHS.match(location.path)
+        if location.zone not in ("workspace", "outside") or is_stream:
             return location
         real = self.follow_links(location.path)
         return location if real == location.path else self.classify(real)
@@ -286,12 +291,12 @@ class PathZones:
         at_home = _is_under(path, self.home)
         is_ours = inside or at_home or _is_under(self.home, path) or self._holds_workspace(path)
         # A workspace may itself be in a temporary folder: our own paths are never scratch.
-        if not is_ours and _MADE_BY_MKTEMP.match(path):
+        if not (is_ours or self._is_beside_workspace(path)) and _MADE_BY_MKTEMP.match(path):
             return "fresh"
         if _STARTUP.search(path) and (not inside or self.workspace in (self.home, "/")):
             return "startup"
         if inside:
-            return "git" if re.search(r"/\.git(?:/(?:hooks|config|objects|refs)(?:/|\Z)|\Z)", path) else "workspace"
+            return "git" if _GIT_INTERNALS.search(path) else "workspace"
         if _is_under(self.home, path):
             return "system" if path != self.home else "home"
         if at_home or _SCRATCH.match(path):
@@ -300,6 +305,11 @@ class PathZones:
 
     def _holds_workspace(self, path: str) -> bool:
         return self.workspace is not None and _is_under(self.workspace, path)
+
+    def _is_beside_workspace(self, path: str) -> bool:
+        """Whether the workspace is in a folder of a temporary one, and the path is in that folder too."""
+        top = _TEMPORARY_TOP.match(self.workspace or "")
+        return top is not None and _is_under(path, top[1])
 
     def _is_artefact(self, path: str) -> bool:
         parts = [p for p in path.split("/") if p not in ("", ".", "**")]

@@ -8,16 +8,12 @@ from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.paths import ShellPath
+from perdure.tools.shell_safety.rules.outputs import tar_archive, written_paths
 from perdure.tools.shell_safety.rules.rule import RiskRule, always, both, either, is_help, option, unless
 from perdure.tools.shell_safety.taint import paths_of_find
 from perdure.tools.shell_safety.types import Danger, strip_taints
 
 _TREE_DELETERS = frozenset({"rimraf", "rimraf-cli", "del-cli", "deltree", "rmtree", "srm"})
-# Programs that write their last operand, or all of them.
-_WRITES_LAST = frozenset({"cp", "mv", "install", "ln", "scp", "rsync", "ditto"})
-_WRITES_ALL = frozenset(
-    {"tee", "truncate", "touch", "rm", "unlink", "sponge", "chattr", "setfacl", "xattr", "rmdir", "mkdir"}
-)
 _MAX_PATH_CHARS = 200
 _WRITTEN_ZONES = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
@@ -39,6 +35,12 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
     elif run.name in ("find", "gfind") and "-delete" in run.args:
         for path in paths_of_find(run):
             yield from _path_dangers(run, path, is_tree=True)
+    elif run.name in ("tar", "bsdtar", "gtar") and run.has("--remove-files"):
+        kept = (tar_archive(run), run.value_of("-C", "--directory"), run.args[0])
+        for o in (o for o in run.operands if o not in kept):
+            yield from _path_dangers(run, o, is_tree=True)
+    elif run.name in ("trash", "trash-put", "mv"):
+        yield from _moved_away(run)
     elif run.name == "rsync" and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options):
         for o in run.operands[-1:]:
             yield from _path_dangers(run, o if ":" not in o else "/outside", is_tree=True)
@@ -47,6 +49,20 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
 def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
     """Yield the dangers of a tree deleted by nested code."""
     yield from _path_dangers(run, path, is_tree=True)
+
+
+def _moved_away(run: Invocation) -> Iterator[Danger]:
+    """Yield the dangers of moving all files of a folder out of the workspace: for it that is a deletion."""
+    sources = run.operands
+    if run.name == "mv":
+        target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
+        if run.zones.resolve_write(target).zone == "workspace":
+            return
+        sources = tuple(o for o in run.operands if o != target)
+    for o in sources:
+        location = run.classify(o)
+        if location.is_wide and location.zone in ("workspace", "home", "system"):
+            yield from _path_dangers(run, o, is_tree=True)
 
 
 def _path_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
@@ -89,7 +105,7 @@ def _protected_kind(location: ShellPath, is_tree: bool) -> str | None:
 def write_dangers(run: Invocation) -> Iterator[Danger]:
     """Yield the dangers of writes, by redirection or by program: outside the workspace, devices, startup files."""
     preserved = _not_overwritten(run)
-    for path in (*run.writes, *_written_paths(run)):
+    for path in (*run.writes, *written_paths(run)):
         if re.match(r"/dev/(?:tcp|udp)/", path):
             yield Danger("reverse-shell", f"{run.summary} > {path}")
             continue
@@ -121,38 +137,11 @@ def _is_outside(run: Invocation, location: ShellPath) -> bool:
 
 
 def _not_overwritten(run: Invocation) -> tuple[str, ...]:
-    """Return the operands that are not overwritten: the sources of `mv`, the targets of `mkdir` and `touch`."""
+    """Return the operands that are not overwritten: the sources of `mv`, the targets of `mkdir`."""
     if run.name == "mv":
         target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
         return tuple(o for o in run.operands if o != target)
-    return run.operands if run.name in ("mkdir", "touch", "rm", "unlink", "rmdir", "chattr", "setfacl", "xattr") else ()
-
-
-def _written_paths(run: Invocation) -> Iterator[str]:
-    if is_help(run):
-        return
-    if run.name in _WRITES_ALL:
-        yield from run.operands
-    elif run.name in _WRITES_LAST:
-        target = run.value_of("-t", "--target-directory")
-        last = (target,) if target and run.name in ("cp", "mv", "install", "ln") else run.operands[-1:]
-        yield from (o for o in last if ":" not in o)
-        if run.name == "mv":
-            yield from run.operands[:-1]
-    elif run.name in ("sed", "gsed", "perl", "ruby") and (
-        run.has("-i", "--in-place") or any(o.startswith("-i") for o in run.options)
-    ):
-        yield from run.operands[1:]
-    elif run.name in ("tar", "bsdtar", "unzip", "cpio") and (into := run.value_of("-C", "--directory", "-d")):
-        yield into
-    elif run.name in ("curl", "wget", "aria2c") and (out := run.value_of("-o", "--output", "-O", "--output-document")):
-        yield out
-    elif run.name in ("vim", "vi", "nano", "ed", "ex", "emacs") or run.name == "patch":
-        yield from (o for o in run.operands if o.startswith(("/", "~")))
-    elif run.name == "sort" and (out := run.value_of("-o", "--output")):
-        yield out
-    elif run.name == "dd":
-        yield from (a[3:] for a in run.args if a.startswith("of=") and not a.startswith("of=/dev/"))
+    return run.operands if run.name in ("mkdir", "rm", "unlink", "rmdir", "chattr", "setfacl", "xattr") else ()
 
 
 def _dd(run: Invocation) -> bool:

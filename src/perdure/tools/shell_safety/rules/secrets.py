@@ -105,7 +105,7 @@ _NETCATS = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
 
 def secret_dangers(run: Invocation) -> Iterator[Danger]:
     """Yield the dangers of printing a credential file, or sending a secret over the network."""
-    if run.name not in _USES_KEYS:
+    if run.name not in _USES_KEYS or run.has("--no-index"):
         for path in (*_paths(run), *run.reads):
             if run.zones.is_credential(path):
                 yield Danger("credentials", run.summary)

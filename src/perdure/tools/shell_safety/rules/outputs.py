@@ -1,0 +1,243 @@
+"""Which files a program writes, by its operands and its output options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import is_help
+
+# Programs that write every operand.
+_ALL_OPERANDS = frozenset(
+    {
+        "tee",
+        "truncate",
+        "touch",
+        "rm",
+        "unlink",
+        "sponge",
+        "chattr",
+        "setfacl",
+        "xattr",
+        "rmdir",
+        "mkdir",
+        "fallocate",
+        "mkfifo",
+        "mknod",
+    }
+)
+# Programs that write their last operand.
+_LAST_OPERAND = frozenset(
+    {
+        "cp",
+        "mv",
+        "install",
+        "ln",
+        "scp",
+        "rsync",
+        "ditto",
+        "ffmpeg",
+        "convert",
+        "magick",
+        "sphinx-build",
+        "wkhtmltopdf",
+        "wkhtmltoimage",
+        "qpdf",
+    }
+)
+# Options whose value is a file or folder that is written, by program.
+_OUTPUT_OPTIONS: dict[str, tuple[str, ...]] = {
+    names: tuple(options.split())
+    for names, options in {
+        "curl": "-o --output --output-dir -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr",
+        "wget": "-O --output-document -P --directory-prefix -o --output-file -a --append-output",
+        "aria2c": "-o --out -d --dir",
+        "yt-dlp youtube-dl": "-o --output -P --paths",
+        "sort shuf": "-o --output",
+        "gcc g++ cc c++ clang clang++ ld tcc nasm as ghc gfortran emcc": "-o",
+        "rustc": "-o --out-dir",
+        "javac": "-d",
+        "go dotnet": "-o --output",
+        "pandoc dot inkscape gpg gpg2 age minisign sops base64": "-o --output",
+        "openssl": "-out -keyout",
+        "strace ltrace": "-o --output",
+        "unzip": "-d",
+        "csplit": "-f --prefix",
+        "mysqldump mariadb-dump": "-r --result-file",
+        "pg_dump pg_dumpall": "-f --file",
+        "esbuild": "--outfile --outdir",
+        "tsc": "--outDir --outFile",
+        "terraform tofu": "-out",
+        "xz gzip bzip2 zstd lz4 brotli": "-o --output",
+        "find gfind": "-fprint -fprintf -fls -fprint0",
+        "npm": "--pack-destination",
+    }.items()
+}
+_OPTIONS_OF = {name: options for names, options in _OUTPUT_OPTIONS.items() for name in names.split()}
+_GIT_OPTIONS = {
+    "archive": ("-o", "--output"),
+    "format-patch": ("-o", "--output-directory"),
+    "diff": ("--output",),
+    "log": ("--output",),
+    "show": ("--output",),
+}
+_COMPRESSORS = frozenset(
+    {
+        "gzip",
+        "gunzip",
+        "bzip2",
+        "bunzip2",
+        "xz",
+        "unxz",
+        "lzma",
+        "zstd",
+        "unzstd",
+        "lz4",
+        "brotli",
+        "compress",
+        "uncompress",
+    }
+)
+_EDITORS = frozenset({"vim", "vi", "nvim", "ex", "view", "nano", "ed", "emacs"})
+_EDITOR_WRITE = re.compile(r"(?:^|[|:\s])(?:w|wq|x|write|sav|saveas)!?\s+([^\s|]+)")
+_SQLITE_WRITE = re.compile(r"^\s*\.(?:output|once|backup|save|log)\s+(?:main\s+)?['\"]?([^\s'\"]+)", re.M)
+_SQL_CHANGES = re.compile(r"\s*(?:create|insert|update|delete|drop|alter|replace|vacuum)\b", re.I)
+_REMOTE = re.compile(r"[\w.+-]+://|[\w.@-]+:(?!\\)")
+
+
+def written_paths(run: Invocation) -> Iterator[str]:
+    """Yield the paths that a program creates, overwrites or changes; no remote ones, and not standard output."""
+    if is_help(run):
+        return
+    for path in _candidates(run):
+        if path and path != "-" and not _REMOTE.match(path):
+            yield path
+
+
+def _candidates(run: Invocation) -> Iterator[str]:
+    if run.name in _ALL_OPERANDS:
+        yield from run.operands
+    elif run.name in _LAST_OPERAND:
+        target = run.value_of("-t", "--target-directory") if run.name in ("cp", "mv", "install", "ln") else None
+        yield from (target,) if target else run.operands[-1:]
+        if run.name == "mv":
+            yield from run.operands[:-1]
+    elif run.name in ("sed", "gsed", "perl", "ruby") and (
+        run.has("-i", "--in-place") or any(o.startswith("-i") for o in run.options)
+    ):
+        yield from run.operands[1:]
+    yield from run.all_values_of(*_OPTIONS_OF.get(run.name, ()))
+    if (special := _SPECIAL.get(run.name)) is not None:
+        yield from special(run)
+
+
+def tar_archive(run: Invocation) -> str | None:
+    """Return the archive that `tar` is told to use: `cf a.tar`, `-czf a.tar`, `--file=a.tar`."""
+    for i, a in enumerate(run.args[:-1]):
+        if (i == 0 or a.startswith("-")) and re.fullmatch(r"-?[A-Za-z]*f", a):
+            return run.args[i + 1]
+    return run.value_of("--file")
+
+
+def _tar(run: Invocation) -> Iterator[str]:
+    letters = "".join(a for i, a in enumerate(run.args) if re.fullmatch(r"-?[A-Za-z]+", a) and (i == 0 or a[0] == "-"))
+    if re.search(r"[crAu]", letters) or run.has("--create", "--append", "--update"):
+        yield tar_archive(run) or ""
+    else:
+        yield run.value_of("-C", "--directory") or ""
+
+
+def _compressor(run: Invocation) -> Iterator[str]:
+    """The file is replaced by its compressed form, unless that goes to standard output."""
+    if not run.has("-c", "--stdout", "--to-stdout", "-l", "--list", "-t", "--test"):
+        yield from run.operands
+
+
+def _git(run: Invocation) -> Iterator[str]:
+    for command, options in _GIT_OPTIONS.items():
+        if command in run.operands[:3]:
+            yield from run.all_values_of(*options)
+    if "bundle" in run.operands and "create" in run.operands:
+        yield from run.operands[run.operands.index("create") + 1 :][:1]
+
+
+def _editor(run: Invocation) -> Iterator[str]:
+    yield from (o for o in run.operands if o.startswith(("/", "~")))
+    commands = [*run.all_values_of("-c", "--cmd", "-sc"), *(o[1:] for o in run.operands if o.startswith("+"))]
+    for command in commands:
+        yield from _EDITOR_WRITE.findall(command)
+
+
+def _sqlite(run: Invocation) -> Iterator[str]:
+    statements = (*run.operands[1:], run.stdin or "")
+    for statement in statements:
+        yield from _SQLITE_WRITE.findall(statement)
+    if any(_SQL_CHANGES.match(statement) for statement in statements):
+        yield from run.operands[:1]
+
+
+def _seven_zip(run: Invocation) -> Iterator[str]:
+    if run.operands[:1] in (("a",), ("u",), ("d",)):
+        yield from run.operands[1:2]
+    yield from (a[2:] for a in run.args if a.startswith("-o"))
+
+
+def _first_operand(run: Invocation) -> Iterator[str]:
+    yield from run.operands[:1]
+
+
+def _split(run: Invocation) -> Iterator[str]:
+    values = run.all_values_of("-b", "-l", "-n", "-a", "-C")
+    yield from [o for o in run.operands if o not in values][1:2]
+
+
+def _script(run: Invocation) -> Iterator[str]:
+    commands = run.all_values_of("-c", "--command")
+    yield from [o for o in run.operands if o not in commands][:1]
+
+
+def _docker(run: Invocation) -> Iterator[str]:
+    if run.operands[:1] == ("cp",) or run.operands[:2] == ("container", "cp"):
+        yield from run.operands[-1:]
+    elif run.operands[:1] in (("save",), ("export",)):
+        yield from run.all_values_of("-o", "--output")
+
+
+def _cpio(run: Invocation) -> Iterator[str]:
+    yield run.value_of("-D", "--directory") or ""
+    if run.has("-p", "--pass-through"):
+        yield from run.operands[-1:]
+
+
+def _dd(run: Invocation) -> Iterator[str]:
+    yield from (a[3:] for a in run.args if a.startswith("of=") and not a.startswith("of=/dev/"))
+
+
+def _patch(run: Invocation) -> Iterator[str]:
+    yield from (o for o in run.operands if o.startswith(("/", "~")))
+    yield from run.all_values_of("-o", "--output", "-d", "--directory")
+
+
+_SPECIAL: dict[str, Callable[[Invocation], Iterator[str]]] = {
+    "tar": _tar,
+    "bsdtar": _tar,
+    "gtar": _tar,
+    "jar": _tar,
+    "cpio": _cpio,
+    "zip": _first_operand,
+    "7z": _seven_zip,
+    "7za": _seven_zip,
+    "git": _git,
+    "sqlite3": _sqlite,
+    "split": _split,
+    "gsplit": _split,
+    "script": _script,
+    "docker": _docker,
+    "podman": _docker,
+    "nerdctl": _docker,
+    "dd": _dd,
+    "patch": _patch,
+    **dict.fromkeys(_COMPRESSORS, _compressor),
+    **dict.fromkeys(_EDITORS, _editor),
+}

@@ -419,21 +419,21 @@ def _no_match_message(name: str, text: str, old: str) -> str:
 def _diff(before: str, after: str) -> str:
     """Return a unified diff with one line of context, truncated after the first changes."""
     old, new = before.splitlines(), after.splitlines()
-    first = 0
+    prefix = 0
     for line, other in zip(old, new, strict=False):
         if line != other:
             break
-        first += 1
-    behind = 0
-    for line, other in zip(reversed(old[first:]), reversed(new[first:]), strict=False):
+        prefix += 1
+    suffix = 0
+    for line, other in zip(reversed(old[prefix:]), reversed(new[prefix:]), strict=False):
         if line != other:
             break
-        behind += 1
-    first, behind = max(0, first - 1), max(0, behind - 1)
+        suffix += 1
+    prefix, suffix = max(0, prefix - 1), max(0, suffix - 1)
     # difflib is quadratic in the number of lines between the first change and the last.
-    is_truncated = max(len(old), len(new)) - first - behind > _COMPARED_LINES
-    changed, to = (part[first : len(part) - behind][:_COMPARED_LINES] for part in (old, new))
-    lines = [_shift_hunk(line, first) for line in difflib.unified_diff(changed, to, lineterm="", n=1)][2:]
+    is_truncated = max(len(old), len(new)) - prefix - suffix > _COMPARED_LINES
+    changed, to = (part[prefix : len(part) - suffix][:_COMPARED_LINES] for part in (old, new))
+    lines = [_shift_hunk(line, prefix) for line in difflib.unified_diff(changed, to, lineterm="", n=1)][2:]
     if is_truncated:
         return "\n".join(lines[:_DIFF_LINES]) + "\n[… more changes further down]"
     more = f"\n[… {len(lines) - _DIFF_LINES} more lines of the diff]" if len(lines) > _DIFF_LINES else ""

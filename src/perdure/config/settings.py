@@ -335,13 +335,13 @@ class TimeoutSettings(Section):
     """How long a call to a model is waited for, in seconds."""
 
     connect_s: Seconds = Field(default=10.0, description="For the connection.")
-    first_token_s: Seconds = Field(default=300.0, description="For the first event of a stream, in silence.")
+    first_token_s: Seconds = Field(default=300.0, description="For the first content of a stream, in silence.")
     queued_s: Seconds = Field(
-        default=900.0, description="For the first event of a stream, while the service sends keep-alive signals."
+        default=900.0, description="For the first content of a stream, while the service sends keep-alive signals."
     )
-    idle_s: Seconds = Field(default=120.0, description="Between two pieces of a stream.")
+    idle_s: Seconds = Field(default=120.0, description="Between two chunks of a stream.")
     keep_alive_s: Seconds = Field(
-        default=300.0, description="Between two events of a stream, while only keep-alive signals come."
+        default=300.0, description="Between two pieces of content of a stream, while only keep-alive signals arrive."
     )
     reply_s: Seconds = Field(default=900.0, description="For the whole of a reply that is not streamed.")
 

@@ -39,6 +39,17 @@ from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, Finish, ModelRequest, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
 
+__all__ = ["PATH", "AnthropicStream", "build", "headers", "parse"]
+
+PATH = "/v1/messages"
+VERSION = "2023-06-01"
+
+# OAuth tokens of a subscription login start with this; they are sent as bearer tokens.
+_OAUTH_PREFIX = "sk-ant-oat"
+_OAUTH_BETA = "oauth-2025-04-20"
+_OPENERS = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
+_NATIVE_PARTS = frozenset({"document", "image", "search_result"})
+
 # The API requires max_tokens: the default by model family where none is set.
 _OUTPUT_DEFAULTS: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"claude-3-(?:opus|haiku|sonnet)|claude-2|claude-instant"), 4_096),
@@ -260,18 +271,6 @@ class AnthropicStream:
 def _index(value: Mapping[str, Any]) -> int:
     index = value.get("index")
     return index if isinstance(index, int) else 0
-
-
-__all__ = ["PATH", "AnthropicStream", "build", "headers", "parse"]
-
-PATH = "/v1/messages"
-VERSION = "2023-06-01"
-
-# OAuth tokens of a subscription login start with this; they are sent as bearer tokens.
-_OAUTH_PREFIX = "sk-ant-oat"
-_OAUTH_BETA = "oauth-2025-04-20"
-_OPENERS = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
-_NATIVE_PARTS = frozenset({"document", "image", "search_result"})
 
 
 def headers(endpoint: Endpoint) -> dict[str, str]:

@@ -40,6 +40,15 @@ from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, Finish, ModelRequest, Quirks, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
 
+__all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
+
+PATH = "/chat/completions"
+IMAGES_FOLLOW = "[Images returned by the tools above]"
+
+# Extra fields of calls and messages that are sent back: Gemini's thought signatures, audio ids.
+_CALL_EXTRAS = ("extra_content",)
+_MESSAGE_EXTRAS = ("audio", "prefix")
+
 OPEN, CLOSE = "<think>", "</think>"
 
 
@@ -367,16 +376,6 @@ def _find_failure(body: Mapping[str, Any], *, partial_text: str = "") -> Provide
     """Return the error a body reports; None where there is none."""
     error = find_error(body)
     return ProviderError(classify_error(None, error), partial_text=partial_text) if error is not None else None
-
-
-__all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
-
-PATH = "/chat/completions"
-IMAGES_FOLLOW = "[Images returned by the tools above]"
-
-# Extra fields of calls and messages that are sent back: Gemini's thought signatures, audio ids.
-_CALL_EXTRAS = ("extra_content",)
-_MESSAGE_EXTRAS = ("audio", "prefix")
 
 
 def headers(endpoint: Endpoint) -> dict[str, str]:

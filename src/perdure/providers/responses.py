@@ -37,6 +37,13 @@ from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, Finish, ModelRequest, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
 
+__all__ = ["PATH", "ResponsesStream", "build", "headers", "parse"]
+
+PATH = "/responses"
+ENCRYPTED = "reasoning.encrypted_content"
+
+_REASONING_KEYS = ("type", "id", "summary", "content", "encrypted_content")
+
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 _INCOMPLETE: dict[str, Finish] = {
@@ -199,14 +206,6 @@ class ResponsesStream:
         if not items and self._texts:
             items = [{"type": "message", "content": self.partial_text}]
         return _reply(self._head, items)
-
-
-__all__ = ["PATH", "ResponsesStream", "build", "headers", "parse"]
-
-PATH = "/responses"
-ENCRYPTED = "reasoning.encrypted_content"
-
-_REASONING_KEYS = ("type", "id", "summary", "content", "encrypted_content")
 
 
 def headers(endpoint: Endpoint) -> dict[str, str]:

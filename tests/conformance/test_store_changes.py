@@ -1,4 +1,4 @@
-"""What is new since a cursor, on every database: told once, to whoever looks, whoever wrote it."""
+"""Change feed on every database: each change is reported once to every reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_messages_calls_and_events_of_another_process_are_reported_once(backend:
     assert what(news) == {first: (True, True, False), second: (False, False, True)}
     assert next(c for c in news.changed if c.has_messages).conversation.last_seq == 21
     assert what(here.changes.since(news.cursor)) == {}
-    # A cursor is only a place: the same one asked again tells the same.
+    # Reading does not consume: the same cursor returns the same changes.
     assert what(here.changes.since(start)) == what(news)
 
 
@@ -63,14 +63,14 @@ def test_a_user_sees_only_their_own_changes(store: SessionStore) -> None:
 
 @pytest.mark.spec("A7")
 def test_a_deletion_requires_a_reload_and_later_changes_are_reported(store: SessionStore) -> None:
-    kept, doomed = conversation(store), conversation(store)
+    remaining, doomed = conversation(store), conversation(store)
     cursor = store.changes.now()
     store.delete(doomed)
-    store.append(kept, user("said while nobody looked"))
+    store.append(remaining, user("said while nobody looked"))
     news = store.changes.since(cursor)
     assert news.is_reload_needed
-    store.append(kept, user("and later"))
-    assert what(store.changes.since(news.cursor)) == {kept: (True, False, False)}
+    store.append(remaining, user("and later"))
+    assert what(store.changes.since(news.cursor)) == {remaining: (True, False, False)}
 
 
 @pytest.mark.spec("A7", "I8")
@@ -78,7 +78,7 @@ def test_no_change_is_missed_or_repeated_with_concurrent_writers(backend: Backen
     reader, stores = backend.open(), [backend.open() for _ in range(3)]
     sessions = [s.create().id for s in stores]
     cursor = reader.changes.now()
-    seen = dict.fromkeys(sessions, 0)
+    last_seqs = dict.fromkeys(sessions, 0)
     writers = [
         threading.Thread(target=lambda s=s, i=i: [s.append(i, user(str(n))) for n in range(40)])
         for s, i in zip(stores, sessions, strict=True)
@@ -92,9 +92,9 @@ def test_no_change_is_missed_or_repeated_with_concurrent_writers(backend: Backen
         cursor = news.cursor
         for change in news.changed:
             ident, last = change.conversation.tip_session_id, change.conversation.last_seq
-            assert last > seen[ident], "told without anything new"
-            seen[ident] = last
-    assert set(seen.values()) == {40}
+            assert last > last_seqs[ident], "told without anything new"
+            last_seqs[ident] = last
+    assert set(last_seqs.values()) == {40}
 
 
 @pytest.mark.parametrize(

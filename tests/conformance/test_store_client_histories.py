@@ -1,4 +1,4 @@
-"""Fingerprints, on every database: found again, kept for a while and up to a number, gone with their conversation."""
+"""Client histories on every database: positions are stored, purged and deleted with their conversation."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_a_gateway_purges_old_positions(store: SessionStore, clock: FakeClock) -
 
 @pytest.mark.spec("I8")
 def test_positions_are_deleted_with_their_conversation(store: SessionStore) -> None:
-    doomed, kept = conversation(store), conversation(store)
-    for name, any_id in (("doomed", doomed), ("kept", kept)):
+    doomed, remaining = conversation(store), conversation(store)
+    for name, any_id in (("doomed", doomed), ("kept", remaining)):
         store.client_histories.put(name, HistoryPosition(store.conversations.get(any_id).id, 1))
     store.delete(doomed)
     assert store.client_histories.get("doomed") is None

@@ -43,9 +43,9 @@ def test_the_system_prompt_stays_byte_identical_unless_a_new_one_is_given(store:
         system_prompt="prompt\n\n  with spaces é", route=RouteRecord("openai", "gpt", "chat_completions")
     )
     store.append(parent.id, exchange(1))
-    kept = store.compact(parent.id, (handoff(), Span(4, 4)))
-    assert kept.system_prompt == parent.system_prompt
-    assert kept.route == parent.route
+    continued = store.compact(parent.id, (handoff(), Span(4, 4)))
+    assert continued.system_prompt == parent.system_prompt
+    assert continued.route == parent.route
     changed = store.compact(parent.id, (Span(5, 5), Span(4, 4)), system_prompt="rebuilt")
     assert store.history(changed.id).session.system_prompt == "rebuilt"
 
@@ -193,8 +193,8 @@ def test_a_handoff_expands_to_the_messages_it_covers(store: SessionStore) -> Non
     tip = store.get_compression_tip(session)
     assert [e.seq for e in store.log.expand(tip)] == [e.seq for e in store.log.originals(session)]
     newest = max(store.log.handoffs(session))
-    opened = store.addresses.entries(f"h:{newest}", session)
-    assert [e.seq for e in opened if e.message.kind == "handoff"] == sorted(store.log.handoffs(session))[-2:-1]
+    entries = store.addresses.entries(f"h:{newest}", session)
+    assert [e.seq for e in entries if e.message.kind == "handoff"] == sorted(store.log.handoffs(session))[-2:-1]
 
 
 @pytest.mark.spec("I3")
@@ -261,21 +261,23 @@ def test_an_append_reopens_a_closed_tip(store: SessionStore) -> None:
 
 @pytest.mark.spec("I4")
 def test_lists_are_paged_newest_first_and_filtered(store: SessionStore, clock: FakeClock) -> None:
-    made = []
+    created = []
     for n in range(7):
         clock.pass_ms(1000)
-        made.append(store.create(title=f"talk {n}", user_key="ann" if n % 2 else "bob", source="cli").conversation_id)
+        created.append(
+            store.create(title=f"talk {n}", user_key="ann" if n % 2 else "bob", source="cli").conversation_id
+        )
     clock.pass_ms(1000)
-    store.append(made[0], user("again"))
-    seen: list[str] = []
+    store.append(created[0], user("again"))
+    listed: list[str] = []
     cursor = None
     while True:
         page = store.conversations.list(cursor=cursor, limit=3)
-        seen += [c.id for c in page.conversations]
+        listed += [c.id for c in page.conversations]
         cursor = page.next_cursor
         if cursor is None:
             break
-    assert seen == [made[0], *reversed(made[1:])]
+    assert listed == [created[0], *reversed(created[1:])]
     of_ann = store.conversations.list(visibility=User("ann")).conversations
     assert [c.title for c in of_ann] == ["talk 5", "talk 3", "talk 1"]
     with pytest.raises(StoreError, match="cursor"):

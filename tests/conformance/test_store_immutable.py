@@ -58,9 +58,9 @@ def test_deleting_removes_everything_and_leaves_a_tombstone(store: SessionStore,
     deleted = store.delete(child)
     assert len(deleted.conversation_ids) == 2
     assert deleted.outputs == 1
-    for gone in (session, child, delegate.id, *deleted.conversation_ids):
+    for ident in (session, child, delegate.id, *deleted.conversation_ids):
         with pytest.raises(NotFound, match="was deleted on 2027-01-15"):
-            store.conversations.get(gone)
+            store.conversations.get(ident)
     with pytest.raises(NotFound):
         store.outputs.read(output.id, conversation_id=other)
     assert store.search("xylophone") == []
@@ -79,9 +79,9 @@ def test_a_branch_keeps_shared_messages_when_its_parent_is_deleted(store: Sessio
     branch = store.conversations.branch(session)
     store.append(branch.id, user("branch on"))
     twig = store.conversations.branch(branch.id, at_seq=10)
-    shown = [m.text for m in store.history(branch.id).messages]
+    texts = [m.text for m in store.history(branch.id).messages]
     store.delete(session)
-    assert [m.text for m in store.history(branch.id).messages] == shown
+    assert [m.text for m in store.history(branch.id).messages] == texts
     assert [e.seq for e in store.history(twig.id).entries] == list(range(1, 11))
     assert {h.conversation_id for h in store.search("question 1")} == {store.conversations.get(branch.id).id}
     store.undo(branch.id)
@@ -94,8 +94,8 @@ def test_a_branch_keeps_shared_messages_when_its_parent_is_deleted(store: Sessio
 @pytest.mark.spec("E9")
 def test_scrubbing_redacts_bodies_prompts_titles_events_outputs_and_the_index(store: SessionStore) -> None:
     session = store.create(system_prompt=f"key {SECRET}", title=f"about {SECRET}")
-    said = [user(f"my key is {SECRET} ok"), *exchange(1)]
-    store.append(session.id, said)
+    messages = [user(f"my key is {SECRET} ok"), *exchange(1)]
+    store.append(session.id, messages)
     store.ledger.record_event(StoredEvent(session.id, "notice", {"text": [f"saw {SECRET}"]}))
     sink = store.outputs.begin(session.id, "call_1")
     sink.write(f"env: {SECRET}\nrest")
@@ -111,5 +111,5 @@ def test_scrubbing_redacts_bodies_prompts_titles_events_outputs_and_the_index(st
     assert list(store.history(session.id).messages[1:]) == exchange(1)
     assert store.search(SECRET) == []
     assert [h.address for h in store.search("rest")] == [output.address]
-    assert store.log.ingest(session.id, said).added == 0, "keys stay, so the original replayed adds nothing"
+    assert store.log.ingest(session.id, messages).added == 0, "keys stay, so the original replayed adds nothing"
     assert store.scrub(session.id, redact).messages == 0

@@ -1,4 +1,4 @@
-"""The inbox, on every database: taken once, run in order, owned by one, taken over from the silent."""
+"""Inbox on every database: idempotent, ordered per queue, one owner, taken over after expiry."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_a_queued_message_survives_its_process_unchanged(backend: Backend, clock
     enqueue(
         backend.open(clock), InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
     )
-    kept = backend.open(clock).inbox.get("t_1")
-    assert kept.inbound == InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
-    assert kept.state == "waiting"
+    stored = backend.open(clock).inbox.get("t_1")
+    assert stored.inbound == InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
+    assert stored.state == "waiting"
 
 
 def test_a_repeated_idempotency_key_returns_the_same_message(store: SessionStore) -> None:
@@ -73,8 +73,8 @@ def test_a_queue_runs_oldest_first_across_owners(store: SessionStore) -> None:
 
 def test_pending_messages_of_a_conversation_include_those_of_its_chats(store: SessionStore) -> None:
     here, there = conversation(store), conversation(store)
-    begun = enqueue(store, inbound(1))
-    assert store.inbox.begin(begun, conversation_id=here, seq=0)
+    running = enqueue(store, inbound(1))
+    assert store.inbox.begin(running, conversation_id=here, seq=0)
     enqueue(store, inbound(2))  # behind it, in the same chat
     enqueue(store, inbound(3, queue_key=conversation_queue_key(here)))
     enqueue(store, inbound(4, queue_key=conversation_queue_key(there)))
@@ -84,15 +84,15 @@ def test_pending_messages_of_a_conversation_include_those_of_its_chats(store: Se
         ("t_2", "waiting"),
         ("t_3", "waiting"),
     ]
-    assert store.inbox.finish(begun, {"kind": "turn"}, conversation_id=here)
+    assert store.inbox.finish(running, {"kind": "turn"}, conversation_id=here)
     assert [t.id for t in store.inbox.pending(here)] == ["t_3"]
 
 
 def test_a_running_message_can_be_stopped(store: SessionStore) -> None:
     first, second = enqueue(store, inbound(1)), enqueue(store, inbound(2, queue_key="chat:b"))
     assert not store.inbox.stop_message(first.id)
-    for taken in (first, second):
-        assert store.inbox.begin(taken, conversation_id=conversation(store), seq=0)
+    for queued in (first, second):
+        assert store.inbox.begin(queued, conversation_id=conversation(store), seq=0)
     assert store.inbox.stop_message(first.id)
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == [first.id]
 
@@ -114,12 +114,12 @@ def test_a_full_queue_rejects_messages(store: SessionStore) -> None:
 
 
 def test_the_result_is_stored_and_the_content_cleared(store: SessionStore) -> None:
-    taken = enqueue(store, inbound(1, key="k"))
-    store.inbox.finish(taken, {"kind": "turn", "text": "answer"}, conversation_id="c_1")
-    kept = store.inbox.get("t_1")
-    assert (kept.state, kept.result, kept.conversation_id) == ("done", {"kind": "turn", "text": "answer"}, "c_1")
-    assert kept.inbound.content == ""
-    assert store.inbox.enqueue(inbound(2, key="k"), owner="two", ttl_ms=TTL_MS).queued.result == kept.result
+    queued = enqueue(store, inbound(1, key="k"))
+    store.inbox.finish(queued, {"kind": "turn", "text": "answer"}, conversation_id="c_1")
+    stored = store.inbox.get("t_1")
+    assert (stored.state, stored.result, stored.conversation_id) == ("done", {"kind": "turn", "text": "answer"}, "c_1")
+    assert stored.inbound.content == ""
+    assert store.inbox.enqueue(inbound(2, key="k"), owner="two", ttl_ms=TTL_MS).queued.result == stored.result
 
 
 def test_only_the_owner_can_begin_and_finish_a_message(backend: Backend, clock: FakeClock) -> None:
@@ -177,9 +177,9 @@ def test_released_messages_can_be_claimed_at_once(store: SessionStore) -> None:
 
 
 def test_a_stop_request_reaches_the_owner_of_the_running_message(store: SessionStore) -> None:
-    taken = enqueue(store, inbound(1), "one")
+    queued = enqueue(store, inbound(1), "one")
     assert not store.inbox.stop_queue("chat:a")  # nothing runs yet
-    store.inbox.begin(taken, conversation_id="c_1", seq=0)
+    store.inbox.begin(queued, conversation_id="c_1", seq=0)
     assert not store.inbox.stop_queue("chat:b")
     assert not store.inbox.stop_chat("http", "bob", "main")
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == []
@@ -210,8 +210,8 @@ def test_messages_completed_by_other_processes_are_listed(store: SessionStore) -
 def test_deleting_a_conversation_deletes_its_queued_messages(store: SessionStore) -> None:
     session = conversation(store)
     owner = store.conversations.get(session).id
-    taken = enqueue(store, inbound(1))
-    store.inbox.begin(taken, conversation_id=owner, seq=0)
+    queued = enqueue(store, inbound(1))
+    store.inbox.begin(queued, conversation_id=owner, seq=0)
     store.delete(session)
     with pytest.raises(NotFound):
         store.inbox.get("t_1")

@@ -24,10 +24,10 @@ def damage(backend: Backend, any_id: str, seq: int, change: Change, *, column: s
     else:
         backend.execute("ALTER TABLE message DISABLE TRIGGER USER")
     try:
-        place = (any_id, seq)
-        ((stored,),) = backend.execute(f"SELECT {column} FROM message WHERE conversation = ? AND seq = ?", place)
+        key = (any_id, seq)
+        ((stored,),) = backend.execute(f"SELECT {column} FROM message WHERE conversation = ? AND seq = ?", key)
         backend.execute(
-            f"UPDATE message SET {column} = ? WHERE conversation = ? AND seq = ?", (change(bytes(stored)), *place)
+            f"UPDATE message SET {column} = ? WHERE conversation = ? AND seq = ?", (change(bytes(stored)), *key)
         )
     finally:
         backend.execute(trigger if backend.name == "sqlite" else "ALTER TABLE message ENABLE TRIGGER USER")
@@ -149,8 +149,8 @@ def test_a_missing_message_is_reported(backend: Backend) -> None:
     backend.execute("DELETE FROM message WHERE conversation = ? AND seq = 5", (owner,))
     if backend.name == "postgresql":
         backend.execute(f"ALTER TABLE message ENABLE TRIGGER {trigger}")
-    found = {(d.seq, d.problem) for d in store.verifier.conversation(owner)}
-    assert (5, "missing") in found
+    damage = {(d.seq, d.problem) for d in store.verifier.conversation(owner)}
+    assert (5, "missing") in damage
     assert len(store.log.originals(owner)) == 19
 
 

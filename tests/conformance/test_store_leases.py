@@ -133,7 +133,7 @@ LOST_ANSWER = "INSERT INTO lease (conversation, holder, token, expires_at) VALUE
 def test_a_lease_whose_response_was_lost_can_be_acquired_again(backend: Backend, clock: FakeClock) -> None:
     store = backend.open(clock)
     session = conversation(store)
-    # As after an acquire that arrived although the connection was lost: the row is there, and nobody here knows of it.
+    # An acquire whose response was lost with the connection: the row exists, but this process does not know it.
     row = (store.conversations.get(session).id, "this process", 7, clock.now_ms() + 30_000)
     backend.execute(LOST_ANSWER, row)
     with pytest.raises(LeaseLost, match="this process"):

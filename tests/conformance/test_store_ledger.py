@@ -25,9 +25,9 @@ def call(session: str, *, at: int, model: str = "big", task: str = "main", cost:
 def test_a_call_is_stored_immediately_with_every_figure(backend: Backend) -> None:
     store = backend.open()
     session = conversation(store)
-    made = call(session, at=1_700_000_000_000)
-    store.ledger.record_call(made)
-    assert backend.open().ledger.calls(session) == [made]
+    record = call(session, at=1_700_000_000_000)
+    store.ledger.record_call(record)
+    assert backend.open().ledger.calls(session) == [record]
 
 
 @pytest.mark.spec("A4")

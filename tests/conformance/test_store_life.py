@@ -1,4 +1,4 @@
-"""A store's own life, on every database: closed, or carried into another process, it says so."""
+"""Lifecycle on every database: a closed or forked store raises."""
 
 from __future__ import annotations
 

@@ -15,36 +15,40 @@ from perdure.store.records import ToolRun
 from support.store import FakeClock, compacted, conversation, exchange
 
 
-def ids(store: SessionStore, wanted: ConversationFilter, limit: int = 50) -> list[str]:
+def ids(store: SessionStore, filter_: ConversationFilter, limit: int = 50) -> list[str]:
     """Every page's ids, one page after the other."""
-    found: list[str] = []
+    listed: list[str] = []
     cursor = None
     while True:
-        page, cursor = store.listing.page(wanted, cursor=cursor, limit=limit)
-        found += [b.conversation.id for b in page]
+        page, cursor = store.listing.page(filter_, cursor=cursor, limit=limit)
+        listed += [b.conversation.id for b in page]
         if cursor is None:
-            return found
+            return listed
 
 
 @pytest.mark.parametrize("limit", [1, 2, 50])
 def test_pages_are_in_order_and_filters_combine(store: SessionStore, clock: FakeClock, limit: int) -> None:
-    made = []
+    created = []
     for n in range(6):
         route, source = RouteRecord("x", f"m-{n % 2}"), ("page", "telegram", "page")[n % 3]
-        made.append(store.create(source=source, user_key=("ann", "bob")[n == 5], route=route, title=f"100% talk_{n}"))
+        created.append(
+            store.create(source=source, user_key=("ann", "bob")[n == 5], route=route, title=f"100% talk_{n}")
+        )
         clock.pass_ms(n % 2)  # some were last used in the same millisecond
-    last_first = [s.conversation_id for s in reversed(made)]
+    last_first = [s.conversation_id for s in reversed(created)]
     assert ids(store, ConversationFilter(), limit) == last_first
     assert ids(store, ConversationFilter(visibility=User("ann")), limit) == last_first[1:]
-    both = [made[2].conversation_id, made[0].conversation_id]
+    both = [created[2].conversation_id, created[0].conversation_id]
     assert ids(store, ConversationFilter(visibility=User("ann"), model="m-0", source="page"), limit) == both
-    assert ids(store, ConversationFilter(title="100% TALK_3"), limit) == [made[3].conversation_id]
+    assert ids(store, ConversationFilter(title="100% TALK_3"), limit) == [created[3].conversation_id]
     assert ids(store, ConversationFilter(title="100%_talk"), limit) == []
-    store.conversations.set_title(made[1].id, "ÉTÉ à Zürich")
+    store.conversations.set_title(created[1].id, "ÉTÉ à Zürich")
     assert ids(store, ConversationFilter(title="ÉTÉ À zürich"), limit) == []
-    assert ids(store, ConversationFilter(title="ÉtÉ à zürich"), limit) == [made[1].conversation_id]
+    assert ids(store, ConversationFilter(title="ÉtÉ à zürich"), limit) == [created[1].conversation_id]
     assert ids(store, ConversationFilter(ids=()), limit) == []
-    assert ids(store, ConversationFilter(ids=(made[2].conversation_id, "c_none")), limit) == [made[2].conversation_id]
+    assert ids(store, ConversationFilter(ids=(created[2].conversation_id, "c_none")), limit) == [
+        created[2].conversation_id
+    ]
     assert store.listing.sources(User("bob")) == ["page"]
     assert store.listing.models(User("ann")) == ["m-0", "m-1"]
     for cursor in ("", "x", "-1:c", "²:c", "9" * 40 + ":c"):
@@ -103,18 +107,18 @@ def test_events_belong_to_the_span_they_happened_in(store: SessionStore, clock: 
 
 def test_events_are_written_with_their_messages_or_not_at_all(store: SessionStore, clock: FakeClock) -> None:
     session = store.create()
-    told = StoredEvent(session.id, "tools", {"seconds": {"call_1": 1.5}})
-    store.append(session.id, exchange(1), events=[told])
-    store.append(session.id, exchange(1), after_seq=0, events=[told])
-    (kept,) = store.ledger.events(session.id, kind="tools")
-    assert kept.created_at_ms == clock.now_ms()
+    payload = StoredEvent(session.id, "tools", {"seconds": {"call_1": 1.5}})
+    store.append(session.id, exchange(1), events=[payload])
+    store.append(session.id, exchange(1), after_seq=0, events=[payload])
+    (stored,) = store.ledger.events(session.id, kind="tools")
+    assert stored.created_at_ms == clock.now_ms()
     assert store.timeline.tool_runs(session.id, Span(1, 4)) == {(clock.now_ms(), "call_1"): ToolRun(1.5)}
     assert store.timeline.events_between(session.id, Span(1, 4)) == []
     clock.pass_ms(5)
     store.append(session.id, exchange(2), events=[StoredEvent(session.id, "tools", {"seconds": {"call_1": 2.5}})])
     assert store.timeline.tool_runs(session.id, Span(5, 8)) == {(clock.now_ms(), "call_1"): ToolRun(2.5)}
     with pytest.raises(StoreError):
-        store.append(session.id, exchange(3), after_seq=99, events=[told])
+        store.append(session.id, exchange(3), after_seq=99, events=[payload])
     assert len(store.ledger.events(session.id, kind="tools")) == 2
 
 
@@ -135,8 +139,15 @@ def test_savings_count_cached_and_removed_tokens(store: SessionStore, clock: Fak
     store.ledger.record_call(CallRecord(session, route=route, usage=usage))
     assert store.savings.compactions() == []
     clock.pass_ms(10)
-    told = {"outcome": "compacted", "before": 1, "after": 1, "prompt_before": 900, "prompt_after": 400, "cost_usd": 0.1}
-    store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", told))
+    payload = {
+        "outcome": "compacted",
+        "before": 1,
+        "after": 1,
+        "prompt_before": 900,
+        "prompt_after": 400,
+        "cost_usd": 0.1,
+    }
+    store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", payload))
     clock.pass_ms(10)
     for task in ("main", "compression", "main"):
         store.ledger.record_call(CallRecord(session, task=task, route=route, usage=usage))

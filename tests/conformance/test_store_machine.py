@@ -1,7 +1,7 @@
-"""Random lives of a store, on every database: append, compact, branch, undo, crash, reopen, replay.
+"""Random operations on every database: append, compact, branch, undo, crash, reopen, replay.
 
-Whatever happened, the tip fully expanded is what was said, byte for byte; replaying it adds nothing; every id ever
-shown still leads to its conversation.
+After every step the expanded tip equals the original messages byte for byte, replaying them adds nothing, and every id
+still resolves to its conversation.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SAID = st.lists(st.builds(lambda w, r: user(w) if r else assistant(w), WORDS, st
 
 
 @dataclass
-class Told:
-    """What the model knows of one conversation: what was said, at which seq, and every id shown for it."""
+class ConversationModel:
+    """Expected state of one conversation: its messages by seq and all its ids."""
 
-    said: dict[int, Message]
+    messages: dict[int, Message]
     ids: list[str] = field(default_factory=list)
 
 
@@ -40,11 +40,11 @@ class StoreMachine(RuleBasedStateMachine):
         StoreMachine.count += 1
         self.backend = backend_of(name, folder / str(StoreMachine.count))
         self.store: SessionStore = self.backend.open()
-        self.told: dict[str, Told] = {}
+        self.models: dict[str, ConversationModel] = {}
 
     def teardown(self) -> None:
-        for conversation_id, told in self.told.items():
-            bodies = list(told.said.values())
+        for conversation_id, model in self.models.items():
+            bodies = list(model.messages.values())
             assert self.store.log.ingest(conversation_id, bodies).added == 0
             assert [canonical_json(m) for m in self.store.transfer.export_messages(conversation_id)] == [
                 canonical_json(m.to_dict()) for m in bodies
@@ -52,10 +52,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.backend.close()
 
     def pick(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from(sorted(self.told)), label="conversation")
+        return data.draw(st.sampled_from(sorted(self.models)), label="conversation")
 
     def any_id(self, data: st.DataObject, conversation_id: str) -> str:
-        return data.draw(st.sampled_from([conversation_id, *self.told[conversation_id].ids]), label="id")
+        return data.draw(st.sampled_from([conversation_id, *self.models[conversation_id].ids]), label="id")
 
     @initialize()
     def begin(self) -> None:
@@ -64,21 +64,21 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def create(self) -> None:
         session = self.store.create()
-        self.told[session.conversation_id] = Told({}, [session.id])
+        self.models[session.conversation_id] = ConversationModel({}, [session.id])
 
     @rule(data=st.data(), messages=SAID)
     def append(self, data: st.DataObject, messages: list[Message]) -> None:
         conversation_id = self.pick(data)
         appended = self.store.append(self.any_id(data, conversation_id), messages)
-        self.told[conversation_id].said.update((e.seq, e.message) for e in appended.entries)
+        self.models[conversation_id].messages.update((e.seq, e.message) for e in appended.entries)
 
     @rule(data=st.data(), messages=SAID)
     def replay(self, data: st.DataObject, messages: list[Message]) -> None:
         conversation_id = self.pick(data)
-        told = self.told[conversation_id]
-        appended = self.store.log.ingest(self.any_id(data, conversation_id), [*told.said.values(), *messages])
+        model = self.models[conversation_id]
+        appended = self.store.log.ingest(self.any_id(data, conversation_id), [*model.messages.values(), *messages])
         assert appended.added == len(messages)
-        told.said.update((e.seq, e.message) for e in appended.entries[-len(messages) :])
+        model.messages.update((e.seq, e.message) for e in appended.entries[-len(messages) :])
 
     @rule(data=st.data(), has_crashed=st.booleans())
     def compact(self, data: st.DataObject, has_crashed: bool) -> None:
@@ -86,22 +86,22 @@ class StoreMachine(RuleBasedStateMachine):
         seqs = [e.seq for e in self.store.history(conversation_id).entries]
         keep = data.draw(st.sets(st.sampled_from(seqs)) if seqs else st.just(set()), label="keep")
         at = data.draw(st.integers(0, len(keep)), label="handoff at")
-        kept = [Span(s, s) for s in seqs if s in keep]
-        plan: list[Span | NewHandoff] = [*kept[:at], handoff(), *kept[at:]]
+        spans = [Span(s, s) for s in seqs if s in keep]
+        plan: list[Span | NewHandoff] = [*spans[:at], handoff(), *spans[at:]]
         if has_crashed:
             # Fails after the first handoff was written: nothing of it may stay.
             broken = NewHandoff(handoff().message, covers=(Span(10**6, 10**6),))
             with pytest.raises(StoreError):
                 self.store.compact(conversation_id, (*plan, broken))
             return
-        self.told[conversation_id].ids.append(self.store.compact(self.any_id(data, conversation_id), tuple(plan)).id)
+        self.models[conversation_id].ids.append(self.store.compact(self.any_id(data, conversation_id), tuple(plan)).id)
 
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
         conversation_id = self.pick(data)
         has_handoff = any(e.message.kind == "handoff" for e in self.store.history(conversation_id).entries)
         if has_handoff:
-            self.told[conversation_id].ids.append(self.store.undo(self.any_id(data, conversation_id)).id)
+            self.models[conversation_id].ids.append(self.store.undo(self.any_id(data, conversation_id)).id)
         else:
             with pytest.raises(StoreError, match="nothing to undo"):
                 self.store.undo(conversation_id)
@@ -112,8 +112,8 @@ class StoreMachine(RuleBasedStateMachine):
         last = self.store.conversations.get(conversation_id).last_seq
         at = data.draw(st.none() | st.integers(1, last) if last else st.none(), label="at")
         session = self.store.conversations.branch(self.any_id(data, conversation_id), at_seq=at)
-        said = {s: m for s, m in self.told[conversation_id].said.items() if at is None or s <= at}
-        self.told[session.conversation_id] = Told(said, [session.id])
+        messages = {s: m for s, m in self.models[conversation_id].messages.items() if at is None or s <= at}
+        self.models[session.conversation_id] = ConversationModel(messages, [session.id])
 
     @rule()
     def reopen(self) -> None:
@@ -122,24 +122,24 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         conversation_id = self.pick(data)
-        if len(self.told) > 2:
+        if len(self.models) > 2:
             self.store.delete(conversation_id)
-            del self.told[conversation_id]
+            del self.models[conversation_id]
 
     @invariant()
     def expansion_is_what_was_said(self) -> None:
-        for conversation_id, told in self.told.items():
+        for conversation_id, model in self.models.items():
             expanded = self.store.log.expand(self.store.get_compression_tip(conversation_id))
             assert [(e.seq, canonical_json(e.message.to_dict())) for e in expanded] == [
-                (seq, canonical_json(m.to_dict())) for seq, m in told.said.items()
+                (seq, canonical_json(m.to_dict())) for seq, m in model.messages.items()
             ]
 
     @invariant()
     def every_id_leads_home(self) -> None:
-        for conversation_id, told in self.told.items():
-            for ident in told.ids:
+        for conversation_id, model in self.models.items():
+            for ident in model.ids:
                 assert self.store.conversations.get(ident).id == conversation_id
-                assert self.store.get_compression_tip(ident) == told.ids[-1]
+                assert self.store.get_compression_tip(ident) == model.ids[-1]
 
 
 # A statement to a server costs ten times what one to a file does.

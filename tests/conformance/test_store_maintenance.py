@@ -32,12 +32,12 @@ def test_an_index_of_another_tokenizer_is_rebuilt_with_progress(backend: Backend
     store.append(session, [user(f"message number{n}") for n in range(1_200)])
     keep(store, session, "an output with xylophone")
     large = keep(store, session, "another with trombone " * 20_000)
-    said: list[str] = []
+    lines: list[str] = []
     newer = store.reindexer(version=2)
-    assert newer.run(said.append)
-    assert "1,222 texts" in said[0]
-    assert said[-1] == "search: the index is rebuilt"
-    assert not newer.run(said.append), "once is enough"
+    assert newer.run(lines.append)
+    assert "1,222 texts" in lines[0]
+    assert lines[-1] == "search: the index is rebuilt"
+    assert not newer.run(lines.append), "once is enough"
     assert [h.address for h in store.search("number1199")] == ["m:1220"]
     assert [h.address for h in store.search("number0 message")] == ["m:21"]
     assert len(store.search("xylophone")) == 1
@@ -45,7 +45,7 @@ def test_an_index_of_another_tokenizer_is_rebuilt_with_progress(backend: Backend
     # A Perdure with the tokenizer of before mends it likewise when it opens the store.
     again = backend.open()
     assert len(again.search("xylophone")) == 1
-    assert not again.reindexer().run(said.append)
+    assert not again.reindexer().run(lines.append)
     # The words are there once: taking the conversation away leaves nothing behind.
     again.delete(session)
     assert again.search("message") == []
@@ -90,9 +90,9 @@ def test_a_scrub_killed_before_removing_the_old_text_is_finished_on_open(backend
     with pytest.raises(KeyboardInterrupt):
         store.scrub(session, redact)
     again = backend.open()
-    known, text = again.outputs.get(output), again.outputs.whole(output)
+    metadata, text = again.outputs.get(output), again.outputs.whole(output)
     assert text == "env: [REDACTED]"
-    assert (known.chars, known.sha256) == (len(text), hashlib.sha256(text.encode()).hexdigest())
+    assert (metadata.chars, metadata.sha256) == (len(text), hashlib.sha256(text.encode()).hexdigest())
     assert again.search("verysecret12345") == []
     assert len(again.search("REDACTED")) == 1
     assert backend.execute("SELECT key FROM state WHERE scope = 'erasing'") == []

@@ -71,13 +71,13 @@ def test_replaying_a_whole_conversation_adds_nothing(store: SessionStore) -> Non
 
 def test_replay_after_compactions_and_undo_adds_nothing(store: SessionStore) -> None:
     session = conversation(store, 6)
-    said = [e.message for e in store.log.originals(session)]
+    messages = [e.message for e in store.log.originals(session)]
     compacted(store, session)
     store.append(session, user("between"))
     compacted(store, session)
     store.undo(session)
-    assert store.log.ingest(session, [*said, user("between")]).added == 0
-    assert store.log.ingest(session, [*said, user("between"), user("after")]).added == 1
+    assert store.log.ingest(session, [*messages, user("between")]).added == 0
+    assert store.log.ingest(session, [*messages, user("between"), user("after")]).added == 1
 
 
 def test_a_different_history_never_changes_the_log(store: SessionStore) -> None:

@@ -46,12 +46,12 @@ def test_a_database_of_the_first_release_is_migrated_completely(name: str, tmp_p
         # Where fingerprints were kept before they had a table of their own.
         old.state("gateway:openai threads").set("p", {"conversation": session, "seq": 7})
         old.state("gateway:openai threads").set("q", {"conversation": None, "seq": 0})
-        shown = [m.to_dict() for m in old.history(child).messages]
+        messages = [m.to_dict() for m in old.history(child).messages]
     store = backend.open()
     assert backend.execute("SELECT MAX(version) FROM migration") == [
         (schema.load_migrations(sqlite.DIALECT)[-1].version,)
     ]
-    assert [m.to_dict() for m in store.history(child).messages] == shown
+    assert [m.to_dict() for m in store.history(child).messages] == messages
     assert store.search("question 1")
     assert [c.cost_usd for c in store.ledger.calls(session)] == [0.5]
     assert [store.client_histories.get(p) for p in "pq"] == [HistoryPosition(session, 7), HistoryPosition(None, 0)]

@@ -93,4 +93,4 @@ def test_a_tool_call_id_never_becomes_a_path(store: SessionStore) -> None:
     session = conversation(store)
     output = keep(store, session, "x", call="../../../etc/cron.d/evil\0")
     assert store.outputs.get(output.id).tool_call_id == "../../../etc/cron.d/evil"
-    assert ".." not in output.place
+    assert ".." not in output.location

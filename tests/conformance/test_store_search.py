@@ -53,7 +53,7 @@ HOSTILE = [
 
 
 @pytest.fixture
-def found(store: SessionStore):
+def hits(store: SessionStore):
     session = store.create(user_key="ann", title="Corpus")
     store.append(session.id, [user(t) for t in CORPUS])
 
@@ -110,34 +110,34 @@ def found(store: SessionStore):
         ("확인", {6}),
     ],
 )
-def test_search_finds(found, query: str, expected: set[int]) -> None:
-    assert found(query) == expected
+def test_search_finds(hits, query: str, expected: set[int]) -> None:
+    assert hits(query) == expected
 
 
-def test_words_that_never_occur_together_match_separately(found) -> None:
-    assert found("lazy pixeltable") == {2, 9}
+def test_words_that_never_occur_together_match_separately(hits) -> None:
+    assert hits("lazy pixeltable") == {2, 9}
 
 
 @pytest.mark.spec("I6")
 @pytest.mark.parametrize("query", HOSTILE)
-def test_no_text_ever_raises(found, query: str) -> None:
-    found(query)
-    found(f'"{query}"')
-    found(query + "*")
+def test_no_text_ever_raises(hits, query: str) -> None:
+    hits(query)
+    hits(f'"{query}"')
+    hits(query + "*")
 
 
 @pytest.mark.spec("I6")
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.text(max_size=60))
-def test_no_generated_text_ever_raises(found, query: str) -> None:
-    found(query)
+def test_no_generated_text_ever_raises(hits, query: str) -> None:
+    hits(query)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(number=st.integers(0, len(CORPUS) - 1), data=st.data())
-def test_every_word_written_is_found_again(found, number: int, data: st.DataObject) -> None:
+def test_every_word_written_is_found_again(hits, number: int, data: st.DataObject) -> None:
     word = data.draw(st.sampled_from([w for w in CORPUS[number].split() if any(c.isalnum() for c in w)]))
-    assert number in found(word)
+    assert number in hits(word)
 
 
 @pytest.mark.spec("I6")
@@ -183,24 +183,24 @@ def test_scopes_narrow_by_conversation_session_role_user_and_time(store: Session
     store.append(ann.id, user("apple three"))
     store.append(bob.id, user("apple four"))
 
-    def places(visibility: Visibility = EVERYONE, **scope: object) -> set[tuple[str, str]]:
-        found = store.search("apple", visibility=visibility, scope=scope)
-        return {(h.conversation_id, h.address) for h in found}
+    def locations(visibility: Visibility = EVERYONE, **scope: object) -> set[tuple[str, str]]:
+        hits = store.search("apple", visibility=visibility, scope=scope)
+        return {(h.conversation_id, h.address) for h in hits}
 
     a, b = ann.conversation_id, bob.conversation_id
-    assert places() == {(a, "m:1"), (a, "m:2"), (a, "m:3"), (b, "m:1")}
-    assert places(conversation=b) == {(b, "m:1")}
-    assert places(conversation=child) == {(a, "m:1"), (a, "m:2"), (a, "m:3")}
-    assert places(session=child) == {(a, "m:3")}
-    assert places(role="assistant") == {(a, "m:2")}
-    assert places(User("ann"), role="user") == {(a, "m:1"), (a, "m:3")}
-    assert places(User("bob'); --")) == {(b, "m:1")}
-    assert places(since_ms=start + 1) == {(a, "m:3"), (b, "m:1")}
-    assert places(until_ms=start + 1) == {(a, "m:1"), (a, "m:2")}
+    assert locations() == {(a, "m:1"), (a, "m:2"), (a, "m:3"), (b, "m:1")}
+    assert locations(conversation=b) == {(b, "m:1")}
+    assert locations(conversation=child) == {(a, "m:1"), (a, "m:2"), (a, "m:3")}
+    assert locations(session=child) == {(a, "m:3")}
+    assert locations(role="assistant") == {(a, "m:2")}
+    assert locations(User("ann"), role="user") == {(a, "m:1"), (a, "m:3")}
+    assert locations(User("bob'); --")) == {(b, "m:1")}
+    assert locations(since_ms=start + 1) == {(a, "m:3"), (b, "m:1")}
+    assert locations(until_ms=start + 1) == {(a, "m:1"), (a, "m:2")}
     with pytest.raises(StoreError, match="unknown search scope colour"):
-        places(colour="red")
+        locations(colour="red")
     with pytest.raises(NotFound):
-        places(session="s_nowhere")
+        locations(session="s_nowhere")
 
 
 def test_a_branch_finds_shared_messages_and_no_later_ones(store: SessionStore) -> None:

@@ -31,9 +31,9 @@ def test_pages_cover_all_messages_of_every_session(store: SessionStore, limit: i
     store.append(third, user("last"))
     for any_id in (first, third, store.conversations.get(first).id):
         assert whole(store, any_id, limit) == list(range(1, store.conversations.get(first).last_seq + 1))
-    told = store.timeline.page(third, limit=1_000).entries
-    assert [t.seq for t in told if not t.is_original] == sorted(store.log.handoffs(third))
-    assert list(dict.fromkeys(t.session_id for t in told)) == [first, second, third]
+    entries = store.timeline.page(third, limit=1_000).entries
+    assert [t.seq for t in entries if not t.is_original] == sorted(store.log.handoffs(third))
+    assert list(dict.fromkeys(t.session_id for t in entries)) == [first, second, third]
     chain = store.conversations.chain(third)
     assert [(s.id, s.first_seq, s.end_reason, s.system_prompt) for s in chain] == [
         (s.id, s.first_seq, s.end_reason, "") for s in store.conversations.sessions(third)
@@ -58,9 +58,9 @@ def test_a_branchs_timeline_includes_shared_messages(store: SessionStore) -> Non
     branch = store.conversations.branch(session, at_seq=6).id
     store.append(branch, user("another way"))
     store.append(session, user("not in the branch"))
-    told = store.timeline.page(branch, limit=100).entries
-    assert [t.seq for t in told] == list(range(1, 8))
-    assert told[-1].entry.message.text == "another way"
+    entries = store.timeline.page(branch, limit=100).entries
+    assert [t.seq for t in entries] == list(range(1, 8))
+    assert entries[-1].entry.message.text == "another way"
 
 
 def test_out_of_range_positions_are_empty_and_unknown_ids_not_found(store: SessionStore) -> None:

@@ -1,4 +1,4 @@
-"""Whose conversation it is, on every database: what is somebody else's is as unknown as what never was."""
+"""Visibility on every database: other users' conversations look like unknown ids."""
 
 from __future__ import annotations
 

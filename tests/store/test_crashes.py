@@ -18,10 +18,10 @@ def kill_often(folder: Path, *, kills: int, seed: int) -> int:
     for number in range(kills):
         if number % 40 == 0:
             where, acknowledged = folder / f"{number}.db", []
-        told, complaint = live_and_die(where, seed * 100_000 + number, chance.uniform(0.0, 0.35))
+        batch, complaint = live_and_die(where, seed * 100_000 + number, chance.uniform(0.0, 0.35))
         assert complaint == ""
-        acknowledged += told
-        total += len(told)
+        acknowledged += batch
+        total += len(batch)
         with open_store(where) as store:
             check_whole(store, acknowledged)
     return total

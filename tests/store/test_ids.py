@@ -10,12 +10,12 @@ from support.store import FakeClock
 def test_later_ids_sort_after_earlier_ones_within_and_across_milliseconds() -> None:
     clock = FakeClock()
     ids = TimeIds(clock)
-    made = []
+    new_ids = []
     for n in range(500):
-        made.append(ids.new("s_"))
+        new_ids.append(ids.new("s_"))
         clock.pass_ms(n % 3)
-    assert made == sorted(set(made))
-    assert {len(i) for i in made} == {21}
+    assert new_ids == sorted(set(new_ids))
+    assert {len(i) for i in new_ids} == {21}
 
 
 def test_ids_stay_sorted_when_the_clock_is_set_back() -> None:

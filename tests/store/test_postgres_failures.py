@@ -59,10 +59,10 @@ def server(tmp_path: Path) -> Iterator[PostgresBackend]:
 def test_a_wrong_url_raises_a_clear_error_without_the_password(url: str, word: str) -> None:
     with pytest.raises(StoreUnavailable, match=word) as caught:
         open_store(url)
-    seen: BaseException | None = caught.value
-    while seen is not None:
-        assert SECRET not in str(seen)
-        seen = None if seen.__suppress_context__ else seen.__cause__ or seen.__context__
+    current: BaseException | None = caught.value
+    while current is not None:
+        assert SECRET not in str(current)
+        current = None if current.__suppress_context__ else current.__cause__ or current.__context__
 
 
 def test_a_wrong_password_user_or_database_raises_a_clear_error() -> None:
@@ -129,21 +129,21 @@ def test_an_older_schema_is_migrated_once_and_its_tables_are_copied(fresh: Postg
     released = schema.load_migrations(DIALECT)
     newest = released[-1].version
     steps = (*released, Migration(newest + 1, "mood", ("ALTER TABLE conversation ADD COLUMN mood TEXT",)))
-    made: list[StoreError | None] = []
+    results: list[StoreError | None] = []
 
     def start() -> None:
         try:
             open_postgres(fresh.url, clock=SystemClock(), migrations=steps).close()
-            made.append(None)
+            results.append(None)
         except StoreError as error:
-            made.append(error)
+            results.append(error)
 
     threads = [threading.Thread(target=start) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert made == [None] * 4, "of several that start at once one migrates and none fails"
+    assert results == [None] * 4, "of several that start at once one migrates and none fails"
     assert fresh.execute("SELECT version FROM migration ORDER BY version") == [(s.version,) for s in steps]
     assert fresh.execute(f"SELECT COUNT(*) FROM message_schema_{newest}") == [(20,)]
     assert fresh.execute("SELECT mood FROM conversation") == [(None,)]
@@ -237,22 +237,22 @@ def test_a_postgres_backup_raises_an_error_that_names_pg_dump(server: PostgresBa
         server.open().backup(tmp_path / "copy")
 
 
-def busy(store: SessionStore, session_id: str, until: float, told: list[str]) -> None:
+def busy(store: SessionStore, session_id: str, until: float, errors: list[str]) -> None:
     while time.monotonic() < until:
         try:
             store.append(session_id, exchange(1))
         except StoreUnavailable as error:
-            told.append(str(error))
+            errors.append(str(error))
 
 
 @pytest.mark.spec("I1")
 def test_connections_dropped_under_load_lose_nothing_acknowledged(server: PostgresBackend) -> None:
     stores = [server.open() for _ in range(3)]
     sessions = [s.create().id for s in stores]
-    told: list[str] = []
+    errors: list[str] = []
     until = time.monotonic() + 1.5
     pairs = zip(stores, sessions, strict=True)
-    threads = [threading.Thread(target=busy, args=(store, session, until, told)) for store, session in pairs]
+    threads = [threading.Thread(target=busy, args=(store, session, until, errors)) for store, session in pairs]
     for thread in threads:
         thread.start()
     while time.monotonic() < until - 0.2:
@@ -265,4 +265,4 @@ def test_connections_dropped_under_load_lose_nothing_acknowledged(server: Postgr
         assert seqs == list(range(1, len(seqs) + 1))
         assert len(seqs) % 4 == 0, "an append is there wholly or not at all"
         assert seqs
-    assert all("connection" in t or "shutting down" in t for t in told), told
+    assert all("connection" in t or "shutting down" in t for t in errors), errors

@@ -33,9 +33,9 @@ def server(tmp_path: Path) -> Iterator[PostgresBackend]:
 
 @pytest.fixture
 def database(server: PostgresBackend) -> Iterator[PostgresDatabase]:
-    made = open_postgres(server.url, clock=SystemClock())
-    yield made
-    made.close()
+    postgres = open_postgres(server.url, clock=SystemClock())
+    yield postgres
+    postgres.close()
 
 
 def newest(database: PostgresDatabase, query: str, *, below: int | None = None, limit: int = 5) -> list[int]:
@@ -62,15 +62,15 @@ def test_the_newest_matches_are_found_in_any_window(
     database.write(lambda tx: tx.run("DELETE FROM message_index"))
     put(database, [(n, "heron by the lake" if n % stride == 0 else "nothing here") for n in sorted(numbers)])
     expected = sorted((n for n in numbers if n % stride == 0), reverse=True)
-    seen: list[int] = []
+    ids: list[int] = []
     below: int | None = None
     while True:
         page = newest(database, '"the lake"', below=below, limit=limit)
-        seen += page
+        ids += page
         if len(page) < limit:
             break
         below = page[-1]
-    assert seen == expected
+    assert ids == expected
 
 
 def huge_text() -> str:
@@ -82,7 +82,7 @@ def test_a_text_with_more_words_than_a_tsvector_holds_is_found_by_scanning(serve
     store: SessionStore = server.open()
     session = store.create(user_key="ann")
     store.append(session.id, [user(huge_text()), user("a green parrot, no heron")])
-    for query, found in (
+    for query, addresses in (
         ("w0000001q", ["m:1"]),
         ("heron w000ffffq", ["m:1"]),
         ('"green heron"', ["m:1"]),
@@ -94,7 +94,7 @@ def test_a_text_with_more_words_than_a_tsvector_holds_is_found_by_scanning(serve
         ("型模", []),
         ("green", ["m:2", "m:1"]),
     ):
-        assert [h.address for h in store.search(query)] == found, query
+        assert [h.address for h in store.search(query)] == addresses, query
     assert [h.address for h in store.search("w0000001q", visibility=User("ann"), scope={"role": "user"})] == ["m:1"]
     assert store.search("w0000001q", scope={"role": "assistant"}) == []
 

@@ -33,9 +33,9 @@ def kill_often(server: PostgresBackend, *, kills: int, seed: int) -> int:
     chance = random.Random(seed)
     acknowledged: list[list[str]] = []
     for number in range(kills):
-        told, complaint = live_and_die(server.url, seed * 100_000 + number, chance.uniform(0.0, 0.05), deeds=8)
+        batch, complaint = live_and_die(server.url, seed * 100_000 + number, chance.uniform(0.0, 0.05), deeds=8)
         assert complaint == ""
-        acknowledged += told
+        acknowledged += batch
         with server.open() as store:  # two hundred left open would be all the connections a server has
             check_whole(store, acknowledged)
     return len(acknowledged)

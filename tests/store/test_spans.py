@@ -39,19 +39,19 @@ def test_merging_keeps_every_message_in_order_in_the_fewest_spans(numbers: set[i
 
 
 @given(SETS, SETS, st.integers(0, 61))
-def test_subtract_and_truncate_are_set_arithmetic(numbers: set[int], taken: set[int], last: int) -> None:
-    assert seqs(subtract_spans(view_of(numbers), view_of(taken))) == sorted(numbers - taken)
+def test_subtract_and_truncate_are_set_arithmetic(numbers: set[int], removed: set[int], last: int) -> None:
+    assert seqs(subtract_spans(view_of(numbers), view_of(removed))) == sorted(numbers - removed)
     assert seqs(truncate_view(view_of(numbers), last)) == [n for n in sorted(numbers) if n <= last]
 
 
 @given(SETS.filter(bool), st.data())
 def test_kept_and_covered_spans_make_up_the_whole_view(numbers: set[int], data: st.DataObject) -> None:
     view = view_of(numbers)
-    kept = data.draw(st.sets(st.sampled_from(sorted(numbers))))
-    plan = (*view_of(kept), handoff())
+    retained = data.draw(st.sets(st.sampled_from(sorted(numbers))))
+    plan = (*view_of(retained), handoff())
     validate_plan(plan, view)
     (covered,) = covers_of(plan, view)
-    assert sorted([*seqs(covered), *kept]) == sorted(numbers)
+    assert sorted([*seqs(covered), *retained]) == sorted(numbers)
 
 
 def test_two_handoffs_divide_the_dropped_messages_as_specified() -> None:
@@ -64,18 +64,18 @@ def test_two_handoffs_divide_the_dropped_messages_as_specified() -> None:
 def test_undoing_every_compaction_restores_every_message_in_order(rounds: list[tuple[set[int], int]]) -> None:
     handoffs: dict[int, StoredHandoff] = {}
     view: View = ()
-    said: list[int] = []
+    originals: list[int] = []
     last = 0
     before: list[View] = []
     for number, (choice, more) in enumerate(rounds):
         new = list(range(last + 1, last + more + 1))
-        said, last = said + new, last + more
+        originals, last = originals + new, last + more
         view = merge_spans([*view, *(Span(n, n) for n in new)])
         before.append(view)
-        kept = [Span(s, s) for s in seqs(view) if s in choice]
-        (covered,) = covers_of((handoff(), *kept), view)
+        retained = [Span(s, s) for s in seqs(view) if s in choice]
+        (covered,) = covers_of((handoff(), *retained), view)
         last += 1
         handoffs[last] = StoredHandoff("c", last, f"s{number}", covered, view, "", "", None, None, NOT_REPORTED, {}, 0)
-        view = merge_spans([Span(last, last), *kept])
+        view = merge_spans([Span(last, last), *retained])
     assert seqs(undo_newest_compaction(view, handoffs)) == seqs(before[-1])
-    assert seqs(expand_handoffs(view, handoffs)) == said
+    assert seqs(expand_handoffs(view, handoffs)) == originals

@@ -18,9 +18,9 @@ from perdure.store.db.sqlite import SqliteDatabase, open_sqlite
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[SqliteDatabase]:
-    opened = open_sqlite(tmp_path / "sessions.db", clock=SystemClock(), timeout_s=0.3)
-    yield opened
-    opened.close()
+    sqlite_database = open_sqlite(tmp_path / "sessions.db", clock=SystemClock(), timeout_s=0.3)
+    yield sqlite_database
+    sqlite_database.close()
 
 
 def put(key: str) -> object:

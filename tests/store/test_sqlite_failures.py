@@ -171,10 +171,12 @@ def test_a_new_file_has_owner_only_permissions(tmp_path: Path) -> None:
     with open_store(path) as store:
         sink = store.outputs.begin(store.create().id, "call_1")
         sink.write("secret")
-        place = Path(sink.close().location)
-        made = [p for p in path.parent.rglob("*") if p.is_file()]
-        assert {stat.S_IMODE(p.stat().st_mode) for p in made} == {0o600}
-        assert {stat.S_IMODE(p.stat().st_mode) for p in (place.parent, place.parent.parent, path.parent)} == {0o700}
+        location = Path(sink.close().location)
+        files = [p for p in path.parent.rglob("*") if p.is_file()]
+        assert {stat.S_IMODE(p.stat().st_mode) for p in files} == {0o600}
+        assert {stat.S_IMODE(p.stat().st_mode) for p in (location.parent, location.parent.parent, path.parent)} == {
+            0o700
+        }
 
 
 FILL_THE_DISK = """
@@ -206,9 +208,9 @@ def test_a_full_disk_fails_cleanly_and_works_again_with_free_space(tmp_path: Pat
     path = tmp_path / "sessions.db"
     done = run(FILL_THE_DISK, str(path))
     assert done.stderr == ""
-    told, kept = done.stdout.splitlines()
-    assert "disk" in told
-    _, session, count = kept.split()
+    error_line, stored = done.stdout.splitlines()
+    assert "disk" in error_line
+    _, session, count = stored.split()
     assert int(count) > 5
     with open_store(path) as store:
         assert [e.seq for e in store.history(session).entries] == list(range(1, int(count) + 1))
@@ -247,8 +249,8 @@ def test_a_small_disk_that_fills_up_loses_nothing(small_disk: Path) -> None:
         session = store.create()
         with pytest.raises(StoreUnavailable, match="disk"):
             acknowledged.extend(append_until_full(store, session.id))
-        kept = len(store.history(session.id).entries)
-        assert kept > 10
+        stored = len(store.history(session.id).entries)
+        assert stored > 10
         sink = store.outputs.begin(session.id, "call_1")
         with pytest.raises(StoreUnavailable, match="No space"):
             write_until_full(sink)
@@ -257,7 +259,7 @@ def test_a_small_disk_that_fills_up_loses_nothing(small_disk: Path) -> None:
     remount(small_disk, "size=30m")
     with open_store(path) as store:
         store.append(session.id, exchange(1))
-        assert [e.seq for e in store.history(session.id).entries] == list(range(1, kept + 5))
+        assert [e.seq for e in store.history(session.id).entries] == list(range(1, stored + 5))
 
 
 def test_a_read_only_disk_can_be_read_but_not_written(small_disk: Path) -> None:
@@ -308,8 +310,8 @@ def test_deleted_and_scrubbed_text_is_left_in_no_file(tmp_path: Path, deed: str)
             assert len(store.history(session.id).entries) == 60
         else:
             store.delete(session.id)
-        held = [p for p in tmp_path.rglob("*") if p.is_file() and secret.lower().encode() in p.read_bytes().lower()]
-        assert held == []
+        matches = [p for p in tmp_path.rglob("*") if p.is_file() and secret.lower().encode() in p.read_bytes().lower()]
+        assert matches == []
         assert len(store.history(other).entries) == 20
 
 
@@ -330,19 +332,19 @@ def test_a_search_works_when_an_output_file_is_missing(tmp_path: Path) -> None:
 
 def test_leftover_outputs_of_a_deleted_conversation_are_removed_on_open(tmp_path: Path) -> None:
     with open_store(tmp_path / "sessions.db") as store:
-        gone, kept = store.create(), store.create()
-        places = []
-        for session in (gone, kept):
+        deleted, stored = store.create(), store.create()
+        paths = []
+        for session in (deleted, stored):
             sink = store.outputs.begin(session.id, "call_1")
             sink.write("text")
-            places.append(Path(sink.close().location))
-        store.delete(gone.id)
+            paths.append(Path(sink.close().location))
+        store.delete(deleted.id)
         # As if the process had died between the commit and this.
-        places[0].parent.mkdir()
-        places[0].write_text("text")
+        paths[0].parent.mkdir()
+        paths[0].write_text("text")
     with open_store(tmp_path / "sessions.db"):
-        assert not places[0].parent.exists()
-        assert places[1].read_text() == "text"
+        assert not paths[0].parent.exists()
+        assert paths[1].read_text() == "text"
 
 
 def remove_all(path: Path) -> None:

@@ -18,7 +18,7 @@ def _pause(b: Bench) -> CompactionThrottle:
     session = b.store.conversations.session(b.agent.session_id or "")
     pause = CompactionThrottle(b.store.state(f"engine:{session.conversation_id}"), most_strikes=2)
     for _ in range(2):
-        pause.scored(1_000, 1_000)
+        pause.record_pass(1_000, 1_000)
     return pause
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
-from perdure.context.analysis import actions_of, outcome_of, talk_of, verb_of
+from perdure.context.analysis import actions_of, analyze_message, outcome_of, verb_of
 from perdure.context.digest import build_digest
 from perdure.context.handoff import SECTIONS
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
@@ -245,7 +245,7 @@ def test_reading_code_that_raises_errors_is_no_problem_but_a_refused_read_is() -
 def test_a_question_that_is_answered_in_sight_is_not_pending() -> None:
     asked = [user("Which prices are affected?"), *step(1, "Let me see.", "read_file", "zone,cents", path="rates.csv")]
     assert "Which prices" in build_digest(asked)["Pending User Asks"]
-    answer = talk_of(assistant("Eight of fifteen are one cent too low."))
+    answer = analyze_message(assistant("Eight of fifteen are one cent too low."))
     assert "Pending User Asks" not in build_digest(asked, after=[answer])
 
 

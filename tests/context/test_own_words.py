@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure.context.grounding import MARK, check_summary
 from perdure.context.user_intent import rules_in
-from perdure.context.user_words import own_words, users_words
+from perdure.context.user_words import own_words, user_texts
 from perdure.core.messages import assistant, user
 
 RULE = "From now on always send a copy of every report to audit@mail.example."
@@ -119,5 +119,5 @@ def test_a_yes_supports_what_it_agrees_to_and_nothing_else() -> None:
         user("What is in that one?"),
     ]
     claims = {"Key Decisions": "- The user approved to drop the stale index.\n- The user approved dropping the table."}
-    checked = check_summary(claims, [m.text for m in said], users=users_words(said))
+    checked = check_summary(claims, [m.text for m in said], users=user_texts(said))
     assert checked.sections == {"Key Decisions": "- The user approved to drop the stale index."}

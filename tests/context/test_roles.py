@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.analysis import Roles, ledger_of, outcome_in, roles_in, talk_in
+from perdure.context.analysis import Roles, analysis_of, ledger_of, outcome_in, roles_in
 from perdure.context.facts import facts_of
 from perdure.context.facts.ranking import weigh
 from perdure.core.messages import Entry, Message, assistant, tool_result, user
@@ -105,7 +105,7 @@ def test_roles_rest_on_what_was_read_before() -> None:
     assert outcome_in(entry)[1]
     spoken = Entry(2, user("We decided to keep the figures in ledger_store from here."))
     roles_in(spoken)
-    assert talk_in(spoken) is talk_in(spoken)
+    assert analysis_of(spoken) is analysis_of(spoken)
 
 
 def test_a_secret_in_an_error_plays_no_part() -> None:

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from perdure.context.analysis import sentences, talk_of
-from perdure.context.user_words import spoken
+from perdure.context.analysis import analyze_message, sentences
+from perdure.context.user_words import typed_text
 from perdure.core.messages import user
 
 
@@ -25,7 +25,7 @@ from perdure.core.messages import user
     ],
 )
 def test_markup_is_not_said_by_anyone(text: str, said: str) -> None:
-    assert spoken(user(text)) == said
+    assert typed_text(user(text)) == said
 
 
 @pytest.mark.spec("E12")
@@ -42,6 +42,6 @@ def test_sentences_end_at_marks_and_lines_but_not_inside_a_word() -> None:
 )
 def test_a_long_page_takes_no_longer_than_its_length(text: str) -> None:
     started = time.process_time()
-    talk_of(user(text))
+    analyze_message(user(text))
     # It takes a tenth of a second; where each tag or blank is looked at from every one before it, minutes.
     assert time.process_time() - started < 5

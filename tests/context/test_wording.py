@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure.context.analysis import DECISION, ERROR, PLAN, Wording
+from perdure.context.analysis import DECISION, ERROR, PLAN, PatternMatcher
 from perdure.context.digest import CHECKED
 from perdure.context.transcript import EXIT
 from perdure.context.user_intent import BINDING, COMMAND
@@ -31,7 +31,7 @@ def test_alternatives_are_all_the_ways_through_a_pattern() -> None:
 
 @pytest.mark.spec("E12")
 @each_wording
-def test_every_way_through_a_pattern_has_a_mark(wording: Wording) -> None:
+def test_every_way_through_a_pattern_has_a_mark(wording: PatternMatcher) -> None:
     for text in alternatives(wording.pattern):
         for said in (text, text.upper(), text.capitalize(), f"Well, {text}"):
             if wording.pattern.search(said):
@@ -39,20 +39,22 @@ def test_every_way_through_a_pattern_has_a_mark(wording: Wording) -> None:
 
 
 @each_wording
-def test_most_ways_through_a_pattern_are_matches_or_the_marks_would_be_proven_on_nothing(wording: Wording) -> None:
+def test_most_ways_through_a_pattern_are_matches_or_the_marks_would_be_proven_on_nothing(
+    wording: PatternMatcher,
+) -> None:
     found = alternatives(wording.pattern)
     assert sum(wording.pattern.search(text) is not None for text in found) >= 0.9 * len(found) > 4
 
 
 @each_wording
-def test_no_mark_is_looked_for_in_vain(wording: Wording) -> None:
+def test_no_mark_is_looked_for_in_vain(wording: PatternMatcher) -> None:
     low = [text.lower() for text in alternatives(wording.pattern)]
     assert [mark for mark in wording.marks if not any(mark in text for text in low)] == []
     assert [mark for mark in wording.marks if mark != mark.lower()] == []
 
 
 @each_wording
-def test_what_is_said_in_cjk_needs_no_mark(wording: Wording) -> None:
+def test_what_is_said_in_cjk_needs_no_mark(wording: PatternMatcher) -> None:
     for text in alternatives(wording.cjk) if wording.cjk else []:
         assert wording.among([text, "nothing", f"x {text}"], f"{text} nothing x") == [text, f"x {text}"]
 

@@ -17,7 +17,7 @@ from perdure.core.messages import Entry, Message, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class PatternMatcher:
     """A regex with required lower-case literals as a cheap pre-filter; CJK text skips the filter."""
 
     marks: tuple[str, ...]
@@ -41,7 +41,7 @@ class Wording:
 _END = re.compile(r"[\n.!?。！？]")
 # Matches the end of a stripped sentence.
 _QUESTION = re.compile(r"[?？]$|[吗呢か]\s*[。.]?$|(?:까요|나요|는지)\s*[.]?$")
-DECISION = Wording(
+DECISION = PatternMatcher(
     marks=(
         "deci", "chose", "choosing", "instead of", "rather than", "opted", "going with", "let's use", "ll use", "cause",
         "the issue", "the problem", "the bug", "the fix", "trade", "should",
@@ -54,7 +54,7 @@ DECISION = Wording(
     ),
     cjk=re.compile("决定|改用|选择|因为|原因|決め|ことにし|ではなく|ため、|결정|대신|때문에|원인"),
 )  # fmt: skip
-PLAN = Wording(
+PLAN = PatternMatcher(
     marks=("next", "then", "remain", "still", "to do", "todo", "[ ] "),
     pattern=re.compile(
         r"^(?:\W*(?:next(?: steps?)?|then|remaining|still (?:need|to do|left)|to ?do|left to do)\b|\W*\[ \] "
@@ -103,7 +103,7 @@ class MessageAnalysis:
 _NOTHING = MessageAnalysis()
 
 
-def talk_of(message: Message) -> MessageAnalysis:
+def analyze_message(message: Message) -> MessageAnalysis:
     """Analyze a message. Pure, so the result can be cached."""
     if message.is_real_user:
         # In ASCII only a question mark at the very end makes a question.
@@ -125,9 +125,9 @@ def _decided(lines: Iterable[str], text: str) -> tuple[str, ...]:
     return tuple(tidy(s.lstrip("-*#> ")) for s in matches)
 
 
-def talk_in(entry: Entry) -> MessageAnalysis:
+def analysis_of(entry: Entry) -> MessageAnalysis:
     """The cached analysis of an entry, from its redacted text: truncation may halve a secret."""
-    return entry.memoized("talk") or entry.memo("talk", lambda _: talk_of(facts_in(entry).message))
+    return entry.memoized("talk") or entry.memo("talk", lambda _: analyze_message(facts_in(entry).message))
 
 
 def decisions(talks: Iterable[MessageAnalysis]) -> list[str]:
@@ -192,7 +192,7 @@ def _roles_of(entry: Entry) -> Roles:
     if facts.role == "tool":
         line, is_error = outcome_in(entry)
         return Roles(errors=_failing(facts, line)) if is_error else _NONE
-    analysis = talk_in(entry)
+    analysis = analysis_of(entry)
     decided = facts.mentioned & scan("\n".join(analysis.decisions + analysis.choices))
     return Roles(decisions=decided) if decided else _NONE
 
@@ -222,7 +222,7 @@ CHANGES = frozenset(("edited", "wrote"))
 _LOOKS = frozenset(("read", "searched"))
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-ERROR = Wording(
+ERROR = PatternMatcher(
     marks=(
         "error", "exception", "fail", "fatal", "panic", "traceback", "denied", "cannot", "unable to", "not found",
         "no such", "timed out", "undefined", "invalid", "aborted", "exit",

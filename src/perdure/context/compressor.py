@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
-from perdure.context.analysis import outcome_in, roles_in, talk_in
+from perdure.context.analysis import analysis_of, outcome_in, roles_in
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
 from perdure.context.engine import (
     Compaction,
@@ -176,7 +176,7 @@ class ContextCompressor(ContextEngine):
             self._adopt(services)
             self._set_budgets()
         if reason == "compression":
-            self._chain.compacted()
+            self._chain.count_compaction()
             self._waits_for_response = True
         else:
             self._last_prompt_tokens = None
@@ -207,7 +207,7 @@ class ContextCompressor(ContextEngine):
             return
         self._last_prompt_tokens = usage.prompt_tokens
         if usage.prompt_tokens < self.budgets.threshold_tokens:
-            self._pause.lift()
+            self._throttle.end_pause()
 
     def observe(self, entries: Sequence[Entry]) -> None:
         """Analyze messages early, but only once the conversation is half way to its threshold."""
@@ -223,7 +223,7 @@ class ContextCompressor(ContextEngine):
             if entry.message.role == "tool":
                 outcome_in(entry)
             else:
-                talk_in(entry)
+                analysis_of(entry)
                 entry.memo("rules", rules_in)
             roles_in(entry)
             transcript.prepare(entry)
@@ -237,7 +237,7 @@ class ContextCompressor(ContextEngine):
 
     @property
     def is_paused(self) -> bool:
-        return self._pause.is_on
+        return self._throttle.is_paused
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         tokens = self._last_prompt_tokens if prompt_tokens is None else prompt_tokens
@@ -245,9 +245,9 @@ class ContextCompressor(ContextEngine):
             return False
         if tokens < self.budgets.threshold_tokens:
             if self._session_id is None:  # without a session, responses may never be reported
-                self._pause.lift()
+                self._throttle.end_pause()
             return False
-        return self._settings.enabled and not self._waits_for_response and not self._pause.is_on
+        return self._settings.enabled and not self._waits_for_response and not self._throttle.is_paused
 
     def has_content_to_compress(self, messages: Sequence[Item]) -> bool:
         history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
@@ -265,7 +265,7 @@ class ContextCompressor(ContextEngine):
     ) -> Compaction:
         focus_topic = None if focus_topic is None else clean(str(focus_topic))
         if reason == "user":
-            self._pause.lift()
+            self._throttle.end_pause()
         self._unread = []
         history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
         before = sum(history.tokens)
@@ -346,10 +346,10 @@ class ContextCompressor(ContextEngine):
             if notice := repeated_compaction_notice(max(self._chain.count + 1, 2 if had_handoff else 1)):
                 notices.append(notice)
             if self._session_id is None:  # without a session there is no on_session_start to count it
-                self._chain.compacted()
+                self._chain.count_compaction()
             else:
                 self._waits_for_response = reason != "background"
-        if reason not in ("user", "background") and self._pause.scored(
+        if reason not in ("user", "background") and self._throttle.record_pass(
             done.before_tokens - unread_tokens, done.after_tokens - unread_tokens
         ):
             notices.append(pause_notice(self._settings.max_ineffective))
@@ -418,7 +418,7 @@ class ContextCompressor(ContextEngine):
         clock = services.clock or self._services.clock or SystemClock()
         self._services = replace(services, state=state, clock=clock)
         self._settings = services.settings
-        self._pause = CompactionThrottle(state, most_strikes=self._settings.max_ineffective)
+        self._throttle = CompactionThrottle(state, most_strikes=self._settings.max_ineffective)
         self._chain = CompactionChain(state)
         self._focus = LastFocus(state)
         self._cooldown = CoolDown(

@@ -15,13 +15,13 @@ from perdure.context.analysis import (
     Exchange,
     MessageAnalysis,
     Outcome,
-    Wording,
+    PatternMatcher,
     actions_of,
+    analyze_message,
     decisions,
     exchanges,
     plans,
     sentences,
-    talk_of,
 )
 from perdure.context.facts.quoting import beginning, ending
 from perdure.context.user_words import own_words
@@ -50,7 +50,7 @@ _FLOOR_CHARS = 260
 _FLOOR_SHARE = 0.12
 # A section with less room is skipped.
 _LEAST_CHARS = 60
-CHECKED = Wording(
+CHECKED = PatternMatcher(
     marks=("pass", "fail", "ok"),
     pattern=re.compile(r"\b\d+ (?:passed|failed)\b|\b(?:FAIL|PASS)(?:ED)?\b|^ok\s+\S+\s+(?:[\d.]+s|\(cached\))"),
 )
@@ -90,7 +90,7 @@ def build_digest(
     after the handoff, which may hold the reply to a question.
     """
     before = dict(previous or {})
-    talks = [talk_of(m) for m in messages] if talks is None else talks
+    talks = [analyze_message(m) for m in messages] if talks is None else talks
     actions = actions_of(messages, outcomes=outcomes, targets=targets)
     closed, waiting = exchanges(talks)
     waiting = [] if any(talk.answer for talk in after) else waiting

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perdure import prompts
-from perdure.context.analysis import ledger_of, outcome_in, talk_in
+from perdure.context.analysis import analysis_of, ledger_of, outcome_in
 from perdure.context.assembly import (
     FACTS_HEADING,
     FILES_HEADING,
@@ -29,10 +29,10 @@ from perdure.context.history import CompactionHistory
 from perdure.context.seal import SEAL_CHARS, default_key, seal
 from perdure.context.sections import read_sections
 from perdure.context.state import CoolDown
-from perdure.context.summarizer import Brief, SummaryFailure, SummaryOutcome, summarise
+from perdure.context.summarizer import Brief, SummaryFailure, SummaryOutcome, summarize_transcript
 from perdure.context.transcript import transcribe
-from perdure.context.user_intent import AS_ASKED, active_task, gathered, requests_of, rules_in
-from perdure.context.user_words import users_words
+from perdure.context.user_intent import AS_ASKED, active_task, merge_rules, requests_of, rules_in
+from perdure.context.user_words import user_texts
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.core.intervals import intervals_of
@@ -250,7 +250,7 @@ class HandoffWriter:
             active_task=active_task(requests),
             instructions=[
                 *carried_instructions(job.previous),
-                *gathered(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),
+                *merge_rules(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),
             ],
             shares=shares,
             visible=_facts_in_sight(head, job),
@@ -290,14 +290,14 @@ class HandoffWriter:
             outcome = _summarize_with(here, ask, lambda: give_up_at - clock.monotonic_s())
             calls += outcome.calls
             if outcome.summary is not None:
-                self.cooldown.succeeded()
+                self.cooldown.record_success()
                 return SummaryOutcome(outcome.summary, None, calls)
             if outcome.failure is not None and not outcome.failure.is_absent:
                 failure = outcome.failure
             if (failure is not None and failure.is_superseded) or clock.monotonic_s() >= give_up_at:
                 break
         if failure is not None and not failure.is_superseded:
-            self.cooldown.failed(failure.verdict, is_lasting=failure.is_lasting)
+            self.cooldown.record_failure(failure.verdict, is_lasting=failure.is_lasting)
         return SummaryOutcome(None, failure, calls)
 
     def _write_sections(
@@ -314,10 +314,10 @@ class HandoffWriter:
                 budget_chars=shares.digest_chars,
                 outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
                 targets={c.call_id: c.target for facts in read for c in facts.calls},
-                talks=[talk_in(e) for e in digested],
-                after=[talk_in(e) for e in job.behind],
+                talks=[analysis_of(e) for e in digested],
+                after=[analysis_of(e) for e in job.behind],
             )
-            users = [*users_words([e.message for e in sources]), *user_claims(past.checked_text)]
+            users = [*user_texts([e.message for e in sources]), *user_claims(past.checked_text)]
             return {n: without_claims(t, users) if n in _SAID_BY_ASSISTANT else t for n, t in sections.items()}, ()
         # Head and tail are sources too.
         messages = [e.message for e in sources]
@@ -330,7 +330,7 @@ class HandoffWriter:
             read_sections(summary.text),
             (*_readable(messages), checked_before),
             facts,
-            users=(*users_words(messages), *user_claims(checked_before)),
+            users=(*user_texts(messages), *user_claims(checked_before)),
         )
         return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
 
@@ -390,11 +390,11 @@ class HandoffWriter:
 
 def _summarize_with(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> SummaryOutcome:
     """Summarize with one model; retry in smaller parts where its window turns out to be smaller."""
-    outcome = summarise(brief, ask, left_s=left_s)
+    outcome = summarize_transcript(brief, ask, left_s=left_s)
     smaller = _stated_window(outcome.failure, brief)
     if smaller is None:
         return outcome
-    again = summarise(replace(brief, window_tokens=smaller), ask, left_s=left_s)
+    again = summarize_transcript(replace(brief, window_tokens=smaller), ask, left_s=left_s)
     return replace(again, calls=outcome.calls + again.calls)
 
 

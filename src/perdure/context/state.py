@@ -52,7 +52,7 @@ class CoolDown:
         remaining = (until_ms - self._clock.now_ms()) / 1000
         return min(max(0.0, remaining), length_s)
 
-    def failed(self, verdict: ErrorVerdict | None, *, is_lasting: bool = False) -> None:
+    def record_failure(self, verdict: ErrorVerdict | None, *, is_lasting: bool = False) -> None:
         """Start a cool-down: short and doubling for transient failures, long for lasting ones."""
         failures = self._read()[0] + 1
         if is_lasting or (verdict is not None and POLICIES[verdict.kind].is_lasting):
@@ -64,7 +64,7 @@ class CoolDown:
         until = self._clock.now_ms() + int(length_s * 1000)
         self._state.set(_COOLDOWN, {"failures": failures, "until_ms": until, "length_s": length_s})
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Reset the back-off after a summary."""
         self.reset()
 
@@ -94,19 +94,19 @@ class CompactionThrottle:
         return int(_number(_mapping(self._state.get(_PAUSE)).get("strikes")))
 
     @property
-    def is_on(self) -> bool:
+    def is_paused(self) -> bool:
         return self.strikes >= self._most
 
-    def scored(self, before_tokens: int, after_tokens: int) -> bool:
+    def record_pass(self, before_tokens: int, after_tokens: int) -> bool:
         """Record a pass, both counts by the same estimator; return True if it starts the pause."""
         if before_tokens - after_tokens >= LEAST_SAVED * before_tokens and after_tokens < before_tokens:
-            self.lift()
+            self.end_pause()
             return False
-        was_on = self.is_on
+        was_on = self.is_paused
         self._state.set(_PAUSE, {"strikes": self.strikes + 1})
-        return self.is_on and not was_on
+        return self.is_paused and not was_on
 
-    def lift(self) -> None:
+    def end_pause(self) -> None:
         """End the pause: a prompt fits again, or the user requested a compaction."""
         if self._state.get(_PAUSE) is not None:
             self._state.set(_PAUSE, None)
@@ -122,7 +122,7 @@ class CompactionChain:
     def count(self) -> int:
         return int(_number(self._state.get(_COUNT)))
 
-    def compacted(self) -> None:
+    def count_compaction(self) -> None:
         self._state.set(_COUNT, self.count + 1)
 
 

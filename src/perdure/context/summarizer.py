@@ -190,7 +190,7 @@ class SummaryOutcome:
     calls: int
 
 
-def summarise(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> SummaryOutcome:
+def summarize_transcript(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> SummaryOutcome:
     """Summarize a transcript before the timeout. Never raises; each response is redacted and validated."""
     brief = _within_window(brief)
     parts = into_parts(brief)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from perdure.context.analysis import Wording
+from perdure.context.analysis import PatternMatcher
 from perdure.context.facts import facts_in
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
 
@@ -19,7 +19,7 @@ CLEARED = "[old tool output cleared]"
 SAME_AGAIN = "the same output as a later call"
 IMAGE_GONE = "[an earlier image was here]"
 
-EXIT = Wording(
+EXIT = PatternMatcher(
     marks=("exit", "returncode", "return code", "status code"),
     pattern=re.compile(
         r"(?:\bexit(?:ed)?(?: with)?(?:[ _-]?(?:code|status))?|\breturn ?code|\bstatus code)"

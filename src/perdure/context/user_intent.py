@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from perdure.context.analysis import Wording, sentences
+from perdure.context.analysis import PatternMatcher, sentences
 from perdure.context.user_words import goes_on, is_bare, own_words
 from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
 
 # Words of obligation anywhere in a sentence.
-BINDING = Wording(
+BINDING = PatternMatcher(
     marks=(
         "now on", "here on", "forward", "future,", "henceforth", "all times", "circumstances", "time you",
         "whenever you", "matter what", "default", "must", "should", "shall", "remember", "prefer", "want you to",
@@ -40,7 +40,7 @@ BINDING = Wording(
     ),
 )  # fmt: skip
 # Imperatives, which count only at the start of a clause.
-COMMAND = Wording(
+COMMAND = PatternMatcher(
     marks=("always", "never", "don't", "do not", "make sure", "be sure", "avoid", "only ", "stop ", "no "),
     pattern=re.compile(
         r"(?:^|[,;:–—]\s*|\b(?:please|and|but|also|so|then|ok|okay)[, ]+)"
@@ -69,7 +69,7 @@ def rules_in(message: Message) -> tuple[str, ...]:
     return tuple(s for s in sentences(own_words(message)) if is_standing(s))
 
 
-def gathered(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
+def merge_rules(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
     """Merge the rules of many messages, oldest first, without duplicates; over the limit, the first and newest remain.
 
     `previous` is the section of an earlier handoff that quotes rules.

@@ -101,12 +101,12 @@ def own_words(message: Message) -> str:
     """The text the user typed themselves; "" for messages of other roles."""
     if not message.is_real_user:
         return ""
-    text = spoken(message)
+    text = typed_text(message)
     text = text if len(text) <= _OWN_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"
     return _QUOTED.sub(" ", "\n".join(_own_lines(text))).strip()
 
 
-def users_words(messages: Sequence[Message]) -> Iterator[str]:
+def user_texts(messages: Sequence[Message]) -> Iterator[str]:
     """Yield every text that counts as the user's: their own words, and questions they agreed to."""
     question = ""
     for message in messages:
@@ -139,7 +139,7 @@ def _own_lines(text: str) -> Iterator[str]:
             return
 
 
-def spoken(message: Message) -> str:
+def typed_text(message: Message) -> str:
     """The text of a user message without markup added by programs."""
     text = message.typed_text
     return _without_markup(text).strip() if "<" in text else text.strip()

@@ -18,7 +18,7 @@ from schemathesis.schemas import APIOperation
 
 from perdure.testing.simulator import Simulator
 from support.gateway_process import obedient
-from support.gateway_site import Running, running_gateway
+from support.gateway_server import Running, running_gateway
 from support.postgres import PostgresBackend
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run
 from support.store import BACKENDS
@@ -74,13 +74,13 @@ def _try(gateway: Running, case: Any, session: requests.Session) -> int:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_whatever_is_sent_is_answered(mode: GenerationMode, gateway: Running) -> None:
+def test_fuzzed_requests_never_cause_a_server_error(mode: GenerationMode, gateway: Running) -> None:
     _fuzz(gateway, mode, EXAMPLES)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_whatever_is_sent_is_answered_every_time(mode: GenerationMode, gateway: Running) -> None:
+def test_fuzzed_requests_never_cause_a_server_error_in_many_runs(mode: GenerationMode, gateway: Running) -> None:
     _fuzz(gateway, mode, MANY_EXAMPLES)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.testing.simulator import Simulator
 from support.gateway_process import obedient
-from support.gateway_site import Running, running_gateway
+from support.gateway_server import Running, running_gateway
 
 LIMITS = {"max_header_bytes": 16_384, "header_timeout_s": 0.6}
 
@@ -59,7 +59,7 @@ def refusal(answer: bytes) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("piece", [b"X-a: b\r\n", b"y"], ids=["many headers", "one long header"])
-def test_headers_without_end_are_not_taken(gateway: Running, piece: bytes) -> None:
+def test_endless_headers_are_rejected(gateway: Running, piece: bytes) -> None:
     with connected(gateway) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-first: ")
         assert is_hung_up_on(connection, piece * 4_096, pause_s=0.005, within_s=0.5)
@@ -71,7 +71,7 @@ def test_headers_just_over_the_limit_are_answered_with_431(gateway: Running) -> 
         assert refusal(until_closed(connection)) == (431, "headers_too_large")
 
 
-def test_trailers_without_end_are_not_taken(gateway: Running) -> None:
+def test_endless_trailers_are_rejected(gateway: Running) -> None:
     with connected(gateway) as connection:
         head = b"POST /api/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
         connection.sendall(head + b"1\r\n{\r\n0\r\n")
@@ -97,7 +97,7 @@ def test_a_trickle_of_header_bytes_does_not_move_the_deadline(gateway: Running) 
         assert is_hung_up_on(connection, b"b", pause_s=0.05, within_s=3)
 
 
-def test_a_refused_request_does_not_keep_its_connection_by_sending_on(gateway: Running) -> None:
+def test_a_rejected_request_cannot_keep_its_connection_open(gateway: Running) -> None:
     with connected(gateway) as connection:
         connection.sendall(b"POST /api/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n")
         assert is_hung_up_on(connection, b" ", pause_s=0.05, within_s=3)

@@ -16,7 +16,7 @@ from perdure.gateway.server import stop_signals
 from perdure.store import open_store
 from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process, obedient
-from support.gateway_site import running_gateway
+from support.gateway_server import running_gateway
 
 USERS = {"ann": ("chat", "read")}
 
@@ -49,7 +49,7 @@ def wait_until_running(home: Path, turn_id: str) -> None:
     raise AssertionError("the turn never began")
 
 
-def test_on_sigterm_a_turn_under_way_is_finished_and_nothing_more_is_taken(tmp_path: Path, sim: Simulator) -> None:
+def test_sigterm_finishes_the_running_turn_and_rejects_new_messages(tmp_path: Path, sim: Simulator) -> None:
     with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "20"}) as gateway:
         turn = send(gateway, "slowly " + "word " * 30).json()["turn_id"]
         wait_until_running(tmp_path, turn)
@@ -77,7 +77,7 @@ def hangup() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hangup")
-def test_a_closed_terminal_ends_it_as_sigterm_does(tmp_path: Path, sim: Simulator) -> None:
+def test_sighup_drains_like_sigterm(tmp_path: Path, sim: Simulator) -> None:
     with gateway_process(tmp_path, sim, users=USERS) as gateway:
         turn = send(gateway, "slowly " + "word " * 10).json()["turn_id"]
         wait_until_running(tmp_path, turn)
@@ -90,7 +90,7 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(tmp_path: Path, sim: Simulato
 
 
 @pytest.mark.usefixtures("hangup")
-def test_started_with_nohup_it_goes_on_without_its_terminal() -> None:
+def test_nohup_ignores_sighup() -> None:
     assert signal.SIGHUP in stop_signals()
     # What a process ignores when it starts another, the other ignores, too: that is all nohup does.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -98,7 +98,7 @@ def test_started_with_nohup_it_goes_on_without_its_terminal() -> None:
 
 
 @pytest.mark.spec("I1", "I7")
-def test_what_does_not_finish_in_time_is_gone_on_with_by_the_next_process(tmp_path: Path, sim: Simulator) -> None:
+def test_a_turn_that_outlasts_the_drain_is_resumed_by_the_next_process(tmp_path: Path, sim: Simulator) -> None:
     with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "0"}) as gateway:
         turn = send(gateway, "slowly " + "word " * 40).json()["turn_id"]
         queued = send(gateway, "say me too").json()["turn_id"]
@@ -136,7 +136,7 @@ def test_a_killed_process_on_one_machine_is_taken_over_at_once(tmp_path: Path, s
 
 
 @pytest.mark.spec("I8")
-def test_two_processes_are_one_gateway_to_whoever_follows(tmp_path: Path, sim: Simulator) -> None:
+def test_subscribers_see_events_of_every_process(tmp_path: Path, sim: Simulator) -> None:
     with (
         running_gateway(tmp_path, sim, users=USERS) as here,
         running_gateway(tmp_path, sim, users={}) as there,

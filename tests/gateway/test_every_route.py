@@ -18,7 +18,7 @@ from perdure.gateway.middleware import is_public
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import Call, ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
-from support.gateway_site import Running, operations, running_gateway
+from support.gateway_server import Running, operations, running_gateway
 from support.postgres import PostgresBackend
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run
 from support.store import BACKENDS
@@ -167,7 +167,7 @@ def _private(house: House) -> list[tuple[str, str]]:
     return found
 
 
-def test_the_table_holds_what_it_should(house: House) -> None:
+def test_the_table_covers_every_route(house: House) -> None:
     found = operations(house.gateway.app)
     assert {m for m, _ in found} >= {"GET", "POST", "WS", "MOUNT"}
     public = {(m, p) for m, p in found if m not in ("MOUNT", "WS") and is_public(m, p)}
@@ -181,7 +181,7 @@ def test_the_table_holds_what_it_should(house: House) -> None:
     [(None, 401), ("pdr_" + "A" * 43, 401), ("revoked", 401), ("expired", 401), ("shell-only", 403)],
     ids=["no token", "wrong", "revoked", "expired", "insufficient scope"],
 )
-def test_nobody_enters_without_right(token: str | None, status: int, house: House) -> None:
+def test_every_route_requires_a_valid_token_and_scope(token: str | None, status: int, house: House) -> None:
     headers = {} if token is None else {"authorization": f"Bearer {house.gateway.users.get(token, token)}"}
     for method, path in _private(house):
         if path == "/openapi.json" and status == 403:
@@ -195,7 +195,7 @@ def test_nobody_enters_without_right(token: str | None, status: int, house: Hous
     ("token", "status"),
     [(None, 401), ("pdr_" + "A" * 43, 401), ("revoked", 401), ("expired", 401), ("shell-only", 403)],
 )
-def test_no_socket_opens_without_right(token: str | None, status: int, house: House) -> None:
+def test_websockets_require_a_valid_token(token: str | None, status: int, house: House) -> None:
     headers = {} if token is None else {"authorization": f"Bearer {house.gateway.users.get(token, token)}"}
     for method, path in operations(house.gateway.app):
         if method != "WS":
@@ -207,7 +207,7 @@ def test_no_socket_opens_without_right(token: str | None, status: int, house: Ho
         assert refused.value.response.status_code == status
 
 
-def test_nobody_sees_what_is_anothers(house: House) -> None:
+def test_no_route_returns_another_users_data(house: House) -> None:
     """Bob asks every route for what is alice's: he finds nothing, and nothing of hers is in any answer."""
     for method, path in _private(house):
         given = house.bodies.get(f"{method} {path}", {})
@@ -221,7 +221,7 @@ def test_nobody_sees_what_is_anothers(house: House) -> None:
         assert _heard(house, "bob", "POST", path, dict(house.bodies[f"POST {path}"]))[0] == 404, path
 
 
-def test_alice_finds_all_of_it(house: House) -> None:
+def test_the_owner_can_read_all_of_it(house: House) -> None:
     """The same questions from alice are answered: bob's silence is not that of a broken route."""
     for method, path in _private(house):
         if method != "GET" or path in ("/metrics", "/openapi.json", "/api/page/live") or path.endswith("/events"):
@@ -241,7 +241,7 @@ def test_alice_finds_all_of_it(house: House) -> None:
         assert MARK in house.ask("GET", path, house.gateway.headers("alice")).text, path
 
 
-def test_a_question_is_answered_only_by_whom_it_was_asked(house: House) -> None:
+def test_only_the_asked_user_can_answer_a_question(house: House) -> None:
     path = f"/api/questions/{house.parts['question_id']}"
     assert house.ask("POST", path, house.gateway.headers("bob"), json={"answer": "always"}).status_code == 404
     still = house.ask("GET", "/api/questions", house.gateway.headers("alice")).json()
@@ -281,7 +281,7 @@ def test_memory_is_in_the_prompt_of_its_user_alone(house: House) -> None:
     assert MARK not in prompt("bob")
 
 
-def test_commands_find_only_ones_own(house: House) -> None:
+def test_commands_list_only_the_users_own_conversations(house: House) -> None:
     for command in ("/resume", f"/resume {house.parts['any_id']}", "/insights", "/usage", "/context"):
         assert MARK not in house.say("bob", command, chat="commands")["text"], command
     refused = house.say("bob", f"/resume {house.parts['any_id']}", chat="commands")
@@ -311,7 +311,7 @@ def test_events_of_a_chat_reach_only_its_owner(house: House) -> None:
     assert not [line for line in heard if line.startswith("data")]
 
 
-def test_an_admin_sees_everything_and_says_nothing_in_others_names(house: House) -> None:
+def test_an_admin_can_read_everything_but_not_write_as_others(house: House) -> None:
     root = house.gateway.headers("root")
     assert MARK in house.ask("GET", "/api/page/search?q=" + MARK, root).text
     told = house.ask("GET", "/metrics", root)
@@ -328,7 +328,7 @@ def test_an_admin_sees_everything_and_says_nothing_in_others_names(house: House)
     "given",
     ["../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%00", "o_..%2f..", "a" * 5_000, "%0d%0aset-cookie:%20x=1", "'--"],
 )
-def test_ids_that_are_paths_lead_nowhere(given: str, house: House) -> None:
+def test_ids_with_path_traversal_are_not_found(given: str, house: House) -> None:
     for path in (
         "/api/outputs/{}",
         "/api/messages/{}",
@@ -342,7 +342,7 @@ def test_ids_that_are_paths_lead_nowhere(given: str, house: House) -> None:
         assert "set-cookie" not in answer.headers
 
 
-def test_the_journal_tells_neither_words_nor_tokens(house: House) -> None:
+def test_the_log_contains_no_message_text_and_no_tokens(house: House) -> None:
     log = house.gateway.log.getvalue()
     assert log.count('"event": "request"') > 100
     assert "likes seeds" not in log

@@ -15,7 +15,7 @@ import pytest
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
-from support.gateway_site import Running, running_gateway
+from support.gateway_server import Running, running_gateway
 
 USERS = {"ann": ("chat", "read"), "bob": ("chat", "read")}
 
@@ -56,7 +56,7 @@ def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-def test_a_message_is_on_disk_before_it_is_said_to_be_taken(gateway: Running, ann: httpx.Client) -> None:
+def test_a_message_is_stored_before_the_ticket_is_returned(gateway: Running, ann: httpx.Client) -> None:
     ticket = ann.post("/api/messages", json={"chat": "disk", "content": "slowly one two three four five"})
     assert ticket.status_code == 202
     run_shielded = gateway.store.inbox.get(ticket.json()["turn_id"])
@@ -71,7 +71,7 @@ def test_a_chat_goes_on_with_its_own_conversation(ann: httpx.Client) -> None:
     assert first["conversation_id"] == second["conversation_id"] != other["conversation_id"]
 
 
-def test_messages_of_a_chat_are_answered_in_the_order_they_came(gateway: Running, ann: httpx.Client) -> None:
+def test_messages_of_a_chat_are_answered_in_order(gateway: Running, ann: httpx.Client) -> None:
     said = ["slowly first of all four", "second", "third", "fourth"]
     tickets = [ann.post("/api/messages", json={"chat": "order", "content": s}).json() for s in said]
     assert [t["state"] for t in tickets] == ["running", "queued", "queued", "queued"]
@@ -82,7 +82,7 @@ def test_messages_of_a_chat_are_answered_in_the_order_they_came(gateway: Running
     assert [e.message.text for e in log if e.message.role == "user"] == said
 
 
-def test_one_message_too_many_is_refused_and_says_so(ann: httpx.Client) -> None:
+def test_a_full_queue_rejects_messages(ann: httpx.Client) -> None:
     sent = [ann.post("/api/messages", json={"chat": "full", "content": "slowly " + "word " * 12}) for _ in range(7)]
     refused = [r for r in sent if r.status_code != 202]
     assert [r.status_code for r in refused] == [429, 429]
@@ -90,7 +90,7 @@ def test_one_message_too_many_is_refused_and_says_so(ann: httpx.Client) -> None:
     ann.post("/api/chats/full/stop")
 
 
-def test_the_same_key_again_is_answered_and_not_run_again(gateway: Running, ann: httpx.Client) -> None:
+def test_a_repeated_idempotency_key_does_not_run_again(gateway: Running, ann: httpx.Client) -> None:
     first = ask(ann, "keys", "say once", key="k-1")
     again = ask(ann, "keys", "say once", key="k-1")
     by_header = ann.post(
@@ -107,7 +107,7 @@ def test_the_same_key_again_is_answered_and_not_run_again(gateway: Running, ann:
     assert [e.message.text for e in log] == ["say once", "once"]
 
 
-def test_a_key_that_comes_again_with_another_message_is_refused(ann: httpx.Client) -> None:
+def test_reusing_a_key_for_another_message_is_an_error(ann: httpx.Client) -> None:
     first = ask(ann, "reused", "say one", key="k-reused")
     for content in ("say two", [{"type": "text", "text": "say one, in parts"}]):
         answer = ann.post("/api/messages", json={"chat": "reused", "content": content, "key": "k-reused"})
@@ -142,7 +142,7 @@ def test_a_turn_streams_numbered_events_up_to_its_end(ann: httpx.Client) -> None
     assert len({e["turn_id"] for e in told}) == 1
 
 
-def test_a_reader_who_lost_the_line_goes_on_where_it_was(ann: httpx.Client) -> None:
+def test_a_client_resumes_after_a_lost_connection(ann: httpx.Client) -> None:
     seen: list[dict[str, Any]] = []
     ticket = ann.post("/api/messages", json={"chat": "lost", "content": "slowly " + "abcd" * 12}).json()
     with ann.stream("GET", f"/api/messages/{ticket['turn_id']}/events") as response:
@@ -169,7 +169,7 @@ def test_stop_ends_the_turn_and_the_conversation_goes_on(gateway: Running, ann: 
     assert ann.post("/api/chats/stop/stop").json() == {"was_running": False}
 
 
-def test_what_is_not_answered_yet_is_listed_and_each_can_be_stopped(gateway: Running, ann: httpx.Client) -> None:
+def test_unanswered_messages_are_listed_and_can_be_stopped(gateway: Running, ann: httpx.Client) -> None:
     known = ask(ann, "listed", "quickly")["conversation_id"]
     first = ann.post("/api/messages", json={"chat": "listed", "content": "slowly " + "word " * 200}).json()
     second = ann.post("/api/messages", json={"chat": "listed", "content": "quickly, please"}).json()
@@ -192,7 +192,7 @@ def test_what_is_not_answered_yet_is_listed_and_each_can_be_stopped(gateway: Run
     assert ann.get(f"/api/conversations/{known}/messages").json() == []
 
 
-def test_the_stop_command_waits_for_nothing(ann: httpx.Client) -> None:
+def test_the_stop_command_is_not_queued(ann: httpx.Client) -> None:
     ticket = ann.post("/api/messages", json={"chat": "stopword", "content": "slowly " + "word " * 200}).json()
     _wait_for_text(ann, ticket["turn_id"])
     started = time.monotonic()
@@ -218,7 +218,7 @@ def test_the_stop_command_waits_for_nothing(ann: httpx.Client) -> None:
         ({}, 422),
     ],
 )
-def test_what_is_no_message_is_refused_in_plain_words(ann: httpx.Client, body: dict[str, Any], status: int) -> None:
+def test_invalid_messages_are_rejected_with_a_reason(ann: httpx.Client, body: dict[str, Any], status: int) -> None:
     answer = ann.post("/api/messages", json=body)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
@@ -231,7 +231,7 @@ def test_a_message_with_a_picture_goes_as_it_is(gateway: Running, ann: httpx.Cli
     assert log[0].message.to_dict()["content"][1] == picture
 
 
-def test_a_failed_call_is_told_as_the_end_of_its_turn(ann: httpx.Client) -> None:
+def test_a_failed_call_ends_the_turn_with_its_error(ann: httpx.Client) -> None:
     failed = ask(ann, "failing", "fail")
     assert failed["outcome"] == "failed"
     assert "this was not to be" in failed["error"]
@@ -296,7 +296,7 @@ def test_an_answer_can_be_fetched_as_a_file_by_its_owner_alone(gateway: Running,
 
 
 @pytest.mark.spec("N1")
-def test_commands_reach_nothing_of_anybody_elses(gateway: Running, ann: httpx.Client) -> None:
+def test_commands_cannot_reach_other_users_conversations(gateway: Running, ann: httpx.Client) -> None:
     secret = ask(ann, "private", "say the treasure is under the elm")
     theirs = secret["conversation_id"]
     session = gateway.store.conversations.get(theirs).tip_session_id

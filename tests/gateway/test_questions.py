@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 from perdure.testing.simulator import Call, Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
-from support.gateway_site import Running, running_gateway
+from support.gateway_server import Running, running_gateway
 
 USERS = {"ann": ("chat", "read", "shell"), "bob": ("chat", "read", "admin"), "eve": ("chat", "read")}
 
@@ -95,7 +95,7 @@ def test_a_dangerous_command_runs_only_if_it_is_approved(
         assert ann.post(f"/api/questions/{closed[0]['question_id']}", json={"answer": "once"}).status_code == 404
 
 
-def test_where_nobody_answers_it_is_denied(tmp_path: Path, doomed: Path) -> None:
+def test_an_unanswered_approval_is_denied(tmp_path: Path, doomed: Path) -> None:
     with (
         Simulator(script=script) as sim,
         gateway_at(tmp_path, sim, question_timeout_s=0.5) as gateway,

@@ -108,14 +108,14 @@ def database(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.spec("I7", "I8", "I1", "N1")
-def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path, database: str) -> None:
+def test_a_killed_process_loses_and_duplicates_nothing(tmp_path: Path, database: str) -> None:
     _kill_under_load(tmp_path, database, kills=2)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.spec("I7", "I8", "I1")
-def test_twenty_killed_processes_lose_and_double_nothing(tmp_path: Path, database: str) -> None:
+def test_twenty_killed_processes_lose_and_duplicate_nothing(tmp_path: Path, database: str) -> None:
     _kill_under_load(tmp_path, database, kills=20)
 
 

@@ -41,7 +41,7 @@ def test_a_text_file_arrives_with_its_name_and_content() -> None:
     assert taken == ["read this\n\nnotes.txt:\n```\ngrößer 大\n```"]
 
 
-def test_a_file_that_is_no_text_is_refused_in_words() -> None:
+def test_a_binary_file_is_rejected_with_a_reply() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         api.send_file("a.bin", b"\x00\xff\xfe", mime="application/octet-stream")
         await _until(lambda: api.sent)
@@ -76,7 +76,7 @@ def test_start_is_answered_with_a_greeting_and_reaches_no_model() -> None:
     _live(story)
 
 
-def test_the_app_is_told_the_commands_there_are() -> None:
+def test_the_commands_are_registered_with_the_app() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         await _until(lambda: api.commands)
 
@@ -85,7 +85,7 @@ def test_the_app_is_told_the_commands_there_are() -> None:
     _live(story)
 
 
-def test_a_number_with_a_name_shares_what_that_user_has_elsewhere() -> None:
+def test_a_mapped_user_id_shares_that_users_conversations() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         api.say("hello")
         await _until(lambda: hub.submitted)
@@ -106,7 +106,7 @@ def test_an_answer_grows_in_one_message_and_is_not_edited_at_every_word() -> Non
     _live(story)
 
 
-def test_what_was_said_before_a_tool_stands_by_itself() -> None:
+def test_text_before_a_tool_call_is_a_message_of_its_own() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         ran = ToolStarted(ToolCall("a", "web", "{}"))
         script = [TextDelta("Let me look."), ran, TextDelta("Found."), TurnFinished("completed", "Found.")]
@@ -118,7 +118,7 @@ def test_what_was_said_before_a_tool_stands_by_itself() -> None:
     _live(story)
 
 
-def test_too_many_requests_are_waited_out_and_nothing_is_lost() -> None:
+def test_rate_limits_are_retried_and_nothing_is_lost() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         api.busy["sendMessage"] = 1
         await adapter.deliver(ME, "t_1", _played([CommandAnswered("Compacted.")]))
@@ -158,7 +158,7 @@ def test_a_question_may_be_answered_in_words() -> None:
     _live(story)
 
 
-def test_a_wrong_token_is_told_before_anything_starts() -> None:
+def test_a_wrong_token_fails_at_start() -> None:
     async def started(url: str) -> None:
         adapter = telegram.TelegramAdapter("999:wrong", TelegramSettings(base_url=url))
         await adapter.start(ScriptedHub())
@@ -167,7 +167,7 @@ def test_a_wrong_token_is_told_before_anything_starts() -> None:
         asyncio.run(started(url))
 
 
-def test_of_two_readers_one_stands_back_and_takes_over_when_the_other_is_gone() -> None:
+def test_of_two_pollers_one_waits_and_takes_over_when_the_other_stops() -> None:
     async def story() -> None:
         with bot_api() as (api, url):
             settings = TelegramSettings(allowed_users=("7",), base_url=url)

@@ -55,17 +55,17 @@ def test_the_database_holds_only_a_hash(tokens: AccessTokens, backend: Backend) 
 
 
 @pytest.mark.parametrize("wrong", ["", "pdr_", "pdr_x", "x" * 10_000, "\udcff", "é", "pdr_" + "A" * 43])
-def test_what_is_no_token_is_nobody(wrong: str, tokens: AccessTokens, clock: FakeClock) -> None:
+def test_an_invalid_token_is_not_authenticated(wrong: str, tokens: AccessTokens, clock: FakeClock) -> None:
     tokens.add("alice", ["chat"])
     assert authenticator(tokens, clock).authenticate(wrong) is None
 
 
-def test_one_letter_more_or_less_is_nobody(tokens: AccessTokens, clock: FakeClock) -> None:
+def test_a_token_with_one_character_changed_is_not_authenticated(tokens: AccessTokens, clock: FakeClock) -> None:
     made, who = tokens.add("alice", ["chat"]).text, authenticator(tokens, clock)
     assert [who.authenticate(t) for t in (made[:-1], made + "A", made.upper(), made.lower(), f" {made}")] == [None] * 5
 
 
-def test_without_tokens_whoever_is_at_the_machine_is_the_owner_without_a_shell(
+def test_while_no_token_exists_local_requests_are_the_owners_without_shell(
     tokens: AccessTokens, clock: FakeClock
 ) -> None:
     who = authenticator(tokens, clock)
@@ -79,9 +79,7 @@ def test_a_gateway_others_can_reach_has_no_owner(tokens: AccessTokens, clock: Fa
     assert authenticator(tokens, clock, is_open=False).authenticate("sk-anything") is None
 
 
-def test_once_a_token_was_made_nobody_enters_without_even_when_it_is_revoked(
-    tokens: AccessTokens, clock: FakeClock
-) -> None:
+def test_once_a_token_exists_one_is_required_even_after_revocation(tokens: AccessTokens, clock: FakeClock) -> None:
     made = tokens.add("alice", ["chat"])
     assert authenticator(tokens, clock).authenticate(None) is None
     tokens.revoke("alice")
@@ -89,7 +87,7 @@ def test_once_a_token_was_made_nobody_enters_without_even_when_it_is_revoked(
     assert authenticator(tokens, clock).authenticate(made.text) is None
 
 
-def test_an_expired_token_is_nobody(tokens: AccessTokens, clock: FakeClock) -> None:
+def test_an_expired_token_is_not_authenticated(tokens: AccessTokens, clock: FakeClock) -> None:
     made, who = tokens.add("alice", ["chat"], expires_in_ms=DAY_MS), authenticator(tokens, clock)
     clock.pass_ms(DAY_MS - 1)
     assert who.authenticate(made.text) is not None
@@ -118,7 +116,7 @@ def test_revoking_by_id_ends_one_and_by_user_all(tokens: AccessTokens, clock: Fa
 
 
 @pytest.mark.parametrize("wrong", ["carol", "", "a", "0" * 12])
-def test_revoking_what_is_not_there_is_told(wrong: str, tokens: AccessTokens) -> None:
+def test_revoking_an_unknown_token_is_an_error(wrong: str, tokens: AccessTokens) -> None:
     tokens.add("alice", ["chat"])
     with pytest.raises(NotFound, match="token list"):
         tokens.revoke(wrong)
@@ -142,9 +140,7 @@ def test_scopes_are_known_ones_and_at_least_one(scopes: list[str], tokens: Acces
         tokens.add("alice", scopes)  # type: ignore[arg-type]  # wrong on purpose
 
 
-def test_a_scope_of_a_newer_version_locks_nobody_out(
-    tokens: AccessTokens, store: SessionStore, clock: FakeClock
-) -> None:
+def test_an_unknown_scope_is_ignored(tokens: AccessTokens, store: SessionStore, clock: FakeClock) -> None:
     made = tokens.add("alice", ["chat"])
     rows = store.state("gateway:tokens")
     rows.set(made.token.digest, {**rows.get(made.token.digest), "scopes": ["chat", "from-the-future"]})
@@ -175,7 +171,9 @@ def test_a_revocation_is_not_undone_by_a_use_noted_elsewhere(tokens: AccessToken
     assert tokens.all()[0].status(clock.now_ms()) == "revoked"
 
 
-def test_a_database_that_is_gone_lets_nobody_in(tokens: AccessTokens, store: SessionStore, clock: FakeClock) -> None:
+def test_a_database_outage_authenticates_no_request(
+    tokens: AccessTokens, store: SessionStore, clock: FakeClock
+) -> None:
     who = authenticator(tokens, clock)
     store.close()
     with pytest.raises(StoreError):

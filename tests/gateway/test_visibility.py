@@ -22,7 +22,7 @@ from perdure.store import RouteRecord, SessionStore
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import Call, ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
-from support.gateway_site import Running, operations, running_gateway
+from support.gateway_server import Running, operations, running_gateway
 
 # The owner of the machine has the empty key.
 PEOPLE = ("", "ann", "bob")
@@ -174,7 +174,7 @@ def _requests(house: House, other: Belongings) -> Iterator[tuple[str, str, dict[
 
 @pytest.mark.spec("A4", "H4")
 @pytest.mark.parametrize(("token", "person"), _tokens(["read", "chat", "shell"]))
-def test_no_route_shows_anybody_elses(house: House, token: str, person: str) -> None:
+def test_no_route_shows_another_users_conversations(house: House, token: str, person: str) -> None:
     for other in house.others(person):
         asked = list(_requests(house, other))
         assert len(asked) > 20
@@ -189,7 +189,7 @@ def test_no_route_shows_anybody_elses(house: House, token: str, person: str) -> 
 
 @pytest.mark.spec("A4", "H4")
 @pytest.mark.parametrize(("token", "person"), _tokens(["chat", "shell"]))
-def test_no_command_shows_anybody_elses(house: House, token: str, person: str) -> None:
+def test_no_command_shows_another_users_conversations(house: House, token: str, person: str) -> None:
     assert {c.name for c in house.gateway.hub.commands} == set(ATTEMPTS), "say what a new command is tried with"
     for other in house.others(person):
         names = {"c": other.conversation_id, "s": other.session_id, "o": other.output_id}
@@ -204,7 +204,7 @@ def test_no_command_shows_anybody_elses(house: House, token: str, person: str) -
 
 @pytest.mark.spec("A4", "J7")
 @pytest.mark.parametrize(("token", "person"), _tokens(["chat", "shell"]))
-def test_no_tool_shows_anybody_elses_nor_does_a_delegated_agent(house: House, token: str, person: str) -> None:
+def test_no_tool_or_delegated_agent_shows_another_users_conversations(house: House, token: str, person: str) -> None:
     asked = [f"find {WORD}", "find m:1", "find m:1-50", f"delegate find {WORD}", "delegate find m:1"]
     for other in house.others(person):
         asked += [f"find output:{other.output_id}", f"delegate find output:{other.output_id}"]
@@ -220,7 +220,7 @@ def test_no_tool_shows_anybody_elses_nor_does_a_delegated_agent(house: House, to
 
 @pytest.mark.spec("A4")
 @pytest.mark.parametrize(("token", "person"), _tokens(["chat", "shell", "admin"]))
-def test_everybody_finds_what_is_their_own(house: House, token: str, person: str) -> None:
+def test_every_user_finds_their_own_conversations(house: House, token: str, person: str) -> None:
     """The same questions about one's own things are answered: silence above is not that of a broken route."""
     own = house.belongings[person]
     house.bring_to_top()
@@ -247,7 +247,7 @@ def test_everybody_finds_what_is_their_own(house: House, token: str, person: str
 
 @pytest.mark.spec("A4")
 @pytest.mark.parametrize(("token", "person"), _tokens(["admin"]))
-def test_an_admin_sees_everybodys(house: House, token: str, person: str) -> None:
+def test_an_admin_sees_all_conversations(house: House, token: str, person: str) -> None:
     house.bring_to_top()
     marks = [b.mark for b in house.belongings.values()]
     listed = house.say(token, "/sessions", f"looking {token}")["text"]
@@ -336,7 +336,7 @@ def test_a_question_of_a_turn_in_anothers_conversation_is_not_the_plain_tokens(h
     assert house.ask("owner admin", "POST", f"/api/questions/{ident}", **answer).status_code < 300
 
 
-def test_no_key_stands_for_everybody() -> None:
+def test_no_user_key_matches_all_users() -> None:
     assert only("") == Owner()
     assert only("ann") == User("ann")
     with pytest.raises(ValueError, match="a user has a key"):

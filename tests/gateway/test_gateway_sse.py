@@ -73,7 +73,7 @@ class Scene:
         return answering
 
 
-def test_text_is_out_before_the_call_that_brought_it_returns() -> None:
+def test_a_delta_is_written_synchronously() -> None:
     async def run() -> None:
         scene = Scene()
         answering = await scene.begin()
@@ -88,7 +88,7 @@ def test_text_is_out_before_the_call_that_brought_it_returns() -> None:
     asyncio.run(run())
 
 
-def test_a_connection_that_is_full_gets_everything_in_order_once_it_is_free() -> None:
+def test_a_blocked_connection_gets_everything_in_order() -> None:
     async def run() -> None:
         scene = Scene()
         answering = await scene.begin()
@@ -123,7 +123,7 @@ def test_text_written_before_anybody_reads_comes_first() -> None:
     asyncio.run(run())
 
 
-def test_trouble_of_a_connection_ends_its_stream_and_never_the_turn() -> None:
+def test_a_connection_error_ends_the_stream_not_the_turn() -> None:
     async def run() -> None:
         scene = Scene()
         answering = await scene.begin()
@@ -151,7 +151,7 @@ def test_what_a_full_connection_did_not_take_fails_with_it() -> None:
     asyncio.run(run())
 
 
-def test_a_sink_never_sees_what_is_not_text() -> None:
+def test_a_sink_receives_only_text_deltas() -> None:
     async def run() -> None:
         seen: list[SequencedEvent] = []
         chat = EventChannel(SystemClock())

@@ -29,7 +29,7 @@ from perdure.gateway.workers.routing import chat_key
 from perdure.store import open_store
 from perdure.testing.simulator import Simulator
 from support.gateway_process import obedient
-from support.gateway_site import running_gateway
+from support.gateway_server import running_gateway
 from support.store import FakeClock
 
 
@@ -58,7 +58,7 @@ def test_numbers_only_grow_whatever_the_clock_does() -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> None:
+def test_a_slow_subscriber_gets_merged_deltas() -> None:
     stream = EventChannel(FakeClock())
     reader = stream.subscribe()
     for event in (
@@ -83,7 +83,7 @@ def test_a_reader_behind_gets_its_text_in_one_piece_and_its_events_apart() -> No
     assert texts(read(again)) == ["c", "other"]
 
 
-def test_whoever_comes_back_to_a_turn_hears_no_piece_twice() -> None:
+def test_resubscribing_to_a_turn_repeats_no_delta() -> None:
     stream = EventChannel(FakeClock())
     first = stream.subscribe(turn_id="t_1")
     stream.publish("t_1", TextDelta("heard "))
@@ -94,7 +94,7 @@ def test_whoever_comes_back_to_a_turn_hears_no_piece_twice() -> None:
     assert texts(read(stream.subscribe(turn_id="t_1"))) == ["heard missed"]
 
 
-def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
+def test_a_finished_turn_buffers_its_final_event_without_deltas() -> None:
     stream = EventChannel(FakeClock())
     stream.publish("t_1", TurnStarted("t_1", "s_1"))
     for _ in range(500):
@@ -106,14 +106,14 @@ def test_of_a_finished_turn_its_end_is_kept_and_its_pieces_are_not() -> None:
     assert [type(n.event).__name__ for n in late] == ["TurnStarted", "TurnFinished", "TextDelta"]
 
 
-def test_a_chat_that_goes_on_for_ever_does_not_grow_for_ever() -> None:
+def test_the_buffer_of_a_channel_is_bounded() -> None:
     stream = EventChannel(FakeClock())
     for number in range(200):
         stream.publish(f"t_{number}", CommandAnswered("done"))
     assert len(read(stream.subscribe(after=0))) <= MAX_FINISHED_EVENTS
 
 
-def test_a_reader_that_never_reads_is_let_go() -> None:
+def test_a_subscriber_that_never_reads_is_disconnected() -> None:
     stream = EventChannel(FakeClock())
     reader = stream.subscribe()
     for number in range(MAX_BUFFERED_EVENTS + 10):
@@ -123,7 +123,7 @@ def test_a_reader_that_never_reads_is_let_go() -> None:
 
 
 @given(st.text(), st.integers(min_value=0, max_value=2**52))
-def test_a_piece_of_text_put_together_by_hand_is_the_same_json(text: str, number: int) -> None:
+def test_the_fast_path_for_deltas_formats_the_same_json(text: str, number: int) -> None:
     sequenced = SequencedEvent(number, "t_1", TextDelta(text))
     lines = format_event(sequenced).decode().split("\n")
     assert lines == [f"id: {number}", "event: text_delta", f"data: {to_json(encode_event(sequenced))}", "", ""]
@@ -145,7 +145,7 @@ def test_every_kind_of_event_is_one_line_of_json_with_its_type() -> None:
     assert data["type"] == "command_answered"
 
 
-def test_a_websocket_sends_follows_and_answers_in_the_same_json(tmp_path: Path) -> None:
+def test_a_websocket_uses_the_same_json(tmp_path: Path) -> None:
     with (
         Simulator(script=obedient) as sim,
         running_gateway(tmp_path, sim, users={"ann": ("chat", "read")}) as gateway,
@@ -167,7 +167,7 @@ def test_a_websocket_sends_follows_and_answers_in_the_same_json(tmp_path: Path) 
         assert json.loads(socket.recv(timeout=10)) == {"type": "done", "id": 3, "was_running": False}
 
 
-def test_a_websocket_says_why_before_it_closes(tmp_path: Path) -> None:
+def test_a_websocket_sends_the_reason_before_it_closes(tmp_path: Path) -> None:
     with (
         Simulator(script=obedient) as sim,
         running_gateway(tmp_path, sim, users={"ann": ("chat", "read")}) as gateway,
@@ -194,7 +194,7 @@ def test_chat_keys_never_collide() -> None:
     assert len({chat_key(k) for k in keys}) == len(keys)
 
 
-def test_a_follower_who_never_reads_leaves_nothing_behind_and_one_who_does_misses_nothing(tmp_path: Path) -> None:
+def test_an_unread_feed_leaks_no_subscription_and_a_read_one_misses_nothing(tmp_path: Path) -> None:
     async def run() -> list[str]:
         broker, chat = EventBroker(FakeClock()), ChatKey("http", "ann", "main")
         with open_store(tmp_path / "perdure.db") as store:

@@ -42,7 +42,7 @@ from perdure.gateway.observability.base import Observer, RequestRecord, TurnObse
 from perdure.gateway.observability.logging import LogObserver, LogWriter, LogWriterHandler
 from perdure.gateway.observability.metrics import Metrics
 from perdure.gateway.observability.telemetry import SpanObserver, make_span_observer
-from support.guarded import SomePeople, everything, guarded_app
+from support.auth_app import FixedTokens, everything, make_app
 from support.store import FakeClock
 
 CHAT = ChatKey("http", "alice", "main")
@@ -88,7 +88,7 @@ def figures(metrics: Metrics) -> dict[str, float]:
 # -- metrics ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_turn_is_counted_in_every_figure_it_belongs_to() -> None:
+def test_a_turn_is_counted_in_all_metrics() -> None:
     metrics = Metrics()
     play([metrics], TURN)
     found = figures(metrics)
@@ -108,13 +108,13 @@ def test_a_turn_is_counted_in_every_figure_it_belongs_to() -> None:
     assert found["perdure_recoveries_total{action=waited,kind=rate_limit}"] == 1
 
 
-def test_hygiene_is_told_by_its_reason() -> None:
+def test_hygiene_compactions_are_labelled_by_reason() -> None:
     metrics = Metrics()
     play([metrics], [CompactionStarted("hygiene", 9), CompactionFinished("failed", 9, 9, "s")])
     assert figures(metrics)["perdure_compactions_total{outcome=failed,reason=hygiene}"] == 1
 
 
-def test_figures_others_keep_are_read_when_asked() -> None:
+def test_external_totals_are_read_at_scrape_time() -> None:
     metrics, run_shielded = Metrics(), {"waiting": 3, "done": 0}
     metrics.gauge("queue_depth", "How much waits.", lambda: run_shielded["waiting"])
     metrics.total("done", "Done.", lambda: run_shielded["done"], outcome="well")
@@ -124,7 +124,7 @@ def test_figures_others_keep_are_read_when_asked() -> None:
     assert found["perdure_done_total{outcome=well}"] == 2
 
 
-def test_tools_the_model_made_up_have_no_series_of_their_own() -> None:
+def test_unregistered_tool_names_get_no_time_series() -> None:
     metrics = Metrics()
     for number in range(50):
         call = ToolCall(f"c{number}", f"buy-now-at-evil-{number}", "{}")
@@ -134,7 +134,7 @@ def test_tools_the_model_made_up_have_no_series_of_their_own() -> None:
     assert tools == ["perdure_tool_calls_total{outcome=error,tool=other}"]
 
 
-def test_names_people_make_up_do_not_grow_the_page_without_end() -> None:
+def test_label_cardinality_is_bounded() -> None:
     metrics = Metrics()
     for number in range(500):
         play([metrics], [CallFinished(f"model-{number}", USAGE, 0.0, "openai")], turn_id=f"t_{number}")
@@ -143,9 +143,9 @@ def test_names_people_make_up_do_not_grow_the_page_without_end() -> None:
     assert "perdure_cost_usd_total{model=other}" in models
 
 
-def test_refusals_are_counted_by_reason() -> None:
+def test_rejected_requests_are_counted_by_reason() -> None:
     metrics = Metrics()
-    app = guarded_app(SomePeople(good=everything("alice")), observers=[metrics])
+    app = make_app(FixedTokens(good=everything("alice")), observers=[metrics])
     ask(app, "/who", [("authorization", "Bearer good")])
     ask(app, "/who", [])
     ask(app, "/who", [("authorization", "Bearer bad")])
@@ -165,7 +165,7 @@ def log_writer() -> tuple[LogWriter, io.StringIO]:
     return LogWriter("json", FakeClock(), stream), stream
 
 
-def test_a_turn_is_one_line_of_figures() -> None:
+def test_a_turn_is_one_log_line() -> None:
     run_shielded, stream = log_writer()
     play([LogObserver(run_shielded)], TURN)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -179,7 +179,7 @@ def test_a_turn_is_one_line_of_figures() -> None:
     assert turn["ms"] == 1_200
 
 
-def test_no_word_of_what_was_said_is_in_any_of_them() -> None:
+def test_no_message_text_is_in_logs_metrics_or_spans() -> None:
     run_shielded, stream = log_writer()
     metrics, (provider, exporter) = Metrics(), traced()
     traces = make_span_observer(provider)
@@ -192,9 +192,9 @@ def test_no_word_of_what_was_said_is_in_any_of_them() -> None:
     assert "hunter2" not in everything_told
 
 
-def test_requests_are_told_by_route_and_never_by_query_or_path() -> None:
+def test_requests_are_logged_by_route_without_query_or_path() -> None:
     run_shielded, stream = log_writer()
-    app = guarded_app(SomePeople(good=everything("alice")), observers=[LogObserver(run_shielded)])
+    app = make_app(FixedTokens(good=everything("alice")), observers=[LogObserver(run_shielded)])
     ask(app, "/who?token=hunter2&q=hunter2", [("authorization", "Bearer good"), ("x-request-id", "proxy-1234567")])
     ask(app, "/hunter2", [("authorization", "Bearer good"), ("cookie", "hunter2"), ("x-request-id", 'hunter2"\\n')])
     ask(app, "/who", [("authorization", "Bearer hunter2")])
@@ -206,9 +206,9 @@ def test_requests_are_told_by_route_and_never_by_query_or_path() -> None:
     assert lines[2]["refused"] == "invalid_token"
 
 
-def test_an_error_nobody_foresaw_is_answered_and_told_by_kind_and_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_answered_and_logged_by_type_and_location(caplog: pytest.LogCaptureFixture) -> None:
     run_shielded, stream = log_writer()
-    app = guarded_app(SomePeople(good=everything("alice")), observers=[LogObserver(run_shielded)])
+    app = make_app(FixedTokens(good=everything("alice")), observers=[LogObserver(run_shielded)])
     logger, handler = logging.getLogger("perdure"), LogWriterHandler(run_shielded)
     logger.addHandler(handler)
     try:
@@ -219,7 +219,7 @@ def test_an_error_nobody_foresaw_is_answered_and_told_by_kind_and_place(caplog: 
     assert answer.headers["content-security-policy"]
     told = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert {"error": "RuntimeError", "level": "error"}.items() <= told[0].items()
-    assert "guarded.py:" in told[0]["where"]
+    assert "auth_app.py:" in told[0]["where"]
     assert told[0]["text"].split()[1] == told[1]["request"] == answer.headers["x-request-id"]
     assert "hunter2" not in stream.getvalue() + answer.text
 
@@ -238,7 +238,7 @@ def test_what_libraries_log_is_redacted() -> None:
     assert "a1B2c3D4e5" not in line["text"]
 
 
-def test_a_reader_who_has_gone_ends_the_journal_and_nothing_else() -> None:
+def test_a_closed_stream_disables_the_log_only() -> None:
     stream = io.StringIO()
     run_shielded = LogWriter("json", FakeClock(), stream)
     stream.close()
@@ -253,7 +253,7 @@ def test_plain_lines_stay_lines() -> None:
     assert 'a="x\\ny" b=1.235' in stream.getvalue()
 
 
-def test_a_watcher_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_observer_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def on_request(self, record: RequestRecord) -> None:
             raise RuntimeError("broken")
@@ -264,7 +264,7 @@ def test_a_watcher_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> 
     metrics = Metrics()
     play([Broken(), metrics], TURN)
     assert figures(metrics)["perdure_turns_total{outcome=completed,platform=http}"] == 1
-    app = guarded_app(SomePeople(good=everything("alice")), observers=[Broken(), metrics])
+    app = make_app(FixedTokens(good=everything("alice")), observers=[Broken(), metrics])
     assert ask(app, "/who", [("authorization", "Bearer good")]).status_code == 200
 
 
@@ -326,7 +326,7 @@ def test_a_turn_its_calls_and_its_tools_are_spans_by_the_conventions() -> None:
     )
 
 
-def test_a_call_tells_its_tokens_with_the_cached_among_the_input() -> None:
+def test_call_spans_count_cached_tokens_as_input() -> None:
     found = told(
         TurnStarted("t", "s", "c"),
         CallStarted("m", 1, 2, 3, "xai"),
@@ -394,7 +394,7 @@ def test_turns_side_by_side_do_not_mix() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [("openai", "openai"), ("anthropic", "anthropic"), ("bedrock", "aws.bedrock"), ("", "unknown")]
 )
-def test_providers_bear_the_conventions_names(ours: str, theirs: str) -> None:
+def test_provider_names_follow_the_conventions(ours: str, theirs: str) -> None:
     assert provider_name(ours) == theirs
 
 

@@ -27,7 +27,7 @@ from perdure.gateway.events.types import Draining
 from perdure.gateway.middleware import CONTENT_SECURITY_POLICY, is_public
 from perdure.gateway.server import check_bind_address
 from perdure.store.inbox import InboxFull
-from support.guarded import SomePeople, everything, guarded_app, raw, served
+from support.auth_app import FixedTokens, everything, make_app, raw, served
 from support.store import FakeClock
 
 ALICE = {"authorization": "Bearer alice-token"}
@@ -38,8 +38,8 @@ class Client:
 
     def __init__(self, **settings: Any) -> None:
         self.clock = FakeClock()
-        self.authenticator = SomePeople(**{"alice-token": everything("alice"), "bob-token": everything("bob")})
-        self.app = guarded_app(self.authenticator, clock=self.clock, **settings)
+        self.authenticator = FixedTokens(**{"alice-token": everything("alice"), "bob-token": everything("bob")})
+        self.app = make_app(self.authenticator, clock=self.clock, **settings)
 
     def __call__(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
@@ -57,8 +57,8 @@ def ask() -> Client:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    app = guarded_app(
-        SomePeople(**{"alice-token": everything("alice")}),
+    app = make_app(
+        FixedTokens(**{"alice-token": everything("alice")}),
         max_body_bytes=2_048,
         body_timeout_s=0.6,
         requests_per_minute=None,
@@ -70,7 +70,7 @@ def port() -> Iterator[int]:
 # -- tokens ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_opens_and_says_who_asks(ask: Client) -> None:
+def test_a_token_authenticates_its_user(ask: Client) -> None:
     assert ask("GET", "/who", headers=ALICE).json() == {"user": "alice"}
     assert ask("GET", "/who", headers={"authorization": "bearer bob-token"}).json() == {"user": "bob"}
 
@@ -88,24 +88,24 @@ def test_a_token_opens_and_says_who_asks(ask: Client) -> None:
         ({"x-api-key": "alice-token"}, "no_token"),
     ],
 )
-def test_whoever_has_none_stays_outside(headers: dict[str, str], code: str, ask: Client) -> None:
+def test_requests_without_a_valid_token_are_rejected(headers: dict[str, str], code: str, ask: Client) -> None:
     answer = ask("GET", "/who", headers=headers)
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == code
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_a_token_in_a_query_string_is_none(ask: Client) -> None:
+def test_a_token_in_the_query_string_is_ignored(ask: Client) -> None:
     for name in ("token", "access_token", "api_key"):
         assert ask("GET", f"/who?{name}=alice-token").status_code == 401
 
 
-def test_two_tokens_are_none(ask: Client) -> None:
+def test_two_authorization_headers_are_rejected(ask: Client) -> None:
     both = [("authorization", "Bearer alice-token"), ("authorization", "Bearer bob-token")]
     assert ask("GET", "/who", headers=both).status_code == 401
 
 
-def test_paths_nobody_knows_tell_strangers_nothing(ask: Client) -> None:
+def test_unknown_paths_require_a_token_too(ask: Client) -> None:
     assert ask("GET", "/no/such/path").status_code == 401
     assert ask("GET", "/no/such/path", headers=ALICE).status_code == 404
     assert ask("GET", "/openapi.json").status_code == 401
@@ -123,7 +123,7 @@ def test_a_missing_scope_is_named() -> None:
     assert "chat" in answer.json()["error"]["message"]
 
 
-def test_without_tokens_nothing_that_comes_through_a_proxy_is_the_owner() -> None:
+def test_proxied_requests_are_rejected_while_no_token_exists() -> None:
     ask = Client()
     ask.authenticator.persons = {"": everything("")}
     assert ask("GET", "/who").status_code == 200
@@ -134,13 +134,13 @@ def test_without_tokens_nothing_that_comes_through_a_proxy_is_the_owner() -> Non
 @pytest.mark.parametrize(
     "path", ["/static/../who", "/static/%2e%2e/who", "//who", "/static/..%2fwho", "/who/", "/healthz/../who", "/WHO"]
 )
-def test_no_spelling_of_a_path_walks_around_the_entrance(path: str, port: int) -> None:
+def test_no_path_spelling_bypasses_authentication(path: str, port: int) -> None:
     said = raw(port, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     assert said.split()[1] in (b"401", b"404")
     assert b"alice" not in said
 
 
-def test_public_paths_are_for_reading_only() -> None:
+def test_public_paths_are_read_only() -> None:
     assert is_public("GET", "/")
     assert is_public("HEAD", "/static/page.js")
     assert not any(is_public(method, "/") for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
@@ -153,18 +153,18 @@ def test_public_paths_are_for_reading_only() -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "localhost.evil.example", "", "a b", "@x"]
 )
-def test_a_name_made_to_point_here_is_not_answered(host: str, ask: Client) -> None:
+def test_dns_rebinding_is_rejected(host: str, ask: Client) -> None:
     answer = ask("GET", "/who", headers={**ALICE, "host": host})
     assert answer.status_code in (400, 421)
     assert "alice" not in answer.text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8420", "localhost:1", "LOCALHOST", "[::1]:8420", "10.1.2.3"])
-def test_addresses_and_localhost_are_answered(host: str, ask: Client) -> None:
+def test_ip_addresses_and_localhost_are_accepted(host: str, ask: Client) -> None:
     assert ask("GET", "/who", headers={**ALICE, "host": host}).status_code == 200
 
 
-def test_names_from_the_settings_are_answered() -> None:
+def test_configured_host_names_are_accepted() -> None:
     names = HostNames("0.0.0.0", public_url="https://agent.example.org", allowed=["*.lan.example", "box"])
     assert all(
         names.is_known_host(h) for h in ("agent.example.org", "agent.example.org.:443", "a.lan.example:1", "BOX")
@@ -174,12 +174,12 @@ def test_names_from_the_settings_are_answered() -> None:
     )
 
 
-def test_two_hosts_are_none(port: int) -> None:
+def test_two_host_headers_are_rejected(port: int) -> None:
     said = raw(port, b"GET /who HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil\r\nAuthorization: Bearer alice-token\r\n\r\n")
     assert said.split()[1] == b"400"
 
 
-def test_health_is_looked_at_too(ask: Client) -> None:
+def test_health_checks_are_subject_to_the_host_check(ask: Client) -> None:
     assert ask("GET", "/healthz", headers={"host": "evil.example"}).status_code == 421
 
 
@@ -195,16 +195,16 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_a_foreign_page_changes_nothing(origin: str, ask: Client) -> None:
+def test_cross_site_writes_are_rejected(origin: str, ask: Client) -> None:
     answer = ask("POST", "/echo", headers={**ALICE, "origin": origin}, content=b"x")
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "wrong_origin")
 
 
-def test_our_own_page_may_post(ask: Client) -> None:
+def test_the_web_ui_may_post(ask: Client) -> None:
     assert ask("POST", "/echo", headers={**ALICE, "origin": "http://127.0.0.1:8420"}, content=b"x").status_code == 200
 
 
-def test_the_public_url_is_our_own_page_even_when_a_proxy_ends_tls() -> None:
+def test_the_public_url_is_same_origin_behind_a_tls_proxy() -> None:
     ask = Client(public_url="https://agent.example.org")
     page = {**ALICE, "host": "agent.example.org", "origin": "https://agent.example.org"}
     assert ask("POST", "/echo", headers=page).status_code == 200
@@ -213,7 +213,7 @@ def test_the_public_url_is_our_own_page_even_when_a_proxy_ends_tls() -> None:
     assert ask("POST", "/echo", headers={**page, "origin": "http://agent.example.org:81"}).status_code == 403
 
 
-def test_what_a_foreign_page_embeds_is_refused_and_a_link_is_followed(ask: Client) -> None:
+def test_cross_site_embeds_are_rejected_and_links_allowed(ask: Client) -> None:
     embedded = {**ALICE, "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     assert ask("GET", "/who", headers=embedded).status_code == 403
     assert ask("GET", "/who", headers={**embedded, "sec-fetch-mode": "navigate"}).status_code == 200
@@ -221,7 +221,7 @@ def test_what_a_foreign_page_embeds_is_refused_and_a_link_is_followed(ask: Clien
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:8420"])
-def test_no_answer_opens_itself_to_other_origins(origin: str, ask: Client) -> None:
+def test_no_response_has_cors_headers(origin: str, ask: Client) -> None:
     asked = {
         "origin": origin,
         "access-control-request-method": "POST",
@@ -240,9 +240,7 @@ def test_no_answer_opens_itself_to_other_origins(origin: str, ask: Client) -> No
     ("path", "headers", "status"),
     [("/who", ALICE, 200), ("/who", {}, 401), ("/none", ALICE, 404), ("/who", {"host": "evil.example"}, 421)],
 )
-def test_every_answer_tells_the_browser_to_be_careful(
-    path: str, headers: dict[str, str], status: int, ask: Client
-) -> None:
+def test_every_response_has_security_headers(path: str, headers: dict[str, str], status: int, ask: Client) -> None:
     answer = ask("GET", path, headers=headers)
     assert answer.status_code == status
     assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
@@ -271,7 +269,7 @@ def test_errors_have_one_shape(method: str, path: str, content: bytes, status: i
         assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
 
 
-def test_what_was_wrong_is_not_sent_back(ask: Client) -> None:
+def test_invalid_input_is_not_echoed(ask: Client) -> None:
     content = json.dumps(["my-password-is-hunter2"])
     answer = ask("POST", "/json", headers={**ALICE, "content-type": "application/json"}, content=content)
     assert answer.status_code == 422
@@ -288,28 +286,28 @@ def test_a_body_at_the_limit_passes(port: int) -> None:
     assert said.endswith(b'{"bytes":2048}')
 
 
-def test_a_body_said_to_be_too_long_is_not_waited_for(port: int) -> None:
+def test_a_declared_length_over_the_limit_is_rejected_at_once(port: int) -> None:
     said = raw(port, HEAD + b"Content-Length: 2049\r\n\r\n")
     assert said.split()[1] == b"413"
     assert raw(port, HEAD + b"Content-Length: 99999999999999999999999999\r\n\r\n").split()[1] in (b"400", b"413")
 
 
 @pytest.mark.parametrize("path", [b"/echo", b"/json"])
-def test_a_chunked_body_is_counted_as_it_comes(path: bytes, port: int) -> None:
+def test_chunked_bodies_are_limited(path: bytes, port: int) -> None:
     head = HEAD.replace(b"/echo", path) + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     said = raw(port, head, *[b"400\r\n" + b"[" * 1024 + b"\r\n"] * 3, pause_s=0.02)
     assert said.split()[1] == b"413"
     assert b"too_large" in said
 
 
-def test_a_body_that_trickles_is_given_up(port: int) -> None:
+def test_a_slow_body_times_out(port: int) -> None:
     began = time.monotonic()
     said = raw(port, HEAD + b"Content-Length: 100\r\n\r\n", *[b"x"] * 4, pause_s=0.1)
     assert said.split()[1] == b"408"
     assert time.monotonic() - began < 4
 
 
-def test_strangers_are_not_listened_to(port: int) -> None:
+def test_unauthenticated_bodies_are_not_read(port: int) -> None:
     head = HEAD.replace(b"alice-token", b"nobody")
     assert raw(port, head + b"Content-Length: 2000\r\n\r\n").split()[1] == b"401"
 
@@ -327,7 +325,7 @@ def test_strangers_are_not_listened_to(port: int) -> None:
         b"GET /who HTTP/1.1\r\n\r\n",
     ],
 )
-def test_crooked_requests_get_no_answer_worth_having(request_bytes: bytes, port: int) -> None:
+def test_malformed_requests_are_rejected(request_bytes: bytes, port: int) -> None:
     said = raw(port, request_bytes, timeout_s=0.5)
     assert not said or said.split()[1][:1] == b"4"
     assert raw(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").endswith(b'{"ok":true}')
@@ -341,7 +339,7 @@ def test_a_header_cannot_be_smuggled_into_an_answer(port: int) -> None:
 # -- pace ------------------------------------------------------------------------------------------------------------
 
 
-def test_one_user_is_slowed_down_and_another_is_not() -> None:
+def test_rate_limits_are_per_user() -> None:
     ask = Client(requests_per_minute=60, request_burst=3)
     statuses = [ask("GET", "/who", headers=ALICE).status_code for _ in range(4)]
     assert statuses == [200, 200, 200, 429]
@@ -353,14 +351,14 @@ def test_one_user_is_slowed_down_and_another_is_not() -> None:
     assert ask("GET", "/who", headers=ALICE).status_code == 200
 
 
-def test_guessing_tokens_is_slowed_down_by_address_and_leaves_users_alone() -> None:
+def test_failed_logins_are_rate_limited_by_address() -> None:
     ask = Client(requests_per_minute=60, request_burst=3)
     guesses = [ask("GET", "/who", headers={"authorization": f"Bearer {n}"}).status_code for n in range(4)]
     assert guesses == [401, 401, 401, 429]
     assert ask("GET", "/who", headers=ALICE).status_code == 200
 
 
-def test_health_is_never_too_often() -> None:
+def test_health_checks_are_not_rate_limited() -> None:
     ask = Client(requests_per_minute=1, request_burst=1)
     assert {ask("GET", "/healthz").status_code for _ in range(5)} == {200}
 
@@ -376,7 +374,7 @@ def test_no_more_pass_than_the_burst_and_the_time_allow(waits: list[int], per_mi
 
 
 @given(st.integers(1, 600), st.integers(1, 20))
-def test_what_is_told_to_wait_may_come_then(per_minute: int, burst: int) -> None:
+def test_a_request_succeeds_after_retry_after(per_minute: int, burst: int) -> None:
     clock = FakeClock()
     limit = RateLimit(per_minute, burst, clock=clock)
     assert [limit.take("x") for _ in range(burst)] == [0] * burst
@@ -386,7 +384,7 @@ def test_what_is_told_to_wait_may_come_then(per_minute: int, burst: int) -> None
     assert limit.take("x") == 0
 
 
-def test_the_memory_of_callers_is_bounded() -> None:
+def test_rate_limit_buckets_are_bounded() -> None:
     limit = RateLimit(1, 1, clock=FakeClock())
     for caller in range(25_000):
         limit.take(caller)
@@ -398,10 +396,10 @@ def test_the_memory_of_callers_is_bounded() -> None:
 
 
 def test_a_stream_ends_when_its_token_does() -> None:
-    clock, authenticator = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
+    clock, authenticator = FakeClock(), FixedTokens(**{"alice-token": everything("alice")})
     lines = 0
     with (
-        served(guarded_app(authenticator, clock=clock)) as port,
+        served(make_app(authenticator, clock=clock)) as port,
         httpx.stream("GET", f"http://127.0.0.1:{port}/stream", headers=ALICE, trust_env=False) as answer,
     ):
         for _ in answer.iter_lines():
@@ -435,7 +433,9 @@ def test_a_socket_takes_its_token_as_a_header(port: int) -> None:
         ({"additional_headers": ALICE, "origin": "null"}, 403),
     ],
 )
-def test_a_socket_without_right_is_refused_at_the_handshake(options: dict[str, Any], status: int, port: int) -> None:
+def test_an_unauthorized_websocket_is_rejected_at_the_handshake(
+    options: dict[str, Any], status: int, port: int
+) -> None:
     with pytest.raises(InvalidStatus) as refused, connect(f"ws://127.0.0.1:{port}/ws", **options):
         pass
     assert refused.value.response.status_code == status
@@ -449,9 +449,9 @@ def test_a_frame_that_is_too_large_ends_the_socket(port: int) -> None:
 
 
 def test_a_socket_ends_when_its_token_does() -> None:
-    clock, authenticator = FakeClock(), SomePeople(**{"alice-token": everything("alice")})
+    clock, authenticator = FakeClock(), FixedTokens(**{"alice-token": everything("alice")})
     with (
-        served(guarded_app(authenticator, clock=clock)) as port,
+        served(make_app(authenticator, clock=clock)) as port,
         connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
     ):
         ws.send("one")
@@ -492,10 +492,10 @@ def test_a_gateway_others_can_reach_needs_a_token(settings: dict[str, Any]) -> N
     check_bind_address(GatewaySettings(**settings), has_tokens=True)
 
 
-def test_messages_over_a_socket_are_paced_like_requests() -> None:
-    authenticator = SomePeople(**{"alice-token": everything("alice")})
+def test_websocket_messages_are_rate_limited() -> None:
+    authenticator = FixedTokens(**{"alice-token": everything("alice")})
     with (
-        served(guarded_app(authenticator, requests_per_minute=600, request_burst=2)) as port,
+        served(make_app(authenticator, requests_per_minute=600, request_burst=2)) as port,
         connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
     ):
         began = time.monotonic()
@@ -506,7 +506,7 @@ def test_messages_over_a_socket_are_paced_like_requests() -> None:
     assert time.monotonic() - began >= 0.4
 
 
-def test_what_a_database_says_of_itself_is_not_passed_on() -> None:
+def test_database_error_texts_are_not_returned() -> None:
     refusal = to_api_error(StoreUnavailable("no route to postgresql://db.internal:5432"))
     assert refusal.status == 503
     assert "internal" not in refusal.message
@@ -516,8 +516,8 @@ def test_what_a_database_says_of_itself_is_not_passed_on() -> None:
     assert to_api_error(Draining("stopping")).status == 503
 
 
-def test_a_stream_outlives_a_database_that_is_away_for_a_while() -> None:
-    class Forgetful(SomePeople):
+def test_a_stream_survives_a_database_outage() -> None:
+    class Forgetful(FixedTokens):
         is_away = False
 
         def authenticate(self, token: str | None) -> Principal | None:
@@ -527,7 +527,7 @@ def test_a_stream_outlives_a_database_that_is_away_for_a_while() -> None:
 
     clock, authenticator = FakeClock(), Forgetful(**{"alice-token": everything("alice")})
     with (
-        served(guarded_app(authenticator, clock=clock)) as port,
+        served(make_app(authenticator, clock=clock)) as port,
         connect(f"ws://127.0.0.1:{port}/ws", additional_headers=ALICE) as ws,
     ):
         authenticator.is_away = True
@@ -538,6 +538,6 @@ def test_a_stream_outlives_a_database_that_is_away_for_a_while() -> None:
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
 
 
-def test_a_public_path_asks_for_nothing_whatever_is_sent(ask: Client) -> None:
+def test_public_paths_ignore_invalid_tokens(ask: Client) -> None:
     for value in ("Basic YWxpY2U6", "Bearer", "Bearer wrong", "nonsense"):
         assert ask("GET", "/healthz", headers={"authorization": value}).status_code == 200

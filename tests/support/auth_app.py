@@ -24,7 +24,7 @@ from perdure.gateway.observability.base import Observer
 CAN_CHAT = Depends(require_scope("chat"))
 
 
-class SomePeople:
+class FixedTokens:
     """Persons by token, changed while the app runs."""
 
     is_fresh = True
@@ -40,7 +40,7 @@ def everything(user_key: str) -> Principal:
     return Principal(user_key, frozenset(SCOPES))
 
 
-def guarded_app(
+def make_app(
     authenticator: Authenticator, *, clock: Clock | None = None, observers: Sequence[Observer] = (), **settings: Any
 ) -> FastAPI:
     """Three routes: one answers, one streams, one is a WebSocket that echoes."""

@@ -17,7 +17,7 @@ from perdure.gateway.workers.precompaction import last_prompt
 from perdure.store.records import CallRecord
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest
-from support.gateway_site import Running, running_gateway
+from support.gateway_server import Running, running_gateway
 
 USERS = {"ann": ("chat", "read")}
 WINDOW = 20_000
@@ -104,7 +104,7 @@ def test_a_conversation_at_85_percent_is_compacted_before_the_agent_sees_the_mes
 
 
 @pytest.mark.spec("C8")
-def test_below_85_percent_it_leaves_the_matter_to_the_engine(tmp_path: Path) -> None:
+def test_below_85_percent_nothing_is_compacted(tmp_path: Path) -> None:
     with Simulator(script=reply, window=2 * WINDOW) as sim, gateway(tmp_path, sim, "lazy") as running:
         ann, conversation = fill(running, 0.60)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})
@@ -114,7 +114,7 @@ def test_below_85_percent_it_leaves_the_matter_to_the_engine(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("C8", "F1")
-def test_an_engine_that_fails_is_stood_in_for_by_the_digest(tmp_path: Path) -> None:
+def test_the_digest_replaces_a_failing_engine(tmp_path: Path) -> None:
     with Simulator(script=reply, window=2 * WINDOW) as sim, gateway(tmp_path, sim, "broken") as running:
         ann, conversation = fill(running, 0.85)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})

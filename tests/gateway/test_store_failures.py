@@ -71,7 +71,7 @@ async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
 @pytest.mark.parametrize(
     "failures", [{"begin": 2}, {"begin, unheard of": 1}, {"finish": 2}, {"first": 2}, {"finish": 1, "first": 1}]
 )
-def test_what_was_taken_is_answered_once_though_the_store_fails(tmp_path: Path, failures: dict[str, int]) -> None:
+def test_a_stored_message_is_answered_once_despite_store_failures(tmp_path: Path, failures: dict[str, int]) -> None:
     with Simulator(script=["first answer", "second answer", "an answer too many"]) as sim:
         store = open_store(tmp_path / "perdure.db")
         store.inbox = FlakyInbox(store.inbox, dict(failures))

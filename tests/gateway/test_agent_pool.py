@@ -16,7 +16,7 @@ from perdure.store.records import Lease
 from perdure.testing.simulator import Call, Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
-from support.gateway_site import Running, running_gateway
+from support.gateway_server import Running, running_gateway
 
 USERS = {"ann": ("chat", "read"), "bob": ("chat", "read")}
 
@@ -58,7 +58,7 @@ def sim() -> Any:
         yield made
 
 
-def test_memory_is_its_users_own(tmp_path: Path, sim: Simulator) -> None:
+def test_memory_is_isolated_by_user(tmp_path: Path, sim: Simulator) -> None:
     with running_gateway(tmp_path, sim, users=USERS) as gateway:
         ask(gateway, "ann", "first", "note likes marmalade")
         ask(gateway, "ann", "second", "say hi")
@@ -69,7 +69,7 @@ def test_memory_is_its_users_own(tmp_path: Path, sim: Simulator) -> None:
         assert not (tmp_path / "memory" / "MEMORY.md").exists()
 
 
-def test_the_models_own_search_finds_its_users_conversations_alone(tmp_path: Path, sim: Simulator) -> None:
+def test_session_search_is_isolated_by_user(tmp_path: Path, sim: Simulator) -> None:
     with running_gateway(tmp_path, sim, users=USERS) as gateway:
         ask(gateway, "ann", "one", "say the treasure is under the elm")
         assert "elm" in ask(gateway, "ann", "two", "find treasure")["text"]
@@ -77,7 +77,7 @@ def test_the_models_own_search_finds_its_users_conversations_alone(tmp_path: Pat
 
 
 @pytest.mark.spec("I4")
-def test_an_agent_that_was_let_go_goes_on_as_if_nothing_had_been(tmp_path: Path, sim: Simulator) -> None:
+def test_an_evicted_agent_resumes_its_conversation(tmp_path: Path, sim: Simulator) -> None:
     with running_gateway(tmp_path, sim, users=USERS, gateway={"max_live_agents": 1}) as gateway:
         for turn in range(3):
             for chat in ("red", "green", "blue"):
@@ -87,7 +87,7 @@ def test_an_agent_that_was_let_go_goes_on_as_if_nothing_had_been(tmp_path: Path,
 
 
 @pytest.mark.spec("I7")
-def test_a_conversation_is_free_again_once_its_turn_is_over(tmp_path: Path, sim: Simulator) -> None:
+def test_the_lease_is_released_after_the_turn(tmp_path: Path, sim: Simulator) -> None:
     with running_gateway(tmp_path, sim, users=USERS) as gateway:
         done = ask(gateway, "ann", "main", "say hi")
         _until(lambda: gateway.store.leases.holder_of(done["conversation_id"]) is None)
@@ -110,7 +110,7 @@ def taken_elsewhere(gateway: Running, conversation_id: str) -> Lease:
 
 
 @pytest.mark.spec("I7")
-def test_a_conversation_that_is_written_elsewhere_is_waited_for(tmp_path: Path, sim: Simulator) -> None:
+def test_a_message_waits_for_the_lease_of_another_process(tmp_path: Path, sim: Simulator) -> None:
     with running_gateway(tmp_path, sim, users=USERS) as gateway:
         done = ask(gateway, "ann", "main", "say hi")
         lease = taken_elsewhere(gateway, done["conversation_id"])
@@ -119,7 +119,7 @@ def test_a_conversation_that_is_written_elsewhere_is_waited_for(tmp_path: Path, 
 
 
 @pytest.mark.spec("A4", "A7")
-def test_every_call_is_on_the_bill_of_its_user(tmp_path: Path, sim: Simulator) -> None:
+def test_calls_are_billed_to_their_user(tmp_path: Path, sim: Simulator) -> None:
     with running_gateway(tmp_path, sim, users=USERS) as gateway:
         for chat in ("one", "two"):
             ask(gateway, "ann", chat, "say hi")

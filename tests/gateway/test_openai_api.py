@@ -82,7 +82,7 @@ def test_an_answer_has_every_field_the_client_knows(alice: openai.OpenAI) -> Non
     assert done.usage.prompt_tokens_details is not None
 
 
-def test_a_stream_says_the_same_in_pieces(alice: openai.OpenAI) -> None:
+def test_a_stream_has_the_same_text_in_chunks(alice: openai.OpenAI) -> None:
     text = "one two three four five"
     with alice.chat.completions.create(
         model="perdure",
@@ -175,7 +175,7 @@ def test_two_conversations_that_begin_alike_stay_apart(alice: openai.OpenAI, sim
     assert [m["content"] for m in seen_by_model(sim)] == ["say the same", "the same", "say right"]
 
 
-def test_regenerating_an_answer_branches_and_nothing_is_said_twice(alice: openai.OpenAI, sim: Simulator) -> None:
+def test_regenerating_an_answer_branches_without_duplicates(alice: openai.OpenAI, sim: Simulator) -> None:
     messages = [user("say regenerate me")]
     told, begun = ask(alice, messages)
     again = [*messages, answer(told), user("and now")]
@@ -194,7 +194,7 @@ def test_an_edited_answer_is_taken_as_edited(alice: openai.OpenAI, sim: Simulato
     assert [m["content"] for m in seen_by_model(sim)] == [m["content"] for m in edited]
 
 
-def test_a_history_from_elsewhere_is_taken_over(alice: openai.OpenAI, sim: Simulator) -> None:
+def test_an_unknown_history_is_imported(alice: openai.OpenAI, sim: Simulator) -> None:
     messages = [user("what is 2+2?"), answer("It is 4."), user("and 3+3?"), answer("6."), user("repeat all")]
     told, conversation = ask(alice, messages)
     assert told == "3: repeat all"
@@ -227,7 +227,7 @@ def test_white_space_a_client_trims_does_not_matter(alice: openai.OpenAI) -> Non
 
 
 @pytest.mark.parametrize("header", ["X-Perdure-Conversation", "X-Conversation-Id"])
-def test_a_named_conversation_takes_only_what_is_new(header: str, alice: openai.OpenAI, sim: Simulator) -> None:
+def test_a_named_conversation_appends_only_new_messages(header: str, alice: openai.OpenAI, sim: Simulator) -> None:
     named: dict[str, Any] = {"extra_headers": {header: f"trip-{header}"}}
     first, conversation = ask(alice, [user("say to Rome")], **named)
     ask(alice, [user("say to Rome"), answer(first), user("say by train")], **named)
@@ -366,7 +366,7 @@ def test_several_user_messages_in_a_row_are_one(alice: openai.OpenAI, sim: Simul
     assert [m["content"] for m in seen_by_model(sim)] == ["say first\n\nsecond"]
 
 
-def test_hanging_up_stops_the_turn(gateway: GatewayProcess, alice: openai.OpenAI, sim: Simulator) -> None:
+def test_disconnecting_stops_the_turn(gateway: GatewayProcess, alice: openai.OpenAI, sim: Simulator) -> None:
     text = " ".join(str(n) for n in range(400))
     stream = alice.chat.completions.create(
         model="perdure", messages=[{"role": "user", "content": f"slowly {text}"}], stream=True
@@ -425,7 +425,7 @@ def test_an_idempotency_key_is_answered_once(alice: openai.OpenAI, sim: Simulato
         ({"stream": "yes"}, openai.BadRequestError, "stream"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_openais_shape(
+def test_unsupported_parameters_are_errors_in_openais_shape(
     change: dict[str, Any], error: type[openai.APIStatusError], param: str | None, alice: openai.OpenAI
 ) -> None:
     body = {"model": "perdure", "messages": [user("say x")], **change}
@@ -437,7 +437,7 @@ def test_what_cannot_be_done_is_refused_in_openais_shape(
     assert told["param"] == param
 
 
-def test_parameters_of_a_model_are_ignored_and_it_is_said(alice: openai.OpenAI) -> None:
+def test_sampling_parameters_are_ignored_and_listed(alice: openai.OpenAI) -> None:
     raw = alice.chat.completions.with_raw_response.create(
         model="perdure",
         messages=[{"role": "user", "content": "say fine"}],
@@ -454,9 +454,7 @@ def test_parameters_of_a_model_are_ignored_and_it_is_said(alice: openai.OpenAI) 
     ("who", "error"),
     [("nobody", openai.AuthenticationError), ("reader", openai.PermissionDeniedError)],
 )
-def test_strangers_and_readers_are_refused(
-    who: str, error: type[openai.APIStatusError], gateway: GatewayProcess
-) -> None:
+def test_the_scope_chat_is_required(who: str, error: type[openai.APIStatusError], gateway: GatewayProcess) -> None:
     with client(gateway, who) as api, pytest.raises(error):
         ask(api, [user("say x")])
 
@@ -484,7 +482,7 @@ def test_a_turn_that_fails_is_an_error_and_not_tried_again(
 @pytest.mark.parametrize(
     "body", [b"", b"null", b"[]", b"{", b"\xff", b'{"model": 1}', b'{"messages": "hi"}', b"[" * 5_000]
 )
-def test_bodies_that_make_no_sense_are_refused(body: bytes, gateway: GatewayProcess) -> None:
+def test_invalid_bodies_are_rejected(body: bytes, gateway: GatewayProcess) -> None:
     told = httpx.post(
         f"{gateway.url}/v1/chat/completions", content=body, headers=gateway.headers("alice"), trust_env=False
     )
@@ -492,7 +490,7 @@ def test_bodies_that_make_no_sense_are_refused(body: bytes, gateway: GatewayProc
     assert told.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_no_word_of_anybody_is_in_the_journal(gateway: GatewayProcess, alice: openai.OpenAI) -> None:
+def test_no_message_text_is_logged(gateway: GatewayProcess, alice: openai.OpenAI) -> None:
     ask(alice, [user("say xylophone-quagmire")])
     time.sleep(0.2)
     log = "\n".join(gateway.errors)
@@ -502,7 +500,7 @@ def test_no_word_of_anybody_is_in_the_journal(gateway: GatewayProcess, alice: op
     assert "authorization" not in log.lower()
 
 
-def test_after_hanging_up_the_client_goes_on_with_what_it_saw(alice: openai.OpenAI, sim: Simulator) -> None:
+def test_after_a_disconnect_the_client_continues_from_what_it_received(alice: openai.OpenAI, sim: Simulator) -> None:
     text = " ".join(str(n) for n in range(300))
     first, begun = ask(alice, [user("say before")])
     messages = [user("say before"), answer(first), user(f"slowly {text}")]
@@ -516,7 +514,7 @@ def test_after_hanging_up_the_client_goes_on_with_what_it_saw(alice: openai.Open
     assert [m["content"] for m in seen_by_model(sim)] == [m["content"] for m in again]
 
 
-def test_a_long_history_is_read_without_holding_anybody_up(alice: openai.OpenAI, sim: Simulator) -> None:
+def test_a_long_history_does_not_block_other_requests(alice: openai.OpenAI, sim: Simulator) -> None:
     messages = [m for n in range(500) for m in (user(f"question {n} " + "x" * 500), answer(f"answer {n}"))]
     _, conversation = ask(alice, [*messages, user("say at last")])
     heard = [m["content"] for m in seen_by_model(sim)]

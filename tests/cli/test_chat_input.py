@@ -85,6 +85,18 @@ def test_a_line_knows_which_of_its_parts_were_pasted() -> None:
     line = f"look: {pastes.fold('a @short one')} and {pastes.fold(long)} @typed"
     assert pastes.take(line) == ("a @short one", long)
     assert pastes.take("a @short one, typed") == ()
+    assert pastes.take("a @short one, recalled", is_recalled=True) == ("a @short one",)
+
+
+def test_a_path_that_was_pasted_in_part_is_not_attached(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("notes", encoding="utf-8")
+    for pasted in (("notes.md",), ("see @", "notes.md"), ("notes",), ("see @notes.md please, and more",)):
+        pastes = Pastes()
+        for piece in pasted:
+            pastes.fold(piece)
+        line = "see @notes.md please"
+        assert attach(line, tmp_path, pasted=pastes.take(line)).message == line, pasted
+    assert not isinstance(attach("say hi, @notes.md", tmp_path, pasted=("hi,",)).message, str)
 
 
 def test_a_huge_file_is_cut_with_a_word_about_it(tmp_path: Path) -> None:

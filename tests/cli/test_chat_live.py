@@ -226,10 +226,17 @@ def test_a_path_in_a_paste_attaches_nothing(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "secret.env").write_text("TOPSECRET=42", encoding="utf-8")
     (tmp_path / "notes.md").write_text("MY NOTES", encoding="utf-8")
     short, long = "see @secret.env", "line\n" * 40 + "see @secret.env\n"
-    with Simulator(script=["One.", "Two.", "Three.", "Four."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+    with (
+        Simulator(script=["One.", "Again.", "Typed.", "Two.", "Three.", "Four."]) as sim,
+        chatting(tmp_path / "home", flags(sim)) as chat,
+    ):
         chat.see("/help lists")
         chat.type(f"\x1b[200~{short}\x1b[201~\r")
         chat.see("One.")
+        chat.type("\x1b[A\r")
+        chat.see("Again.")
+        chat.type("look at @\x1b[200~secret.env\x1b[201~ \r")
+        chat.see("Typed.")
         chat.type(f"\x1b[200~{long}\x1b[201~ what is it?\r")
         chat.see("Two.")
         chat.type("\x1b[A\r")

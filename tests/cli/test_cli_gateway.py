@@ -47,6 +47,10 @@ def test_a_token_is_printed_once_and_listed_without_itself(tmp_path: Path) -> No
 
 
 def test_a_token_without_a_name_is_ones_own(tmp_path: Path) -> None:
+    for empty in ("", "  "):
+        refused = perdure(tmp_path, "gateway", "token", "add", empty)
+        assert refused.status == 2
+        assert "USER is empty" in refused.err
     assert perdure(tmp_path, "gateway", "token", "add").status == 0
     assert "(you)" in perdure(tmp_path, "gateway", "token", "list").out
 

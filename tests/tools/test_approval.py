@@ -314,3 +314,17 @@ def test_refusal_message_reaches_the_model(tmp_path: Path) -> None:
     text = GuardedRuntime(tmp_path, approver).run("terminal", command="rm -rf src")
     assert "was not run, the user refused" in text
     assert "move it to old/ instead" in text
+
+
+@pytest.mark.spec("J6")
+def test_the_dangerous_part_is_named_as_it_is_written(tmp_path: Path) -> None:
+    for command, part in (
+        ("ls && cat ~/.ssh/id_rsa", "cat ~/.ssh/id_rsa"),
+        ('cd . ; touch "$HOME/my notes"', 'touch "$HOME/my notes'),
+        ("echo x > ~/thesis.tex; ls", "echo x > ~/thesis.tex"),
+    ):
+        approver = ScriptedApprover("no")
+        GuardedRuntime(tmp_path, approver).run("terminal", command=command)
+        (request,) = approver.requests
+        assert request.action == command
+        assert request.dangerous == (part,), command

@@ -265,7 +265,7 @@ def token() -> None:
 
 
 @token.command()
-@click.argument("user", default="", metavar="[USER]")
+@click.argument("user", default=None, required=False, metavar="[USER]")
 @click.option(
     "--scope",
     "scopes",
@@ -279,7 +279,7 @@ def token() -> None:
     "--expires", "expires_in_ms", type=Duration(), metavar="30d", help="After this it is void. Default: never."
 )
 @click.pass_obj
-def add(flags: dict[str, Any] | None, user: str, scopes: tuple[Any, ...], expires_in_ms: int | None) -> None:
+def add(flags: dict[str, Any] | None, user: str | None, scopes: tuple[Any, ...], expires_in_ms: int | None) -> None:
     """Make a token for USER and print it, once. Without USER it is your own.
 
     \b
@@ -292,8 +292,11 @@ def add(flags: dict[str, Any] | None, user: str, scopes: tuple[Any, ...], expire
     from perdure.core.clock import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
 
+    if user is not None and not user.strip():
+        # An unset shell variable must not make a token of the machine's owner.
+        raise click.UsageError("USER is empty; leave it out for a token of your own.")
     with open_cli_store(flags) as store:
-        created = AccessTokens(store, SystemClock()).add(user, scopes, expires_in_ms=expires_in_ms)
+        created = AccessTokens(store, SystemClock()).add(user or "", scopes, expires_in_ms=expires_in_ms)
     click.echo(created.text)
     until = f", until {_day(created.token.expires_at_ms)}" if created.token.expires_at_ms else ""
     whose = f"of {user}" if user else "your own"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from perdure.tools.workspace import Workspace
 # Longer actions are displayed without their middle.
 _MAX_ACTION_CHARS = 20_000
 _ACTION_END_CHARS = 6_000
+# Longer dangerous parts are not searched for in the action.
+_MAX_LOCATED_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +137,23 @@ class ApprovalGuard:
     ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
+        action = _action(tool, arguments)
         request = ApprovalRequest(
-            action=_action(tool, arguments),
+            action=action,
             reason=escape_invisible("; ".join(f"{item.why}: {item.what}" for item in items)),
             covers=_describe_coverage(items),
-            dangerous=tuple(escape_invisible(item.what) for item in items),
+            dangerous=tuple(self._locate(escape_invisible(item.what), action) for item in items),
         )
         return await self._approver.approve(request)
+
+    def _locate(self, what: str, action: str) -> str:
+        """Return the dangerous part as it is written in the action: with `~` or `$HOME`, and with its quotes."""
+        if what in action or len(what) > _MAX_LOCATED_CHARS:
+            return what
+        home = re.escape(self._home.as_posix())
+        words = [re.escape(word).replace(home, rf"(?:{home}|~|\$HOME|\$\{{HOME\}})[\"']?") for word in what.split()]
+        match = re.search(r"[\s\"'\\]+".join(words), action) if words else None
+        return match.group() if match is not None else what
 
     async def _store_answer(self, answer: ApprovalAnswer, items: list[ApprovalItem], user_key: str) -> None:
         keys = {item.key for item in items if KINDS[item.kind].is_lasting}

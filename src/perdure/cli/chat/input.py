@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _FOLD_LINES = 12
 _FOLD_CHARS = 2_000
+_MAX_EARLIER = 500
 _MARK = re.compile(r"\[pasted #(\d+): [^\]\n]*\]")
 _END = "\x1b[201~"
 
@@ -30,6 +31,8 @@ class Pastes:
         self._pastes: list[str] = []
         # Short pastes, kept inline among typed text.
         self._inserted: list[str] = []
+        # Pastes of earlier lines, which may come back from the history.
+        self._earlier: deque[str] = deque(maxlen=_MAX_EARLIER)
 
     def fold(self, text: str) -> str:
         """What to insert for a paste: short text itself, a mark for a long one."""
@@ -46,10 +49,15 @@ class Pastes:
         """What was typed, with every mark of ours replaced by its paste."""
         return _MARK.sub(lambda m: self._paste(m), text)
 
-    def take(self, text: str) -> tuple[str, ...]:
-        """The pastes that a line holds, folded or not; the next line begins without any."""
+    def take(self, text: str, *, is_recalled: bool = False) -> tuple[str, ...]:
+        """The pastes that a line holds, folded or not, with those of earlier lines in a recalled one.
+
+        The next line begins without any.
+        """
         folded = (self._paste(mark) for mark in _MARK.finditer(text))
-        pasted = (*(paste for paste in self._inserted if paste.strip() in text), *folded)
+        inline = [*self._inserted, *(self._earlier if is_recalled else ())]
+        pasted = (*(paste for paste in dict.fromkeys(inline) if _is_part(paste, text)), *folded)
+        self._earlier.extend(pasted)
         self._inserted.clear()
         return pasted
 
@@ -109,6 +117,8 @@ def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
         if foreign[_name(mark)] > 0:
             foreign[_name(mark)] -= 1
             continue
+        if _overlaps_paste(mark, text, pasted):
+            continue
         name = mark[1] or mark[2]
         path = _find_path(name, folder, is_quoted=mark[1] is not None)
         if path is None and (mark[1] or _looks_like_a_path(name)):
@@ -122,6 +132,22 @@ def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
     if not parts:
         return Attached(text, tuple(lines), text)
     return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(lines), text)
+
+
+def _is_part(paste: str, text: str) -> bool:
+    """Whether a line still holds a paste, or a path of it where the rest was edited."""
+    return paste.strip() in text or any(mark[0] in text for mark in _AT.finditer(paste))
+
+
+def _overlaps_paste(mark: re.Match[str], text: str, pasted: Sequence[str]) -> bool:
+    """Whether a part of the path was pasted, behind an `@` that was typed or pasted on its own."""
+    for piece in (p.strip() for p in pasted):
+        at = text.find(piece, max(0, mark.start() - len(piece) + 1)) if piece else -1
+        while 0 <= at < mark.end():
+            if at > mark.start() or at + len(piece) < mark.end():
+                return True
+            at = text.find(piece, at + 1)
+    return False
 
 
 def _name(mark: re.Match[str]) -> str:

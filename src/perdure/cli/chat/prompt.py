@@ -267,7 +267,9 @@ class PromptBox:
             buffer.insert_text("\n")
             return
         text = buffer.text.strip()
-        pasted = (*self._pastes.take(text), *self._recalled(text))
+        # The line being typed is the last one; the others are from the history.
+        is_recalled = buffer.working_index < len(buffer._working_lines) - 1
+        pasted = (*self._pastes.take(text, is_recalled=is_recalled), *self._recalled(text))
         if text and self._draft is None:
             buffer.append_to_history()
         buffer.reset()

@@ -3,7 +3,7 @@
 import { clear, h } from "./dom.js";
 import { openedText } from "./opened.js";
 import { messageLink } from "./route.js";
-import { seconds, size } from "./words.js";
+import { seconds, size, visible } from "./words.js";
 
 // How a call ended, in words; one that simply worked shows how much came back.
 const STATES = { failed: "failed", refused: "refused", interrupted: "stopped" };
@@ -23,8 +23,8 @@ export class Fold {
       h(
         "summary",
         {},
-        h("strong", {}, call.name || "tool"),
-        h("span", { class: "target" }, call.target),
+        h("strong", {}, visible(call.name || "tool")),
+        h("span", { class: "target" }, visible(call.target)),
         this.state,
         this.time,
         this.size,
@@ -38,7 +38,7 @@ export class Fold {
     const { arguments: given } = this.call;
     const text = typeof given === "string" ? given : JSON.stringify(given, null, 2);
     return text && text !== "{}"
-      ? h("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, text)
+      ? h("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" }, visible(text))
       : null;
   }
 

@@ -85,3 +85,11 @@ function midnight(ms) {
 export function partName(part) {
   return PART_NAMES[part] ?? part;
 }
+
+// Text of a stranger's choosing: what cannot be seen, or rearranges its neighbours, is spelled out as <U+202E>.
+const INVISIBLE = /(?![\n\t ])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Z}\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+
+export function visible(text) {
+  const code = (c) => c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  return String(text ?? "").replace(INVISIBLE, (c) => `<U+${code(c)}>`);
+}

@@ -100,7 +100,7 @@ class FileBlobStore:
         return str(self._folder / path)
 
     def copy_to(self, beside: Path) -> None:
-        """Copy finished outputs; those still being written or deleted meanwhile are skipped."""
+        """Copy finished outputs; those still being written or deleted in the meantime are skipped."""
         if not self._folder.is_dir():
             return
         target = outputs_folder(beside)

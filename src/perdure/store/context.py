@@ -15,6 +15,8 @@ from perdure.store.search.index import TextIndex
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
+    """What every store role needs."""
+
     database: Database
     index: TextIndex
     clock: Clock

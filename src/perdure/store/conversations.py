@@ -247,9 +247,9 @@ class Conversations:
     def _view_at(self, tx: Transaction, conversation: Conversation, seq: int) -> tuple[Session, View]:
         """Return the session of message `seq` and its view up to that message; the tip for the log's end."""
         tip = get_session(tx, conversation.tip_session_id)
-        whole = view_of(tx, tip, conversation.last_seq)
+        view = view_of(tx, tip, conversation.last_seq)
         if seq == conversation.last_seq:
-            return tip, whole
+            return tip, view
         lineage = lineage_of(tx, conversation)
         key = next(((owner, seq) for owner, lo, hi in lineage if lo <= seq <= hi), None)
         row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", key) if key else None
@@ -260,7 +260,7 @@ class Conversations:
             session = session_of_row(session_row)
             return session, truncate_view(view_of(tx, session, conversation.last_seq), seq)
         # The session was deleted with the parent conversation: fall back to the tip's view with handoffs expanded.
-        return tip, truncate_view(expand_handoffs(whole, read_handoffs(tx, lineage)), seq)
+        return tip, truncate_view(expand_handoffs(view, read_handoffs(tx, lineage)), seq)
 
 
 def insert_conversation(tx: Transaction, new: Conversation, *, key: bytes) -> None:

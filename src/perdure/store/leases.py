@@ -1,4 +1,4 @@
-"""Leases on conversations: acquire, renew, release, recognise a dead holder."""
+"""Leases on conversations: acquire, renew, release, detect dead holders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ from perdure.store.db.database import Row, Transaction
 from perdure.store.queries import conversation_id_of
 from perdure.store.records import Lease
 
+_log = logging.getLogger(__name__)
+
+DEFAULT_TTL_MS = 30_000
 _PROC = Path("/proc")
+# The part of a holder id that is not shown to users.
+_ID_SUFFIX = re.compile(r"@[0-9a-f]*-[0-9]*-[0-9a-f]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +123,6 @@ def _is_running(pid: int) -> bool:
     except OSError:  # it runs as another user
         return True
     return True
-
-
-_log = logging.getLogger(__name__)
-
-DEFAULT_TTL_MS = 30_000
-# The part of a holder id that is not shown to users.
-_ID_SUFFIX = re.compile(r"@[0-9a-f]*-[0-9]*-[0-9a-f]+$")
 
 
 class Leases:

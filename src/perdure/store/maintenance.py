@@ -1,4 +1,4 @@
-"""Delete conversations, scrub secrets, rebuild the search index."""
+"""Delete conversations, scrub secrets, rebuild the search index, verify stored messages."""
 
 from __future__ import annotations
 
@@ -418,7 +418,7 @@ class Verifier:
         for (ident,) in self._context.database.read(lambda tx: tx.rows(sql)):
             try:
                 yield from self._batches(ident, is_whole=False)
-            except NotFound:  # deleted meanwhile
+            except NotFound:  # deleted in the meantime
                 continue
 
     def _batches(self, conversation_id: str, *, is_whole: bool) -> Iterator[CheckedBatch]:

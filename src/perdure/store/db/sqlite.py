@@ -148,6 +148,8 @@ _RETRY_PAUSE_S = 0.005
 _IDLE_READERS = 8
 # The file, its WAL and one spare.
 _DESCRIPTORS = 3
+# A writer and a reader with the file and WAL each, the shared memory file, and one spare.
+_DESCRIPTORS_TO_OPEN = 6
 # Group commit: queued writes are committed together, up to this many.
 _MAX_GROUP = 16
 
@@ -456,10 +458,6 @@ def _close_in_process(writer: _Writer, pid: int) -> None:
     """Close an unclosed database, but not in a forked child, whose connections belong to its parent."""
     if os.getpid() == pid:
         writer.close()
-
-
-# A writer and a reader with the file and WAL each, the shared memory file, and one spare.
-_DESCRIPTORS_TO_OPEN = 6
 
 
 def open_sqlite(

@@ -27,9 +27,9 @@ KEYS = ("conversation", "session", "role", "since_ms", "until_ms")
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """Restriction of a search: `words` are term groups for the index, the rest becomes SQL conditions."""
+    """Restriction of a search: `terms` are groups of index terms, the rest becomes SQL conditions."""
 
-    words: tuple[tuple[str, ...], ...] = ()
+    terms: tuple[tuple[str, ...], ...] = ()
     role: str | None = None
     lineage: Lineage = ()
     session_id: str | None = None
@@ -276,7 +276,7 @@ class SearchIndex:
         below, step, examined = None, _RANKED, 0
         while examined < _MAX_EXAMINED:
             ids = self._context.index.newest(
-                tx, index, clauses, strategy=strategy, scopes=scope.words, below=below, limit=step
+                tx, index, clauses, strategy=strategy, scopes=scope.terms, below=below, limit=step
             )
             rows = _rows(tx, index, ids, scope) if ids else {}
             yield from (rows[i] for i in ids if i in rows)

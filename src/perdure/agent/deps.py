@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from perdure.agent.prompt import PromptSources
 from perdure.context.engine import ContextEngine
-from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.ports import Clock, Memory, MemorySnapshot
 from perdure.core.usage import CanonicalUsage
 from perdure.models.counter import Calibration, Calibrations
 from perdure.providers.routes import RouteCursor
-from perdure.providers.types import Endpoint, ModelRequest, Reply
+from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
 from perdure.store.ids import IdSource
 from perdure.store.store import SessionStore
 from perdure.tools.runtime import ToolRuntime
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 _RATIO_STEP = 0.02
 
 T = TypeVar("T")
-Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 
 class Send(Protocol):

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from perdure.agent.deps import Delta, Send
+from perdure.agent.deps import Send
 from perdure.providers.local import DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
-from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Reply
+from perdure.providers.types import ApiMode, Delta, Endpoint, ModelRequest, Reply
 
 PROVIDER = "local"
 # Where nothing listens yet: the real address is known once the server has started.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from perdure.agent.compaction import Emit, compact
 from perdure.agent.context_usage import budgets_for
-from perdure.agent.deps import AgentDeps, Delta
+from perdure.agent.deps import AgentDeps
 from perdure.agent.gate import Gate
 from perdure.agent.session import LiveSession
 from perdure.core.error_policy import POLICIES, RecoveryAction
@@ -22,7 +22,7 @@ from perdure.models.windows import plausible_window, step_down
 from perdure.providers.errors.classify import overflow_verdict
 from perdure.providers.protocols import default_max_tokens
 from perdure.providers.routes import adapt_request
-from perdure.providers.types import Endpoint, ModelRequest, Reply
+from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.tools.output_limits import OutputLimits
 

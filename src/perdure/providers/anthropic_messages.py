@@ -36,7 +36,7 @@ from perdure.providers.codec import (
 )
 from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
-from perdure.providers.types import Endpoint, Finish, ModelRequest, Reply, SseEvent
+from perdure.providers.types import Delta, Endpoint, Finish, ModelRequest, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
 
 __all__ = ["PATH", "AnthropicStream", "build", "headers", "parse"]
@@ -89,8 +89,6 @@ def thinking_keys(model: str, effort: str | None, max_tokens: int) -> dict[str, 
     budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), int(max_tokens * (1 - _ANSWER_SHARE)))
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _MIN_BUDGET else {}
 
-
-Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 _FINISH: dict[str, Finish] = {
     "end_turn": "stop",

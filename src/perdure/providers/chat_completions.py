@@ -37,7 +37,7 @@ from perdure.providers.codec import (
 )
 from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
-from perdure.providers.types import Endpoint, Finish, ModelRequest, Quirks, Reply, SseEvent
+from perdure.providers.types import Delta, Endpoint, Finish, ModelRequest, Quirks, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
 
 __all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
@@ -124,8 +124,6 @@ class ThinkSplitter:
         self._texts.append(text)
         return text
 
-
-Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 _FINISH: dict[str, Finish] = {
     "stop": "stop",

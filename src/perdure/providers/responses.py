@@ -34,7 +34,7 @@ from perdure.providers.codec import (
 )
 from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
-from perdure.providers.types import Endpoint, Finish, ModelRequest, Reply, SseEvent
+from perdure.providers.types import Delta, Endpoint, Finish, ModelRequest, Reply, SseEvent
 from perdure.providers.usage import normalize_usage
 
 __all__ = ["PATH", "ResponsesStream", "build", "headers", "parse"]
@@ -44,7 +44,6 @@ ENCRYPTED = "reasoning.encrypted_content"
 
 _REASONING_KEYS = ("type", "id", "summary", "content", "encrypted_content")
 
-Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 _INCOMPLETE: dict[str, Finish] = {
     "max_output_tokens": "length",

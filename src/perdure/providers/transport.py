@@ -37,11 +37,10 @@ from perdure.providers.errors.messages import (
 from perdure.providers.http import HttpClient, HttpResponse, HttpxClient, SseReader, push_chunks
 from perdure.providers.protocols import mode_module
 from perdure.providers.timeouts import Retries, StreamTimer, Timeouts
-from perdure.providers.types import Endpoint, ModelRequest, Reply, SseEvent
+from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply, SseEvent
 
 __all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]
 
-Delta = TextDelta | ReasoningDelta | ToolCallParsed
 OnEvent = Callable[[Delta], None]
 
 # Limit for a response body: no model reply is longer.

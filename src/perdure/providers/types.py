@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 
 ApiMode = Literal["chat_completions", "codex_responses", "anthropic_messages"]
 Finish = Literal["stop", "tool_calls", "length", "refusal", "context_overflow", "unknown"]
 CacheTtl = Literal["5m", "1h"]
+# Emitted while a reply is streamed.
+Delta = TextDelta | ReasoningDelta | ToolCallParsed
 
 
 ReasoningField = Literal["reasoning_content", "reasoning", "think_tags"]

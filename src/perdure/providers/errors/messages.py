@@ -158,10 +158,6 @@ def was_never_sent(error: BaseException) -> bool:
     return is_refused or bool(names & _UNSENT)
 
 
-def header(headers: Mapping[str, str], name: str) -> str:
-    return next((v for k, v in headers.items() if k.lower() == name), "")
-
-
 def _summary(label: EndpointLabel, verdict: ErrorVerdict) -> str:
     if verdict.kind == "auth":
         return "the key was refused" if verdict.status != 403 else "this key may not do that"

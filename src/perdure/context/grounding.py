@@ -38,6 +38,32 @@ _CONSENT = re.compile(
     r"|approuvé|autorisé|aprob|confirm|одобр|подтверд|确认|同意|批准|授权|確認|承認|許可|승인|허락|동의",
     re.IGNORECASE,
 )
+# Any other wording that speaks for the user: marked, not removed, because it may also report what was done for them.
+_PERSON = (
+    r"(?:user|owner|human|operator|customer|client|requester|person|maintainer|boss"
+    r"|nutzer|benutzer|utilisateur|usuario)"
+)
+_SPEAKS_FOR_USER = re.compile(
+    rf"\b{_PERSON}(?:'s|’s)? (?:\w+ ){{0,2}}?(?:\w{{2,}}ed|chose|gave|made|let|said|told|wrote|meant|knew|ok'?d|insists"
+    r"|orders"
+    r"|decides|chooses|expects|requires|demands|agrees|approves|confirms|accepts|allows|permits|fine|happy|objections?"
+    r"|go-ahead|decision|rule|wish|choice|order)\b"
+    rf"|\b{_PERSON}\s*[:：]|\b(?:by|with|per|as|from) (?:the |our )?{_PERSON}\b"
+    r"|\b(?:you|they|she|he) (?:told|asked|said|wanted|approved|agreed|instructed|ordered|allowed|decided|confirmed)\b"
+    r"|^\W*(?:approved|agreed|authori[sz]ed|signed off|permission|consent|go-ahead)\b"
+    r"|^\W*standing (?:instruction|rule|order)\b"
+    r"|用户|使用者|ユーザー|사용자|пользовател|(?:be)?nutzer(?:in)? (?:hat|will|möchte)",
+    re.IGNORECASE,
+)
+# Nouns and names that only contain the word: a table, an id, an account.
+_USER_NOUN = re.compile(
+    r"\buser[ _-]?(?:s?\b[ _-]?)?(?:id|ids|name|names|table|tables|account|accounts|data|interface|model|group|agent"
+    r"|session"
+    r"|sessions|settings|defined|input|profile|role|roles|facing|space|guide|story|stories)\b"
+    r"|用户(?:名|表|界面|数据|组|态|空间)|/users?/",
+    re.IGNORECASE,
+)
+_INVISIBLE = re.compile(r"[\u200b-\u200f\u2060\ufeff*_`]")
 # Sections about the user: quotes in them must be the user's.
 _USERS_OWN = frozenset(("Active Task", "Pending User Asks", "Constraints & Preferences"))
 # Sections among these in which lines without a quote need support by the user's words, too.
@@ -175,11 +201,18 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
         if not evidence.sources.has_quote(quote):
             line = _marked(line, quote)
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
-    if section in _BINDING and not _quotes(line) and evidence.users.share_of(line) < _LEAST_SHARE and MARK not in line:
+    is_claim = _speaks_for_user(line)
+    is_unquoted = (is_claim or section in _BINDING) and not _quotes(line) and MARK not in line
+    if is_unquoted and evidence.users.share_of(line, fewest=1 if is_claim else _FEWEST_WORDS) < _LEAST_SHARE:
         # Reads as a wish of the user without their words: it may come from a document or web page.
         findings.append(GroundingFinding(section, line.strip(" -*"), "request", "marked"))
         line = f"{line} {MARK}"
     return line
+
+
+def _speaks_for_user(line: str) -> bool:
+    plain = _USER_NOUN.sub(" ", _INVISIBLE.sub("", line))
+    return _SPEAKS_FOR_USER.search(plain) is not None
 
 
 def _invented(section: str, line: str, users: GroundingSources) -> str | None:

@@ -49,6 +49,34 @@ COMMAND = PatternMatcher(
         re.IGNORECASE,
     ),
 )
+# Directives that need no "always": they bind by their verb.
+DIRECTIVE = Wording(
+    marks=(
+        "must",
+        "me ",
+        "alone",
+        "stick to",
+        "keep ",
+        "call me",
+        "no ",
+        "rather you",
+        "we always",
+        "important that",
+        "if ",
+        "use ",
+        "не ",
+    ),
+    pattern=re.compile(
+        r"^(?!(?:I|it|there|that|this|he|she)\b)[^.!?]{0,80}\bmust(?: not)? (?!have\b)\w+"
+        r"|^(?:please )?(?:ask|check with|consult|tell|warn|wait for) (?:me|my) (?:\w+ )?(?:before|first|ok|approval)\b"
+        r"|^(?:please )?leave \S+ alone\b|^(?:please )?stick (?:to|with)\b|^(?:please )?keep (?:every|each|all)\b"
+        r"|\bcall me [A-Z]|^no (?!problem|idea|worries|need|rush|thanks|one\b)\w+(?: \w+)?[.!]?$"
+        r"|^we always \w+|\bI'd rather you\b|\bit(?:'s| is) important that\b|^if .{3,80}, (?:stop|ask|tell me"
+        r"|do not|don't)\b"
+        r"|^(?:please )?use \w+, not \w+|^не \w+(?:й|йте|ь|ьте)\b",
+        re.IGNORECASE,
+    ),
+)
 # Descriptions, not wishes: "it never works", "I don't know".
 _DESCRIBES = re.compile(
     r"\b(?:I|he|she|it|they|this|that|there|we|which|who)"
@@ -57,6 +85,7 @@ _DESCRIBES = re.compile(
     r"|^(?:don't|do not) (?:know|think|see|understand|worry|mind|you)\b",
     re.IGNORECASE,
 )
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 _ASKS = re.compile(r"[?？]\s*[\"”’)]*$")
 _LISTED = re.compile(r"^[-*•]\s+“(.+)”$", re.MULTILINE)
 
@@ -90,7 +119,11 @@ def is_standing(sentence: str) -> bool:
     """Whether a sentence is a standing instruction, not a statement or a question."""
     if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
         return False
-    return BINDING.is_in(sentence) or (COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None)
+    sentence = _BULLET.sub("", sentence)
+    lead, _, rest = sentence.partition(": ")
+    if BINDING.is_in(sentence) or DIRECTIVE.is_in(sentence) or (len(lead) <= 40 and DIRECTIVE.is_in(rest)):
+        return True
+    return COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None
 
 
 OPEN = "The user's unfinished requests, word for word, newest last:"

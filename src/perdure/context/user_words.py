@@ -85,9 +85,22 @@ _MAIL = re.compile(
     r"|^(?:Subject|Betreff|Objet|Asunto)[:：] ?\S",
     re.IGNORECASE,
 )
+# A sentence that announces a paste without a colon: "Below is the README.", "I'll paste it here".
+_HANDS_OVER = re.compile(
+    r"\b(?:below (?:is|are)|here (?:is|are|comes)|here's|I(?:'ll| will|'m going to) paste|pasting|pasted below)\b"
+    rf".*\b{_TEXT}\b[^?]*$",
+    re.IGNORECASE,
+)
+# Lines of a log, a transcript or a machine: `[SYSTEM] …`, `System: …`, `12:04 bob: …`, `+ added`, `{"json": …`.
+_LABELLED = re.compile(
+    r"^\s*(?:\[[A-Z][A-Z _-]{2,20}\]|(?:system|assistant|user|human|tool|admin|developer)\s*[:：>]"
+    r"|\[?\d{1,2}:\d{2}(?::\d{2})?\]?\s+\S+|\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}|[{}\[\]]|[+-]{1,3}(?! )\S"
+    r"|@@ |//|/\*|<!--|#!)",
+    re.IGNORECASE,
+)
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _RULE = re.compile(r"^\s*(?:[-=*_#~]{3,}|[-=]{2,} .{0,60} [-=]{2,}|\"\"\"|''')\s*$")
-_QUOTED = re.compile(r"“[^”]{120,}”|\"[^\"]{120,}\"|«[^»]{120,}»|「[^」]{60,}」|『[^』]{60,}』")
+_QUOTED = re.compile(r"“[^”]{60,}”|„[^“”]{20,}[“”]|\"[^\"]{120,}\"|«[^»]{20,}»|「[^」]{60,}」|『[^』]{60,}』")
 # Markup that programs put into user messages. The first group is a bare opening tag, removed with its content.
 _TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
 _CLOSING = re.compile(r"</([a-z][\w-]*)>")
@@ -119,7 +132,7 @@ def user_texts(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _own_lines(text: str) -> Iterator[str]:
-    is_fenced = is_ruled = False
+    is_fenced = is_ruled = is_introduced = False
     for line in text.splitlines():
         if _FENCE.match(line):
             is_fenced = not is_fenced
@@ -128,6 +141,11 @@ def _own_lines(text: str) -> Iterator[str]:
             is_ruled = not is_ruled
             continue
         if is_fenced or is_ruled or line.lstrip().startswith((">", "|")):
+            is_introduced = False  # the pasted text is delimited: what follows it is typed again
+            continue
+        if is_introduced and line.strip():
+            return
+        if line.startswith(("    ", "\t")) or _LABELLED.match(line):
             continue
         if line.startswith(SUMMARY_OPENINGS) or _MAIL.match(line[:_LONGEST_INTRODUCTION].lstrip()):
             return
@@ -135,8 +153,9 @@ def _own_lines(text: str) -> Iterator[str]:
             yield line[: inline.end()]
             return
         yield line
-        if line.rstrip().endswith((":", "：")) and _INTRODUCES.search(line[-_LONGEST_INTRODUCTION:]):
-            return
+        tail = line.rstrip()[-_LONGEST_INTRODUCTION:]
+        has_colon = tail.endswith((":", "："))
+        is_introduced = bool((has_colon and _INTRODUCES.search(tail)) or _HANDS_OVER.search(tail))
 
 
 def typed_text(message: Message) -> str:

@@ -50,7 +50,7 @@ COMMAND = PatternMatcher(
     ),
 )
 # Directives that need no "always": they bind by their verb.
-DIRECTIVE = Wording(
+DIRECTIVE = PatternMatcher(
     marks=(
         "must",
         "me ",

@@ -66,7 +66,7 @@ def test_what_usage_taught_about_a_model_is_there_in_the_next_conversation(tmp_p
     with Simulator(script=["One.", "Two."]) as sim:
         first = agent(sim, tmp_path, tools=[])
         first.chat("words of all kinds, " * 300)
-        learned = first._talk.live.counter.calibration.ratio if first._talk else 0
+        learned = first._conversation.live.counter.calibration.ratio if first._conversation else 0
         assert learned != 1.0
         with open_store(tmp_path / "perdure.db") as store:
             assert Calibrations(store.state("calibrations")).get("custom", "m-1").ratio == pytest.approx(

@@ -19,7 +19,6 @@ from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice
 from perdure.core.messages import Message
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import plausible_window, step_down
-from perdure.providers.errors.classify import overflow_verdict
 from perdure.providers.protocols import default_max_tokens
 from perdure.providers.routes import adapt_request
 from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
@@ -164,6 +163,9 @@ class ModelCaller:
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             try:
                 reply = await self._send(request, task_id)
+                # Imported late, with the protocol that made the reply: error patterns are slow to compile.
+                from perdure.providers.errors.classify import overflow_verdict
+
                 if (overflow := overflow_verdict(reply, window=self._window)) is None:
                     if attempts.has_found_cap and max_tokens is not None:
                         self._parts.models.learn_limits(endpoint, output=max_tokens)

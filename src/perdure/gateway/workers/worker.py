@@ -381,7 +381,9 @@ def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]
 def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
     """Return whether a message is the one stored under its idempotency key; old results may have no digest."""
     content = inbound.content
-    if (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
+    # OpenAI clients address no chat: it is matched by history, and a retry may match another one.
+    is_addressed = inbound.platform != "openai"
+    if is_addressed and (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
         return False
     # A command may have been replaced by the message it produced.
     if isinstance(content, str) and is_command(content):

@@ -138,6 +138,10 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     assert "<U+202E>txt.elif<U+202C> && echo <U+200B>zero" in shown
     assert shown.count("echo again") == 300
     assert page.text(".question mark").startswith("rm -rf /tmp/perdure-nothing/<U+202E>")
+    # The row of the call above the question is as honest.
+    row = page.run("document.querySelector('details.fold').textContent")
+    assert "<U+202E>txt.elif<U+202C>" in row
+    assert "\u202e" not in row
     covers = page.text(".question .covers")
     assert "always" in covers
     assert "delete-outside" in covers

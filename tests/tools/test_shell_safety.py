@@ -262,3 +262,10 @@ def test_quoting_and_escaping_never_hide_a_command(command: str, data: st.DataOb
     ):
         text = wrap.format(text)
     assert _kinds(text), text
+
+
+@pytest.mark.parametrize("program", ["php -r", "perl -e", "ruby -e", "node -e", "python3 -c"])
+def test_unclosed_quotes_in_inline_code_are_read_in_linear_time(program: str) -> None:
+    began = time.process_time()
+    find_dangers(f"""{program} '{chr(92)}"{f'{chr(92)}"' * 19_000}'""", WHERE)
+    assert time.process_time() - began < 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from perdure.core.events import Event, Notice
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalRequest
 from perdure.testing.simulator import Call, Say
+from perdure.tools import runtime as runtime_module
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, Batch, Hooks, ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolReply, tool_from_function
@@ -312,3 +314,19 @@ def test_runtime_timeout_is_distinguished_from_the_tools_own() -> None:
     created = tool_from_function(slow, timeout_s=0.05)
     assert _run([created], _call("slow")) == ["Error: slow was stopped: it took longer than 0.05 s"]
     assert time.monotonic() - started < 2
+
+
+def test_a_handler_that_ignores_cancellation_is_abandoned() -> None:
+    async def stubborn() -> None:
+        for _ in range(50):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.2)
+
+    async def call() -> float:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await runtime_module._in_task(stubborn())
+        return time.monotonic() - began
+
+    assert asyncio.run(call()) < 5

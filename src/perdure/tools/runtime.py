@@ -26,6 +26,8 @@ PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
 PostToolCall = Callable[[ToolCall, ToolReply], ToolReply | None]
 
 _log = logging.getLogger(__name__)
+# How long a cancelled async handler may take to clean up.
+_CANCEL_GRACE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +300,23 @@ async def _call_handler(tool: Tool, values: Mapping[str, Any]) -> Any:
 async def _in_task(work: Awaitable[Any]) -> Any:
     """Await an async handler in its own task, so that cancelling the current task inside it cancels this call only.
 
-    A handler that suppresses CancelledError does not suppress the interrupt of the turn.
+    A handler that suppresses CancelledError does not delay the interrupt of the turn beyond a short grace period.
     """
-    turn = asyncio.current_task()
+    handler = asyncio.create_task(_await_handler(work))
     try:
-        return await asyncio.create_task(_await_handler(work))
-    finally:
-        if turn is not None and turn.cancelling():
-            raise asyncio.CancelledError
+        await asyncio.wait({handler})
+    except asyncio.CancelledError:
+        handler.cancel()
+        # A handler that suppresses the cancellation, or hangs while cleaning up, is abandoned.
+        await asyncio.wait({handler}, timeout=_CANCEL_GRACE_S)
+        handler.add_done_callback(_discard_result)
+        raise
+    return handler.result()
+
+
+def _discard_result(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 async def _await_handler(work: Awaitable[Any]) -> Any:

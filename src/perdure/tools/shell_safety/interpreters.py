@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -87,11 +88,13 @@ def code_of(run: Invocation) -> Iterator[Code]:
         yield Code(language, run.stdin)
 
 
-_STRING = re.compile(
-    r"""(?:\b[rbfuRBFU]{1,2})?("{3}.*?"{3}|'{3}.*?'{3}|"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'"""
-    r"""|`[^`\\]*(?:\\.[^`\\]*)*`|(?:\bq[qwx]?|%x)(?:\{[^}]{0,500}\}|\([^)]{0,500}\)|/[^/]{0,500}/))""",
-    re.S,
+# The start of a string literal, or a whole Perl or Ruby quote.
+_STRING_START = re.compile(
+    r"""(?:\b[rbfuRBFU]{1,2})?("{3}|'{3}|["'`])"""
+    r"""|((?:\bq[qwx]?|%x)(?:\{[^}]{0,500}\}|\([^)]{0,500}\)|/[^/]{0,500}/))"""
 )
+_UNESCAPED = {quote: re.compile(rf"(?<!\\)(?:\\\\)*{quote}") for quote in "\"'`"}
+_MAX_QUOTES = 20_000
 _RUNS = re.compile(
     r"\b(?:system|popen\d?|Popen|execSync|execFile(?:Sync)?|spawn(?:Sync|l|lp|v|vp)?|exec[lv][pe]{0,2}|shell_exec|passthru"
     r"|proc_open|getoutput|getstatusoutput|check_output|check_call|os\.execute|io\.popen|qx|IO\.popen|Open3\.\w+"
@@ -265,23 +268,44 @@ def _deleted_paths(text: str) -> Iterator[str]:
         yield from paths or [UNKNOWN]
 
 
+def _literals(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield (start, end, body) of each literal in linear time: closing quotes are located once for the whole text."""
+    if sum(map(text.count, "\"'`")) > _MAX_QUOTES:
+        raise Unreadable
+    closers = {quote: [m.end() - 1 for m in pattern.finditer(text)] for quote, pattern in _UNESCAPED.items()}
+    last_triple = {quote: text.rfind(quote * 3) for quote in "\"'"}
+    at = 0
+    while (match := _STRING_START.search(text, at)) is not None:
+        if match[2] is not None:
+            at = match.end()
+            yield match.start(), at, re.sub(r"^[q%][qwx]?.", "", match[2])[:-1]
+            continue
+        start, quote = match.start(1), match[1]
+        if len(quote) == 3 and start + 3 <= last_triple[quote[0]]:
+            at = text.index(quote, start + 3) + 3
+            yield match.start(), at, text[start + 3 : at - 3]
+            continue
+        positions = closers[quote[0]]
+        index = bisect_right(positions, start)
+        if index == len(positions):
+            at = start + 1  # never closed: not a literal
+            continue
+        at = positions[index] + 1
+        yield match.start(), at, text[start + 1 : at - 1]
+
+
 def _strings(text: str) -> Iterator[str]:
     """Yield the string literals; those concatenated with + or . as one."""
     buffer, end = "", -1
-    for match in _STRING.finditer(text):
-        raw = match.group(1)
-        if raw[0] in "q%":
-            inner = re.sub(r"^[q%][qwx]?.", "", raw)[:-1]
-        else:
-            inner = raw[3:-3] if raw[:3] in ('"""', "'''") else raw[1:-1]
+    for start, stop, inner in _literals(text):
         value = decode_escapes(inner)
-        between = text[end : match.start()] if end >= 0 else ""
+        between = text[end:start] if end >= 0 else ""
         if end >= 0 and between.strip() in ("", "+", ".") and (between.strip() or buffer):
             buffer += value
         else:
             if buffer:
                 yield buffer
             buffer = value
-        end = match.end()
+        end = stop
     if buffer:
         yield buffer

@@ -38,11 +38,11 @@ def message_router(hub: Hub) -> APIRouter:
     ) -> Response:
         """Store a message and return its ticket; with `Accept: text/event-stream`, stream its events instead."""
         ticket = await hub.submit(to_chat_message(body, principal, key=body.key or idempotency_key), principal)
-        seen = principal.visibility
+        visibility = principal.visibility
         if "text/event-stream" in request.headers.get("accept", ""):
-            return event_stream(lambda sink: hub.feeds.turn(ticket, visibility=seen, idle_s=IDLE_S, sink=sink))
+            return event_stream(lambda sink: hub.feeds.turn(ticket, visibility=visibility, idle_s=IDLE_S, sink=sink))
         if wait:
-            async for batch in hub.feeds.turn(ticket, visibility=seen):
+            async for batch in hub.feeds.turn(ticket, visibility=visibility):
                 if any(is_final(n.event) for n in batch):
                     break
             queued = await hub.get_message(ticket.turn_id, principal)
@@ -59,8 +59,10 @@ def message_router(hub: Hub) -> APIRouter:
         """Stream the events of one message to its final one; with `Last-Event-ID`, resume after that event."""
         queued, after = await hub.get_message(turn_id, principal), _parse_event_id(last_event_id)
         ticket = Ticket(queued.id, queued.conversation_id, "queued")
-        seen = principal.visibility
-        return event_stream(lambda sink: hub.feeds.turn(ticket, visibility=seen, after=after, idle_s=IDLE_S, sink=sink))
+        visibility = principal.visibility
+        return event_stream(
+            lambda sink: hub.feeds.turn(ticket, visibility=visibility, after=after, idle_s=IDLE_S, sink=sink)
+        )
 
     @router.post("/messages/{turn_id}/stop", response_model=StoppedBody)
     async def stop_message(turn_id: Name, principal: ChatPrincipal) -> Any:
@@ -85,9 +87,9 @@ def chat_router(hub: Hub) -> APIRouter:
     ) -> Response:
         """Stream the events of a chat; with `Last-Event-ID`, first replay those that were missed."""
         after = _parse_event_id(last_event_id)
-        chat_key, seen = ChatKey(platform, principal.user_key, chat), principal.visibility
+        chat_key, visibility = ChatKey(platform, principal.user_key, chat), principal.visibility
         return event_stream(
-            lambda sink: hub.feeds.chat(chat_key, visibility=seen, after=after, idle_s=IDLE_S, sink=sink)
+            lambda sink: hub.feeds.chat(chat_key, visibility=visibility, after=after, idle_s=IDLE_S, sink=sink)
         )
 
     @router.post("/chats/{chat}/stop", response_model=StoppedBody)

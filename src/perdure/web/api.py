@@ -138,7 +138,7 @@ def page_router(
         responses={status: {"model": schemas.ErrorBody} for status in (400, 404, 422, 503)},
     )
     one = "/conversations/{any_id}"
-    router.get("/conversations", response_model=schemas.ConversationPage)(conversations)
+    router.get("/conversations", response_model=schemas.ConversationListResponse)(conversations)
     router.get("/search", response_model=schemas.SearchPage)(search)
     router.get("/filters", response_model=schemas.Filters)(what_to_filter_by)
     router.get(one, response_model=schemas.ConversationHead)(head)

@@ -1,6 +1,6 @@
 """What the page's API answers. The routes, all GET, all under `/api/page`, all narrowed to what the person may see:
 
-    /conversations?q=&source=&model=&since=&until=&cursor=&limit=   ConversationPage
+    /conversations?q=&source=&model=&since=&until=&cursor=&limit=   ConversationListResponse
     /search?q=&source=&since=&until=&limit=                         SearchPage
     /filters                                                        Filters
     /conversations/{any_id}                                         ConversationHead
@@ -45,7 +45,7 @@ class ConversationRow(BaseModel):
     hit_seq: int | None = None
 
 
-class ConversationPage(BaseModel):
+class ConversationListResponse(BaseModel):
     conversations: list[ConversationRow]
     next_cursor: str | None
 

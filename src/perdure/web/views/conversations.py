@@ -16,7 +16,7 @@ from perdure.store.store import SessionStore
 from perdure.web.access import Sight
 from perdure.web.schemas import (
     ConversationHead,
-    ConversationPage,
+    ConversationListResponse,
     ConversationRow,
     Filters,
     GaugeRow,
@@ -121,12 +121,12 @@ _MOST_HITS = 200
 
 def conversation_page(
     sight: Sight, filters: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
-) -> ConversationPage:
+) -> ConversationListResponse:
     """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
     if query.strip():
-        return ConversationPage(conversations=_matching_rows(sight, filters, query, limit), next_cursor=None)
+        return ConversationListResponse(conversations=_matching_rows(sight, filters, query, limit), next_cursor=None)
     page, following = sight.store.listing.page(filters, cursor=cursor, limit=limit)
-    return ConversationPage(conversations=[row_of(b) for b in page], next_cursor=following)
+    return ConversationListResponse(conversations=[row_of(b) for b in page], next_cursor=following)
 
 
 def search_page(sight: Sight, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:

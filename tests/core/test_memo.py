@@ -65,11 +65,11 @@ def test_long_unbroken_runs_leave_nothing_behind(read: object, make: object) -> 
     gc.collect()
     tracemalloc.start()
     try:
-        for _ in range(30):
+        for _ in range(12):
             read(make(9_000))
         gc.collect()
         held, _peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Thirty runs of 12,000 characters and more: 360 KB if any part of the way holds them.
-    assert held < 200_000
+    # Twelve runs of 12,000 characters and more: 144 KB if any part of the way holds them.
+    assert held < 80_000

@@ -54,7 +54,7 @@ def test_no_two_classes_share_a_name() -> None:
     for name, module in modules().items():
         for class_name in module.classes:
             homes[class_name].append(name)
-    assert {c: where for c, where in homes.items() if len(where) > 1 and c not in SHARED_CLASS_NAMES} == {}
+    assert {c: where for c, where in homes.items() if len(where) > 1} == {}
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:

@@ -41,8 +41,8 @@ test: $(VENV)/.dev
 	$(PYTEST) $(ARGS)
 
 # Quick feedback: no browser, terminal, database server, embedded model or process that is killed.
-FAST := tests/agent tests/commands tests/config tests/context tests/core tests/lab tests/models tests/plugins \
-  tests/prompts tests/providers tests/redaction tests/test_app.py tests/test_startup.py
+FAST := tests/agent tests/commands tests/config tests/context tests/core tests/models tests/plugins \
+  tests/prompts tests/providers tests/redaction tests/testing tests/test_app.py tests/test_startup.py
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m 'not soak and not slow' $(FAST) $(ARGS)
 

@@ -255,6 +255,8 @@ def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, serv
     )
     assert sent.status_code == 202
     page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
+    # The message itself comes with the next look at the log, which may be a moment behind the stream.
+    page.wait_text("Say it slowly.", inside="main")
     assert said(page, "main") == ["Hello there.", "Say it slowly."]
     page.click(".stop")
     page.wait("document.querySelector('.stop').hidden && !document.querySelector('.turn')")

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -127,10 +128,23 @@ def _furnish(store: SessionStore, person: str) -> Belongings:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with _open_house(tmp_path_factory.mktemp("house")) as shared:
+        yield shared
+
+
+@pytest.fixture
+def own_house(tmp_path: Path) -> Iterator[House]:
+    """A gateway of its own, for a test whose turn must not meet those of others."""
+    with _open_house(tmp_path) as fresh:
+        yield fresh
+
+
+@contextlib.contextmanager
+def _open_house(folder: Path) -> Iterator[House]:
     tokens = {f"{person or 'owner'} {kind}": (person, KINDS[kind]) for person in PEOPLE for kind in KINDS}
     with (
         Simulator(script=script) as sim,
-        running_gateway(tmp_path_factory.mktemp("house"), sim, users={}, tokens=tokens) as gateway,
+        running_gateway(folder, sim, users={}, tokens=tokens) as gateway,
     ):
         belongings = {person: _furnish(gateway.store, person) for person in PEOPLE}
         house = House(gateway, sim, belongings)
@@ -319,7 +333,8 @@ def test_events_and_results_of_an_admins_turn_in_anothers_conversation_are_not_t
 
 
 @pytest.mark.spec("A4", "H4")
-def test_a_question_of_a_turn_in_anothers_conversation_is_not_the_plain_tokens(house: House) -> None:
+def test_a_question_of_a_turn_in_anothers_conversation_is_not_the_plain_tokens(own_house: House) -> None:
+    house = own_house
     other, chat = house.belongings["ann"], "asked-for-an-admin"
     house.say("owner admin", f"/resume {other.conversation_id}", chat)
     house.ask("owner admin", "POST", "/api/messages", json={"content": "ask which one", "chat": chat})

@@ -83,7 +83,8 @@ def test_a_store_handed_in_stays_open(tmp_path: Path) -> None:
     with open_store(tmp_path / "p.db") as store:
         with Agent(model="m-1", provider="custom", base_url="http://127.0.0.1:9/v1", api_key="k", store=store):
             pass
-        store.create()
+        session = store.create()
+        assert store.history(session.id).entries == ()
 
 
 def test_closing_an_agent_moves_the_wal_into_the_file(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Distribution of the tests over parallel workers: which ones run on the same worker, and which start first.
 
 A *unit* runs on one worker, in order, and shares its module and session fixtures. A unit is a module, unless
-`tests/durations.txt` has a line for it: a folder (`page/`, one browser for all of it) or a single slow test. The
+`tests/durations.txt` has a line for it: a folder (`browser/`, one browser for all of it) or a single slow test. The
 longest units start first, so that no worker is left with a long one at the end. `make durations` rewrites the file.
 """
 
@@ -19,7 +19,7 @@ FILE = Path(__file__).parents[1] / "durations.txt"
 # Shorter units are not listed, and a test of this length is a unit of its own where it shares no fixture.
 LISTED_S, ALONE_S = 1.0, 4.0
 # Folders whose tests share a server or a browser that takes long to start.
-FOLDERS = ("tests/page/", "tests/web/")
+FOLDERS = ("tests/browser/", "tests/web/")
 
 
 @cache

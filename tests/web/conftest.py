@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.page_api import Told, told_store
+from support.web_ui_api import Told, told_store
 
 
 @pytest.fixture(scope="session")

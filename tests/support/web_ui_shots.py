@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/page.md:  cd tests && python -m support.page_shots [folder] [png|webp]"""
+"""Makes the pictures of docs/web-ui.md:  cd tests && python -m support.web_ui_shots [folder] [png|webp]"""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from perdure.store.store import open_store
 from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page
-from support.page_scene import WINDOW, Investigator, SceneClock, set_scene
-from support.page_server import PageServer, page_server, page_settings
+from support.web_ui_scene import WINDOW, Investigator, SceneClock, set_scene
+from support.web_ui_server import PageServer, page_settings, web_ui_server
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"
 QUALITY = 62
@@ -28,7 +28,7 @@ def main(folder: Path = FOLDER, kind: str = "webp") -> None:
             long = set_scene(store, clock, home / "home")
             with (
                 Simulator(script=Investigator(), window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-                page_server(store, home / "home", page_settings(sim)) as server,
+                web_ui_server(store, home / "home", page_settings(sim)) as server,
                 Chromium.start(home) as chromium,
             ):
                 for theme in ("light", "dark"):

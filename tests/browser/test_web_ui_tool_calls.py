@@ -10,8 +10,8 @@ from perdure.store.store import SessionStore
 from perdure.tools.output_limits import persisted_block
 from perdure.tools.runtime import INTERRUPTED
 from support.browser import Page
-from support.page_server import PageServer
-from support.page_story import Story
+from support.web_ui_server import PageServer
+from support.web_ui_story import Story
 
 Told = tuple[PageServer, Story]
 STATES = "[...document.querySelectorAll('.fold')].map(e => e.querySelector('.state').innerText)"

@@ -11,9 +11,9 @@ from perdure.context.handoff import Handoff, render
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.store.records import NewHandoff, Span
 from perdure.store.store import SessionStore, open_store
-from support.page_api import Asking, Told
 from support.store import conversation as talk
 from support.store import handoff as plain_handoff
+from support.web_ui_api import Asking, Told
 
 
 def view_of(told: Told, any_id: str, which: int = -1) -> dict[str, Any]:

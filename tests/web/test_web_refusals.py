@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.page_api import Told
+from support.web_ui_api import Told
 
 BAD = [
     ("/conversations", {"limit": 0}, 422),

@@ -11,8 +11,8 @@ import pytest
 from perdure.core.usage import CanonicalUsage
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import open_store
-from support.page_api import Asking, Told
 from support.store import FakeClock
+from support.web_ui_api import Asking, Told
 
 PARTS = ["system", "tools", "memory", "head", "handoff", "tail", "outputs"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from perdure.core.messages import assistant, user
 from support.browser import Page
-from support.page_server import PageServer
-from support.page_story import Story
+from support.web_ui_server import PageServer
+from support.web_ui_story import Story
 
 Told = tuple[PageServer, Story]
 

@@ -51,7 +51,7 @@ def page_settings(sim: Simulator, **changes: object) -> Settings:
 
 
 @contextmanager
-def page_server(store: SessionStore, home: Path, settings: Settings) -> Iterator[PageServer]:
+def web_ui_server(store: SessionStore, home: Path, settings: Settings) -> Iterator[PageServer]:
     """Serves until the block ends; whoever has the token may do everything."""
     authenticator = ProcessTokenAuthenticator()
     ready: list[str] = []

@@ -16,7 +16,7 @@ from perdure.core.visibility import Everyone, Visibility, only
 from perdure.models.catalog import Catalog
 from perdure.store.store import SessionStore, open_store
 from perdure.web import page_router
-from support.page_story import Story, tell
+from support.web_ui_story import Story, tell
 
 
 def visibility_of(request: Request) -> Visibility:

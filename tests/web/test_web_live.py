@@ -23,7 +23,7 @@ from perdure.core.visibility import Everyone, User, Visibility
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore, open_store
 from perdure.web.live import LiveFeed
-from support.page_api import app_over
+from support.web_ui_api import app_over
 
 WITHIN_S = 1.0
 # A machine that is busy with other things is given this much before a test fails.

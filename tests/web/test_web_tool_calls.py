@@ -14,7 +14,7 @@ from perdure.store.store import SessionStore, open_store
 from perdure.tools.output_limits import persisted_block
 from perdure.tools.runtime import INTERRUPTED
 from perdure.web.views.timeline import kept_output
-from support.page_api import Asking
+from support.web_ui_api import Asking
 
 
 def calls(*ids: str, name: str = "terminal") -> Message:

@@ -10,9 +10,9 @@ import pytest
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.store.store import open_store
-from support.page_api import Asking, Told
-from support.page_story import EVIL, PIXEL
 from support.store import FakeClock
+from support.web_ui_api import Asking, Told
+from support.web_ui_story import EVIL, PIXEL
 
 
 def story_of(api: Asking, any_id: str, limit: int = 500) -> dict[str, Any]:

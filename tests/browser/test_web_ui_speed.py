@@ -13,7 +13,7 @@ from perdure.core.messages import assistant, user
 from perdure.store.store import open_store
 from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page
-from support.page_server import PageServer, page_server, page_settings
+from support.web_ui_server import PageServer, page_settings, web_ui_server
 
 MANY = 10_000
 # A loaded machine only ever makes a figure worse: the best of a few tries is what the page can do.
@@ -29,7 +29,7 @@ def serving(folder: Path) -> Iterator[PageServer]:
     with (
         open_store(folder / "perdure.db") as store,
         Simulator(script=[]) as sim,
-        page_server(store, folder / "home", page_settings(sim)) as server,
+        web_ui_server(store, folder / "home", page_settings(sim)) as server,
     ):
         yield server
 

@@ -10,9 +10,9 @@ from perdure.core.messages import assistant, user
 from perdure.core.visibility import User
 from perdure.store.records import RouteRecord
 from perdure.store.store import open_store
-from support.page_api import Asking, Told
-from support.page_story import EVIL
 from support.store import FakeClock
+from support.web_ui_api import Asking, Told
+from support.web_ui_story import EVIL
 
 
 def test_pages_hold_every_conversation_once_last_used_first(told: Told) -> None:

@@ -12,7 +12,7 @@ from perdure.store.store import open_store
 from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from support.axe import axe_findings
 from support.browser import Page
-from support.page_server import WINDOW, PageServer, page_server, page_settings
+from support.web_ui_server import WINDOW, PageServer, page_settings, web_ui_server
 
 POEM = "The lease is held by one. " * 12
 
@@ -52,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     with (
         open_store(folder / "perdure.db") as store,
         Simulator(script=answer, window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-        page_server(store, folder / "home", page_settings(sim)) as running,
+        web_ui_server(store, folder / "home", page_settings(sim)) as running,
     ):
         yield running
 

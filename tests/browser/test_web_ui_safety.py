@@ -13,8 +13,8 @@ import perdure.web
 from perdure.store.store import open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from support.browser import Page
-from support.page_server import WINDOW, PageServer, page_server, page_settings
-from support.page_story import EVIL, Story
+from support.web_ui_server import WINDOW, PageServer, page_settings, web_ui_server
+from support.web_ui_story import EVIL, Story
 
 STATIC = Path(perdure.web.__file__).parent / "static"
 Told = tuple[PageServer, Story]
@@ -90,7 +90,7 @@ def parrot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     with (
         open_store(folder / "perdure.db") as store,
         Simulator(script=echo, window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-        page_server(store, folder / "home", page_settings(sim)) as server,
+        web_ui_server(store, folder / "home", page_settings(sim)) as server,
     ):
         yield server
 

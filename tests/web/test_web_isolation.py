@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from perdure.core.visibility import User, Visibility
 from perdure.store.store import SessionStore
 from perdure.web import page_router
-from support.page_api import Told, visibility_of
+from support.web_ui_api import Told, visibility_of
 
 # What each parameter of a path is filled with; a route with another one fails here until it is thought of.
 FILLED = {"seq": "1"}

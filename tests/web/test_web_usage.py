@@ -14,8 +14,8 @@ from perdure.store.ledger import CompactionSavings, RouteCacheUsage
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import SessionStore, open_store
 from perdure.web.views.usage import DAY_MS, saved_by_cache, saved_by_compaction
-from support.page_api import Asking, Told
 from support.store import FakeClock, compacted, conversation
+from support.web_ui_api import Asking, Told
 
 PRICED, UNPRICED = RouteRecord("openai", "priced"), RouteRecord("custom", "unpriced")
 DEAR = Prices(3.0, 15.0, 0.3, 3.75, 6.0)

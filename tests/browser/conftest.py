@@ -9,8 +9,8 @@ import pytest
 from perdure.store.store import open_store
 from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page, chromium_path
-from support.page_server import PageServer, page_server, page_settings
-from support.page_story import WINDOW, Script, Story, tell
+from support.web_ui_server import PageServer, page_settings, web_ui_server
+from support.web_ui_story import WINDOW, Script, Story, tell
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +42,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer,
         story = tell(store, folder / "home")
         with (
             Simulator(script=Script(), window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-            page_server(store, folder / "home", page_settings(sim)) as server,
+            web_ui_server(store, folder / "home", page_settings(sim)) as server,
         ):
             yield server, story

@@ -14,9 +14,9 @@ from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import User
 from perdure.store import CallRecord, RouteRecord, SessionStore, StoredEvent, open_store
 from perdure.web.live import LiveFeed
-from support.page_api import Asking
 from support.postgres import PostgresBackend
 from support.store import FakeClock, compacted, conversation, exchange
+from support.web_ui_api import Asking
 
 PATIENCE_S = 15.0
 

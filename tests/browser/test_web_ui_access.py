@@ -6,8 +6,8 @@ import pytest
 
 from support.axe import axe_findings
 from support.browser import Page
-from support.page_server import PageServer
-from support.page_story import Story
+from support.web_ui_server import PageServer
+from support.web_ui_story import Story
 
 Told = tuple[PageServer, Story]
 VIEWS = {

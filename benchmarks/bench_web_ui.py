@@ -26,7 +26,7 @@ from perdure.context.handoff import Handoff, render
 from perdure.core.messages import Message, assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.store import CallRecord, NewHandoff, RouteRecord, SessionStore, Span, StoredEvent, open_store
-from perdure.web.api import page_router
+from perdure.web.api import web_ui_router
 
 TITLE = "The page (API)"
 
@@ -91,7 +91,7 @@ def _row(name: str, took: Took, bar: str | None = None) -> Row:
 @contextmanager
 def _client(store: SessionStore) -> Iterator[Get]:
     app = FastAPI()
-    app.include_router(page_router(store, user_of=lambda request: "ann"))
+    app.include_router(web_ui_router(store, user_of=lambda request: "ann"))
 
     async def best(path: str) -> Took:
         transport = httpx.ASGITransport(app=app)

@@ -9,7 +9,7 @@ import pytest
 from perdure.store.store import open_store
 from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page, chromium_path
-from support.web_ui_server import PageServer, page_settings, web_ui_server
+from support.web_ui_server import WebUIServer, web_ui_server, web_ui_settings
 from support.web_ui_story import WINDOW, Script, Story, tell
 
 
@@ -35,13 +35,13 @@ def page(chromium: Chromium) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, Story]]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebUIServer, Story]]:
     """Conversations really held: four compactions, spills, a recovery, a model switch, and markup in every text."""
     folder = tmp_path_factory.mktemp("told")
     with open_store(folder / "perdure.db") as store:
         story = tell(store, folder / "home")
         with (
             Simulator(script=Script(), window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-            web_ui_server(store, folder / "home", page_settings(sim)) as server,
+            web_ui_server(store, folder / "home", web_ui_settings(sim)) as server,
         ):
             yield server, story

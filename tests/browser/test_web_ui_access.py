@@ -6,10 +6,10 @@ import pytest
 
 from support.axe import axe_findings
 from support.browser import Page
-from support.web_ui_server import PageServer
+from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
-Told = tuple[PageServer, Story]
+Told = tuple[WebUIServer, Story]
 VIEWS = {
     "list": "/",
     "search": "/?q=lease&show=hits",

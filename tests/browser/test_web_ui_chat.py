@@ -12,7 +12,7 @@ from perdure.store.store import open_store
 from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from support.axe import axe_findings
 from support.browser import Page
-from support.web_ui_server import WINDOW, PageServer, page_settings, web_ui_server
+from support.web_ui_server import WINDOW, WebUIServer, web_ui_server, web_ui_settings
 
 POEM = "The lease is held by one. " * 12
 
@@ -47,12 +47,12 @@ def answer(asked: ScriptRequest) -> Say | Fail:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebUIServer]:
     folder = tmp_path_factory.mktemp("chat")
     with (
         open_store(folder / "perdure.db") as store,
         Simulator(script=answer, window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-        web_ui_server(store, folder / "home", page_settings(sim)) as running,
+        web_ui_server(store, folder / "home", web_ui_settings(sim)) as running,
     ):
         yield running
 
@@ -67,7 +67,7 @@ def said(page: Page, inside: str) -> list[str]:
     return list(page.run(f"[...document.querySelectorAll('{inside} .user .plain')].map(e => e.innerText)"))
 
 
-def test_a_conversation_begins_streams_and_goes_on(page: Page, server: PageServer) -> None:
+def test_a_conversation_begins_streams_and_goes_on(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Tell me about leases.")
     # It streams: part of the answer stands there while the turn still runs.
@@ -87,7 +87,7 @@ def test_a_conversation_begins_streams_and_goes_on(page: Page, server: PageServe
     page.wait("document.querySelectorAll('.story .message').length === 4 && !document.querySelector('.turn')")
 
 
-def test_stop_ends_the_turn_and_keeps_what_came(page: Page, server: PageServer) -> None:
+def test_stop_ends_the_turn_and_keeps_what_came(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Say it slowly.")
     page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
@@ -96,7 +96,7 @@ def test_stop_ends_the_turn_and_keeps_what_came(page: Page, server: PageServer) 
     page.wait_text("The lease is held", inside=".story")
 
 
-def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: PageServer) -> None:
+def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Tell me something.")
     page.wait("document.querySelector('.turn .assistant')")
@@ -109,7 +109,7 @@ def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: PageSer
 
 
 @pytest.mark.parametrize(("choice", "outcome"), [("Refuse", "do not try it in another form"), ("Allow once", "exit")])
-def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, choice: str, outcome: str) -> None:
+def test_a_dangerous_command_waits_for_approval(page: Page, server: WebUIServer, choice: str, outcome: str) -> None:
     page.prefer("dark" if choice == "Refuse" else "light")
     page.open(server.link("/new"))
     say(page, "Please delete the build.")
@@ -127,7 +127,7 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: PageServer, 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
-    page: Page, server: PageServer, width: int
+    page: Page, server: WebUIServer, width: int
 ) -> None:
     page.resize(width, 700)
     page.open(server.link("/new"))
@@ -164,7 +164,7 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     assert page.text(".story .fold.refused .state") == "refused"
 
 
-def test_a_question_of_the_models_is_answered(page: Page, server: PageServer) -> None:
+def test_a_question_of_the_models_is_answered(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Ask me which.")
     page.wait_text("Which colour?")
@@ -175,7 +175,7 @@ def test_a_question_of_the_models_is_answered(page: Page, server: PageServer) ->
     page.wait_text("The tool said: blue, please")
 
 
-def test_an_open_question_is_there_again_after_a_reload(page: Page, server: PageServer) -> None:
+def test_an_open_question_is_there_again_after_a_reload(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Hello there.")
     page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
@@ -187,7 +187,7 @@ def test_an_open_question_is_there_again_after_a_reload(page: Page, server: Page
     page.wait_text("The tool said: green")
 
 
-def test_what_was_written_and_not_sent_is_there_again(page: Page, server: PageServer) -> None:
+def test_what_was_written_and_not_sent_is_there_again(page: Page, server: WebUIServer) -> None:
     session = server.store.create(user_key="", title="Drafts")
     server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])
     page.open(server.link(f"/c/{session.conversation_id}"))
@@ -209,7 +209,7 @@ def test_what_was_written_and_not_sent_is_there_again(page: Page, server: PageSe
     page.wait("document.querySelector('#say')?.value === ''")
 
 
-def test_an_address_that_names_no_message_says_so(page: Page, server: PageServer) -> None:
+def test_an_address_that_names_no_message_says_so(page: Page, server: WebUIServer) -> None:
     session = server.store.create(user_key="", title="Short")
     server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])
     for asked in ("99999", "abc", "0"):
@@ -221,7 +221,7 @@ def test_an_address_that_names_no_message_says_so(page: Page, server: PageServer
     page.wait_text("There is nothing at this address.")
 
 
-def test_a_turn_under_way_goes_on_after_a_reload_and_can_be_stopped(page: Page, server: PageServer) -> None:
+def test_a_turn_under_way_goes_on_after_a_reload_and_can_be_stopped(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Say it slowly.")
     page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
@@ -242,7 +242,7 @@ def test_a_turn_under_way_goes_on_after_a_reload_and_can_be_stopped(page: Page, 
     assert page.text(".story .assistant .prose") == "Right away."
 
 
-def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, server: PageServer) -> None:
+def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Hello there.")
     page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
@@ -263,7 +263,7 @@ def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, serv
     page.wait_text("A reply was cut off (interrupted)", inside=".story")
 
 
-def test_slash_commands_complete_and_answer(page: Page, server: PageServer) -> None:
+def test_slash_commands_complete_and_answer(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Tell me about leases.")
     page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
@@ -283,7 +283,7 @@ def test_slash_commands_complete_and_answer(page: Page, server: PageServer) -> N
     page.wait_text("There is no command /nonsense", inside=".answered.error")
 
 
-def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, server: PageServer) -> None:
+def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     for turn in range(3):
         say(page, f"Question {turn}: " + "some words to fill the window with. " * 90)
@@ -302,7 +302,7 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
     page.wait("document.querySelector('.told').innerText.length > 12")
 
 
-def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server: PageServer) -> None:
+def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Please fail.")
     failure = "document.querySelector('.story .happening.turn_failed')?.innerText.includes('cannot')"
@@ -339,7 +339,7 @@ BREAK_ONCE = """(() => {
 })()"""
 
 
-def test_a_lost_connection_is_taken_up_again_where_it_broke(page: Page, server: PageServer) -> None:
+def test_a_lost_connection_is_taken_up_again_where_it_broke(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     page.wait("document.querySelector('#say')")
     page.run(BREAK_ONCE)
@@ -350,7 +350,7 @@ def test_a_lost_connection_is_taken_up_again_where_it_broke(page: Page, server: 
     assert page.count(".problem") == 0
 
 
-def test_escape_leaves_the_list_and_enter_sends_only_with_words(page: Page, server: PageServer) -> None:
+def test_escape_leaves_the_list_and_enter_sends_only_with_words(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     page.click("#say")
     page.press("Enter")

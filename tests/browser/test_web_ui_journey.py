@@ -8,10 +8,10 @@ import pytest
 
 from perdure.core.messages import assistant, user
 from support.browser import Page
-from support.web_ui_server import PageServer
+from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
-Told = tuple[PageServer, Story]
+Told = tuple[WebUIServer, Story]
 
 
 @pytest.mark.spec("A7", "I4", "I5", "E11", "E12")

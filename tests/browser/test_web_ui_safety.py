@@ -13,11 +13,11 @@ import perdure.web
 from perdure.store.store import open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from support.browser import Page
-from support.web_ui_server import WINDOW, PageServer, page_settings, web_ui_server
+from support.web_ui_server import WINDOW, WebUIServer, web_ui_server, web_ui_settings
 from support.web_ui_story import EVIL, Story
 
 STATIC = Path(perdure.web.__file__).parent / "static"
-Told = tuple[PageServer, Story]
+Told = tuple[WebUIServer, Story]
 EVILS = (
     EVIL,
     "<svg onload=window.pwned=1>",
@@ -85,18 +85,18 @@ def echo(asked: ScriptRequest) -> Say:
 
 
 @pytest.fixture(scope="module")
-def parrot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+def parrot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebUIServer]:
     folder = tmp_path_factory.mktemp("parrot")
     with (
         open_store(folder / "perdure.db") as store,
         Simulator(script=echo, window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-        web_ui_server(store, folder / "home", page_settings(sim)) as server,
+        web_ui_server(store, folder / "home", web_ui_settings(sim)) as server,
     ):
         yield server
 
 
 @pytest.mark.parametrize("evil", EVILS)
-def test_markup_typed_into_any_field_stays_text(page: Page, parrot: PageServer, evil: str) -> None:
+def test_markup_typed_into_any_field_stays_text(page: Page, parrot: WebUIServer, evil: str) -> None:
     page.open(parrot.link("/new"))
     page.click("#say")
     page.type(f"ask {evil}")
@@ -126,7 +126,7 @@ def test_markup_typed_into_any_field_stays_text(page: Page, parrot: PageServer, 
     assert "pwned" in page.text(".results") or page.count(".empty") == 1
 
 
-def test_markdown_builds_only_what_it_knows_and_links_only_to_the_web(page: Page, parrot: PageServer) -> None:
+def test_markdown_builds_only_what_it_knows_and_links_only_to_the_web(page: Page, parrot: WebUIServer) -> None:
     page.open(parrot.link())
     tried = """# Title
 [ok](https://example.org/a) [mail](mailto:a@example.org) [bad](javascript:alert(1)) [bad](data:text/html,x) [bad](//x)
@@ -181,7 +181,7 @@ https://example.org/b. `<i>` **<u>x</u>** _y_
         assert kept in found["text"]
 
 
-def test_no_text_can_choke_the_markdown(page: Page, parrot: PageServer) -> None:
+def test_no_text_can_choke_the_markdown(page: Page, parrot: WebUIServer) -> None:
     page.open(parrot.link())
     units = ["> ", "* ", "`", "**", "[", "_a ", "| ", "- \n", "#", "![](", "<!--", "`a ``b "]
     slowest_ms = page.run(

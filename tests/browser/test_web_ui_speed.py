@@ -13,7 +13,7 @@ from perdure.core.messages import assistant, user
 from perdure.store.store import open_store
 from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page
-from support.web_ui_server import PageServer, page_settings, web_ui_server
+from support.web_ui_server import WebUIServer, web_ui_server, web_ui_settings
 
 MANY = 10_000
 # A loaded machine only ever makes a figure worse: the best of a few tries is what the page can do.
@@ -25,17 +25,17 @@ PAINTED = """[
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[PageServer]:
+def serving(folder: Path) -> Iterator[WebUIServer]:
     with (
         open_store(folder / "perdure.db") as store,
         Simulator(script=[]) as sim,
-        web_ui_server(store, folder / "home", page_settings(sim)) as server,
+        web_ui_server(store, folder / "home", web_ui_settings(sim)) as server,
     ):
         yield server
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebUIServer]:
     """Ten thousand conversations."""
     with serving(tmp_path_factory.mktemp("crowd")) as server:
         for n in range(MANY):
@@ -45,7 +45,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer, str]]:
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebUIServer, str]]:
     """One conversation of ten thousand messages."""
     with serving(tmp_path_factory.mktemp("long")) as server:
         session = server.store.create(source="terminal", title="Ten thousand messages")
@@ -59,7 +59,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PageServer,
         yield server, session.conversation_id
 
 
-def test_first_paint_under_a_second_with_ten_thousand_conversations(chromium: Chromium, crowd: PageServer) -> None:
+def test_first_paint_under_a_second_with_ten_thousand_conversations(chromium: Chromium, crowd: WebUIServer) -> None:
     best = [float("inf"), float("inf")]
     for _ in range(TRIES):
         page = chromium.page()
@@ -88,7 +88,7 @@ SCROLL = """(async () => {
 })()"""
 
 
-def test_ten_thousand_messages_scroll_smoothly(page: Page, long: tuple[PageServer, str]) -> None:
+def test_ten_thousand_messages_scroll_smoothly(page: Page, long: tuple[WebUIServer, str]) -> None:
     server, conversation = long
     page.open(server.link(f"/c/{conversation}/m/5000"))
     page.wait("document.activeElement?.id === 'm-5000'")
@@ -104,7 +104,7 @@ def test_ten_thousand_messages_scroll_smoothly(page: Page, long: tuple[PageServe
     assert best["p95"] < 50
 
 
-def test_dragging_to_any_place_shows_what_is_there(page: Page, long: tuple[PageServer, str]) -> None:
+def test_dragging_to_any_place_shows_what_is_there(page: Page, long: tuple[WebUIServer, str]) -> None:
     server, conversation = long
     page.open(server.link(f"/c/{conversation}"))
     page.wait("document.querySelector('#m-10000')")

@@ -10,10 +10,10 @@ from perdure.store.store import SessionStore
 from perdure.tools.output_limits import persisted_block
 from perdure.tools.runtime import INTERRUPTED
 from support.browser import Page
-from support.web_ui_server import PageServer
+from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
-Told = tuple[PageServer, Story]
+Told = tuple[WebUIServer, Story]
 STATES = "[...document.querySelectorAll('.fold')].map(e => e.querySelector('.state').innerText)"
 
 

@@ -15,7 +15,7 @@ from perdure.core.ports import Clock
 from perdure.core.visibility import Everyone, Visibility, only
 from perdure.models.catalog import Catalog
 from perdure.store.store import SessionStore, open_store
-from perdure.web import page_router
+from perdure.web import web_ui_router
 from support.web_ui_story import Story, tell
 
 
@@ -27,7 +27,7 @@ def visibility_of(request: Request) -> Visibility:
 
 def app_over(store: SessionStore, **options: Any) -> FastAPI:
     app = FastAPI()
-    app.include_router(page_router(store, visibility_of=visibility_of, **options))
+    app.include_router(web_ui_router(store, visibility_of=visibility_of, **options))
     return app
 
 

@@ -23,7 +23,7 @@ WINDOW = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class PageServer:
+class WebUIServer:
     """Where the page is, and who may look at it."""
 
     url: str
@@ -35,7 +35,7 @@ class PageServer:
         return f"{self.url}/#token={self.token}&to={path}"
 
 
-def page_settings(sim: Simulator, **changes: object) -> Settings:
+def web_ui_settings(sim: Simulator, **changes: object) -> Settings:
     return validate_settings(
         {
             "model": {
@@ -51,7 +51,7 @@ def page_settings(sim: Simulator, **changes: object) -> Settings:
 
 
 @contextmanager
-def web_ui_server(store: SessionStore, home: Path, settings: Settings) -> Iterator[PageServer]:
+def web_ui_server(store: SessionStore, home: Path, settings: Settings) -> Iterator[WebUIServer]:
     """Serves until the block ends; whoever has the token may do everything."""
     authenticator = ProcessTokenAuthenticator()
     ready: list[str] = []
@@ -75,7 +75,7 @@ def web_ui_server(store: SessionStore, home: Path, settings: Settings) -> Iterat
     if not is_up.wait(20):
         raise RuntimeError("the gateway did not start")
     try:
-        yield PageServer(ready[0], authenticator.token, store)
+        yield WebUIServer(ready[0], authenticator.token, store)
     finally:
         running[0].call_soon_threadsafe(stopped.set)
         thread.join(15)

@@ -12,9 +12,9 @@ from perdure.store.store import open_store
 from perdure.testing.simulator import Simulator
 from support.browser import Chromium, Page
 from support.web_ui_scene import WINDOW, Investigator, SceneClock, set_scene
-from support.web_ui_server import PageServer, page_settings, web_ui_server
+from support.web_ui_server import WebUIServer, web_ui_server, web_ui_settings
 
-FOLDER = Path(__file__).parents[2] / "docs" / "page"
+FOLDER = Path(__file__).parents[2] / "docs" / "web-ui"
 QUALITY = 62
 
 
@@ -28,7 +28,7 @@ def main(folder: Path = FOLDER, kind: str = "webp") -> None:
             long = set_scene(store, clock, home / "home")
             with (
                 Simulator(script=Investigator(), window=WINDOW, chat_thinking_key="reasoning_content") as sim,
-                web_ui_server(store, home / "home", page_settings(sim)) as server,
+                web_ui_server(store, home / "home", web_ui_settings(sim)) as server,
                 Chromium.start(home) as chromium,
             ):
                 for theme in ("light", "dark"):
@@ -45,7 +45,7 @@ class Shots:
     kind: str
 
 
-def take(chromium: Chromium, server: PageServer, long: str, shots: Shots, *, width: int = 1200) -> None:
+def take(chromium: Chromium, server: WebUIServer, long: str, shots: Shots, *, width: int = 1200) -> None:
     """One theme at one width."""
     page = chromium.page(width=width, height=800)
     page.prefer(shots.theme)

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from perdure.core.visibility import User, Visibility
 from perdure.store.store import SessionStore
-from perdure.web import page_router
+from perdure.web import web_ui_router
 from support.web_ui_api import Told, visibility_of
 
 # What each parameter of a path is filled with; a route with another one fails here until it is thought of.
@@ -19,7 +19,7 @@ NEEDED = {"/api/page/conversations/{any_id}/open": {"address": "m:1"}}
 
 
 def _routes(store: SessionStore) -> list[APIRoute]:
-    routes = [r for r in page_router(store, visibility_of=visibility_of).routes if isinstance(r, APIRoute)]
+    routes = [r for r in web_ui_router(store, visibility_of=visibility_of).routes if isinstance(r, APIRoute)]
     assert len(routes) == 10
     return routes
 
@@ -90,7 +90,7 @@ def test_a_visibility_of_raises_what_it_will(told: Told) -> None:
         raise HTTPException(401, "say who you are")
 
     app = FastAPI()
-    app.include_router(page_router(told.store, visibility_of=refuse))
+    app.include_router(web_ui_router(told.store, visibility_of=refuse))
     client = TestClient(app)
     for route in _routes(told.store):
         path = route.path.format(any_id=told.story.long, **FILLED)

@@ -30,7 +30,7 @@ from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.models.catalog import Catalog
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore
-from perdure.web import page_router, static_files
+from perdure.web import static_files, web_ui_router
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -61,7 +61,7 @@ def build_gateway(
         web_ui = APIRouter(dependencies=[Depends(require_scope("read"))])
         prices = Catalog(settings.model_overrides)
         web_ui.include_router(
-            page_router(
+            web_ui_router(
                 store,
                 visibility_of=_visibility_of,
                 clock=clock,

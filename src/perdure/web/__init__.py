@@ -13,18 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.web.api import page_router
+    from perdure.web.api import web_ui_router
     from perdure.web.static import static_files
 
-__all__ = ["page_router", "static_files"]
+__all__ = ["static_files", "web_ui_router"]
 
 
 def __getattr__(name: str) -> Any:
     """Loaded when asked for: the web framework is an extra, and slow to import."""
-    if name == "page_router":
-        from perdure.web.api import page_router
+    if name == "web_ui_router":
+        from perdure.web.api import web_ui_router
 
-        return page_router
+        return web_ui_router
     if name == "static_files":
         from perdure.web.static import static_files
 

@@ -50,7 +50,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 _WORTH_PACKING = 16_384
 
 
-class PageRoute(APIRoute):
+class WebUIRoute(APIRoute):
     """A route that packs what is long and refuses in plain words, whatever was asked for."""
 
     def get_route_handler(self) -> Handler:
@@ -112,7 +112,7 @@ Name = Annotated[str | None, Query(max_length=200)]
 AnyId = Annotated[str, Path(max_length=100)]
 
 
-def page_router(
+def web_ui_router(
     store: SessionStore,
     *,
     visibility_of: VisibilityOf,
@@ -132,7 +132,7 @@ def page_router(
     feed = LiveFeed(store.changes, is_closing=is_closing)
     router = APIRouter(
         prefix="/api/page",
-        route_class=PageRoute,
+        route_class=WebUIRoute,
         tags=["page"],
         dependencies=[Depends(look)],
         responses={status: {"model": schemas.ErrorBody} for status in (400, 404, 422, 503)},

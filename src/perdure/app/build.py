@@ -103,8 +103,8 @@ class Wiring:
         """What the engine of one conversation is handed."""
         shared, route = self.shared, SummaryRoute(self.shared, self.settings, live)
         return EngineServices(
-            summarize=route.side,
-            summarize_main=route.main,
+            summarize=route.side if self.settings.compression.summarize else None,
+            summarize_main=route.main if self.settings.compression.summarize else None,
             state=shared.store.state(f"engine:{live.conversation_id}"),
             installation=shared.store.state("engine"),
             log=shared.store.log.reader(live.conversation_id),

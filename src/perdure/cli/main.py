@@ -12,6 +12,7 @@ from perdure.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "chat": Lazy("perdure.cli.chat.command:chat", "Talk to an agent whose conversation outlives its window."),
+    "demo": Lazy("perdure.cli.demo:demo", "Watch a conversation outgrow its window; no key, no network."),
     "sessions": Lazy("perdure.cli.sessions:sessions", "List, read, find, move and delete conversations."),
     "usage": Lazy("perdure.cli.usage:usage", "Show tokens and cost of a conversation, by default the last one."),
     "insights": Lazy("perdure.cli.usage:insights", "Show totals of the last DAYS by day, model, surface and task."),

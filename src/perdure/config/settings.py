@@ -155,6 +155,10 @@ class CompressionSettings(Section):
     """When a long history is handed over as a summary, and how much of it is kept as it is."""
 
     enabled: bool = Field(default=True, description="Compact automatically; `/compress` works either way.")
+    summarize: bool = Field(
+        default=True,
+        description="Let a model write the prose of a handoff; off draws all of it from the log, without a call.",
+    )
     threshold: Share = Field(default=0.50, description="Share of the main model's window at which compaction fires.")
     target_ratio: Annotated[float, Field(ge=0.10, le=0.80)] = Field(
         default=0.20, description="Share of the threshold that the kept tail may take."

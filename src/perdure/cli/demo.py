@@ -1,0 +1,111 @@
+"""`perdure demo`: watch a conversation outgrow its window, without a key or a network."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from perdure.cli.style import Style
+    from perdure.core.ports import ApprovalRequest
+    from perdure.lab.demo.run import DemoSummary
+
+# Pause between the streamed pieces of a reply, so that it can be read along.
+_CHUNK_DELAY_S = 0.03
+_TURN_PAUSE_S = 0.8
+_MARKS = {"in view": "✓", "one question away": "→", "lost": "✗"}
+
+
+@click.command()
+@click.option("--fast", is_flag=True, help="Without the pauses of a streamed reply.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the repository and the log go; must not exist. Default: a temporary folder.",
+)
+def demo(fast: bool, folder: Path | None) -> None:
+    """Watch a conversation outgrow its window and carry on, in less than a minute.
+
+    A scripted model works on a small generated repository with the real tools. Nothing is sent anywhere, no key is
+    needed, and the prices shown are what the same tokens would have cost.
+    """
+    from perdure.cli.chat.transcript import ChatTranscript
+    from perdure.cli.style import Style
+    from perdure.commands.format import gauge_line
+    from perdure.lab.demo.run import MODEL, WINDOW, Demo
+
+    if folder is not None and folder.exists():
+        raise click.BadParameter(f"{folder} exists already; name a folder that does not", param_hint="--folder")
+    place = folder.resolve() if folder is not None else Path(tempfile.mkdtemp(prefix="perdure-demo-"))
+    ink = Style(is_color=sys.stdout.isatty())
+    transcript = ChatTranscript(_write, width=lambda: shutil.get_terminal_size((80, 24)).columns, ink=ink)
+    play = Demo(
+        place,
+        on_event=transcript.show,
+        on_question=lambda request, answer: _show_question(ink, request, answer),
+        chunk_delay_s=0.0 if fast else _CHUNK_DELAY_S,
+    )
+    _write(
+        f"A scripted {MODEL} with a window of {WINDOW:,} tokens works in {play.workspace}\n"
+        "with real tools. Watch the bar: whenever it reaches the mark, the conversation is compacted and goes on.\n\n"
+    )
+    with play.open():
+        for number, message in enumerate(play.messages):
+            _write(f"{ink.key('>')} {message}\n\n")
+            play.take_turn(number)
+            time.sleep(0 if fast else _TURN_PAUSE_S)
+            _write(f"{ink.dim(gauge_line(play.agent.gauge))}\n\n")
+        for line in summary_lines(play.summarize(), ink):
+            _write(f"{line}\n")
+    command = f"PERDURE_HOME={play.home} {_program()}"
+    _write(
+        f"\nLook around:  {command} serve\n"
+        f'Search it:    {command} sessions search "why were the exports not deleted"\n'
+        f"Remove it:    rm -r {place}\n"
+    )
+
+
+def summary_lines(summary: DemoSummary, ink: Style) -> Iterator[str]:
+    """The account of the conversation, and the quiz."""
+    from perdure.commands.format import money, share
+    from perdure.lab.demo.run import WINDOW
+
+    outputs = "output" if summary.spilled == 1 else "outputs"
+    counts = f"{summary.turns} turns, {summary.compactions} compactions, {summary.spilled} {outputs}"
+    yield f"{counts} stored outside the context."
+    yield (
+        f"The whole conversation has {summary.history_tokens:,} tokens, {summary.history_tokens / WINDOW:.1f} times the"
+        f" window; the last prompt had {summary.context_tokens:,}."
+    )
+    yield (
+        f"{summary.prompt_tokens:,} prompt tokens in all, {share(summary.cache_hit_rate)} of them from the cache;"
+        f" they would have cost {money(summary.cost_usd)}."
+    )
+    yield ""
+    yield "Quiz: is it still known?"
+    for result in summary.quiz:
+        mark = _MARKS[result.where]
+        colour = {"in view": ink.good, "one question away": ink.warn, "lost": ink.bad}[result.where]
+        yield f"  {colour(mark)} {result.question:<58} {result.answer:<26} {ink.dim(result.where)}"
+
+
+def _show_question(ink: Style, request: ApprovalRequest, answer: str) -> None:
+    _write(f"{ink.warn('? ' + request.action)} {ink.dim('(' + request.reason + ')')}\n{ink.key('>')} {answer}\n")
+
+
+def _program() -> str:
+    """How this program can be called again from the same shell."""
+    return "perdure" if shutil.which("perdure") else shlex.quote(sys.argv[0])
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

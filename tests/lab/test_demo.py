@@ -1,0 +1,46 @@
+"""The demo holds a real conversation; only its model is scripted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from perdure.cli.main import cli
+from perdure.core.events import Event, ToolFinished
+from perdure.lab.demo.run import WINDOW, Demo
+
+
+def test_the_demo_outgrows_its_window_and_still_answers(tmp_path: Path) -> None:
+    events: list[Event] = []
+    demo = Demo(tmp_path / "demo", on_event=events.append)
+    with demo.open():
+        answers = [demo.take_turn(number) for number in range(len(demo.messages))]
+        summary = demo.summarize()
+        assert demo.violations == []
+    assert summary.compactions >= 3
+    assert summary.history_tokens > WINDOW
+    assert summary.context_tokens < WINDOW
+    assert summary.spilled >= 1
+    assert summary.cost_usd
+    assert answers[-1] == "Never touch anything under `migrations/`, and report every duration in seconds."
+    failed = [e.call.arguments for e in events if isinstance(e, ToolFinished) and e.is_error]
+    # The bug, and the deletion that the user refuses.
+    assert len(failed) == 2, failed
+    places = [result.where for result in summary.quiz]
+    assert places.count("lost") <= 1, summary.quiz
+    assert (demo.workspace / "archive/2024.csv").exists()
+
+
+def test_the_command_ends_with_hints_that_can_be_typed(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    result = CliRunner().invoke(cli, ["demo", "--fast", "--folder", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert "Quiz: is it still known?" in result.output
+    assert f"PERDURE_HOME={folder}/home" in result.output
+
+
+def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["demo", "--folder", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "exists already" in result.output

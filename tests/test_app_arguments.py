@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_what_usage_taught_about_a_model_is_there_in_the_next_conversation(tmp_p
     with Simulator(script=["One.", "Two."]) as sim:
         first = agent(sim, tmp_path, tools=[])
         first.chat("words of all kinds, " * 300)
-        learned = first._conversation.live.counter.calibration.ratio if first._conversation else 0
+        learned = first.conversation.open().live.counter.calibration.ratio
         assert learned != 1.0
         with open_store(tmp_path / "perdure.db") as store:
             assert Calibrations(store.state("calibrations")).get("custom", "m-1").ratio == pytest.approx(
@@ -76,3 +77,11 @@ def test_what_usage_taught_about_a_model_is_there_in_the_next_conversation(tmp_p
         assert fresh.measure().window
         assert fresh.parts.calibration is not None
         assert fresh.parts.calibration.ratio == pytest.approx(learned, abs=1e-3)
+
+
+def test_arguments_after_the_second_are_named_and_the_error_says_how(tmp_path: Path) -> None:
+    build: Any = Agent
+    with pytest.raises(TypeError, match=r"write Agent\(model, provider, base_url=…, api_key=…\)") as error:
+        build("m-1", "custom", "http://127.0.0.1:9/v1", "sk-secret")
+    assert "sk-secret" not in str(error.value)
+    assert str(inspect.signature(Agent)).startswith("(model: ")

@@ -53,7 +53,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code: str, tmp_path: Path
 
 def test_naming_the_agent_class_imports_no_library_and_none_of_the_slow_packages(tmp_path: Path) -> None:
     loaded = imported_by(AGENT_CLASS, tmp_path)
-    assert "perdure.agent.agent" in loaded
+    assert "perdure.app.agent" in loaded
     # asyncio and sqlite3 are the standard library's own, and in every agent's signature.
     libraries = set(HEAVY) - {"asyncio", "sqlite3"}
     assert {name.partition(".")[0] for name in loaded}.isdisjoint(libraries)

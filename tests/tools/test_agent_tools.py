@@ -135,7 +135,7 @@ def test_session_search_finds_words_and_paginates_addresses() -> None:
 
 
 class _Spawner:
-    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+    async def spawn(self, task: str, *, parent_id: str, context: str = "", max_iterations: int | None = None) -> str:
         await asyncio.sleep(0.02 if task == "slow" else 0)
         if task == "bad":
             raise RuntimeError("no key")
@@ -145,16 +145,16 @@ class _Spawner:
 @pytest.mark.spec("J7")
 def test_delegated_tasks_run_concurrently_and_fail_independently() -> None:
     tool = DelegateTool(_Spawner(), max_iterations=50)
-    result = asyncio.run(tool.delegate_task(["slow", "bad", "quick"], context="ctx"))
+    result = asyncio.run(tool.delegate_task(ME, ["slow", "bad", "quick"], context="ctx"))
     assert result.split("\n\n") == [
         "## Report 1 of 3\nslow done (ctx, 50)",
         "## Report 2 of 3\nfailed: no key",
         "## Report 3 of 3\nquick done (ctx, 50)",
     ]
-    assert asyncio.run(tool.delegate_task(["one"])) == "one done (, 50)"
+    assert asyncio.run(tool.delegate_task(ME, ["one"])) == "one done (, 50)"
     for tasks, says in (([" "], "is empty"), (["x"] * 9, "at most 8")):
         with pytest.raises(ToolError, match=says):
-            asyncio.run(tool.delegate_task(tasks))
+            asyncio.run(tool.delegate_task(ME, tasks))
 
 
 class _Asker:

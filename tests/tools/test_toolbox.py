@@ -38,7 +38,7 @@ class Quiet:
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         return "yes"
 
-    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+    async def spawn(self, task: str, *, parent_id: str, context: str = "", max_iterations: int | None = None) -> str:
         return "done"
 
     def load(self, conversation_id: str) -> Sequence[Any]:

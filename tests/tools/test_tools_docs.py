@@ -28,7 +28,7 @@ class StubServices:
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         return ""
 
-    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
+    async def spawn(self, task: str, *, parent_id: str, context: str = "", max_iterations: int | None = None) -> str:
         return ""
 
     def load(self, conversation_id: str) -> Sequence[Any]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from perdure.agent import context_usage
 from perdure.agent.callbacks import Callbacks
@@ -18,6 +16,7 @@ from perdure.agent.engine_tools import join_engine_tools
 from perdure.agent.event_bus import EventBus
 from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import assemble
+from perdure.agent.runner import TurnRunner
 from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
@@ -28,22 +27,6 @@ from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.providers.types import Endpoint
 from perdure.store.leases import holder_id, is_holder_dead
 from perdure.store.records import Lease, RouteRecord, damage_notice
-
-T = TypeVar("T")
-
-
-# How long close() waits for an interrupted turn to write down what it has.
-_STOP_PATIENCE_S = 10.0
-
-
-class _Busy:
-    """The turn or compaction that currently owns the agent."""
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[Any] | None = None
-        # Set where an interrupt comes before the task has begun.
-        self.is_interrupted = False
-        self.is_over = threading.Event()
 
 
 class TurnFailed(PerdureError):
@@ -59,21 +42,24 @@ class ConversationAgent:
         bridge: LoopThread,
         *,
         services: Callable[[LiveSession], EngineServices],
+        events: EventBus | None = None,
         session_id: str | None = None,
         callbacks: Callbacks | None = None,
         system_prompt: str | None = None,
+        warnings: Sequence[str] = (),
+        closers: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._parts = parts
-        self._bridge = bridge
         self._services = services
         self._wanted_id = session_id
         self._system_prompt = system_prompt
-        self._bus = EventBus()
-        self._callbacks = callbacks
+        self._bus = events or EventBus()
+        self._runner = TurnRunner(bridge, self._bus, callbacks)
         self._conversation: OpenConversation | None = None
-        # The turn under way, if any: one at a time, whatever thread it is started from.
-        self._busy: _Busy | None = None
-        self._busy_lock = threading.Lock()
+        # What could not be set up, such as a tool server that does not start.
+        self.warnings = warnings
+        # Idempotent functions that release what was opened for this agent, such as tool servers.
+        self._closers = tuple(closers)
         self._first_reading: ContextUsage | None = None
 
     # -- talking -----------------------------------------------------------------------------------------------------
@@ -93,7 +79,7 @@ class ConversationAgent:
         task_id: str | None = None,
     ) -> ConversationResult:
         """Run one turn; errors are reported in the result."""
-        return self._wait(self._turn(user_message, system_message, conversation_history, task_id))
+        return self._runner.run(self._turn(user_message, system_message, conversation_history, task_id))
 
     async def arun_conversation(
         self,
@@ -102,16 +88,16 @@ class ConversationAgent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        return await self._await_work(self._turn(user_message, system_message, conversation_history, task_id))
+        return await self._runner.arun(self._turn(user_message, system_message, conversation_history, task_id))
 
     async def afinish_turn(self, task_id: str | None = None) -> ConversationResult:
         """Resume a turn cut off by a crash: its user message is stored, its reply is not."""
-        return await self._await_work(self._turn(None, None, None, task_id))
+        return await self._runner.arun(self._turn(None, None, None, task_id))
 
     async def stream(self, text: str) -> AsyncIterator[Event]:
         """Stream the events of one turn; the last one is TurnFinished."""
         subscription = self._bus.subscribe()
-        future = self._start(self._turn(text, None, None, None))
+        future = self._runner.start(self._turn(text, None, None, None))
         future.add_done_callback(lambda _: subscription.close())
         is_over = False
         try:
@@ -130,26 +116,16 @@ class ConversationAgent:
     def interrupt(self) -> bool:
         """Cancel the running turn, from any thread: closes the request, cancels tools, leaves a valid history.
 
-        Whether there was one.
+        Returns whether there was one.
         """
-        busy = self._busy
-        if busy is None:
-            return False
-        # Either this or the task's own first look sees the other, and only one of them cancels: a second cancel would
-        # abort the final save.
-        busy.is_interrupted = True
-        task = busy.task
-        if task is not None and busy.is_interrupted:
-            busy.is_interrupted = False
-            task.get_loop().call_soon_threadsafe(task.cancel)
-        return True
+        return self._runner.interrupt()
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
         """Compact now, at any context usage, and return a report."""
-        return self._wait(self._compress(focus_topic))
+        return self._runner.run(self._compress(focus_topic))
 
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
-        return await self._await_work(self._compress(focus_topic))
+        return await self._runner.arun(self._compress(focus_topic))
 
     def switch_model(self, route: RouteToModel) -> None:
         """Switch to another model; the gate makes the history fit before the next call."""
@@ -184,11 +160,11 @@ class ConversationAgent:
 
     def measure(self) -> ContextUsage:
         """Context usage with the window resolved, also before the first message; may query the endpoint once."""
-        return self._wait(self._measure())
+        return self._runner.run(self._measure())
 
     def undo(self) -> str:
         """Undo the last compaction and return the id of the session that continues; deletes nothing."""
-        return self._wait(self._undo())
+        return self._runner.run(self._undo())
 
     def open(self) -> OpenConversation:
         """Open the conversation (resume or create it) without running a turn.
@@ -217,16 +193,16 @@ class ConversationAgent:
         return self._bus
 
     def close(self) -> None:
-        """End the conversation for the engine; leaves the store open."""
+        """End the conversation for the engine and close its tools; leaves the store open."""
         if self._conversation is not None:
             self._parts.engine.on_session_end(self._conversation.live.id)
             self._conversation = None
+        for close in self._closers:
+            close()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """Interrupt the running turn and wait for it, unless called on its own event loop."""
-        busy = self._busy
-        if busy is not None and self.interrupt() and not self._bridge.is_own_thread:
-            busy.is_over.wait(timeout=_STOP_PATIENCE_S)
+        self._runner.stop()
 
     # -- inside the loop ---------------------------------------------------------------------------------------------
 
@@ -332,80 +308,6 @@ class ConversationAgent:
         live.move_to(history.session, history.entries)
         self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
         self._bus.emit(Notice(description))
-
-    # -- between threads ---------------------------------------------------------------------------------------------
-
-    async def _await_work(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work that runs on the agent's event loop, from any loop including that one."""
-        if not self._bridge.is_here:
-            return await asyncio.wrap_future(self._start(work))
-        busy = self._claim(work)
-        finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
-        # A separate task: an interrupt ends the turn, not its caller.
-        task = asyncio.ensure_future(self._run_tracked(work, busy))
-        task.add_done_callback(lambda _: self._free(busy))
-        # Known at once: an interrupt may come before the task has begun.
-        busy.task = task
-        try:
-            return await task
-        finally:
-            if finish is not None:
-                await asyncio.to_thread(finish)
-
-    def _claim(self, work: Coroutine[Any, Any, Any]) -> _Busy:
-        """Claim the agent for one turn. Raises PerdureError while another turn runs."""
-        with self._busy_lock:
-            if self._busy is None:
-                self._busy = busy = _Busy()
-                return busy
-        work.close()
-        raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
-
-    def _free(self, busy: _Busy) -> None:
-        """Release the agent; idempotent, because work cancelled before its start cannot release it itself."""
-        with self._busy_lock:
-            if self._busy is busy:
-                self._busy = None
-        busy.is_over.set()
-
-    def _start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        busy = self._claim(work)
-        try:
-            finish = self._bus.listen(self._callbacks.hear) if self._callbacks is not None else None
-            future = self._bridge.submit(self._run_tracked(work, busy))
-        except BaseException:
-            work.close()
-            self._free(busy)
-            raise
-        future.add_done_callback(lambda _: self._free(busy))
-        if finish is not None:
-            future.add_done_callback(lambda _: finish())
-        return future
-
-    async def _run_tracked(self, work: Coroutine[Any, Any, T], busy: _Busy) -> T:
-        busy.task = task = asyncio.current_task()
-        try:
-            if busy.is_interrupted and task is not None:
-                # It still starts and ends at its first await, so the user message is stored.
-                busy.is_interrupted = False
-                task.cancel()
-            result = await work
-        finally:
-            busy.task = None
-            self._free(busy)
-        if isinstance(result, ConversationResult):
-            # Emitted last: a listener may start the next turn at once.
-            self._bus.emit(TurnFinished(result.outcome, result.final_response, result.usage, result.error))
-        return result
-
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        future = self._start(work)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            self.interrupt()
-            concurrent.futures.wait([future], timeout=10)
-            raise
 
 
 def _new_messages(history: list[Message], entries: Sequence[Entry]) -> list[Message] | None:

@@ -1,69 +1,65 @@
-"""Agents as people get them: `Agent` over your settings, `WiredAgent` over what a process shares already."""
+"""`perdure.Agent`: one conversation, configured by your settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-from perdure.agent import agent as talking
 from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
 from perdure.config.env import home_dir
 from perdure.core.ports import Approver, Asker
 
 if TYPE_CHECKING:
-    from perdure.app.build import AgentUser, AnyTools
-    from perdure.app.runtime import Shared
+    from perdure.agent.agent import ConversationAgent
+    from perdure.agent.context_usage import ContextUsage
+    from perdure.agent.deps import AgentDeps
+    from perdure.agent.event_bus import EventBus
+    from perdure.agent.turn import ConversationResult, OpenConversation
+    from perdure.app.build import AnyTools
     from perdure.config.settings import Settings
+    from perdure.context.engine import CompactionReport
+    from perdure.core.events import Event
     from perdure.providers.local import OnProgress
+    from perdure.providers.routes import EndpointChain
+    from perdure.providers.types import Endpoint
     from perdure.store.store import SessionStore
 
 # Settings, providers and tools are imported by the functions below, when the first agent is created: a program that
 # only refers to `perdure.Agent` starts in less than half the time.
 
-
-class WiredAgent(talking.ConversationAgent):
-    """One conversation of a process that holds many."""
-
-    def __init__(
-        self,
-        shared: Shared,
-        speaker: AgentUser,
-        *,
-        session_id: str | None = None,
-        tools: AnyTools | None = None,
-        callbacks: Callbacks | None = None,
-        system_prompt: str | None = None,
-    ) -> None:
-        from perdure.app.build import Wiring
-
-        wiring = Wiring(shared, speaker)
-        super().__init__(
-            wiring.parts(tools),
-            shared.bridge,
-            services=wiring.engine_services,
-            session_id=session_id,
-            callbacks=callbacks,
-            system_prompt=system_prompt,
-        )
-        self.warnings = wiring.warnings
-        self._toolbox = wiring.toolbox
-        wiring.agent = self
-
-    def close(self) -> None:
-        super().close()
-        if self._toolbox is not None:
-            self._toolbox.close()
+P = ParamSpec("P")
 
 
-class Agent(WiredAgent):
+def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
+    """Say what to write instead when keyword-only arguments are passed by position."""
+    parameters = inspect.signature(init).parameters.values()
+    accepted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+    @functools.wraps(init)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        excess = len(args) - len(accepted)
+        if excess > 0:
+            by_position, by_name = ", ".join(accepted[1:]), ", ".join(f"{name}=…" for name in keywords[:excess])
+            raise TypeError(f"only {by_position} may be passed by position; write Agent({by_position}, {by_name})")
+        init(*args, **kwargs)
+
+    return checked
+
+
+class Agent:
     """An agent configured by your settings; arguments override them for this agent only."""
 
+    @_explain_positional
     def __init__(
         self,
         model: str | None = None,
         provider: str | None = None,
+        *,
         base_url: str | None = None,
         api_key: str | None = None,
         api_mode: str | None = None,
@@ -74,7 +70,6 @@ class Agent(WiredAgent):
         tools: AnyTools | None = None,
         callbacks: Callbacks | Mapping[str, Any] | None = None,
         system_prompt: str | None = None,
-        *,
         home: Path | None = None,
         on_progress: OnProgress | None = None,
         source: str = "library",
@@ -82,7 +77,7 @@ class Agent(WiredAgent):
         approver: Approver | None = None,
         asker: Asker | None = None,
     ) -> None:
-        from perdure.app.build import AgentUser
+        from perdure.app.build import AgentUser, build_agent
         from perdure.app.runtime import Shared
 
         configured = {"name": model, "provider": provider, "base_url": base_url}
@@ -91,7 +86,7 @@ class Agent(WiredAgent):
             approver = CallbackApprover(listeners.approval_callback)
         if asker is None and listeners.clarify_callback is not None:
             asker = CallbackAsker(listeners.clarify_callback)
-        shared = Shared(
+        self._shared = Shared(
             _settings(settings, configured, home),
             home=home or home_dir(),
             store=store,
@@ -100,9 +95,8 @@ class Agent(WiredAgent):
             api_mode=api_mode,
             on_progress=on_progress,
         )
-        self._shared = shared
-        super().__init__(
-            shared,
+        self._agent = build_agent(
+            self._shared,
             AgentUser(source, user_key, approver=approver, asker=asker),
             session_id=session_id,
             tools=tools,
@@ -110,13 +104,111 @@ class Agent(WiredAgent):
             system_prompt=system_prompt,
         )
 
-    def close(self) -> None:
-        """Ends the conversation and lets go of the store; a turn under way is interrupted first.
+    # -- turns ---------------------------------------------------------------------------------------------------------
 
-        Agents at the same path share one store, which is closed with the last of them. One handed in stays open.
+    def chat(self, text: str) -> str:
+        """Run one turn and return its final response. Raises TurnFailed."""
+        return self._agent.chat(text)
+
+    async def achat(self, text: str) -> str:
+        return await self._agent.achat(text)
+
+    def run_conversation(
+        self,
+        user_message: str | Mapping[str, Any],
+        system_message: str | None = None,
+        conversation_history: Sequence[Mapping[str, Any]] | None = None,
+        task_id: str | None = None,
+    ) -> ConversationResult:
+        """Run one turn; errors are reported in the result."""
+        return self._agent.run_conversation(user_message, system_message, conversation_history, task_id)
+
+    async def arun_conversation(
+        self,
+        user_message: str | Mapping[str, Any],
+        system_message: str | None = None,
+        conversation_history: Sequence[Mapping[str, Any]] | None = None,
+        task_id: str | None = None,
+    ) -> ConversationResult:
+        return await self._agent.arun_conversation(user_message, system_message, conversation_history, task_id)
+
+    def stream(self, text: str) -> AsyncIterator[Event]:
+        """Stream the events of one turn; the last one is TurnFinished."""
+        return self._agent.stream(text)
+
+    def interrupt(self) -> bool:
+        """Cancel the running turn, from any thread; return whether there was one."""
+        return self._agent.interrupt()
+
+    # -- context -------------------------------------------------------------------------------------------------------
+
+    def compress(self, focus_topic: str | None = None) -> CompactionReport:
+        """Compact now, at any context usage, and return a report."""
+        return self._agent.compress(focus_topic)
+
+    async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
+        return await self._agent.acompress(focus_topic)
+
+    def undo(self) -> str:
+        """Undo the last compaction and return the id of the session that continues; deletes nothing."""
+        return self._agent.undo()
+
+    def switch_model(self, route: EndpointChain) -> None:
+        """Switch to another model; the history is made to fit before the next call."""
+        self._agent.switch_model(route)
+
+    def measure(self) -> ContextUsage:
+        """Context usage with the window resolved, also before the first message; may query the endpoint once."""
+        return self._agent.measure()
+
+    @property
+    def gauge(self) -> ContextUsage:
+        """Context usage, from the same counter that triggers compaction."""
+        return self._agent.gauge
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def open(self) -> OpenConversation:
+        """Open the conversation (resume or create it) without running a turn."""
+        return self._agent.open()
+
+    @property
+    def session_id(self) -> str | None:
+        """The current session id; None before the first message."""
+        return self._agent.session_id
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint of the next call."""
+        return self._agent.endpoint
+
+    @property
+    def events(self) -> EventBus:
+        """The events of every turn: `agent.events.listen(callback)`."""
+        return self._agent.events
+
+    @property
+    def parts(self) -> AgentDeps:
+        """The dependencies of this agent."""
+        return self._agent.parts
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What could not be set up, such as a tool server that does not start."""
+        return self._agent.warnings
+
+    @property
+    def conversation(self) -> ConversationAgent:
+        """The agent that runs the turns, for surfaces that share commands with a gateway."""
+        return self._agent
+
+    def close(self) -> None:
+        """End the conversation and release the store; a running turn is interrupted first.
+
+        Agents at the same path share one store, which is closed with the last of them. A store passed in stays open.
         """
-        self._stop()
-        super().close()
+        self._agent.stop()
+        self._agent.close()
         self._shared.close()
 
     def __enter__(self) -> Agent:

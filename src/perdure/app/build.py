@@ -1,4 +1,4 @@
-"""What one conversation has of its own, made from settings and from what its process shares."""
+"""Build the agent of one conversation from settings and from what its process shares."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure import prompts
-from perdure.agent import agent as talking
+from perdure.agent.agent import ConversationAgent
+from perdure.agent.callbacks import Callbacks
 from perdure.agent.delegation import Children, StoredPlans
 from perdure.agent.deps import AgentDeps
+from perdure.agent.event_bus import EventBus
 from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
 from perdure.agent.session import LiveSession
 from perdure.app.runtime import Shared
@@ -19,7 +21,6 @@ from perdure.config.env import shell_environment
 from perdure.config.settings import Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
-from perdure.core.errors import ConfigError
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
@@ -50,22 +51,48 @@ class AgentUser:
     asker: Asker | None = None
 
 
+def build_agent(
+    shared: Shared,
+    speaker: AgentUser,
+    *,
+    session_id: str | None = None,
+    tools: AnyTools | None = None,
+    callbacks: Callbacks | None = None,
+    system_prompt: str | None = None,
+) -> ConversationAgent:
+    """Build an agent; `tools=None` offers the default tools."""
+    wiring = Wiring(shared, speaker)
+    return ConversationAgent(
+        wiring.make_deps(tools),
+        shared.bridge,
+        services=wiring.engine_services,
+        events=wiring.events,
+        session_id=session_id,
+        callbacks=callbacks,
+        system_prompt=system_prompt,
+        warnings=wiring.warnings,
+        closers=[wiring.toolbox.close] if wiring.toolbox is not None else (),
+    )
+
+
 class Wiring:
-    """One agent's parts. Each method makes one part; `parts` puts them together."""
+    """The dependencies of one agent. Each method makes one; `make_deps` puts them together."""
 
     def __init__(self, shared: Shared, speaker: AgentUser) -> None:
         self.shared = shared
         self.speaker = speaker
         self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
+        self.events = EventBus()
+        # Shared with the agent: an engine of a delegated child may add to them later.
         self.warnings: list[str] = []
         self.toolbox: Toolbox | None = None
-        # Set once there is one: what a delegated child hangs on to.
-        self.agent: talking.ConversationAgent | None = None
+        # What a delegated child starts from; its tools are among them, so that the tools exist first.
+        self._deps: AgentDeps | None = None
 
-    def parts(self, tools: AnyTools | None) -> AgentDeps:
+    def make_deps(self, tools: AnyTools | None) -> AgentDeps:
         shared, speaker = self.shared, self.speaker
         memory = self._memory()
-        return AgentDeps(
+        self._deps = AgentDeps(
             store=shared.store,
             send=shared.send,
             routes=RouteCursor(shared.route, shared.credentials),
@@ -84,6 +111,7 @@ class Wiring:
             source=speaker.source,
             prompts_folder=shared.home / "prompts",
         )
+        return self._deps
 
     def _memory(self) -> Memory:
         """Files of this machine; with a database that several share, rows in it."""
@@ -152,17 +180,15 @@ class Wiring:
         self.warnings += self.toolbox.warnings
         return self.toolbox.runtime
 
-    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
-        """A delegated child's report (the Spawner port)."""
-        parent = self.agent
-        if parent is None or parent.session_id is None:
-            raise ConfigError("there is no conversation to delegate from")
+    async def spawn(self, task: str, *, parent_id: str, context: str = "", max_iterations: int | None = None) -> str:
+        """Run a delegated child and return its report (the Spawner port)."""
+        assert self._deps is not None, "tools run after the agent is built"
         children = Children(
-            parent.parts,
-            parent_id=parent.session_id,
+            self._deps,
+            parent_id=self.shared.store.get_compression_tip(parent_id),
             make_engine=self._engine,
             services=self.engine_services,
-            emit=parent.events.emit,
+            emit=self.events.emit,
         )
         return await children.spawn(task, context=context, max_iterations=max_iterations)
 

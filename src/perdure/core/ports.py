@@ -208,6 +208,6 @@ class Asker(Protocol):
 class Spawner(Protocol):
     """Runs a delegated child agent with a context and a budget of its own."""
 
-    async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
-        """The child's report."""
+    async def spawn(self, task: str, *, parent_id: str, context: str = "", max_iterations: int | None = None) -> str:
+        """Run a child of the conversation `parent_id` and return its report."""
         ...

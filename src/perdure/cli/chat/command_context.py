@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
-from perdure.app import Agent as WiredAgent
+from perdure.app import Agent
 from perdure.app.runtime import open_user_store, route_to
 from perdure.config.load import load
 from perdure.core.events import Event
@@ -41,14 +41,14 @@ class ChatCommandContext:
         self.store = open_user_store(self.settings, self.home)
         self.person = person or ChatUser()
         self._stop_hearing: Callable[[], None] = lambda: None
-        self._agent: WiredAgent | None = None
+        self._agent: Agent | None = None
         # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
     @property
     def agent(self) -> ConversationAgent:
         if self._agent is None:
-            self._agent = WiredAgent(
+            self._agent = Agent(
                 settings=self.settings,
                 store=self.store,
                 session_id=self._next_id,
@@ -59,11 +59,11 @@ class ChatCommandContext:
                 asker=self.person.asker,
             )
             self._stop_hearing = self._agent.events.listen(self.person.hear)
-        return self._agent
+        return self._agent.conversation
 
     @property
-    def warnings(self) -> list[str]:
-        return self._agent.warnings if self._agent is not None else []
+    def warnings(self) -> Sequence[str]:
+        return self._agent.warnings if self._agent is not None else ()
 
     @property
     def session_id(self) -> str | None:

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from perdure.agent.agent import ConversationAgent
-from perdure.app import WiredAgent
-from perdure.app.build import AgentUser
+from perdure.app.build import AgentUser, build_agent
 from perdure.app.runtime import Shared, route_to
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.ports import Clock
@@ -72,7 +71,7 @@ class WiredAgentFactory:
             approver=prompter,
             asker=prompter,
         )
-        return WiredAgent(self._shared, user, session_id=session_id)
+        return build_agent(self._shared, user, session_id=session_id)
 
     def route_to(self, name: str) -> EndpointChain:
         return route_to(self._shared.settings, name)

@@ -172,6 +172,7 @@ class DelegateTool:
 
     async def delegate_task(
         self,
+        call: ToolContext,
         tasks: Annotated[list[str], "what to do, one entry per helper; they run side by side and see nothing else"],
         context: Annotated[str, "what every helper must know: files, findings, constraints"] = "",
     ) -> str:
@@ -181,10 +182,13 @@ class DelegateTool:
             raise ToolError("`tasks` is empty; say what the helper is to do")
         if len(assignments) > MAX_PARALLEL:
             raise ToolError(f"at most {MAX_PARALLEL} helpers at once, and this asks for {len(assignments)}")
-        reports = await asyncio.gather(
-            *(self._spawner.spawn(t, context=context, max_iterations=self._max_iterations) for t in assignments),
-            return_exceptions=True,
-        )
+        children = [
+            self._spawner.spawn(
+                task, parent_id=call.conversation_id, context=context, max_iterations=self._max_iterations
+            )
+            for task in assignments
+        ]
+        reports = await asyncio.gather(*children, return_exceptions=True)
         return "\n\n".join(_format_report(n, len(assignments), r) for n, r in enumerate(reports, 1))
 
 

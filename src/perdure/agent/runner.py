@@ -1,0 +1,167 @@
+"""Run one turn at a time on the agent's event loop, from any thread, and cancel it from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from perdure.agent.callbacks import Callbacks
+from perdure.agent.event_bus import EventBus
+from perdure.agent.event_loop import LoopThread
+from perdure.agent.turn import ConversationResult
+from perdure.core.errors import PerdureError
+from perdure.core.events import TurnFinished
+
+T = TypeVar("T")
+
+# How long to wait for an interrupted turn to store what it has.
+_STOP_TIMEOUT_S = 10.0
+
+
+class TurnCancellation:
+    """Cancels one turn: before its task has begun, while it runs, or, without effect, after its end.
+
+    `interrupt` and `begin` run in different threads. Both hold the lock, so exactly one of them cancels the task for
+    an interrupt; a second cancel would abort the final save.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._task: asyncio.Task[Any] | None = None
+        self._is_requested = False
+        self._over = threading.Event()
+
+    def begin(self) -> None:
+        """Bind the current task. After an earlier interrupt it ends at its first await, its user message stored."""
+        task = asyncio.current_task()
+        with self._lock:
+            self._task = task
+            is_requested = self._is_requested
+        if is_requested and task is not None:
+            task.cancel()
+
+    def interrupt(self) -> bool:
+        """Cancel the turn, from any thread; return False once it is over."""
+        with self._lock:
+            if self._over.is_set():
+                return False
+            self._is_requested = True
+            if self._task is not None:
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+        return True
+
+    def finish(self) -> None:
+        """Mark the turn as over; idempotent."""
+        with self._lock:
+            self._task = None
+            self._over.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Block until the turn is over or the timeout expires; return whether it is over."""
+        return self._over.wait(timeout_s)
+
+
+class TurnRunner:
+    """Runs turns and compactions of one agent, one at a time; each has its own cancellation."""
+
+    def __init__(self, loop_thread: LoopThread, events: EventBus, callbacks: Callbacks | None) -> None:
+        self._loop_thread = loop_thread
+        self._events = events
+        self._callbacks = callbacks
+        self._lock = threading.Lock()
+        self._current: TurnCancellation | None = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Block until the work is done. Ctrl-C in the waiting thread interrupts it first."""
+        future = self.start(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self.interrupt()
+            concurrent.futures.wait([future], timeout=_STOP_TIMEOUT_S)
+            raise
+
+    async def arun(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await the work from any event loop, including the agent's own."""
+        if not self._loop_thread.is_here:
+            return await self._await_elsewhere(asyncio.wrap_future(self.start(work)))
+        cancellation = self._claim(work)
+        finish_callbacks = self._start_callbacks()
+        # A separate task: an interrupt ends the turn, not its caller.
+        task = asyncio.ensure_future(self._run_tracked(work, cancellation))
+        task.add_done_callback(lambda _: self._release(work, cancellation))
+        try:
+            return await task
+        finally:
+            if finish_callbacks is not None:
+                await asyncio.to_thread(finish_callbacks)
+
+    async def _await_elsewhere(self, future: asyncio.Future[T]) -> T:
+        """Await work of another event loop; cancelling the waiter interrupts the work and waits for its end."""
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            self.interrupt()
+            await asyncio.wait([future], timeout=_STOP_TIMEOUT_S)
+            raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Start the work and return its future. Raises PerdureError while other work runs."""
+        cancellation = self._claim(work)
+        try:
+            finish_callbacks = self._start_callbacks()
+            future = self._loop_thread.submit(self._run_tracked(work, cancellation))
+        except BaseException:
+            self._release(work, cancellation)
+            raise
+        future.add_done_callback(lambda _: self._release(work, cancellation))
+        if finish_callbacks is not None:
+            future.add_done_callback(lambda _: finish_callbacks())
+        return future
+
+    def interrupt(self) -> bool:
+        """Cancel the running work, from any thread; return whether there was any."""
+        current = self._current
+        return current is not None and current.interrupt()
+
+    def stop(self) -> None:
+        """Interrupt the running work and wait for its end, unless called on its own event loop."""
+        current = self._current
+        if current is not None and current.interrupt() and not self._loop_thread.is_own_thread:
+            current.wait(_STOP_TIMEOUT_S)
+
+    def _claim(self, work: Coroutine[Any, Any, Any]) -> TurnCancellation:
+        with self._lock:
+            if self._current is None:
+                self._current = cancellation = TurnCancellation()
+                return cancellation
+        work.close()
+        raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
+
+    def _release(self, work: Coroutine[Any, Any, Any], cancellation: TurnCancellation) -> None:
+        """Free the agent after work that was cancelled before its start, and so could not free it itself."""
+        work.close()
+        self._free(cancellation)
+
+    def _free(self, cancellation: TurnCancellation) -> None:
+        cancellation.finish()
+        with self._lock:
+            if self._current is cancellation:
+                self._current = None
+
+    def _start_callbacks(self) -> Callable[[], None] | None:
+        return self._events.listen(self._callbacks.hear) if self._callbacks is not None else None
+
+    async def _run_tracked(self, work: Coroutine[Any, Any, T], cancellation: TurnCancellation) -> T:
+        try:
+            cancellation.begin()
+            result = await work
+        finally:
+            self._free(cancellation)
+        if isinstance(result, ConversationResult):
+            # Emitted last: a listener may start the next turn at once.
+            self._events.emit(TurnFinished(result.outcome, result.final_response, result.usage, result.error))
+        return result

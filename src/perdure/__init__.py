@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.app import Agent
-    from perdure.context.api import compress
+    from perdure.context.api import acompress, compress
     from perdure.context.compressor import ContextCompressor
     from perdure.context.engine import ContextEngine
     from perdure.context.registry import register_context_engine
@@ -23,6 +23,7 @@ __all__ = [
     "Agent",
     "ContextCompressor",
     "ContextEngine",
+    "acompress",
     "apply_cache_control",
     "classify_error",
     "compress",
@@ -37,6 +38,7 @@ _HOMES = {
     "Agent": "perdure.app",
     "ContextCompressor": "perdure.context.compressor",
     "ContextEngine": "perdure.context.engine",
+    "acompress": "perdure.context.api",
     "apply_cache_control": "perdure.providers.caching",
     "classify_error": "perdure.providers.errors.classify",
     "compress": "perdure.context.api",

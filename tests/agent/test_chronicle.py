@@ -11,6 +11,7 @@ import pytest
 from perdure.config.settings import Settings
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import Event, ModelSwitched, Notice
+from perdure.core.foreign_code import run_shielded
 from perdure.providers.routes import EndpointChain
 from perdure.providers.types import Endpoint
 from perdure.store.records import StoredEvent
@@ -172,7 +173,7 @@ def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
         id = "s_1"
 
     heard: list[Event] = []
-    EventRecorder(heard.append, Live(), Store())(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
+    EventRecorder(heard.append, Live(), Store(), run_shielded)(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
     assert heard == [Notice("hm")]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from perdure.context import conformance
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
+from perdure.core.errors import ToolError
 from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message
 from perdure.core.usage import CanonicalUsage
 
@@ -87,9 +89,24 @@ class Roomy(KeepsTheLast):
         return super().compress(messages) if self.window > 10_000 else [e.message for e in messages]
 
 
+class Awaited(KeepsTheLast):
+    """The smallest engine as a coroutine function, with a tool that is one as well."""
+
+    name = "awaited"
+
+    async def compress(  # type: ignore[override]  # the base class allows both
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> list[Message]:
+        await asyncio.sleep(0)
+        return super().compress(messages)
+
+    async def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        raise ToolError(f"no tool {name}")
+
+
 @pytest.mark.spec("M1", "M5")
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=conformance.name_of)
-@pytest.mark.parametrize("make", [ContextCompressor, KeepsTheLast])
+@pytest.mark.parametrize("make", [ContextCompressor, KeepsTheLast, Awaited])
 def test_engine_conforms(make: type[ContextEngine], check: conformance.Check) -> None:
     check(make)
 

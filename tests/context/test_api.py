@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import runpy
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import perdure
 from perdure.config.settings import CompressionSettings, Settings
 from perdure.context.assembly import INSTRUCTIONS_HEADING
+from perdure.context.engine import CompactionReport
 from perdure.context.handoff import Handoff, render
 from perdure.context.user_intent import OPEN
 from perdure.core import rules
@@ -342,13 +345,69 @@ def test_a_tool_result_that_reads_like_a_handoff_is_not_taken_for_one(is_last: b
     assert "Delete the backups" not in report.record.section("Active Task")
 
 
-@pytest.mark.spec("M1")
-def test_a_summariser_that_must_be_awaited_is_refused_in_plain_words() -> None:
-    async def ask(prompt: str) -> str:
-        return prompt
+def _plain(prompt: str) -> str:
+    return GOOD
 
-    with pytest.raises(ConfigError, match="plain function"):
-        perdure.compress(working_session(5), context_length=32_000, summarize=ask)  # type: ignore[arg-type]  # the slip
+
+async def _awaited(prompt: str) -> str:
+    await asyncio.sleep(0)
+    return GOOD
+
+
+class _AwaitedObject:
+    async def __call__(self, prompt: str, *, max_tokens: int) -> Summary:
+        await asyncio.sleep(0)
+        return Summary(GOOD, model="m")
+
+
+SUMMARISERS: dict[str, Any] = {
+    "plain": _plain,
+    "awaited": _awaited,
+    "an object that is awaited": _AwaitedObject(),
+    "a plain function with an awaitable result": lambda prompt: _awaited(prompt),
+}
+
+
+@pytest.mark.spec("M1")
+@pytest.mark.parametrize("ask", SUMMARISERS.values(), ids=SUMMARISERS)
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("has_loop", [False, True])
+def test_any_summariser_works_in_both_forms_with_and_without_a_running_loop(
+    ask: Any, is_async: bool, has_loop: bool
+) -> None:
+    def compress() -> CompactionReport:
+        return perdure.compress(working_session(30), context_length=32_000, summarize=ask)
+
+    async def inside() -> CompactionReport:
+        if not is_async:
+            return compress()
+        return await perdure.acompress(working_session(30), context_length=32_000, summarize=ask)
+
+    report = asyncio.run(inside()) if has_loop or is_async else compress()
+    assert report.outcome == "compacted"
+    assert "The parser stays recursive" in report.handoff
+
+
+def test_acompress_does_not_block_the_event_loop_nor_move_the_summariser_off_it() -> None:
+    here = threading.get_ident()
+    threads: list[int] = []
+
+    async def ask(prompt: str) -> str:
+        threads.append(threading.get_ident())
+        return GOOD
+
+    class Watched(dict[str, Any]):
+        """A message that records the threads it is read in."""
+
+        def get(self, key: str, default: Any = None) -> Any:
+            threads_read.add(threading.get_ident())
+            return super().get(key, default)
+
+    threads_read: set[int] = set()
+    messages = [Watched(m) for m in working_session(30)]
+    asyncio.run(perdure.acompress(messages, context_length=32_000, summarize=ask))
+    assert set(threads) == {here}
+    assert here not in threads_read
 
 
 def test_a_topic_of_any_kind_is_told_to_the_summariser() -> None:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.context.engine import run_steps_here
 from perdure.context.handoff import SECTIONS, Handoff
-from perdure.context.summarizer import MOST_PARTS, Brief, into_parts, problem_with, summarize_transcript
+from perdure.context.summarizer import (
+    MOST_PARTS,
+    Brief,
+    SummaryOutcome,
+    into_parts,
+    problem_with,
+    summarize_transcript,
+)
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.ports import Summary
 from perdure.models.tokens import estimate_text
 from support.summarisers import GOOD, Scripted, overloaded
 
 BLOCKS = [f"USER: please change module_{n} so that it reads settings_{n} from the table" for n in range(400)]
+
+
+def summarized(brief: Brief, ask: Callable[..., Any], *, left_s: Callable[[], float]) -> SummaryOutcome:
+    return run_steps_here(summarize_transcript(brief, ask, left_s=left_s))
 
 
 def brief(**changes: Any) -> Brief:
@@ -25,7 +38,7 @@ def brief(**changes: Any) -> Brief:
 
 
 def asked(ask: Scripted, **changes: object) -> str:
-    summarize_transcript(brief(**changes), ask, left_s=lambda: 60)
+    summarized(brief(**changes), ask, left_s=lambda: 60)
     return ask.prompts[-1]
 
 
@@ -93,7 +106,7 @@ def test_a_transcript_cannot_end_itself() -> None:
 def test_input_is_bounded_to_the_summary_models_window(window: int) -> None:
     ask = Scripted()
     target = min(1_000, window // 20)
-    outcome = summarize_transcript(brief(window_tokens=window, target_tokens=target), ask, left_s=lambda: 60)
+    outcome = summarized(brief(window_tokens=window, target_tokens=target), ask, left_s=lambda: 60)
     assert outcome.summary is not None
     assert ask.calls == outcome.calls <= MOST_PARTS + 1
     for prompt in ask.prompts:
@@ -112,7 +125,7 @@ def test_prompt_and_answer_fit_the_summary_models_window_and_every_part_is_heard
         return Summary(told)
 
     long_ago = Handoff({"Completed Actions": "\n".join(f"{n}. EDIT src/old_{n}.py — done" for n in range(2_000))})
-    outcome = summarize_transcript(
+    outcome = summarized(
         brief(window_tokens=window, target_tokens=10_000, previous=long_ago, blocks=BLOCKS * 9), ask, left_s=lambda: 60
     )
     assert outcome.summary is not None
@@ -127,9 +140,7 @@ def test_prompt_and_answer_fit_the_summary_models_window_and_every_part_is_heard
 @pytest.mark.spec("D5", "E5")
 def test_parts_are_merged_and_the_previous_handoff_comes_in_at_the_merge() -> None:
     ask = Scripted()
-    outcome = summarize_transcript(
-        brief(window_tokens=8_000, previous=Handoff({"Goal": "ship it"})), ask, left_s=lambda: 60
-    )
+    outcome = summarized(brief(window_tokens=8_000, previous=Handoff({"Goal": "ship it"})), ask, left_s=lambda: 60)
     *parts, merge = ask.prompts
     assert len(parts) > 1
     assert "This is part 1 of" in parts[0]
@@ -144,7 +155,7 @@ def test_parts_are_merged_and_the_previous_handoff_comes_in_at_the_merge() -> No
 @pytest.mark.spec("D5")
 def test_every_block_is_read_where_they_fit_at_all() -> None:
     ask = Scripted()
-    summarize_transcript(brief(window_tokens=8_000), ask, left_s=lambda: 60)
+    summarized(brief(window_tokens=8_000), ask, left_s=lambda: 60)
     assert all(any(block in p for p in ask.prompts) for block in BLOCKS)
 
 
@@ -158,7 +169,7 @@ def test_the_longest_histories_still_take_few_calls() -> None:
 @pytest.mark.spec("D5")
 def test_long_winded_parts_are_merged_by_whole_lines_each_of_them_heard() -> None:
     ask = Scripted("## Goal\n" + "\n".join(f"- detail number {n} of this part of the work" for n in range(900)))
-    summarize_transcript(brief(window_tokens=8_000), ask, left_s=lambda: 60)
+    summarized(brief(window_tokens=8_000), ask, left_s=lambda: 60)
     merge = ask.prompts[-1].split("<transcript>")[1]
     assert len(merge.encode()) / 3 <= 8_000
     assert all(f"PART {n} OF" in merge for n in range(1, ask.calls))
@@ -183,7 +194,7 @@ def test_long_winded_parts_are_merged_by_whole_lines_each_of_them_heard() -> Non
     ],
 )
 def test_what_is_no_summary_is_a_failure(answer: str, why: str) -> None:
-    outcome = summarize_transcript(brief(), Scripted(answer), left_s=lambda: 60)
+    outcome = summarized(brief(), Scripted(answer), left_s=lambda: 60)
     assert outcome.summary is None
     assert outcome.failure is not None
     assert why in outcome.failure.why
@@ -197,11 +208,11 @@ def test_a_summary_that_speaks_of_refusals_is_one() -> None:
 
 @pytest.mark.spec("F3")
 def test_an_error_of_the_call_is_a_value() -> None:
-    outcome = summarize_transcript(brief(), Scripted(overloaded()), left_s=lambda: 60)
+    outcome = summarized(brief(), Scripted(overloaded()), left_s=lambda: 60)
     assert outcome.failure is not None
     assert outcome.failure.verdict is not None
     assert outcome.failure.verdict.kind == "overloaded"
-    outcome = summarize_transcript(brief(), Scripted(RuntimeError("boom")), left_s=lambda: 60)
+    outcome = summarized(brief(), Scripted(RuntimeError("boom")), left_s=lambda: 60)
     assert outcome.failure is not None
     assert "boom" in outcome.failure.why
 
@@ -214,7 +225,7 @@ def test_a_slow_summariser_is_given_up() -> None:
         never.wait(30)
         return Summary(GOOD)
 
-    outcome = summarize_transcript(brief(), slow, left_s=lambda: 0.05)
+    outcome = summarized(brief(), slow, left_s=lambda: 0.05)
     never.set()
     assert outcome.failure is not None
     assert "in time" in outcome.failure.why
@@ -223,9 +234,7 @@ def test_a_slow_summariser_is_given_up() -> None:
 @pytest.mark.spec("E9")
 def test_a_secret_in_the_answer_is_redacted() -> None:
     key = "sk-ant-api03-" + "Ab3dE5fG7h" * 9
-    outcome = summarize_transcript(
-        brief(), Scripted(f"{GOOD}\n## Critical Context\nThe key is {key}."), left_s=lambda: 60
-    )
+    outcome = summarized(brief(), Scripted(f"{GOOD}\n## Critical Context\nThe key is {key}."), left_s=lambda: 60)
     assert outcome.summary is not None
     assert key[:24] not in outcome.summary.text
 

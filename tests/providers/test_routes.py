@@ -273,8 +273,9 @@ def test_a_side_job_refreshes_a_refused_key_and_fails_with_the_last_error() -> N
 
 def test_the_summariser_is_a_side_call_with_its_cost() -> None:
     seen: list[TaskUsage] = []
-    summarize = Summarizer(caller(Service(), seen), run=asyncio.run, price=lambda usage, _: usage.total_tokens / 100)
-    summary = summarize("sum this up", max_tokens=50)
+    side = caller(Service(), seen)
+    summarize = Summarizer(side, run=lambda work: work, price=lambda usage, _: usage.total_tokens / 100)
+    summary = asyncio.run(summarize("sum this up", max_tokens=50))
     assert (summary.text, summary.model, summary.cost_usd) == ("short", "mini", 0.07)
     assert seen[0].task == "compression"
 

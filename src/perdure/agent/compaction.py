@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import renewed
@@ -14,12 +14,13 @@ from perdure.context.engine import (
     Insert,
     Keep,
     Reason,
-    as_compaction,
+    Steps,
     keep_essentials,
+    run_steps,
     unchanged,
 )
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
-from perdure.core.foreign_code import await_foreign, describe_error
+from perdure.core.foreign_code import describe_error
 from perdure.core.intervals import intervals_of
 from perdure.core.messages import Entry
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
@@ -30,16 +31,12 @@ Emit = Callable[[Event], None]
 async def compact(
     live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
 ) -> Compaction:
-    """Ask the engine for a plan and apply it."""
+    """Ask the engine for a plan and apply it, in as few worker-thread calls as the engine's own awaits need."""
     emit(CompactionStarted(reason, live.counter.estimate))
-    entries = list(live.view)
-    try:
-        work = asyncio.to_thread(parts.engine.compress, entries, focus_topic=focus_topic, reason=reason)
-        answer = await await_foreign(work)
-        compaction = as_compaction(answer, entries)
-    except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
-        compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
-    return await carry_out(compaction, live, parts, emit, reason=reason)
+    with Reporting(emit) as reporting:
+        return await run_steps(
+            compaction_steps(live, parts, reporting, reason=reason, focus_topic=focus_topic), parts.keep
+        )
 
 
 async def carry_out(
@@ -49,20 +46,45 @@ async def carry_out(
 
     An interrupt that comes meanwhile takes effect once the continuation stands.
     """
-    compaction = keep_essentials(compaction)
-    finished: list[CompactionFinished] = []
+    with Reporting(emit) as reporting:
+        return await parts.keep(partial(_write, compaction, live, parts, reporting, reason=reason))
+
+
+class Reporting:
+    """Collects the events of a compaction in a worker thread and emits them on the event loop, at the end of a block.
+
+    An interrupt may end the block before the result of the last step arrives; what was stored is reported all the same.
+    """
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self.events: list[Event] = []
+
+    def __enter__(self) -> Reporting:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for event in self.events:
+            self._emit(event)
+
+
+def compaction_steps(
+    live: LiveSession, parts: AgentDeps, reporting: Reporting, *, reason: Reason, focus_topic: str | None
+) -> Steps[Compaction]:
+    """One compaction, top to bottom: plan, then store. Runs in worker threads; see `run_steps`."""
+    entries = list(live.view)
     try:
-        await parts.keep(lambda: finished.append(_write(compaction, live, parts, reason=reason)))
-    finally:
-        for event in finished:
-            emit(event)
-            for text in (*compaction.notices, *parts.engine.take_notices()):
-                emit(Notice(text, "warning"))
-    return compaction
+        compaction = yield from parts.engine.compress_steps(entries, focus_topic=focus_topic, reason=reason)
+    except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
+        compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
+    return _write(compaction, live, parts, reporting, reason=reason)
 
 
-def _write(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, reason: str) -> CompactionFinished:
+def _write(
+    compaction: Compaction, live: LiveSession, parts: AgentDeps, reporting: Reporting, *, reason: str
+) -> Compaction:
     """Store everything a compaction writes."""
+    compaction = keep_essentials(compaction)
     prompt_before = live.counter.estimate
     if not compaction.is_noop:
         _rotate(compaction, live, parts, focus=reason)
@@ -78,9 +100,13 @@ def _write(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, reaso
         "cost_usd": compaction.handoff.cost_usd if compaction.handoff is not None else None,
     }
     parts.store.ledger.record_event(StoredEvent(live.id, "compaction", payload))
-    return CompactionFinished(
-        compaction.outcome, compaction.before_tokens, compaction.after_tokens, live.id, compaction.message
+    reporting.events.append(
+        CompactionFinished(
+            compaction.outcome, compaction.before_tokens, compaction.after_tokens, live.id, compaction.message
+        )
     )
+    reporting.events += [Notice(t, "warning") for t in (*compaction.notices, *parts.engine.take_notices())]
+    return compaction
 
 
 def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.agent.prompt import PromptSources
-from perdure.context.engine import ContextEngine
+from perdure.context.engine import ContextEngine, RunInThread
+from perdure.core.foreign_code import run_shielded
 from perdure.core.ports import Clock, Memory, MemorySnapshot
 from perdure.core.usage import CanonicalUsage
 from perdure.models.counter import Calibration, Calibrations
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 # Every call moves the ratio a little; a change below this moves no decision.
 _RATIO_STEP = 0.02
 
-T = TypeVar("T")
-
 
 class Send(Protocol):
     """Send one request. Raises ProviderError; cancelling closes the connection."""
@@ -33,19 +32,6 @@ class Send(Protocol):
     async def __call__(
         self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
     ) -> Reply: ...
-
-
-class RunBlocking(Protocol):
-    """How blocking store writes run: inline, or in a worker thread."""
-
-    async def __call__(self, work: Callable[[], T]) -> T:
-        """Run `work` and return its result; once started it runs to completion even if the caller is cancelled."""
-        ...
-
-
-async def run_inline(work: Callable[[], T]) -> T:
-    """Run blocking work on the event loop: fine where the loop serves one conversation."""
-    return work()
 
 
 class Models(Protocol):
@@ -92,7 +78,8 @@ class AgentDeps:
     calibrations: Calibrations | None = None
     # Passages worth having beside a new user message, "" where nothing comes to mind; None: nothing ever does.
     recall: Callable[[str], str] | None = None
-    keep: RunBlocking = run_inline
+    # Runs blocking work, such as store writes, in a worker thread.
+    keep: RunInThread = run_shielded
     user_key: str = ""
     # Which chat of a gateway a new conversation belongs to.
     chat_key: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from perdure.context.engine import ContextEngine
@@ -39,8 +39,8 @@ def _tool(name: str, function: Mapping[str, Any], engine: ContextEngine) -> Tool
     )
 
 
-def _handler(name: str, engine: ContextEngine) -> Callable[..., str]:
-    def handle(**arguments: Any) -> str:
+def _handler(name: str, engine: ContextEngine) -> Callable[..., str | Awaitable[str]]:
+    def handle(**arguments: Any) -> str | Awaitable[str]:
         return engine.handle_tool_call(name, arguments)
 
     return handle

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from perdure.agent.compaction import Emit
-from perdure.agent.deps import RunBlocking, run_inline
 from perdure.agent.session import LiveSession
+from perdure.context.engine import RunInThread
 from perdure.core.errors import StoreError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.store.records import StoredEvent
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class EventRecorder:
     """Forwards events and persists the relevant ones, in order, off the event loop."""
 
-    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: RunBlocking = run_inline) -> None:
+    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: RunInThread) -> None:
         self._emit = emit
         self._live = live
         self._store = store
@@ -50,10 +50,8 @@ class EventRecorder:
 
     def _record(self, event: StoredEvent) -> None:
         try:
-            loop = asyncio.get_running_loop() if self._keep is not run_inline else None
+            loop = asyncio.get_running_loop()
         except RuntimeError:  # no running event loop in this thread
-            loop = None
-        if loop is None:
             self._write(event)
             return
         task = loop.create_task(self._write_in_order(event))

@@ -9,35 +9,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
-from perdure.core.foreign_code import run_loop
+from perdure.core.foreign_code import DaemonThreads, run_loop
 
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
-    """Executor that runs each job in its own daemon thread.
-
-    Work that was given up (a summary nobody waits for any more) must not keep the process from ending, as the threads
-    of an ordinary pool do: those are joined at exit, however long they take.
-    """
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-        def work() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # a thread's edge: whatever it was belongs to who waits
-                future.set_exception(error)
-
-        threading.Thread(target=work, name="perdure-job", daemon=True).start()
-        return future
 
 
 class LoopThread:

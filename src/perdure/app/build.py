@@ -140,6 +140,7 @@ class Wiring:
             clock=shared.clock,
             summary_window_tokens=route.window_tokens,
             prompts_folder=shared.home / "prompts",
+            run_coroutine=shared.bridge.run,
         )
 
     def _only(self, tools: AnyTools) -> ToolRuntime:

@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perdure.agent.deps import RunBlocking, run_inline
 from perdure.agent.embedded import UNSTARTED, EmbeddedSend, embedded_endpoint
 from perdure.agent.event_loop import LoopThread
 from perdure.config.env import api_key_for, make_home
 from perdure.config.settings import Settings
+from perdure.context.engine import RunInThread
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError
+from perdure.core.foreign_code import run_shielded
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
 from perdure.models.counter import Calibrations
@@ -235,7 +236,7 @@ class Shared:
         on_progress: OnProgress | None = None,
         bridge: LoopThread | None = None,
         wire: HttpClient | None = None,
-        keep: RunBlocking = run_inline,
+        keep: RunInThread = run_shielded,
     ) -> None:
         self.settings = settings
         self.home = home

@@ -17,7 +17,6 @@ from perdure.app.runtime import Shared
 from perdure.config.env import api_key_for
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError, NoSummaryModel, SummarySuperseded
-from perdure.core.ports import Summarize
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.types import Endpoint, Reply
 from perdure.store.records import CallRecord
@@ -33,12 +32,12 @@ class SummaryRoute:
         self._live = live
 
     @property
-    def side(self) -> Summarize:
+    def side(self) -> Summarizer:
         """The auxiliary chain; it ends with the main model only where the settings put it first."""
         return self._summarizer(self._side_chain)
 
     @property
-    def main(self) -> Summarize:
+    def main(self) -> Summarizer:
         """The main model, unless the auxiliary chain has it already."""
         return self._summarizer(self._main_chain)
 
@@ -69,10 +68,7 @@ class SummaryRoute:
     def _summarizer(self, chain: Callable[[], tuple[Endpoint, ...]]) -> Summarizer:
         shared = self._shared
         caller = AuxiliaryCaller(shared.send, lambda task: chain(), record=self._record, credentials=shared.credentials)
-        return Summarizer(caller, run=self._run, price=shared.price)
-
-    def _run(self, work: Coroutine[Any, Any, tuple[Reply, Endpoint]]) -> tuple[Reply, Endpoint]:
-        return self._shared.bridge.run(self._until_switched(work))
+        return Summarizer(caller, run=self._until_switched, price=shared.price)
 
     async def _until_switched(self, work: Coroutine[Any, Any, tuple[Reply, Endpoint]]) -> tuple[Reply, Endpoint]:
         """Waits for a call, and cancels it as soon as another endpoint answers the conversation."""

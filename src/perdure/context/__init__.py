@@ -8,8 +8,8 @@
       summarizer      request a summary, validate it; sections parses it
       digest, facts/, grounding, user_intent   what code extracts and verifies without a model
       handoff_writer, assembly, handoff, head  one handoff between head and tail, ready to send
-    background      prepare a compaction in a worker thread
-    api             `perdure.compress`: dicts in, dicts out
+    background      prepare a compaction while the conversation goes on
+    api             `perdure.compress` and `acompress`: dicts in, dicts out
     conformance     the test suite for engine authors
 
 Data flows one way: entries → boundaries → summary → handoff → plan. Nothing here accesses a store or the network.

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from perdure.config.settings import CompressionSettings, Settings
 from perdure.context.compressor import ContextCompressor
-from perdure.context.engine import Compaction, CompactionReport, Insert
+from perdure.context.engine import Compaction, CompactionReport, Insert, Steps, run_steps, run_steps_here
 from perdure.context.summarizer import AnySummarize
 from perdure.core import rules
 from perdure.core.errors import ConfigError
@@ -28,11 +28,60 @@ def compress(
 ) -> CompactionReport:
     """Compact a message list if there is anything to compact; without `summarize`, by code alone.
 
+    `summarize` takes the prompt, and `max_tokens` if it has such a parameter, and returns the text; it may be async.
+
     `handoff_key` seals the handoff, so that the next call can authenticate it; the default is a key of this
     installation. Pass your own key for a loop that runs on several machines.
 
     Raises InvalidMessage for an invalid message, and ConfigError for settings or a window out of range.
     """
+    return run_steps_here(
+        _compress(
+            messages,
+            context_length=context_length,
+            summarize=summarize,
+            focus_topic=focus_topic,
+            settings=settings,
+            handoff_max_chars=handoff_max_chars,
+            handoff_key=handoff_key,
+        )
+    )
+
+
+async def acompress(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    context_length: int,
+    summarize: AnySummarize | None = None,
+    focus_topic: str | None = None,
+    settings: CompressionSettings | Settings | Mapping[str, Any] | None = None,
+    handoff_max_chars: int | None = None,
+    handoff_key: bytes | None = None,
+) -> CompactionReport:
+    """The same as `compress` without blocking the event loop; `summarize` is awaited in it."""
+    return await run_steps(
+        _compress(
+            messages,
+            context_length=context_length,
+            summarize=summarize,
+            focus_topic=focus_topic,
+            settings=settings,
+            handoff_max_chars=handoff_max_chars,
+            handoff_key=handoff_key,
+        )
+    )
+
+
+def _compress(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    context_length: int,
+    summarize: AnySummarize | None,
+    focus_topic: str | None,
+    settings: CompressionSettings | Settings | Mapping[str, Any] | None,
+    handoff_max_chars: int | None,
+    handoff_key: bytes | None,
+) -> Steps[CompactionReport]:
     if not isinstance(context_length, int) or isinstance(context_length, bool) or context_length < 1:
         raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
     engine = ContextCompressor(
@@ -42,7 +91,7 @@ def compress(
         handoff_max_chars=handoff_max_chars,
         handoff_key=handoff_key,
     )
-    done = engine.compress(messages, focus_topic=focus_topic, reason="user")
+    done = yield from engine.steps(messages, focus_topic=focus_topic, reason="user")
     return CompactionReport(
         messages=_sendable(done.messages) if done.is_noop else done.messages,
         outcome=done.outcome,

@@ -16,6 +16,9 @@ from perdure.context.engine import (
     EngineServices,
     Reason,
     StartReason,
+    Steps,
+    run_steps,
+    run_steps_here,
     unchanged,
 )
 from perdure.context.facts import read_facts
@@ -25,7 +28,7 @@ from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.seal import default_key
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
-from perdure.context.summarizer import AnySummarize, as_summarize
+from perdure.context.summarizer import AnySummarize, is_available
 from perdure.context.system_note import compaction_note, needs_note
 from perdure.context.user_intent import rules_in
 from perdure.core.clock import SystemClock
@@ -136,7 +139,7 @@ class ContextCompressor(ContextEngine):
         handoff_key: bytes | None = None,
     ) -> None:
         self._services = EngineServices(
-            summarize=as_summarize(summarize),
+            summarize=summarize,
             state=MemoryState(),
             settings=settings or CompressionSettings(),
             clock=clock or SystemClock(),
@@ -263,6 +266,24 @@ class ContextCompressor(ContextEngine):
     def compress(
         self, messages: Sequence[Item], *, focus_topic: str | None = None, reason: Reason = "threshold"
     ) -> Compaction:
+        """Compact in the calling thread; where an event loop runs in it, use `acompress`."""
+        return run_steps_here(self.steps(messages, focus_topic=focus_topic, reason=reason))
+
+    async def acompress(
+        self, messages: Sequence[Item], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Compaction:
+        """Compact without blocking the event loop: `summarize` is awaited, the rest runs in worker threads."""
+        return await run_steps(self.steps(messages, focus_topic=focus_topic, reason=reason))
+
+    def compress_steps(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Steps[Compaction]:
+        if getattr(self.compress, "__func__", None) is not ContextCompressor.compress:  # an engine built on this one
+            return (yield from super().compress_steps(messages, focus_topic=focus_topic, reason=reason))
+        return (yield from self.steps(messages, focus_topic=focus_topic, reason=reason))
+
+    def steps(self, messages: Sequence[Item], *, focus_topic: str | None, reason: Reason) -> Steps[Compaction]:
+        """One compaction, top to bottom; what it yields is awaited on the event loop."""
         focus_topic = None if focus_topic is None else clean(str(focus_topic))
         if reason == "user":
             self._throttle.end_pause()
@@ -280,7 +301,7 @@ class ContextCompressor(ContextEngine):
             return self._record_pass(
                 replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason
             )
-        written = self._writer(reason).write(*(rewrite or (history, boundaries)), focus_topic=focus_topic)
+        written = yield from self._writer(reason).write(*(rewrite or (history, boundaries)), focus_topic=focus_topic)
         if not boundaries.has_content and written.handoff.is_digest:
             why = f"Nothing was compacted: no summary could be written for a new handoff. {written.trouble}".strip()
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
@@ -323,7 +344,7 @@ class ContextCompressor(ContextEngine):
         self, history: CompactionHistory, boundaries: Boundaries, focus_topic: str | None
     ) -> tuple[CompactionHistory, Boundaries] | None:
         """The messages to rewrite the newest handoff from, if it is a digest or was not written for this topic."""
-        if self._services.summarize is None and self._services.summarize_main is None:
+        if not is_available(self._services.summarize) and not is_available(self._services.summarize_main):
             return None
         handoff = handoff_of(history.messages[boundaries.previous]) if boundaries.previous is not None else None
         if handoff is None:

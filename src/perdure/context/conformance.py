@@ -16,14 +16,17 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
+from inspect import isawaitable
+from typing import Any
 
-from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, as_compaction
+from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, as_compaction, is_async
 from perdure.context.head import project
 from perdure.context.state import MemoryState
 from perdure.core import rules
 from perdure.core.errors import ErrorVerdict, ProviderError, ToolError
+from perdure.core.foreign_code import run_coroutine
 from perdure.core.messages import Entry, Message, ToolCall, assistant, canonical_json, system, tool_result, user
 from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
@@ -153,7 +156,7 @@ def check_looks_before_it_asks(make: Make) -> None:
         calls.append(prompt)
         return Summary("")
 
-    engine, entries = _started(make, EngineServices(summarize=ask, state=MemoryState())), long_history()
+    engine, entries = _started(make, ask), long_history()
     engine.observe(entries)
     engine.should_compress(WINDOW)
     engine.has_content_to_compress(entries)
@@ -182,7 +185,7 @@ def check_mutates_nothing(make: Make) -> None:
     """The arguments are not mutated."""
     engine, entries = _started(make), long_history()
     before = [e.message.to_dict() for e in entries]
-    engine.compress(tuple(entries))
+    _result(engine, tuple(entries))
     _must([e.message.to_dict() for e in entries] == before, "the input was changed")
 
 
@@ -215,7 +218,7 @@ def check_survives_bad_summarisers(make: Make) -> None:
                 raise answer
             return Summary(answer)
 
-        engine, entries = _started(make, EngineServices(summarize=ask, state=MemoryState())), long_history()
+        engine, entries = _started(make, ask), long_history()
         done = _compressed(engine, entries)
         _must(len(calls) <= 50, f"{name}: {len(calls)} calls")
         after = [_message(item) for item in done.apply(entries)]
@@ -229,10 +232,10 @@ def check_takes_every_reason(make: Make) -> None:
 
 
 def check_works_in_a_thread(make: Make) -> None:
-    """`compress` runs in a worker thread while other methods are called."""
+    """`compress` runs in another thread while other methods are called."""
     engine, entries = _started(make), long_history()
     results: list[object] = []
-    worker = threading.Thread(target=lambda: results.append(engine.compress(entries)))
+    worker = threading.Thread(target=lambda: results.append(_result(engine, entries)))
     worker.start()
     engine.should_compress(10)
     engine.update_from_response(CanonicalUsage(input_tokens=10))
@@ -248,7 +251,9 @@ def check_tools(make: Make) -> None:
         _must(schema.get("type") == "function" and isinstance(function, dict), f"{schema!r} is not a tool schema")
         _must(bool(isinstance(function, dict) and function.get("name")), f"{schema!r} has no name")
     try:
-        engine.handle_tool_call("no_such_tool_at_all", {})
+        answer = engine.handle_tool_call("no_such_tool_at_all", {})
+        if isawaitable(answer):
+            run_coroutine(_awaited(answer))
     except ToolError:
         return
     _must(False, "an unknown tool call must raise ToolError")
@@ -307,21 +312,41 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if any(wrong for _, wrong in results) else 0
 
 
-def _started(make: Make, services: EngineServices | None = None) -> ContextEngine:
+def _started(make: Make, ask: Callable[..., Summary] | None = None) -> ContextEngine:
     engine = make()
-    engine.on_session_start("s_check", services=services or _services())
+    engine.on_session_start("s_check", services=_services(_suited(ask, engine)))
     engine.update_model(context_length=WINDOW, model="model", provider="provider")
     return engine
 
 
-def _services() -> EngineServices:
-    return EngineServices(state=MemoryState())
+def _services(ask: Callable[..., Any] | None = None) -> EngineServices:
+    return EngineServices(summarize=ask, state=MemoryState())
+
+
+def _suited(ask: Callable[..., Summary] | None, engine: ContextEngine) -> Callable[..., Any] | None:
+    """The summarizer as this engine gets it: a coroutine function where its `compress` is one."""
+    if ask is None or not is_async(engine.compress):
+        return ask
+
+    async def summarize(prompt: str, *, max_tokens: int) -> Summary:
+        return ask(prompt, max_tokens=max_tokens)
+
+    return summarize
+
+
+def _result(engine: ContextEngine, entries: Sequence[Entry], **options: Any) -> Any:
+    result = engine.compress(entries, **options)
+    return run_coroutine(_awaited(result)) if isawaitable(result) else result
+
+
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await work
 
 
 def _compressed(
     engine: ContextEngine, entries: Sequence[Entry], *, reason: Reason = "threshold", focus_topic: str | None = None
 ) -> Compaction:
-    result = engine.compress(entries, focus_topic=focus_topic, reason=reason)
+    result = _result(engine, entries, focus_topic=focus_topic, reason=reason)
     done = as_compaction(result, entries)
     claims_effect = isinstance(result, Compaction) and result.outcome in ("compacted", "digest")
     _must(not (claims_effect and done.is_noop), "reports a compaction although it changed nothing")

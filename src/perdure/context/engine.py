@@ -7,15 +7,22 @@ immutable, and the plan becomes the view of the next session.
 Life cycle: `on_session_start` when a conversation begins or is resumed · `update_from_response` after every response ·
 `should_compress` before each request · `compress` when it returns True · `on_session_start(new, reason="compression",
 previous=old)` once the plan was applied · `on_session_end` only when the conversation really ends.
+
+Threads: `compress` and `handle_tool_call` may be coroutine functions, which are awaited on the event loop and must not
+block it; plain ones run in a worker thread. One `compress` runs at a time, but while one is prepared in the background
+the conversation goes on, and the other methods are called meanwhile, one at a time, each from any thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
@@ -23,8 +30,9 @@ from perdure.context.head import project
 from perdure.context.system_note import with_compaction_note
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
+from perdure.core.foreign_code import await_foreign, call_foreign, run_coroutine, run_shielded
 from perdure.core.messages import Entry, Message
-from perdure.core.ports import Clock, KeyValue, LogReader, Summarize
+from perdure.core.ports import Clock, KeyValue, LogReader
 from perdure.core.rules import leading_system
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import estimate_message
@@ -36,6 +44,74 @@ Reason = Literal["threshold", "preflight", "overflow", "hygiene", "background", 
 StartReason = Literal["new", "resume", "compression", "undo", "branch"]
 
 T = TypeVar("T")
+
+# Blocking work that asks for something to be awaited: it yields a function that starts it, and receives its result.
+# Between two questions it runs in a worker thread, so that the event loop is never blocked (see `run_steps`).
+Steps: TypeAlias = Generator[Callable[[], Awaitable[Any]], Any, T]
+
+
+class RunCoroutine(Protocol):
+    """Run a coroutine to its end from a thread without a running event loop."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
+
+
+class RunInThread(Protocol):
+    """Run blocking work in a worker thread and await its end, even when cancelled."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned(Generic[T]):
+    value: T
+
+
+async def run_steps(steps: Steps[T], run: RunInThread = run_shielded) -> T:
+    """Run steps in worker threads, one stretch at a time, and await what they ask for on the event loop."""
+    resume: Callable[[], Any] = partial(next, steps)
+    try:
+        while True:
+            asked = await run(partial(_advance, resume))
+            if isinstance(asked, _Returned):
+                returned: T = asked.value
+                return returned
+            try:
+                answer = await await_foreign(asked())
+            except Exception as error:  # it belongs to the steps, which asked for it
+                resume = partial(steps.throw, error)
+            else:
+                resume = partial(steps.send, answer)
+    except asyncio.CancelledError:
+        await run(steps.close)
+        raise
+
+
+def run_steps_here(steps: Steps[T]) -> T:
+    """Run steps in the calling thread, with or without an event loop in it."""
+    resume: Callable[[], Any] = partial(next, steps)
+    while True:
+        asked = _advance(resume)
+        if isinstance(asked, _Returned):
+            returned: T = asked.value
+            return returned
+        try:
+            answer = run_coroutine(await_foreign(asked()))
+        except Exception as error:  # it belongs to the steps, which asked for it
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, answer)
+
+
+def _advance(resume: Callable[[], Any]) -> Any:
+    try:
+        return resume()
+    except StopIteration as end:
+        return _Returned(end.value)
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +191,9 @@ class Compaction:
         return (*self.plan, Keep(lo, hi)) if hi > lo else self.plan
 
 
+Compressed: TypeAlias = Compaction | Sequence[Message] | Sequence[Entry]
+
+
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
     """The result of a compaction as returned to the caller: messages to send, and a report to show."""
@@ -141,10 +220,12 @@ def _default_settings() -> CompressionSettings:
 class EngineServices:
     """Dependencies an engine receives when a session starts; each is optional."""
 
-    # One request to the auxiliary route, with its fallbacks; None where no provider is configured.
-    summarize: Summarize | None = None
+    # One request to the auxiliary route, with its fallbacks; None where no provider is configured. A plug-in engine
+    # whose `compress` is a coroutine function awaits it; for any other it is a plain function.
+    # Takes the prompt and `max_tokens`, and returns a Summary, as `ports.Summarize` and `ports.AsyncSummarize` do.
+    summarize: Callable[..., Any] | None = None
     # The current main model, called once where the auxiliary route fails or returns no valid summary.
-    summarize_main: Summarize | None = None
+    summarize_main: Callable[..., Any] | None = None
     # Context window of the model behind `summarize`, if known; a callable where it may change.
     summary_window_tokens: int | Callable[[], int | None] | None = None
     # Key-value state with the lifetime of this conversation, and of this installation.
@@ -155,6 +236,15 @@ class EngineServices:
     clock: Clock | None = None
     # Folder with the user's prompt overrides.
     prompts_folder: Path | None = None
+    # Runs a coroutine on the conversation's event loop, from a worker thread.
+    run_coroutine: RunCoroutine = run_coroutine
+
+    def for_threads(self) -> EngineServices:
+        """The same services with plain functions, for an engine that works in a worker thread."""
+        run = self.run_coroutine
+        return replace(
+            self, summarize=_blocking(self.summarize, run), summarize_main=_blocking(self.summarize_main, run)
+        )
 
     @property
     def summary_window(self) -> int | None:
@@ -163,8 +253,19 @@ class EngineServices:
         return window() if callable(window) else window
 
 
+def _blocking(ask: Callable[..., Any] | None, run: RunCoroutine) -> Callable[..., Any] | None:
+    if ask is None or not is_async(ask):
+        return ask
+    return lambda *args, **kwargs: run(ask(*args, **kwargs))
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it makes a coroutine; it may be an object with an async `__call__`."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
 class ContextEngine(ABC):
-    """Base class of context engines. All methods are synchronous; `compress` runs in a worker thread."""
+    """Base class of context engines; see the module for what may be async and what may run concurrently."""
 
     name: str = ""
 
@@ -183,11 +284,21 @@ class ContextEngine(ABC):
     @abstractmethod
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
-    ) -> Compaction | Sequence[Message] | Sequence[Entry]:
+    ) -> Compressed | Awaitable[Compressed]:
         """Return a plan over `messages`, or the new list, which may simply leave messages out.
 
-        Must not raise for any history, and must not mutate its arguments.
+        Must not raise for any history, and must not mutate its arguments. May be a coroutine function.
         """
+
+    def compress_steps(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Steps[Compaction]:
+        """Run `compress` as the agent does, and validate its result. Not to be overridden by plug-ins."""
+        compress: Callable[[], Any] = partial(self.compress, messages, focus_topic=focus_topic, reason=reason)
+        result = yield compress if is_async(self.compress) else partial(asyncio.to_thread, compress)
+        if isawaitable(result):
+            result = yield partial(_awaited, result)
+        return call_foreign(as_compaction, result, messages)
 
     def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
         """Whether `compress` would change anything. Cheap: no model request."""
@@ -226,8 +337,11 @@ class ContextEngine(ABC):
         """Schemas of the engine's own tools, in Chat Completions format; they are added to each request."""
         return ()
 
-    def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Run one of the engine's own tools. Raises ToolError, whose text becomes the tool result."""
+    def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str | Awaitable[str]:
+        """Run one of the engine's own tools. Raises ToolError, whose text becomes the tool result.
+
+        May be a coroutine function.
+        """
         raise ToolError(f"context engine {self.name!r} has no tool {name!r}")
 
 

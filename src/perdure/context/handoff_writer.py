@@ -19,7 +19,7 @@ from perdure.context.assembly import (
 )
 from perdure.context.boundaries import Boundaries
 from perdure.context.digest import build_digest
-from perdure.context.engine import EngineServices
+from perdure.context.engine import EngineServices, Steps
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, FactLines, MessageFacts, facts_in, read_facts
 from perdure.context.facts.extraction import scan
 from perdure.context.grounding import check_summary, user_claims, without_claims, without_marked
@@ -29,7 +29,14 @@ from perdure.context.history import CompactionHistory
 from perdure.context.seal import SEAL_CHARS, default_key, seal
 from perdure.context.sections import read_sections
 from perdure.context.state import CoolDown
-from perdure.context.summarizer import Brief, SummaryFailure, SummaryOutcome, summarize_transcript
+from perdure.context.summarizer import (
+    AnySummarize,
+    Brief,
+    SummaryFailure,
+    SummaryOutcome,
+    is_available,
+    summarize_transcript,
+)
 from perdure.context.transcript import transcribe
 from perdure.context.user_intent import AS_ASKED, active_task, merge_rules, requests_of, rules_in
 from perdure.context.user_words import user_texts
@@ -37,7 +44,7 @@ from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.core.intervals import intervals_of
 from perdure.core.messages import Entry, ImagePart, Message
-from perdure.core.ports import LogReader, Summarize, Summary
+from perdure.core.ports import LogReader, Summary
 from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
 from perdure.models.windows import plausible_window
@@ -227,7 +234,9 @@ class HandoffWriter:
     # Returns the key that seals handoffs in plain dicts.
     handoff_key: Callable[[], bytes] = default_key
 
-    def write(self, history: CompactionHistory, boundaries: Boundaries, *, focus_topic: str | None) -> WriteResult:
+    def write(
+        self, history: CompactionHistory, boundaries: Boundaries, *, focus_topic: str | None
+    ) -> Steps[WriteResult]:
         """Write the handoff for the middle of a history. Never fails: without a summary, code writes a digest."""
         job = CompactionInput.of(history, boundaries)
         log = self.services.log if history.is_logged else None
@@ -236,7 +245,7 @@ class HandoffWriter:
         reached = _in_reach(sources)
         read_facts(reached)
         shares = self._shares(job)
-        outcome = self._summary(job, shares, focus_topic)
+        outcome = yield from self._summary(job, shares, focus_topic)
         sections, findings = self._write_sections(job, outcome.summary, shares, sources, past)
         # A handoff marks where the head ends.
         view = [*history.messages[: boundaries.head_end], Message("user", "", kind="handoff")]
@@ -266,10 +275,10 @@ class HandoffWriter:
         trouble = outcome.failure.why if outcome.failure else ""
         return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
 
-    def _summary(self, job: CompactionInput, shares: Shares, focus_topic: str | None) -> SummaryOutcome:
+    def _summary(self, job: CompactionInput, shares: Shares, focus_topic: str | None) -> Steps[SummaryOutcome]:
         """Request a summary from the auxiliary route, then once from the main model; none during a cool-down."""
         s = self.services
-        asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if a is not None]
+        asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if is_available(a)]
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
             return SummaryOutcome(None, None, 0)
         brief = Brief(
@@ -287,7 +296,7 @@ class HandoffWriter:
         failure, calls = None, 0
         for ask, window in asks:
             here = replace(brief, window_tokens=window or brief.window_tokens)
-            outcome = _summarize_with(here, ask, lambda: give_up_at - clock.monotonic_s())
+            outcome = yield from _summarize_with(here, ask, lambda: give_up_at - clock.monotonic_s())
             calls += outcome.calls
             if outcome.summary is not None:
                 self.cooldown.record_success()
@@ -388,13 +397,13 @@ class HandoffWriter:
             return None  # a slip in an override must not stop a compaction
 
 
-def _summarize_with(brief: Brief, ask: Summarize, left_s: Callable[[], float]) -> SummaryOutcome:
+def _summarize_with(brief: Brief, ask: AnySummarize, left_s: Callable[[], float]) -> Steps[SummaryOutcome]:
     """Summarize with one model; retry in smaller parts where its window turns out to be smaller."""
-    outcome = summarize_transcript(brief, ask, left_s=left_s)
+    outcome = yield from summarize_transcript(brief, ask, left_s=left_s)
     smaller = _stated_window(outcome.failure, brief)
     if smaller is None:
         return outcome
-    again = summarize_transcript(replace(brief, window_tokens=smaller), ask, left_s=left_s)
+    again = yield from summarize_transcript(replace(brief, window_tokens=smaller), ask, left_s=left_s)
     return replace(again, calls=outcome.calls + again.calls)
 
 

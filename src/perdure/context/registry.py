@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, StartReason, as_compaction
+from perdure.context.engine import (
+    Compaction,
+    ContextEngine,
+    EngineServices,
+    Reason,
+    StartReason,
+    Steps,
+    is_async,
+    run_steps_here,
+)
 from perdure.context.history import tokens_of
 from perdure.context.state import LEAST_SAVED
 from perdure.core.errors import EngineNotFound, PluginBroken
 from perdure.core.foreign_code import call_foreign, describe_error
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
 from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_message
@@ -58,29 +67,32 @@ class FallbackEngine(ContextEngine):
 
     def compress(
         self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
-    ) -> Compaction | Sequence[Message] | Sequence[Entry]:
-        def run(engine: ContextEngine) -> Compaction:
-            return as_compaction(engine.compress(messages, focus_topic=focus_topic, reason=reason), messages)
+    ) -> Compaction:
+        return run_steps_here(self.compress_steps(messages, focus_topic=focus_topic, reason=reason))
 
-        if self._is_fallback:
-            return run(self._engine)
+    def compress_steps(
+        self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+    ) -> Steps[Compaction]:
         engine = self._engine
+        if self._is_fallback:
+            return (yield from engine.compress_steps(messages, focus_topic=focus_topic, reason=reason))
         try:
-            compaction = call_foreign(run, engine)
+            compaction = yield from engine.compress_steps(messages, focus_topic=focus_topic, reason=reason)
         except PluginBroken as error:
-            self._hand_over(engine, f"failed in compress: {error}")
+            why = f"failed in compress: {error}"
         except Exception as error:  # a plug-in may raise anything
             if not self._counts_as_failed(reason):
                 raise
-            self._hand_over(engine, f"failed in compress: {describe_error(error)}")
+            why = f"failed in compress: {describe_error(error)}"
         else:
             if _is_effective(compaction, messages):
                 self._failed_passes = 0
                 return compaction
             if not self._counts_as_failed(reason):
                 return compaction
-            self._hand_over(engine, "freed too little in repeated passes while the prompt no longer fits the window")
-        return run(self._engine)
+            why = "freed too little in repeated passes while the prompt no longer fits the window"
+        self._hand_over(engine, why)
+        return (yield from self._engine.compress_steps(messages, focus_topic=focus_topic, reason=reason))
 
     def has_content_to_compress(self, messages: Sequence[Entry]) -> bool:
         return self._call("has_content_to_compress", lambda e: e.has_content_to_compress(messages))
@@ -97,10 +109,13 @@ class FallbackEngine(ContextEngine):
         services: EngineServices | None = None,
     ) -> None:
         self._session_id, self._services = session_id, services or self._services
-        self._call(
-            "on_session_start",
-            lambda e: e.on_session_start(session_id, reason=reason, previous=previous, services=services),
-        )
+
+        def start(engine: ContextEngine) -> None:
+            needs_plain = services is not None and not self._is_fallback and not is_async(engine.compress)
+            suited = services.for_threads() if services is not None and needs_plain else services
+            engine.on_session_start(session_id, reason=reason, previous=previous, services=suited)
+
+        self._call("on_session_start", start)
 
     def on_session_end(self, session_id: str) -> None:
         self._call("on_session_end", lambda e: e.on_session_end(session_id))
@@ -124,7 +139,7 @@ class FallbackEngine(ContextEngine):
     def get_tool_schemas(self) -> Sequence[Mapping[str, Any]]:
         return self._call("get_tool_schemas", lambda e: e.get_tool_schemas())
 
-    def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+    def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str | Awaitable[str]:
         # What a tool raises becomes a tool result that the model reads: no reason to replace the engine.
         return self._engine.handle_tool_call(name, arguments)
 

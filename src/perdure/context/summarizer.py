@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-import threading
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from inspect import iscoroutinefunction, signature
+from functools import partial
+from inspect import isawaitable, signature
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from perdure import prompts
+from perdure.context.engine import Steps, is_async
 from perdure.context.handoff import Handoff
 from perdure.context.sections import has_own_headings, read_sections, shorten
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
+from perdure.core.foreign_code import describe_error
 from perdure.core.messages import clean
-from perdure.core.ports import Summarize, Summary
+from perdure.core.ports import AsyncSummarize, Summarize, Summary
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import estimate_text
 from perdure.redaction import redact
 
-AnySummarize = Callable[[str], str] | Summarize
+AnySummarize = Callable[[str], str | Awaitable[str]] | Summarize | AsyncSummarize
 
 
-def as_summarize(ask: AnySummarize | None) -> Summarize | None:
-    """Adapt a callable to the Summarize protocol: a plain function takes the prompt and returns the text.
+async def call_summarize(ask: AnySummarize, prompt: str, *, max_tokens: int) -> object:
+    """Call any summarizer: an async one on the event loop, a plain one in a worker thread.
 
-    Raises ConfigError for an async one.
+    It takes the prompt, and `max_tokens` where its signature has it; it returns the text or a Summary.
     """
-    if ask is None:
-        return None
-    if iscoroutinefunction(ask):
-        raise ConfigError(
-            "summarize is an async function, and a compaction does not wait for one; hand in a plain function,"
-            " such as `lambda prompt: asyncio.run(ask(prompt))`"
-        )
     call: Callable[..., Any] = ask
-    has_limit = _takes_max_tokens(call)
+    call = partial(call, prompt, max_tokens=max_tokens) if _takes_max_tokens(call) else partial(call, prompt)
+    answer = call() if is_async(ask) else await asyncio.to_thread(call)
+    return await answer if isawaitable(answer) else answer
 
-    def summarize(prompt: str, *, max_tokens: int) -> Summary:
-        answer = call(prompt, max_tokens=max_tokens) if has_limit else call(prompt)
-        return answer if isinstance(answer, Summary) else Summary(answer if isinstance(answer, str) else "")
 
-    return summarize
+def is_available(ask: AnySummarize | None) -> TypeGuard[AnySummarize]:
+    """Whether there is a model behind it now, without asking; a summarizer may say so by a property of this name."""
+    return ask is not None and getattr(ask, "is_available", True)
 
 
 def _takes_max_tokens(ask: Callable[..., Any]) -> bool:
@@ -190,7 +187,7 @@ class SummaryOutcome:
     calls: int
 
 
-def summarize_transcript(brief: Brief, ask: Summarize, *, left_s: Callable[[], float]) -> SummaryOutcome:
+def summarize_transcript(brief: Brief, ask: AnySummarize, *, left_s: Callable[[], float]) -> Steps[SummaryOutcome]:
     """Summarize a transcript before the timeout. Never raises; each response is redacted and validated."""
     brief = _within_window(brief)
     parts = into_parts(brief)
@@ -204,7 +201,7 @@ def summarize_transcript(brief: Brief, ask: Summarize, *, left_s: Callable[[], f
     for number, part in enumerate(parts, 1):
         text = "\n\n".join(part)
         prompt = _part_prompt(replace(brief, target_tokens=part_tokens), text, number, len(parts))
-        answer = _ask(ask, prompt, part_tokens, left_s())
+        answer = yield from _ask(ask, prompt, part_tokens, left_s())
         if isinstance(answer, Summary):
             why = problem_with(answer.text, text, source_tokens=brief.source_tokens, instructions=_instructions(prompt))
             answer = SummaryFailure(why) if why else answer
@@ -213,7 +210,7 @@ def summarize_transcript(brief: Brief, ask: Summarize, *, left_s: Callable[[], f
         answers.append(answer)
     if len(answers) == 1:
         return SummaryOutcome(answers[0], None, 1)
-    return _merged(brief, answers, ask, left_s())
+    return (yield from _merged(brief, answers, ask, left_s()))
 
 
 def into_parts(brief: Brief) -> list[list[str]]:
@@ -261,7 +258,7 @@ def _part_prompt(brief: Brief, part: str, number: int, count: int) -> str:
     return _prompt(brief, task, part, previous)
 
 
-def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s: float) -> SummaryOutcome:
+def _merged(brief: Brief, answers: Sequence[Summary], ask: AnySummarize, timeout_s: float) -> Steps[SummaryOutcome]:
     """Merge the summaries of the parts, and the previous handoff, in one more request."""
     room = _notes_tokens(brief) * _BYTES_PER_TOKEN
     notes = "\n\n".join(
@@ -272,7 +269,7 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: Summarize, timeout_s:
     if brief.previous:
         task += "\n" + _text(brief, "summary_update").strip()
     prompt = _prompt(brief, task, notes, brief.previous)
-    answer = _ask(ask, prompt, brief.target_tokens, timeout_s)
+    answer = yield from _ask(ask, prompt, brief.target_tokens, timeout_s)
     calls = len(answers) + 1
     if isinstance(answer, SummaryFailure):
         return SummaryOutcome(None, answer, calls)
@@ -318,31 +315,36 @@ def _instructions(prompt: str) -> str:
     return before.partition("<notes-so-far>\n")[0] + rest.rpartition("\n</transcript>")[2]
 
 
-def _ask(ask: Summarize, prompt: str, max_tokens: int, timeout_s: float) -> Summary | SummaryFailure:
+def _ask(ask: AnySummarize, prompt: str, max_tokens: int, timeout_s: float) -> Steps[Summary | SummaryFailure]:
     """Send one request with a timeout; the callable may be foreign code, so every exception is caught."""
-    answers: list[Summary | SummaryFailure] = []
-
-    def run() -> None:
-        try:
-            answers.append(_as_summary(ask(prompt, max_tokens=max_tokens)))
-        except ProviderError as error:
-            answers.append(SummaryFailure(str(error) or type(error).__name__, error.verdict))
-        except NoSummaryModel as error:
-            answers.append(SummaryFailure(str(error), is_absent=True))
-        except SummarySuperseded as error:
-            answers.append(SummaryFailure(str(error), is_superseded=True))
-        except ConfigError as error:
-            answers.append(SummaryFailure(str(error), is_lasting=True))
-        except Exception as error:  # foreign code may raise anything
-            answers.append(SummaryFailure(f"{type(error).__name__}: {error}"))
-
-    worker = threading.Thread(target=run, name="perdure-summary", daemon=True)
-    worker.start()
-    worker.join(max(0.0, timeout_s))
-    return answers[0] if answers else SummaryFailure("no answer in time")
+    try:
+        return _as_summary((yield partial(_answer_in_time, ask, prompt, max_tokens, timeout_s)))
+    except ProviderError as error:
+        return SummaryFailure(str(error) or type(error).__name__, error.verdict)
+    except NoSummaryModel as error:
+        return SummaryFailure(str(error), is_absent=True)
+    except SummarySuperseded as error:
+        return SummaryFailure(str(error), is_superseded=True)
+    except ConfigError as error:
+        return SummaryFailure(str(error), is_lasting=True)
+    except Exception as error:  # foreign code may raise anything
+        return SummaryFailure(describe_error(error))
 
 
-def _as_summary(answer: object) -> Summary:
+async def _answer_in_time(ask: AnySummarize, prompt: str, max_tokens: int, timeout_s: float) -> object:
+    deadline = asyncio.timeout(max(0.0, timeout_s))
+    try:
+        async with deadline:
+            return await call_summarize(ask, prompt, max_tokens=max_tokens)
+    except TimeoutError:
+        if deadline.expired():
+            return SummaryFailure("no answer in time")
+        raise
+
+
+def _as_summary(answer: object) -> Summary | SummaryFailure:
+    if isinstance(answer, SummaryFailure):
+        return answer
     if not isinstance(answer, Summary):
         answer = Summary(answer if isinstance(answer, str) else "")
     usage = answer.usage if isinstance(answer.usage, CanonicalUsage) else CanonicalUsage(reported=False)

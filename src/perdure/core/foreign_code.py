@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
+import queue
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -63,6 +66,83 @@ def _running_task() -> asyncio.Task[object] | None:
         return asyncio.current_task()
     except RuntimeError:
         return None
+
+
+class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
+    """Executor of daemon threads, as many as there are jobs; an idle one is used again.
+
+    Work that was given up (a summary nobody waits for any more) must not keep the process from ending, as the threads
+    of an ordinary pool do: those are joined at exit, however long they take.
+    """
+
+    # An idle thread ends after this time.
+    _IDLE_S = 10.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # a thread's edge: whatever it was belongs to who waits
+                future.set_exception(error)
+
+        if self._idle.acquire(blocking=False):
+            self._jobs.put(work)
+        else:
+            threading.Thread(target=self._run, args=(work,), name="perdure-job", daemon=True).start()
+        return future
+
+    def _run(self, work: Callable[[], None] | None) -> None:
+        while work is not None:
+            work()
+            work = None  # its result may be large
+            self._idle.release()
+            try:
+                work = self._jobs.get(timeout=self._IDLE_S)
+            except queue.Empty:
+                # Nobody counts on this thread, or somebody just did: then the job is on its way.
+                work = None if self._idle.acquire(blocking=False) else self._jobs.get()
+
+
+async def run_shielded(work: Callable[[], T], executor: concurrent.futures.Executor | None = None) -> T:
+    """Run blocking work in a worker thread; it is awaited to its end, even when the calling task is cancelled."""
+    future = asyncio.get_running_loop().run_in_executor(executor, work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        # Keep waiting through repeated cancellation: the next step may depend on this work.
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
+        if not future.cancelled():
+            future.exception()
+        raise
+
+
+def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end from ordinary code: here, or in another thread where an event loop runs here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run_in_new_loop(work)
+    return DaemonThreads().submit(_run_in_new_loop, work).result()
+
+
+def _run_in_new_loop(work: Coroutine[Any, Any, T]) -> T:
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(DaemonThreads())
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 _log = logging.getLogger(__name__)

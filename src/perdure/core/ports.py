@@ -61,6 +61,12 @@ class Summarize(Protocol):
     def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
 
 
+class AsyncSummarize(Protocol):
+    """The same as a coroutine function: it is awaited on the event loop."""
+
+    async def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
+
+
 class KeyValue(Protocol):
     """Small JSON values that survive a restart: cool-downs, strikes, pauses."""
 

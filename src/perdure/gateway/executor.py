@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache, partial
 from typing import ParamSpec, TypeVar
+
+from perdure.core import foreign_code
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,14 +33,4 @@ async def run_blocking(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
 
 async def run_shielded(work: Callable[[], T]) -> T:
     """Run a store write that is always awaited to completion, even when the calling task is cancelled."""
-    future = asyncio.get_running_loop().run_in_executor(_store_threads(), work)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        # Keep waiting through repeated cancellation: the next step may depend on this write.
-        while not future.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([future])
-        if not future.cancelled():
-            future.exception()
-        raise
+    return await foreign_code.run_shielded(work, _store_threads())

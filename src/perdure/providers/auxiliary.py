@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from perdure.config.settings import AuxiliaryTaskSettings, Settings
-from perdure.core.errors import ConfigError, ProviderError
+from perdure.core.errors import ConfigError, NoSummaryModel, ProviderError
 from perdure.core.messages import Entry, user
 from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
@@ -84,6 +84,16 @@ class AuxiliaryCaller:
         self._record = record
         self._credentials = credentials
 
+    def has_endpoint(self, task: Task) -> bool:
+        """Whether the task has an endpoint now; an invalid setting is reported by `call`."""
+        try:
+            self._chain(task)
+        except NoSummaryModel:
+            return False
+        except ConfigError:
+            pass
+        return True
+
     async def call(self, task: Task, request: ModelRequest) -> tuple[Reply, Endpoint]:
         """Return the first reply and its endpoint. Raises the last ProviderError when every endpoint failed."""
         failure: ProviderError | None = None
@@ -116,24 +126,29 @@ class AuxiliaryCaller:
 
 
 class Summarizer:
-    """The `Summarize` port: one auxiliary call of the task `compression`, from a thread that may block.
+    """The `AsyncSummarize` port: one auxiliary call of the task `compression`.
 
-    `run` waits for a coroutine on the event loop's thread; `price` returns the cost of a call, None where unknown.
+    `run` awaits the call; `price` returns the cost of a call, None where unknown.
     """
 
     def __init__(
         self,
         caller: AuxiliaryCaller,
         *,
-        run: Callable[[Coroutine[Any, Any, tuple[Reply, Endpoint]]], tuple[Reply, Endpoint]],
+        run: Callable[[Coroutine[Any, Any, tuple[Reply, Endpoint]]], Awaitable[tuple[Reply, Endpoint]]],
         price: Callable[[CanonicalUsage, Endpoint], float | None],
     ) -> None:
         self._caller = caller
         self._run = run
         self._price = price
 
-    def __call__(self, prompt: str, *, max_tokens: int) -> Summary:
+    @property
+    def is_available(self) -> bool:
+        """Whether a model is configured for it."""
+        return self._caller.has_endpoint("compression")
+
+    async def __call__(self, prompt: str, *, max_tokens: int) -> Summary:
         request = ModelRequest(model="", entries=(Entry(0, user(prompt)),), max_tokens=max_tokens)
-        reply, endpoint = self._run(self._caller.call("compression", request))
+        reply, endpoint = await self._run(self._caller.call("compression", request))
         cost = self._price(reply.usage, endpoint) if reply.usage.reported else None
         return Summary(reply.message.text, reply.model or endpoint.model, reply.usage, cost)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
-from perdure.agent.event_loop import DaemonThreads
 from perdure.cli.chat.input import EventInbox
 from perdure.cli.chat.prompt import ChatCompleter, Hands, Line, PromptBox
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.style import Style, fit_lines, safe
+from perdure.core.foreign_code import DaemonThreads
 
 if TYPE_CHECKING:
     from perdure.cli.chat.controller import ChatController
